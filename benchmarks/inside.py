@@ -29,7 +29,7 @@ from rich.progress import track
 from rich.table import Table
 
 from recovery import MODELS, machine
-from understudy.worker.protocol.comparison import EVERY
+from understudy.worker.verification.comparison import EVERY
 
 ENTRY = Path(__file__).with_name("inside_entry.py")
 SIZES = {**MODELS, "tiny": ["--layers", "1", "--width", "16", "--heads", "2", "--context", "8"]}  # which leaves the caches alone

@@ -23,12 +23,13 @@ from understudy.core.model import DrillVerdict
 from understudy.worker.collectives.interception import Kernels
 from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment
 from understudy.worker.guards.file_access import Opened
-from understudy.worker.protocol import moments, rehearsal
+from understudy.worker.protocol import rehearsal
 from understudy.worker.protocol.rehearsal import Rehearsal, Rehearsed
 from understudy.worker.script import step_replay
 from understudy.worker.script.step_replay import StepRecorder
 from understudy.worker.state.pre_vote_changes import Before, PreVoteChanges
 from understudy.worker.state.registry import State
+from understudy.worker.verification import digests as moments
 
 Part = Callable[[pytest.MonkeyPatch], None]  # switches one off
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import understudy
-from understudy.worker.protocol.post_vote_changes import CLOSELY
+from understudy.worker.verification.post_vote_changes import CLOSELY
 
 job = understudy.join()
 seed(7 + job.rank)

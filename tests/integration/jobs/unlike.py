@@ -12,8 +12,8 @@ from support import fault, first_time, folder  # type: ignore[import-not-found]
 from torch import nn
 
 import understudy
-from understudy.worker.protocol import held_calls
-from understudy.worker.protocol.first_transaction import FirstTransaction
+from understudy.worker.verification import deadlocks as held_calls
+from understudy.worker.verification.first_transaction import FirstTransaction
 
 what = sys.argv[2]
 if "unchecked" in sys.argv:

@@ -14,8 +14,8 @@ from understudy.worker.collectives.interception import Collective, Kernels, work
 from understudy.worker.collectives.setup_record import Recorder
 from understudy.worker.encoding.messages import DrilledCollective
 from understudy.worker.guards.async_work import Works
-from understudy.worker.script.call_sequences import Sequences
 from understudy.worker.script.step_replay import StepRecorder
+from understudy.worker.verification.call_sequences import Sequences
 
 ON_THE_STREAM, LATER = [2.0, 2.0], [1.0, 1.0]  # what a call that is not asynchronous gives here, and one that is
 

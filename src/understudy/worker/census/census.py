@@ -8,7 +8,7 @@ A newcomer is given no more than that: a name that it cannot take is told, and n
 
 Known limits: `walk.MOST` objects for one look, counted and not timed, so that each rank sees the same; lists of more than
 `leaves.LONGEST` items, and values of more than `leaves.LARGEST` bytes, are not looked at. What differs from rank to rank and changes
-between a vote and the next begin is handed over again if it is made of tensors or is a generator (`protocol.post_vote_changes`), and
+between a vote and the next begin is handed over again if it is made of tensors or is a generator (`verification.post_vote_changes`), and
 else left alone and told: it is mostly for people. What an iterator has given cannot be set: it is told. What was changed before its
 first look, in an attempt that was interrupted, is put back in the first transactions only.
 """

@@ -186,7 +186,7 @@ def _storage() -> None:
 def _reductions() -> None:
     """Their numbers, by which they are named to a person."""
     kinds = module("torch.distributed").ReduceOp.RedOpType
-    for number, name in enumerate(module("understudy.worker.script.announcements")._REDUCTIONS):
+    for number, name in enumerate(module("understudy.worker.verification.announcements")._REDUCTIONS):
         holds(int(getattr(kinds, name)) == number, f"the number of {name} is {number}")
 
 
@@ -210,7 +210,13 @@ SCRIPT = (
     Internal(
         "dispatcher-kernels",
         "every collective is seen, recorded and replayed, from Python, C++ and autograd",
-        ("collectives.interception", "collectives.setup_record", "script.step_replay", "script.call_sequences", "script.announcements"),
+        (
+            "collectives.interception",
+            "collectives.setup_record",
+            "script.step_replay",
+            "verification.call_sequences",
+            "verification.announcements",
+        ),
         ("_C", "_schema", "_destroy", "_has_method", "_allgather_base_", "_reduce_scatter_base_"),
         _kernels,
     ),
@@ -238,7 +244,7 @@ SCRIPT = (
         _broadcast_coalesced,
     ),
     Internal("object-collectives", "objects are compared as objects, not as pickles", ("script.step_replay",), (), _objects),
-    Internal("reductions", "a person is told which reduction does not fit", ("script.announcements",), (), _reductions),
+    Internal("reductions", "a person is told which reduction does not fit", ("verification.announcements",), (), _reductions),
     Internal("storages", "which memory is registered state", ("collectives.setup_record",), ("_cdata",), _storage),
     Internal(
         "data-loader",

@@ -284,7 +284,7 @@ class DrilledMoment(PeerMessage):
 
 @dataclass(frozen=True)
 class Announced(PeerMessage):
-    """A collective that a rank is about to issue (`script.announcements`)."""
+    """A collective that a rank is about to issue (`verification.announcements`)."""
 
     rank: StrictInt
     worker: StrictStr

@@ -9,8 +9,8 @@ from understudy.worker.data.results import Results
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, pack
 from understudy.worker.generation.rank_state import RankState
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.comparison import Comparison
-from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges, is_inside
+from understudy.worker.verification.comparison import Comparison
+from understudy.worker.verification.post_vote_changes import Look, PostVoteChanges, is_inside
 
 
 class AgreedState:

@@ -27,17 +27,17 @@ from understudy.worker.generation.plan import Plan
 from understudy.worker.generation.rank_state import RankState
 from understudy.worker.guards.file_access import Opened
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.attachment import Attachment, read_job
-from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.script_names import ScriptNames
-from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.state.attributes import is_of_module
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import Rendezvous
+from understudy.worker.verification.comparison import Comparison
+from understudy.worker.verification.reduction_order import AdditionOrder
+from understudy.worker.verification.verdicts import Judge
 
 
 class Arrival:

@@ -18,13 +18,13 @@ from understudy.worker.errors import GenerationAborted
 from understudy.worker.generation.members import Members
 from understudy.worker.generation.membership import Membership
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.addition_order import AdditionOrder
-from understudy.worker.protocol.collective_count import CollectiveCount
-from understudy.worker.protocol.comparison import Comparison
-from understudy.worker.protocol.first_transaction import FirstTransaction
 from understudy.worker.transport.groups import Replacement
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import Rendezvous
+from understudy.worker.verification.collective_count import CollectiveCount
+from understudy.worker.verification.comparison import Comparison
+from understudy.worker.verification.first_transaction import FirstTransaction
+from understudy.worker.verification.reduction_order import AdditionOrder
 
 
 class Attachment:

@@ -16,15 +16,15 @@ from understudy.worker.generation.rank_state import RankState
 from understudy.worker.generation.transfer import knock, send
 from understudy.worker.process.exits import leave
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.attachment import Attachment, read_job
-from understudy.worker.protocol.comparison import Comparison
-from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registry import Tensors
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import Rendezvous
+from understudy.worker.verification.comparison import Comparison
+from understudy.worker.verification.reduction_order import AdditionOrder
+from understudy.worker.verification.verdicts import Judge
 
 
 class Donation:

@@ -41,10 +41,7 @@ from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.plan import Plan
 from understudy.worker.generation.rank_state import RankState
 from understudy.worker.progress import Progress
-from understudy.worker.protocol import moments
-from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.agreed_state import AgreedState
-from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.script.step_replay import StepRecorder
 from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.rank_local import seal
@@ -52,6 +49,9 @@ from understudy.worker.state.registry import Snapshot
 from understudy.worker.state.tensors import local_tensor
 from understudy.worker.transport.peers import Buffers, Peers, frame
 from understudy.worker.transport.rendezvous import Rendezvous
+from understudy.worker.verification import digests as moments
+from understudy.worker.verification.comparison import Comparison
+from understudy.worker.verification.reduction_order import AdditionOrder
 
 WINDOW = 256 << 20  # bytes of results that wait to be sent
 BYTES = int(os.environ.get("UNDERSTUDY_DRILL_BYTES") or 8 << 30)  # of results that are sent in a drill at most

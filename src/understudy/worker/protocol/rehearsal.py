@@ -37,10 +37,8 @@ from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.plan import Plan
 from understudy.worker.generation.rank_state import RankState
 from understudy.worker.progress import Progress
-from understudy.worker.protocol import moments
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.arrival import Arrival
-from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.drill import COLLECTIVE, MOMENT, OVER, WHOLE, DrillMembers, StepWatch
 from understudy.worker.protocol.takeover import Takeover
 from understudy.worker.script.step_replay import Beyond, StepReplayer, Unlike
@@ -48,6 +46,8 @@ from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.registry import Snapshot
 from understudy.worker.transport.peers import Buffers, Peers, read_frame
 from understudy.worker.transport.rendezvous import Rendezvous
+from understudy.worker.verification import digests as moments
+from understudy.worker.verification.comparison import Comparison
 
 _stock_save = torch.save
 

@@ -24,28 +24,28 @@ from understudy.worker.generation.rank_state import RankState
 from understudy.worker.guards.file_access import Opened
 from understudy.worker.process.control import Control
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.addition_order import AdditionOrder
 from understudy.worker.protocol.agreed_state import AgreedState
 from understudy.worker.protocol.arrival import Arrival
 from understudy.worker.protocol.attachment import Attachment
 from understudy.worker.protocol.between import BetweenTransactions
-from understudy.worker.protocol.collective_count import CollectiveCount
-from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.donor import Donation
 from understudy.worker.protocol.drill import Drills
-from understudy.worker.protocol.first_transaction import FirstTransaction
 from understudy.worker.protocol.newcomer import Newcomer
-from understudy.worker.protocol.post_vote_changes import PostVoteChanges
 from understudy.worker.protocol.rehearsal import Rehearsal
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.protocol.transactions import Transactions
-from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.state.digest_cache import DigestCache
 from understudy.worker.state.pre_vote_changes import PreVoteChanges
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.state.rank_local import LocalState
 from understudy.worker.state.registry import State
 from understudy.worker.transport.rendezvous import StoreServer
+from understudy.worker.verification.collective_count import CollectiveCount
+from understudy.worker.verification.comparison import Comparison
+from understudy.worker.verification.first_transaction import FirstTransaction
+from understudy.worker.verification.post_vote_changes import PostVoteChanges
+from understudy.worker.verification.reduction_order import AdditionOrder
+from understudy.worker.verification.verdicts import Judge
 
 
 class Runtime:

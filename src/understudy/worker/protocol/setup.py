@@ -17,13 +17,13 @@ from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.notices import Notices
 from understudy.worker.generation.rank_state import RankState
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.addition_order import AdditionOrder
-from understudy.worker.protocol.collective_count import CollectiveCount
-from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registration import uncovered
 from understudy.worker.state.snapshot_store import StoredSnapshot
 from understudy.worker.transport.peers import Peers
+from understudy.worker.verification.collective_count import CollectiveCount
+from understudy.worker.verification.comparison import Comparison
+from understudy.worker.verification.reduction_order import AdditionOrder
 
 
 class SetUp:

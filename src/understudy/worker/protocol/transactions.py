@@ -45,18 +45,18 @@ from understudy.worker.guards.arguments import Arguments
 from understudy.worker.guards.async_work import Works
 from understudy.worker.progress import Progress
 from understudy.worker.protocol.between import BetweenTransactions
-from understudy.worker.protocol.collective_count import CollectiveCount
-from understudy.worker.protocol.comparison import Comparison
 from understudy.worker.protocol.drill import StepWatch
-from understudy.worker.protocol.first_transaction import FirstTransaction
-from understudy.worker.protocol.post_vote_changes import Look, PostVoteChanges, after
-from understudy.worker.protocol.redo import RedoProof
 from understudy.worker.protocol.votes import Agreed, Flags
 from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registration import refuse_sparse_gradients
 from understudy.worker.state.snapshot_store import StoredSnapshot
 from understudy.worker.state.streams import cuda_in_use
+from understudy.worker.verification.collective_count import CollectiveCount
+from understudy.worker.verification.comparison import Comparison
+from understudy.worker.verification.first_transaction import FirstTransaction
+from understudy.worker.verification.post_vote_changes import Look, PostVoteChanges, after
+from understudy.worker.verification.redo import RedoProof
 
 
 class Transactions:

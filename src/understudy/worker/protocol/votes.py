@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from understudy.worker.protocol.post_vote_changes import POINTS
 from understudy.worker.state.pre_vote_changes import FLAGS as PRE_VOTE
+from understudy.worker.verification.post_vote_changes import POINTS
 
 
 @dataclass(frozen=True)

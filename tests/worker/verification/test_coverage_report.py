@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from understudy.core.buddies import Place
-from understudy.worker.protocol.coverage_report import together
+from understudy.worker.verification.coverage_report import together
 
 FOUR = [Place("rack0", "a"), Place("rack0", "a"), Place("rack1", "b"), Place("rack1", "b")]
 RACKS = [Place("rack0", "a"), Place("rack0", "b"), Place("rack1", "c"), Place("rack1", "d")]

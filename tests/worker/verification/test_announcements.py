@@ -10,7 +10,7 @@ from tests.said import said
 from understudy.messages import calls as messages
 from understudy.worker.collectives.interception import BETWEEN_TWO, OPERATORS
 from understudy.worker.encoding.messages import Announced, CallSequences
-from understudy.worker.script.announcements import Sizes, announce, too_long, unlike, unlike_sequences
+from understudy.worker.verification.announcements import Sizes, announce, too_long, unlike, unlike_sequences
 
 SUM, MAX = 0, 4
 

@@ -6,7 +6,7 @@ a healthy survivor. So in the first transaction of every generation that has new
 
 - every collective is announced before it runs (`announcing`), and a difference is a message that names both sides;
 - or, where a drill has passed for all of them (`Recover.proven`), nothing waits: each rank keeps one number for each group
-  (`script.call_sequences`), and these are compared with the vote.
+  (`verification.call_sequences`), and these are compared with the vote.
 
 Either way nothing of that transaction is committed, on any rank. In every other transaction nothing of this is there.
 """
@@ -19,12 +19,12 @@ from understudy.worker.errors import UnderstudyError
 from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.notices import Notices
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.announcing import Announcing
-from understudy.worker.protocol.held_calls import HeldCalls, explained
-from understudy.worker.script.announcements import unlike_sequences
-from understudy.worker.script.call_sequences import Sequences
 from understudy.worker.transport.channel import SEQUENCES, Channel
 from understudy.worker.transport.rendezvous import Rendezvous
+from understudy.worker.verification.announcements import unlike_sequences
+from understudy.worker.verification.announcing import Announcing
+from understudy.worker.verification.call_sequences import Sequences
+from understudy.worker.verification.deadlocks import HeldCalls, explained
 
 
 class FirstTransaction:

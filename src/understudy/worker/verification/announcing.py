@@ -1,7 +1,7 @@
 """Collectives that are announced before they run: in the first transaction after a recovery, over the generation's store.
 
 Where a newcomer's collective does not fit the survivors', the library below may end the process that hears it. So every member of a group
-says what it is about to issue; the last one to say so compares (`script.announcements`) and tells the others, who wait for that. Either all
+says what it is about to issue; the last one to say so compares (`verification.announcements`) and tells the others, who wait for that. Either all
 of them run it, or all raise an `UnderstudyError` that names both sides. What becomes of waits that are not over at once: `held_calls`.
 
     first/LANE/NUMBER/RANK       what a rank issues as number NUMBER on a group
@@ -26,10 +26,10 @@ from torch.distributed import Work
 from understudy.messages import newcomers
 from understudy.worker.collectives.interception import BETWEEN_TWO, Collective, Kernels, work_of
 from understudy.worker.encoding.messages import Announced, AwaitedCall, pack, unpack
-from understudy.worker.protocol.held_calls import FITS, UNLIKE, HeldCalls
-from understudy.worker.script.announcements import too_long, unlike
-from understudy.worker.script.call_sequences import Lane, Lanes, announced
 from understudy.worker.transport.rendezvous import Rendezvous
+from understudy.worker.verification.announcements import too_long, unlike
+from understudy.worker.verification.call_sequences import Lane, Lanes, announced
+from understudy.worker.verification.deadlocks import FITS, UNLIKE, HeldCalls
 
 MOST = 2000
 

@@ -13,9 +13,9 @@ from understudy.worker.encoding.messages import CopyDigests, HandedAgain, LocalC
 from understudy.worker.errors import PeerLost
 from understudy.worker.generation.membership import Membership
 from understudy.worker.protocol.between import BetweenTransactions
-from understudy.worker.protocol.post_vote_changes import EARLY, POINTS, TOP, Look, PostVoteChanges
 from understudy.worker.state.rank_local import unseal
 from understudy.worker.state.snapshot_store import SnapshotStore
+from understudy.worker.verification.post_vote_changes import EARLY, POINTS, TOP, Look, PostVoteChanges
 
 
 class Local:

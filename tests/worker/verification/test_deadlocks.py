@@ -12,9 +12,9 @@ from tests.said import refused, said
 from understudy.messages import newcomers
 from understudy.worker.encoding.messages import AwaitedCall
 from understudy.worker.errors import UnderstudyError
-from understudy.worker.protocol import held_calls
-from understudy.worker.protocol.held_calls import FITS, LOOK, HeldCalls
 from understudy.worker.transport.rendezvous import Rendezvous, StoreServer
+from understudy.worker.verification import deadlocks as held_calls
+from understudy.worker.verification.deadlocks import FITS, LOOK, HeldCalls
 
 LIMIT = 60.0  # seconds
 

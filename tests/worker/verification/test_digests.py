@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from understudy.worker.encoding.messages import DrilledMoment
-from understudy.worker.protocol import moments
+from understudy.worker.verification import digests as moments
 
 
 def moment(result: object, attribute: str = "model/attribute/block.:p") -> DrilledMoment:

@@ -17,11 +17,11 @@ from understudy.core.model import JobSpec
 from understudy.core.transitions import Why
 from understudy.messages import coverage
 from understudy.orchestrator.state_view import state_table
-from understudy.worker.protocol import state_listing
-from understudy.worker.protocol.state_listing import adopted, items_of, that_fit
 from understudy.worker.state.beside import Item, Nothing
 from understudy.worker.state.namespace import Namespace
 from understudy.worker.state.registry import State
+from understudy.worker.verification import state_listing
+from understudy.worker.verification.state_listing import adopted, items_of, that_fit
 
 
 class Beside(Nothing):

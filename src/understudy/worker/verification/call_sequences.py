@@ -18,7 +18,7 @@ from torch.distributed import ProcessGroup
 from understudy.worker.collectives.interception import BETWEEN_TWO, Collective, Kernels, ranks_of, shapes
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.encoding.messages import Announced, CallSequences
-from understudy.worker.script.announcements import announce
+from understudy.worker.verification.announcements import announce
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from understudy.core.events import Event, RedoDiffers
 from understudy.core.model import Stand
 from understudy.worker.errors import GenerationAborted
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.redo import RedoProof
 from understudy.worker.protocol.votes import Agreed, Flags
 from understudy.worker.state.pre_vote_changes import FLAGS, PreVoteChanges
 from understudy.worker.state.registry import State
+from understudy.worker.verification.redo import RedoProof
 
 GRADIENT = "net/parameter/0.weight/gradient"
 NEXT = Recover("w0", 5, 8, "roll forward", "n0:7000", (), (), ())  # behind transaction 7

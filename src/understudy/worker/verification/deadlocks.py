@@ -3,7 +3,7 @@
 A legal program must not be held up by what `announcing` does. One rank may start operations on two groups in another order than another
 rank does, and wait for them later; or a rank waits for a message that another one sends only behind a collective. So a thread looks, ten
 times a second, at waits that are not over at once. Each rank publishes what it waits for, and where ranks wait for each other in a ring
-(`script.wait_cycles`), nothing is checked any more, on all ranks, which a line says; unless each of them would wait in that place in any
+(`verification.wait_cycles`), nothing is checked any more, on all ranks, which a line says; unless each of them would wait in that place in any
 case: then the script cannot go on, and that is a difference like any other, if no other thread of a rank helps within `PATIENCE`.
 
 A rank that has come to its vote issues nothing more: whoever waits for it hears that. A rank that is only slow is waited for.
@@ -27,8 +27,8 @@ from understudy.messages import newcomers
 from understudy.messages.base import Text
 from understudy.worker.encoding.messages import AwaitedCall, Standing, pack, unpack
 from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
-from understudy.worker.script.wait_cycles import ring
 from understudy.worker.transport.rendezvous import Rendezvous
+from understudy.worker.verification.wait_cycles import ring
 
 LOOK = 0.1  # seconds between two looks, and until the first
 PATIENCE = 45.0  # seconds: less than a rank stands still until it counts as hung

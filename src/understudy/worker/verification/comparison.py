@@ -41,13 +41,13 @@ from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.notices import Notices
 from understudy.worker.generation.rank_state import RankState, StateSummary
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.coverage_report import coverage
-from understudy.worker.protocol.post_vote_changes import PostVoteChanges
-from understudy.worker.protocol.state_listing import adopted, items_of, that_fit
-from understudy.worker.protocol.verdicts import Judge
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.rank_local import CLASSIFIED
 from understudy.worker.state.registry import State
+from understudy.worker.verification.coverage_report import coverage
+from understudy.worker.verification.post_vote_changes import PostVoteChanges
+from understudy.worker.verification.state_listing import adopted, items_of, that_fit
+from understudy.worker.verification.verdicts import Judge
 
 EVERY = 100  # steps between two comparisons on the side
 _NOT_MINE = -(1 << 63)  # less than what any rank says, where the greatest counts

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from understudy.worker.script.wait_cycles import ring
+from understudy.worker.verification.wait_cycles import ring
 
 
 @pytest.mark.parametrize(
