@@ -41,7 +41,7 @@ from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.plan import Plan
 from understudy.worker.generation.rank_state import RankState
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.agreed_state import AgreedState
+from understudy.worker.recovery.agreed_state import AgreedState
 from understudy.worker.script.step_replay import StepRecorder
 from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.rank_local import seal

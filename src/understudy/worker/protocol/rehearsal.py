@@ -37,10 +37,10 @@ from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.plan import Plan
 from understudy.worker.generation.rank_state import RankState
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.agreed_state import AgreedState
-from understudy.worker.protocol.arrival import Arrival
 from understudy.worker.protocol.drill import COLLECTIVE, MOMENT, OVER, WHOLE, DrillMembers, StepWatch
-from understudy.worker.protocol.takeover import Takeover
+from understudy.worker.recovery.agreed_state import AgreedState
+from understudy.worker.recovery.arrival import Arrival
+from understudy.worker.recovery.takeover import Takeover
 from understudy.worker.script.step_replay import Beyond, StepReplayer, Unlike
 from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.registry import Snapshot

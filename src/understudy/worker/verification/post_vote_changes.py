@@ -8,7 +8,7 @@ when nobody can know yet, every rank hands over at every point. One such point i
 body of a loop changes there: a newcomer runs that code too, but what it computes is overwritten by the copy.
 
 What nobody has registered, the streams and the positions of iterators belong to one moment: that of the vote, or of the last point behind
-it but those before a transaction. A newcomer sets them where it comes by that moment, and runs on from there (`protocol.newcomer`).
+it but those before a transaction. A newcomer sets them where it comes by that moment, and runs on from there (`recovery.newcomer`).
 
 Nothing changes behind the vote of most scripts, and reading values costs. So after a number of transactions without a finding a rank looks
 at its values only where it reads them anyway, before a transaction. If it finds something, it looks at every point from then on.

@@ -36,10 +36,10 @@ from understudy.worker.guards.file_access import Opened
 from understudy.worker.guards.loop_variables import Behind
 from understudy.worker.guards.state_reads import Reads
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.agreed_state import AgreedState
-from understudy.worker.protocol.arrival import Arrival
-from understudy.worker.protocol.fetching import Fetching
-from understudy.worker.protocol.takeover import Takeover
+from understudy.worker.recovery.agreed_state import AgreedState
+from understudy.worker.recovery.arrival import Arrival
+from understudy.worker.recovery.fetching import Fetching
+from understudy.worker.recovery.takeover import Takeover
 from understudy.worker.state.preallocation import Preallocation
 
 WORTH = timedelta(seconds=10)  # that a migration waits until the rank has said what it holds, at its next begin

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
 from understudy.worker.api.job import Job
-from understudy.worker.protocol.newcomer import Newcomer
+from understudy.worker.recovery.newcomer import Newcomer
 
 
 def _job(newcomer: Any) -> Job:

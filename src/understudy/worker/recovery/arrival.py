@@ -27,9 +27,9 @@ from understudy.worker.generation.plan import Plan
 from understudy.worker.generation.rank_state import RankState
 from understudy.worker.guards.file_access import Opened
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.agreed_state import AgreedState
-from understudy.worker.protocol.attachment import Attachment, read_job
-from understudy.worker.protocol.script_names import ScriptNames
+from understudy.worker.recovery.agreed_state import AgreedState
+from understudy.worker.recovery.attachment import Attachment, read_job
+from understudy.worker.recovery.script_names import ScriptNames
 from understudy.worker.state.attributes import is_of_module
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.preallocation import Preallocation

@@ -15,9 +15,9 @@ from understudy.worker.generation.donors import Donors, read_copy
 from understudy.worker.generation.members import Members
 from understudy.worker.generation.membership import Membership
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.arrival import Arrival
-from understudy.worker.protocol.attachment import read_job
-from understudy.worker.protocol.takeover import Takeover
+from understudy.worker.recovery.arrival import Arrival
+from understudy.worker.recovery.attachment import read_job
+from understudy.worker.recovery.takeover import Takeover
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.transport.rendezvous import FOREVER
 

@@ -16,8 +16,8 @@ from understudy.worker.generation.rank_state import RankState
 from understudy.worker.generation.transfer import knock, send
 from understudy.worker.process.exits import leave
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.agreed_state import AgreedState
-from understudy.worker.protocol.attachment import Attachment, read_job
+from understudy.worker.recovery.agreed_state import AgreedState
+from understudy.worker.recovery.attachment import Attachment, read_job
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registry import Tensors
 from understudy.worker.transport.peers import Peers
