@@ -12,9 +12,9 @@ from torch._C._distributed_c10d import HashStore, Work
 
 from understudy.worker.collectives.interception import Collective, Kernels, work_of
 from understudy.worker.collectives.setup_record import Recorder
+from understudy.worker.drill.step_replay import StepRecorder
 from understudy.worker.encoding.messages import DrilledCollective
 from understudy.worker.guards.async_work import Works
-from understudy.worker.script.step_replay import StepRecorder
 from understudy.worker.verification.call_sequences import Sequences
 
 ON_THE_STREAM, LATER = [2.0, 2.0], [1.0, 1.0]  # what a call that is not asynchronous gives here, and one that is

@@ -221,7 +221,7 @@ GROUPS = (
         "bindings",
         "stores, groups and Works",
         (
-            *("api.job", "recovery.newcomer", "frameworks.ddp", "frameworks.comm_hooks", "script.step_replay"),
+            *("api.job", "recovery.newcomer", "frameworks.ddp", "frameworks.comm_hooks", "drill.step_replay"),
             *("collectives.setup_record", "transport.groups", "transport.rendezvous"),
             *("transport.backends.base", "transport.backends.gloo", "transport.backends.nccl"),
         ),

@@ -117,7 +117,7 @@ def _broadcast_coalesced() -> None:
 def _objects() -> None:
     """The functions that move objects, and what their arguments are called: they are looked for among the callers of a collective."""
     dist = module("torch.distributed")
-    named = module("understudy.worker.script.step_replay")._OBJECTS
+    named = module("understudy.worker.drill.step_replay")._OBJECTS
     home = str(Path(dist.__file__).parent)
     for name, argument in named.items():
         function = inspect.unwrap(getattr(dist, name))
@@ -213,7 +213,7 @@ SCRIPT = (
         (
             "collectives.interception",
             "collectives.setup_record",
-            "script.step_replay",
+            "drill.step_replay",
             "verification.call_sequences",
             "verification.announcements",
         ),
@@ -223,11 +223,11 @@ SCRIPT = (
     Internal(
         "work-from-future",
         "a replayed collective gives a Work that is done",
-        ("script.step_replay", "frameworks.ddp"),
+        ("drill.step_replay", "frameworks.ddp"),
         ("_create_work_from_future",),
         _work_from_future,
     ),
-    Internal("python-work", "a drill copies results when a collective is done", ("script.step_replay",), ("_source_rank",), _python_work),
+    Internal("python-work", "a drill copies results when a collective is done", ("drill.step_replay",), ("_source_rank",), _python_work),
     Internal("work-wait", "which Works a script has waited for", ("guards.async_work",), (), _work_wait),
     Internal(
         "async-tensor",
@@ -243,7 +243,7 @@ SCRIPT = (
         ("_broadcast_coalesced",),
         _broadcast_coalesced,
     ),
-    Internal("object-collectives", "objects are compared as objects, not as pickles", ("script.step_replay",), (), _objects),
+    Internal("object-collectives", "objects are compared as objects, not as pickles", ("drill.step_replay",), (), _objects),
     Internal("reductions", "a person is told which reduction does not fit", ("verification.announcements",), (), _reductions),
     Internal("storages", "which memory is registered state", ("collectives.setup_record",), ("_cdata",), _storage),
     Internal(

@@ -16,6 +16,8 @@ from understudy.worker.census.census import Census
 from understudy.worker.collectives.device_times import CudaEvents, DeviceTimes
 from understudy.worker.data.loops import Loops
 from understudy.worker.data.results import Results
+from understudy.worker.drill.drill import Drills
+from understudy.worker.drill.rehearsal import Rehearsal
 from understudy.worker.frameworks.aggregate import Frameworks, Shards
 from understudy.worker.generation.control_handlers import ControlHandlers
 from understudy.worker.generation.membership import Membership
@@ -25,8 +27,6 @@ from understudy.worker.guards.file_access import Opened
 from understudy.worker.process.control import Control
 from understudy.worker.progress import Progress
 from understudy.worker.protocol.between import BetweenTransactions
-from understudy.worker.protocol.drill import Drills
-from understudy.worker.protocol.rehearsal import Rehearsal
 from understudy.worker.protocol.setup import SetUp
 from understudy.worker.protocol.transactions import Transactions
 from understudy.worker.recovery.agreed_state import AgreedState

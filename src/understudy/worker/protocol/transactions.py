@@ -37,6 +37,7 @@ from understudy.worker.data.loops import Loops
 from understudy.worker.data.manual_iterators import by_hand, carried
 from understudy.worker.data.results import Results
 from understudy.worker.devices.device_in_use import Device, in_use
+from understudy.worker.drill.drill import StepWatch
 from understudy.worker.errors import GenerationAborted, Misuse, PeerLost, UnderstudyError
 from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.notices import Notices
@@ -45,7 +46,6 @@ from understudy.worker.guards.arguments import Arguments
 from understudy.worker.guards.async_work import Works
 from understudy.worker.progress import Progress
 from understudy.worker.protocol.between import BetweenTransactions
-from understudy.worker.protocol.drill import StepWatch
 from understudy.worker.protocol.votes import Agreed, Flags
 from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.rank_local import seal

@@ -21,12 +21,11 @@ from understudy.core.commands import Drill
 from understudy.core.events import Drilled
 from understudy.core.model import DrillVerdict
 from understudy.worker.collectives.interception import Kernels
+from understudy.worker.drill import rehearsal, step_replay
+from understudy.worker.drill.rehearsal import Rehearsal, Rehearsed
+from understudy.worker.drill.step_replay import StepRecorder
 from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment
 from understudy.worker.guards.file_access import Opened
-from understudy.worker.protocol import rehearsal
-from understudy.worker.protocol.rehearsal import Rehearsal, Rehearsed
-from understudy.worker.script import step_replay
-from understudy.worker.script.step_replay import StepRecorder
 from understudy.worker.state.pre_vote_changes import Before, PreVoteChanges
 from understudy.worker.state.registry import State
 from understudy.worker.verification import digests as moments

@@ -15,9 +15,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from understudy.messages import calls
 from understudy.worker.collectives.interception import Kernels
+from understudy.worker.drill.step_replay import Beyond, StepRecorder, StepReplayer, Unlike
 from understudy.worker.encoding.messages import DrilledCollective
 from understudy.worker.guards.async_work import Works
-from understudy.worker.script.step_replay import Beyond, StepRecorder, StepReplayer, Unlike
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
 """A drill, on the spare: it takes the rank's state over as a newcomer does, computes the rank's next step twice, and compares.
 
-It has no peers. Its collectives are answered with what they gave on the rank (`script.step_replay`). The first attempt is broken off right
+It has no peers. Its collectives are answered with what they gave on the rank (`drill.step_replay`). The first attempt is broken off right
 before its vote and run again from the copy of its begin, as a survivor's is: so a redo is proven, too, without any risk. Then come the
 optimizer and what else follows a vote, and in the end the verdict. The spare never returns to the script, and takes no rank afterwards.
 
@@ -30,6 +30,8 @@ from understudy.messages import drilled_steps
 from understudy.messages.base import Text
 from understudy.worker import points
 from understudy.worker.collectives.setup_record import Replayer
+from understudy.worker.drill.drill import COLLECTIVE, MOMENT, OVER, WHOLE, DrillMembers, StepWatch
+from understudy.worker.drill.step_replay import Beyond, StepReplayer, Unlike
 from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment, JobProgress, unpack
 from understudy.worker.errors import GenerationAborted, NotTheSame, PeerLost
 from understudy.worker.generation import transfer
@@ -37,11 +39,9 @@ from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.plan import Plan
 from understudy.worker.generation.rank_state import RankState
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.drill import COLLECTIVE, MOMENT, OVER, WHOLE, DrillMembers, StepWatch
 from understudy.worker.recovery.agreed_state import AgreedState
 from understudy.worker.recovery.arrival import Arrival
 from understudy.worker.recovery.takeover import Takeover
-from understudy.worker.script.step_replay import Beyond, StepReplayer, Unlike
 from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.registry import Snapshot
 from understudy.worker.transport.peers import Buffers, Peers, read_frame

@@ -6,7 +6,7 @@ twice shows whether a spare that takes over would go on as the rank would have. 
 
     begin   the rank tells where the job is and what its state is, as a donor does, and goes on; a thread sends the state, and what the
             step changes in front of its vote from the copy that begin has made for a redo
-    step    what goes into each collective goes over as digests, what comes out of it whole (`script.step_replay`)
+    step    what goes into each collective goes over as digests, what comes out of it whole (`drill.step_replay`)
     vote    the vote waits until the state is out, because it changes now; what the attempt has made goes over as digests
     end     the same of everything behind the step
 
@@ -32,6 +32,7 @@ from understudy.core.commands import Drill, Recover
 from understudy.core.events import DrillBroken
 from understudy.messages import drilled_steps
 from understudy.worker import points
+from understudy.worker.drill.step_replay import StepRecorder
 from understudy.worker.encoding.messages import DonorState, DrilledCollective, pack
 from understudy.worker.errors import PeerLost, UnderstudyError
 from understudy.worker.generation import transfer
@@ -42,7 +43,6 @@ from understudy.worker.generation.plan import Plan
 from understudy.worker.generation.rank_state import RankState
 from understudy.worker.progress import Progress
 from understudy.worker.recovery.agreed_state import AgreedState
-from understudy.worker.script.step_replay import StepRecorder
 from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registry import Snapshot
