@@ -30,8 +30,8 @@ import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.worker.api.job import Job
-from understudy.worker.protocol.transactions import Transactions
 from understudy.worker.state.registry import State
+from understudy.worker.step.transactions import Transactions
 
 ROOT = Path(__file__).resolve().parent.parent
 NUMBERS = 32  # in a sum: as many flags as a vote has

@@ -37,12 +37,12 @@ from understudy.worker.errors import Misuse
 from understudy.worker.frameworks import ddp
 from understudy.worker.frameworks.aggregate import Frameworks
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.setup import SetUp
-from understudy.worker.protocol.transactions import Transactions
 from understudy.worker.state import rank_local
 from understudy.worker.state.rank_local import CLASSIFIED, LocalState
 from understudy.worker.state.registration import refuse_sparse_gradients, uncovered
 from understudy.worker.state.registry import State
+from understudy.worker.step.setup import SetUp
+from understudy.worker.step.transactions import Transactions
 from understudy.worker.transport.groups import Groups
 
 

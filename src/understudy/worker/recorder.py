@@ -28,11 +28,11 @@ from understudy.worker.encoding.canonical import canonical
 from understudy.worker.encoding.codec import encode
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.digests import digest_bytes
-from understudy.worker.protocol.runtime import Runtime
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.optimizers import common_values, loose_values
 from understudy.worker.state.registry import State
 from understudy.worker.state.tensors import digest_of, local_tensor
+from understudy.worker.step.runtime import Runtime
 from understudy.worker.verification import digests as moments
 
 NEWCOMER = 1 << 20  # more than any rank

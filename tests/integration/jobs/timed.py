@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import understudy
 from understudy.worker.collectives import device_times
-from understudy.worker.protocol import runtime
+from understudy.worker.step import runtime
 
 
 class HostEvents:

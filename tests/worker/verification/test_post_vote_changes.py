@@ -12,9 +12,9 @@ from understudy.messages import transactions
 from understudy.worker.encoding.messages import CopyDigests, HandedAgain, LocalCopy, unpack
 from understudy.worker.errors import PeerLost
 from understudy.worker.generation.membership import Membership
-from understudy.worker.protocol.between import BetweenTransactions
 from understudy.worker.state.rank_local import unseal
 from understudy.worker.state.snapshot_store import SnapshotStore
+from understudy.worker.step.boundary import BetweenTransactions
 from understudy.worker.verification.post_vote_changes import EARLY, POINTS, TOP, Look, PostVoteChanges
 
 

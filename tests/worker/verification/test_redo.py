@@ -14,9 +14,9 @@ from understudy.core.events import Event, RedoDiffers
 from understudy.core.model import Stand
 from understudy.worker.errors import GenerationAborted
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.votes import Agreed, Flags
 from understudy.worker.state.pre_vote_changes import FLAGS, PreVoteChanges
 from understudy.worker.state.registry import State
+from understudy.worker.step.votes import Agreed, Flags
 from understudy.worker.verification.redo import RedoProof
 
 GRADIENT = "net/parameter/0.weight/gradient"

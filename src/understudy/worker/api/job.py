@@ -27,11 +27,11 @@ from understudy.worker.data.loops import JobLoop, Loops, iterate
 from understudy.worker.errors import Misuse
 from understudy.worker.guards.loop_checks import TRANSACTION, read_ahead
 from understudy.worker.guards.loop_variables import Behind, read_behind
-from understudy.worker.protocol.runtime import Runtime
 from understudy.worker.recovery.newcomer import Newcomer
 from understudy.worker.state.namespace import Namespace
 from understudy.worker.state.registry import State
 from understudy.worker.state.streams import ITERATOR
+from understudy.worker.step.runtime import Runtime
 from understudy.worker.verification.post_vote_changes import TOP, Look
 
 P = ParamSpec("P")

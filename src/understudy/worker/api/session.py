@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from understudy.core.commands import Assign
     from understudy.worker.guards.file_access import Opened
     from understudy.worker.process.control import Control
-    from understudy.worker.protocol.runtime import Runtime
+    from understudy.worker.step.runtime import Runtime
     from understudy.worker.transport.rendezvous import StoreServer
 
 

@@ -205,7 +205,7 @@ STATE = (
         _schedules,
     ),
     Internal(
-        "step-hooks", "the vote stands right before the optimizer's step", ("protocol.runtime", "fault_injection.silent"), (), _step_hooks
+        "step-hooks", "the vote stands right before the optimizer's step", ("step.runtime", "fault_injection.silent"), (), _step_hooks
     ),
     Internal(
         "histories",

@@ -25,8 +25,8 @@ from understudy.worker import points
 from understudy.worker.data.loaders import Source
 from understudy.worker.encoding.messages import DataPosition, Streams
 from understudy.worker.generation.plan import Plan
-from understudy.worker.protocol.runtime import Runtime
 from understudy.worker.state.tensors import local_tensor
+from understudy.worker.step.runtime import Runtime
 
 VARIABLE = "UNDERSTUDY_SILENT_FAULTS"
 

@@ -11,10 +11,10 @@ from understudy.worker.generation.control_handlers import ControlHandlers
 from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.rank_state import RankState
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.setup import SetUp
 from understudy.worker.recovery.donor import Donation
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.snapshot_store import StoredSnapshot
+from understudy.worker.step.setup import SetUp
 from understudy.worker.verification.collective_count import CollectiveCount
 from understudy.worker.verification.comparison import Comparison
 

@@ -26,9 +26,6 @@ from understudy.worker.generation.rank_state import RankState
 from understudy.worker.guards.file_access import Opened
 from understudy.worker.process.control import Control
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.between import BetweenTransactions
-from understudy.worker.protocol.setup import SetUp
-from understudy.worker.protocol.transactions import Transactions
 from understudy.worker.recovery.agreed_state import AgreedState
 from understudy.worker.recovery.arrival import Arrival
 from understudy.worker.recovery.attachment import Attachment
@@ -39,6 +36,9 @@ from understudy.worker.state.pre_vote_changes import PreVoteChanges
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.state.rank_local import LocalState
 from understudy.worker.state.registry import State
+from understudy.worker.step.boundary import BetweenTransactions
+from understudy.worker.step.setup import SetUp
+from understudy.worker.step.transactions import Transactions
 from understudy.worker.transport.rendezvous import StoreServer
 from understudy.worker.verification.collective_count import CollectiveCount
 from understudy.worker.verification.comparison import Comparison

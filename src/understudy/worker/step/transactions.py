@@ -45,13 +45,13 @@ from understudy.worker.generation.rank_state import RankState
 from understudy.worker.guards.arguments import Arguments
 from understudy.worker.guards.async_work import Works
 from understudy.worker.progress import Progress
-from understudy.worker.protocol.between import BetweenTransactions
-from understudy.worker.protocol.votes import Agreed, Flags
 from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registration import refuse_sparse_gradients
 from understudy.worker.state.snapshot_store import StoredSnapshot
 from understudy.worker.state.streams import cuda_in_use
+from understudy.worker.step.boundary import BetweenTransactions
+from understudy.worker.step.votes import Agreed, Flags
 from understudy.worker.verification.collective_count import CollectiveCount
 from understudy.worker.verification.comparison import Comparison
 from understudy.worker.verification.first_transaction import FirstTransaction
