@@ -17,7 +17,7 @@ STAMP := $(VENV)/.setup-torch-$(TORCH_VERSION)
 NEWEST_STAMP := $(NEWEST)/.setup-torch-$(TORCH_NEWEST)
 PEERS_STAMP := $(PEERS)/.setup-torch-$(TORCH_VERSION)-torchft-$(TORCHFT_VERSION)-nvrx-$(NVRX_VERSION)
 # What of the gate also runs on the newest torch: the rows of the covering array that join communicators again, and torch's insides.
-ON_NEWEST := tests/matrix/test_covering.py tests/contract/test_backend.py tests/worker/test_torch_internals.py
+ON_NEWEST := tests/matrix/test_covering.py tests/contract/test_backend.py tests/worker/doctor/test_torch_internals.py
 # And what `make whole-newest` adds to that.
 WHOLE_ON_NEWEST := tests/contract tests/faults/test_losses.py tests/worker \
 	tests/integration/recovery/test_leaks.py tests/integration/recovery/test_gloo_waits.py
@@ -25,9 +25,10 @@ SOURCES := $(wildcard src tests examples benchmarks) $(if $(wildcard scripts/*.p
 
 PYTEST := $(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist worksteal --durations 15
 EVERYTHING := -m "gate or cluster or whole or not whole"
+CONFORMANCE := conformance-1 conformance-2 conformance-3
 # The parts of `make whole`, each of which ends within an hour.
 PARTS := whole-units model whole-faults whole-control whole-recovery whole-leaving drills \
-	matrix conformance-1 conformance-2 conformance-3 slurm kubernetes whole-newest
+	matrix $(CONFORMANCE) slurm kubernetes whole-newest
 
 .PHONY: help setup setup-newest demo drain lint test clusters newest costs covering whole $(PARTS) conformance mutants format bench peers compare clean
 
@@ -130,7 +131,7 @@ drills: setup
 matrix: setup
 	$(BIN)/python -m tests.matrix
 
-conformance-%: setup
+$(CONFORMANCE): conformance-%: setup
 	$(BIN)/python -m tests.conformance --at-once $(TESTS_AT_ONCE) --part $*/3
 
 slurm: setup

@@ -40,7 +40,7 @@ FRESH = "UNDERSTUDY_FRESH_REFERENCES"
 FOLDER = "FOLDER"  # stands for the run's folder in arguments and variables
 OUTPUT = "output.txt"
 LIMIT = 240.0  # seconds; generous, because machines are slow and busy
-PLAIN = (ROOT / "src/understudy/worker/api", ROOT / "src/understudy/worker/script")
+PLAIN = tuple(ROOT / "src/understudy/worker" / room for room in ("api", "collectives", "data", "guards"))
 COMPUTES = ("torch", "numpy", "torchdata")
 # Variables of the session that change what a script computes.
 PREFIXES = ("ATEN_", "GLOO_", "KMP_", "MKL_", "OMP_", "OPENBLAS_", "PYTHONHASHSEED", "TORCH")

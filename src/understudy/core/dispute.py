@@ -1,8 +1,8 @@
 """Replicas that differ: the odd one is replaced if most of its replicas speak against it, else the job is held. A redo that differs from
 what it redoes holds the job, too.
 
-The workers compare (`worker/verification/comparison.py`, `redo.py`, and in every recovery) and say what they found; nobody of them goes on in
-that generation.
+The workers compare (`worker/verification/comparison.py`, `redo.py`, and in every recovery) and say what they found; nobody of them goes on
+in that generation.
 
     replicas_differ   who is odd: it is lost (or had finished, and is gone), its node is tainted, a spare takes its rank like after any loss
                       nobody can tell: everyone comes to rest, and `quiesce.advance` decides nothing as long as there is a dispute

@@ -33,7 +33,7 @@ from understudy.worker.state.optimizers import common_values, loose_values
 from understudy.worker.state.registry import State
 from understudy.worker.state.tensors import digest_of, local_tensor
 from understudy.worker.step.runtime import Runtime
-from understudy.worker.verification import digests as moments
+from understudy.worker.verification import step_digests as moments
 
 NEWCOMER = 1 << 20  # more than any rank
 

@@ -23,7 +23,7 @@ __all__ = ["training"]
 
 
 def test_misuse_ends_the_job_the_first_time(training: Training) -> None:
-    """Every rank is refused before the first step. What else is refused: `tests/worker/test_wrong_use.py`, where each rule is checked."""
+    """Refused before the first step. What else is: `tests/worker/api/test_wrong_use.py`, where each rule is checked."""
     outcome = training.run("misuse.py", "unregistered model", spares=0)
     assert outcome.code == 1
     (line,) = [line for line in outcome.output.splitlines() if said(line, losses.SCRIPT_FAILED, step=0)]

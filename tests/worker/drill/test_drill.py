@@ -28,7 +28,7 @@ from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment
 from understudy.worker.guards.file_access import Opened
 from understudy.worker.state.pre_vote_changes import Before, PreVoteChanges
 from understudy.worker.state.registry import State
-from understudy.worker.verification import digests as moments
+from understudy.worker.verification import step_digests as moments
 
 Part = Callable[[pytest.MonkeyPatch], None]  # switches one off
 

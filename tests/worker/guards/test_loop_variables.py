@@ -15,7 +15,7 @@ names: list[str] = []
 def batches(count: int) -> Iterator[int]:
     behind = read_behind(sys._getframe(1))
     found[:], names[:] = behind.new, behind.names
-    assert not found or behind.where.startswith("test_names.py:")
+    assert not found or behind.where.startswith(f"{Path(__file__).name}:")
     yield from range(count)
 
 

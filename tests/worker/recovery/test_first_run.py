@@ -34,6 +34,6 @@ def test_on_a_first_worker_too() -> None:
 @pytest.mark.parametrize(("arrived", "drill", "first"), [(False, None, False), (True, None, True), (True, object(), False)])
 def test_on_a_newcomer_from_its_arrival_on_and_never_beside_a_living_rank(arrived: bool, drill: object, first: bool) -> None:
     newcomer = Newcomer.__new__(Newcomer)
-    newcomer.arrived, newcomer._rehearsal = arrived, cast(Any, drill)
+    newcomer.arrived, newcomer._takeover = arrived, cast(Any, drill)
     job = _job(newcomer)
     assert (job.newcomer, job.first_run) == (True, first)

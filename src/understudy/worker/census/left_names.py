@@ -5,8 +5,8 @@ They are noted where the loop ends, handed over right before the next transactio
 that was lost between its last transaction in the loop and that one, the last batch is drawn again, and anything else is taken from another
 rank, and told: it may be the same there, as a step number, or not, as a loss.
 
-Known limits: `guards.loop_variables` finds them. A list that was there before the loop is left alone, because other names may stand for it. Of the
-oldest loops, what is beyond `BOUND` is forgotten: a newcomer has the value of a later loop there.
+Known limits: `guards.loop_variables` finds them. A list that was there before the loop is left alone, because other names may stand for it.
+Of the oldest loops, what is beyond `BOUND` is forgotten: a newcomer has the value of a later loop there.
 """
 
 from __future__ import annotations

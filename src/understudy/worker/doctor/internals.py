@@ -1,7 +1,7 @@
 """All of torch's internals that the worker relies on: private names, public objects used as nobody has promised, what a call is seen to do.
 
 Each stands in the table of its subject with what it is for, who uses it, and a probe. Who goes into another internal adds it there:
-`tests/worker/test_torch_internals.py` reads the worker's sources for private names that no entry has, and tries every entry.
+`tests/worker/doctor/test_torch_internals.py` reads the worker's sources for private names that no entry has, and tries every entry.
 
 Known limits: of public objects that are used in undocumented ways, and of behaviour, nothing finds those that nobody has written down. What
 needs peers or a GPU is asked for by name and signature only.

@@ -49,7 +49,7 @@ from understudy.worker.state.registry import Snapshot
 from understudy.worker.state.tensors import local_tensor
 from understudy.worker.transport.peers import Buffers, Peers, frame
 from understudy.worker.transport.rendezvous import Rendezvous
-from understudy.worker.verification import digests as moments
+from understudy.worker.verification import step_digests as moments
 from understudy.worker.verification.comparison import Comparison
 from understudy.worker.verification.reduction_order import AdditionOrder
 

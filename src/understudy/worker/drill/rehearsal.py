@@ -46,7 +46,7 @@ from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.registry import Snapshot
 from understudy.worker.transport.peers import Buffers, Peers, read_frame
 from understudy.worker.transport.rendezvous import Rendezvous
-from understudy.worker.verification import digests as moments
+from understudy.worker.verification import step_digests as moments
 from understudy.worker.verification.comparison import Comparison
 
 _stock_save = torch.save

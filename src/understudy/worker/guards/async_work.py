@@ -2,7 +2,7 @@
 
 A vote says that this rank's collectives are done. A Work that outlives its transaction breaks that: a peer may be gone before it is done,
 a redo cannot start it again, and a newcomer has never had it. So in the first transactions of each function, and in those whose number
-is a power of two, every Work is noted (by a kernel like the set-up's, `collectives`), and one that the script still
+is a power of two, every Work is noted (by a kernel like the set-up's, `collectives.interception`), and one that the script still
 holds behind the transaction without having waited for it is told about. Such a function is watched from then on, and its Works are waited
 for before each vote, so that at least nobody passes a vote with a collective under way.
 

@@ -2,8 +2,8 @@
 
 A newcomer runs the script up to the transaction at which the job stands, and only there gets its state. What it evaluates on the way,
 between the top of an iteration and the transaction, or between the loops of earlier epochs, would be of its initial state, and what it
-saves there, or what file it writes anew, is refused (`worker/guards/state_reads.py`). Such places are found in the source, once, when a loop
-begins, and told before any loss.
+saves there, or what file it writes anew, is refused (`worker/guards/state_reads.py`). Such places are found in the source, once, when a
+loop begins, and told before any loss.
 
 Known limits: only the scope that holds the loop, and functions and methods that it calls, a few deep, where their source can be read. If no
 transaction that every iteration comes to is found there, nothing is told of the iteration.

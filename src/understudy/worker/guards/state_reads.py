@@ -3,8 +3,8 @@
 It passes by code that the lost rank has behind it, between transactions that are over, and has the state of its set-up there. A checkpoint
 that it wrote would go over the one that the lost rank has saved, and a copy that it kept (the best weights so far) would be another one. So
 state dicts of what is registered, and what of it is pickled or copied as a whole, are refused: on a newcomer that is on its way, and on
-nobody else. So is any file that it writes anew (`worker/guards/file_access.py`), and what `torch.save`, a distributed checkpoint or safetensors
-write, which open their files in C++ or Rust. Before any loss such places are found in the source of a loop and told
+nobody else. So is any file that it writes anew (`worker/guards/file_access.py`), and what `torch.save`, a distributed checkpoint or
+safetensors write, which open their files in C++ or Rust. Before any loss such places are found in the source of a loop and told
 (`worker/guards/loop_checks.py`).
 
 Known limits: tensors that are read one by one, and forward passes: what is computed from them on the way is of another state. Modules of

@@ -13,8 +13,8 @@ same place.
 A look costs some fifty microseconds while the main thread computes, most of them for a turn of the interpreter's lock. Only while that one
 sleeps are all threads looked at, for some hundred to three hundred microseconds, which is in nobody's way (docs/benchmarks.md).
 
-With NCCL the main thread says nothing, because kernels wait in its place. Where the device is timed instead (`collectives.device_times`), the
-same thread takes what was measured: each measurement stands for the time in transactions since the one before (`DeviceOwnTime`).
+With NCCL the main thread says nothing, because kernels wait in its place. Where the device is timed instead (`collectives.device_times`),
+the same thread takes what was measured: each measurement stands for the time in transactions since the one before (`DeviceOwnTime`).
 
 Known limits: a rank that waits for others in a way of the script's own (a file, a store) is taken for one at work. Where waits cannot be
 known (NCCL whose device is not timed, another platform) nothing is, and the page says so. A main thread that sleeps while another one

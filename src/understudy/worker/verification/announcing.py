@@ -1,8 +1,9 @@
 """Collectives that are announced before they run: in the first transaction after a recovery, over the generation's store.
 
 Where a newcomer's collective does not fit the survivors', the library below may end the process that hears it. So every member of a group
-says what it is about to issue; the last one to say so compares (`verification.announcements`) and tells the others, who wait for that. Either all
-of them run it, or all raise an `UnderstudyError` that names both sides. What becomes of waits that are not over at once: `held_calls`.
+says what it is about to issue; the last one to say so compares (`verification.announcements`) and tells the others, who wait for that.
+Either all of them run it, or all raise an `UnderstudyError` that names both sides. What becomes of waits that are not over at once:
+`deadlocks`.
 
     first/LANE/NUMBER/RANK       what a rank issues as number NUMBER on a group
     first/LANE/NUMBER            how many have said so

@@ -3,8 +3,8 @@
 A legal program must not be held up by what `announcing` does. One rank may start operations on two groups in another order than another
 rank does, and wait for them later; or a rank waits for a message that another one sends only behind a collective. So a thread looks, ten
 times a second, at waits that are not over at once. Each rank publishes what it waits for, and where ranks wait for each other in a ring
-(`verification.wait_cycles`), nothing is checked any more, on all ranks, which a line says; unless each of them would wait in that place in any
-case: then the script cannot go on, and that is a difference like any other, if no other thread of a rank helps within `PATIENCE`.
+(`verification.wait_cycles`), nothing is checked any more, on all ranks, which a line says; unless each of them would wait in that place in
+any case: then the script cannot go on, and that is a difference like any other, if no other thread of a rank helps within `PATIENCE`.
 
 A rank that has come to its vote issues nothing more: whoever waits for it hears that. A rank that is only slow is waited for.
 

@@ -26,7 +26,7 @@ from understudy.worker.errors import GenerationAborted
 from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.rank_state import RankState
 from understudy.worker.progress import Progress
-from understudy.worker.verification import digests as moments
+from understudy.worker.verification import step_digests as moments
 
 
 class RedoProof:

@@ -16,7 +16,7 @@ from understudy.worker.census import leaves, roots
 from understudy.worker.census.census import Census
 from understudy.worker.state.beside import is_beside
 
-HERE = "tests.worker.census_script"
+HERE = "tests.worker.census.census_script"
 LARGE: dict[str, Callable[[int], Any]] = {
     "an array": lambda seed: numpy.random.default_rng(seed).standard_normal(1 << 18),
     "a tensor": lambda seed: torch.full((1 << 19,), float(seed)),

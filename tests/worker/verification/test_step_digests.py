@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from understudy.worker.encoding.messages import DrilledMoment
-from understudy.worker.verification import digests as moments
+from understudy.worker.verification import step_digests as moments
 
 
 def moment(result: object, attribute: str = "model/attribute/block.:p") -> DrilledMoment:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from tests.said import said
-from tests.worker.census_found import HERE, LARGE, Found, boundary, script
+from tests.worker.census.census_found import HERE, LARGE, Found, boundary, script
 
 from understudy.messages import census as notices
 from understudy.worker.census import census, leaves, roots, walk
