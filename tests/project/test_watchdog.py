@@ -15,7 +15,14 @@ from tests import watchdog
 from tests.integration.processes import LIMIT, Mark, is_alive, marked, send, wait_for_end, wait_until
 
 ROOT = Path(__file__).parents[2]
-CONFTEST = "from tests.watchdog import pytest_configure, pytest_unconfigure\n"
+# Where a run stands that does not end is written down, by itself and by each of its workers.
+CONFTEST = f"""
+import faulthandler, os
+from pathlib import Path
+from tests.watchdog import pytest_configure, pytest_unconfigure
+
+faulthandler.dump_traceback_later({LIMIT * 3 / 4}, file=Path(__file__).with_name(f"stacks-{{os.getpid()}}").open("w"))
+"""
 # It has a session of its own, takes no other signal than SIGKILL, and has a child alike, which outlives it otherwise.
 STRAY = """
 import os, signal, sys, threading
@@ -72,7 +79,13 @@ class Run:
 
     def leaves_nothing(self) -> str:
         """Wait for the end of everything, and return what was printed. The bystander is alive."""
-        _, errors = self.process.communicate(timeout=LIMIT)
+        try:
+            _, errors = self.process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired as error:
+            stacks = [f"{path.name}:\n{path.read_text()}" for path in sorted(self.folder.glob("stacks-*"))]
+            printed = (self.folder / "output.txt").read_text()
+            alive = "\n".join(f"{pid} {Path(f'/proc/{pid}/cmdline').read_bytes()[:300]!r}" for pid in self.mark.pids())
+            raise AssertionError("\n\n".join([str(error), str(error.stderr), printed, alive, *stacks])) from None
         self.mark.wait_until_none()
         assert self.bystander.poll() is None
         return errors
