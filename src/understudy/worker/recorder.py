@@ -61,7 +61,7 @@ class Recorder:
     def committed(self, kind: str, function: str, result: Any) -> None:
         """A listener of this point."""
         runtime = session.current.runtime if session.current is not None else None
-        if runtime is None or runtime.transactions.watch.alone:
+        if runtime is None or runtime.watch.current.alone:
             return  # the spare of a drill is not the rank whose number it has
         if self._fd < 0:
             self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -152,7 +152,8 @@ def test_a_worker_obeys_the_newest_generation_only(tmp_path: Path) -> None:
     page = tmp_path / "w1.page"
     writer = PageWriter(page)
     control = Lonely(theirs, "w1", writer, Lifeline(page), (0, 0), tmp_path)
-    control.handlers = quiet = Quiet()
+    quiet = Quiet()
+    control.serve(quiet)
     control.start()
     abort = commands.Abort("w1", 5, "host:1", (0,), "lost")
     stale: list[commands.Command] = [

@@ -8,6 +8,7 @@ That a refusal ends the job, with the message, the rank and the exit code, is sh
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -36,6 +37,7 @@ from understudy.worker.data.loops import Loops
 from understudy.worker.errors import Misuse
 from understudy.worker.frameworks import ddp
 from understudy.worker.frameworks.aggregate import Frameworks
+from understudy.worker.generation.context import RankContext
 from understudy.worker.progress import Progress
 from understudy.worker.state import rank_local
 from understudy.worker.state.rank_local import CLASSIFIED, LocalState
@@ -44,6 +46,7 @@ from understudy.worker.state.registry import State
 from understudy.worker.step.setup import SetUp
 from understudy.worker.step.transactions import Transactions
 from understudy.worker.transport.groups import Groups
+from understudy.worker.verification.verification import Verification
 
 
 class Counter:
@@ -167,7 +170,7 @@ def set_up(state: State) -> SetUp:
     groups._installed = dict(groups._backends)
     made = SetUp.__new__(SetUp)
     made._membership = cast(Any, SimpleNamespace(groups=groups))
-    made._held = cast(Any, SimpleNamespace(state=state, frameworks=Frameworks(state, groups)))
+    made._rank_state = cast(Any, SimpleNamespace(state=state, frameworks=Frameworks(state, groups)))
     return made
 
 
@@ -213,11 +216,15 @@ def test_a_group_that_cannot_be_connected_again_ends_it(no_ddp: list[Distributed
 # -- transactions --------------------------------------------------------------------------------------------------------------
 
 
+VERIFIED = [field.name for field in dataclasses.fields(Verification)]
+
+
 def transactions(progress: Progress, *optimizers: torch.optim.Optimizer) -> Transactions:
     """With what they have at hand where an optimizer is stepped, and where another transaction begins."""
     held = SimpleNamespace(state=of(**{f"optimizer{number}": one for number, one in enumerate(optimizers)}))
     given: dict[str, Any] = dict.fromkeys(list(inspect.signature(Transactions).parameters), None)
-    return Transactions(**{**given, "progress": progress, "held": cast(Any, held)})
+    context = RankContext(progress, *cast(Any, (None, held, None)))
+    return Transactions(**{**given, "context": context, "verification": SimpleNamespace(**dict.fromkeys(VERIFIED))})
 
 
 @pytest.mark.parametrize(

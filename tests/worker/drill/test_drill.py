@@ -25,6 +25,7 @@ from understudy.worker.drill import rehearsal, step_replay
 from understudy.worker.drill.rehearsal import Rehearsal, Rehearsed
 from understudy.worker.drill.step_replay import StepRecorder
 from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment
+from understudy.worker.generation.context import RankContext
 from understudy.worker.guards.file_access import Opened
 from understudy.worker.state.pre_vote_changes import Before, PreVoteChanges
 from understudy.worker.state.registry import State
@@ -138,7 +139,7 @@ def verdict(how: str) -> Drilled:
     progress: Any = SimpleNamespace(step=7, world_size=2, must_redo=False)
     other: Any = None  # of the way to the step, which is not taken here
     arrival: Any = SimpleNamespace(opened=Opened())
-    spare = Rehearsal(Drill("w2", 0, 1, 0, "here:1"), progress, membership, side.held, other, other, arrival)
+    spare = Rehearsal(Drill("w2", 0, 1, 0, "here:1"), RankContext(progress, membership, side.held, other), other, other, arrival)
     for entry in entries:
         spare._replay.put(entry)
     for moment in told:
@@ -198,7 +199,7 @@ def no_streams(patch: pytest.MonkeyPatch) -> None:
 
 def no_redo(patch: pytest.MonkeyPatch) -> None:
     def vote(self: Rehearsal) -> bool:
-        self._here[moments.VOTE] = [moments.at_vote(self._held)]
+        self._here[moments.VOTE] = [moments.at_vote(self._rank_state)]
         return True
 
     patch.setattr(Rehearsal, "vote", vote)

@@ -11,10 +11,11 @@ from tests.said import said
 from understudy.messages import transactions
 from understudy.worker.encoding.messages import CopyDigests, HandedAgain, LocalCopy, unpack
 from understudy.worker.errors import PeerLost
+from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.membership import Membership
 from understudy.worker.state.rank_local import unseal
 from understudy.worker.state.snapshot_store import SnapshotStore
-from understudy.worker.step.boundary import BetweenTransactions
+from understudy.worker.step.boundary import StepBoundary
 from understudy.worker.verification.post_vote_changes import EARLY, POINTS, TOP, Look, PostVoteChanges
 
 
@@ -52,10 +53,18 @@ class Rank:
         self.local.vote(transaction - 1)
         self.lost = False  # another rank is
         membership = self.membership = SimpleNamespace(
-            channel=self, store=self.store, is_failure=lambda error: True, newest=4, broken=None, new_buddies=set(), unshared=True
+            channel=self,
+            record=b"set-up",
+            store=self.store,
+            is_failure=lambda error: True,
+            newest=4,
+            broken=None,
+            new_buddies=set(),
+            unshared=True,
         )
         notices = SimpleNamespace(tell=self.said.append)
-        self.changes = PostVoteChanges(self.progress, membership, self.local, notices)  # type: ignore[arg-type]
+        context = RankContext(self.progress, membership, SimpleNamespace(local=self.local), notices)  # type: ignore[arg-type]
+        self.changes = PostVoteChanges(context)
 
     def hand_over(self, data: bytes) -> dict[int, bytes]:
         self.did.append("handed over")
@@ -126,8 +135,8 @@ def test_what_cannot_be_handed_over_for_a_loss_is_handed_over_behind_the_recover
 
     rank.hand_over = hand_over  # type: ignore[method-assign]
     held = SimpleNamespace(copy_of=rank.local.sealed.get)
-    between = SimpleNamespace(_membership=rank.membership, _progress=rank.progress, _held=held, _setup=SimpleNamespace(record=b"set-up"))
-    BetweenTransactions._hand_over_again(between)  # type: ignore[arg-type]
+    between = SimpleNamespace(_membership=rank.membership, _progress=rank.progress, _rank_state=held)
+    StepBoundary._hand_over_again(between)  # type: ignore[arg-type]
     (given,) = handed
     assert given.setup == b"" and unseal(given.copy).streams == {"torch": b"moved"}
     assert rank.did[-1] == "kept" and not rank.membership.unshared
@@ -135,7 +144,7 @@ def test_what_cannot_be_handed_over_for_a_loss_is_handed_over_behind_the_recover
 
 def test_a_generation_of_which_the_end_was_noticed_is_over(rank: Rank) -> None:
     control = SimpleNamespace(announcement=None)
-    membership = Membership(control, SimpleNamespace(port=0), SimpleNamespace(generation=0))  # type: ignore[arg-type]
+    membership = Membership(control, SimpleNamespace(port=0), SimpleNamespace(generation=0), SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
     assert not membership.announced()
     membership.broken = membership.newest
     assert membership.announced()

@@ -13,6 +13,7 @@ from understudy.core.commands import Recover
 from understudy.core.events import Event, RedoDiffers
 from understudy.core.model import Stand
 from understudy.worker.errors import GenerationAborted
+from understudy.worker.generation.context import RankContext
 from understudy.worker.progress import Progress
 from understudy.worker.state.pre_vote_changes import FLAGS, PreVoteChanges
 from understudy.worker.state.registry import State
@@ -52,7 +53,7 @@ class Rank:
         control = SimpleNamespace(worker="w0", send=self.said.append, wait_for=lambda over: self.waited.append(over()))
         membership: Any = SimpleNamespace(control=control, superseded=lambda generation: generation, quiesce=lambda: "quiesced")
         progress = Progress(0, 2, transaction=7, step=6, generation=4, phase=Stand.VOTED)
-        self.proof = RedoProof(progress, membership, held)
+        self.proof = RedoProof(RankContext(progress, membership, held, notices=SimpleNamespace()))  # type: ignore[arg-type]
         self.computes()
 
     def computes(self, scale: float = 1.0) -> None:
@@ -72,7 +73,7 @@ class Rank:
 
 
 def test_without_an_attempt_before_nothing_is_looked_at() -> None:
-    proof = RedoProof(*[None] * 3)  # type: ignore[arg-type]
+    proof = RedoProof(RankContext(*[None] * 4))  # type: ignore[arg-type]
     proof.look()
     proof.committed()
     assert (proof.flag, proof.compared()) == (0, 0)
@@ -121,7 +122,7 @@ def test_other_streams_and_buffers_and_values_are_found() -> None:
 def test_values_are_told_as_they_were_and_are() -> None:
     rank = Rank()
     counter = Counter()
-    rank.proof._held.state.register("counter", counter)
+    rank.proof._rank_state.state.register("counter", counter)
     rank.proof.keep()
     counter.count = 4
     assert rank.redoes() == 1

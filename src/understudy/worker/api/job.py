@@ -219,7 +219,7 @@ class Job:
                     newcomer.at_top()
                 elif runtime is not None:
                     runtime.state.beside.at_top()
-                    runtime.post_vote.look(TOP, Look.AT_STREAMS)
+                    runtime.verification.post_vote.look(TOP, Look.AT_STREAMS)
 
             del frame  # which holds this iterator
             yield from iterate(loops, source, first, steps, top)
@@ -238,7 +238,7 @@ class Job:
         missed = left_names.take(runtime.state.beside.left, loop, frame, behind.names, behind.new)
         if missed:
             runtime.notices.tell(script.NAMES_LEFT(names=", ".join(missed[:4]), place=behind.where))
-        runtime.post_vote.owed = True
+        runtime.verification.post_vote.owed = True
 
 
 def join(backend: str | None = None) -> Job:
@@ -255,7 +255,7 @@ def join(backend: str | None = None) -> Job:
     drawn.watch()
     here = session.current
     runtime = here.runtime = Runtime(here.control, here.role, here.server, here.opened, _boundary())
-    runtime.held.frameworks.watch(lambda: runtime.progress.transaction >= 0)
+    runtime.rank_state.frameworks.watch(lambda: runtime.progress.transaction >= 0)
     if here.when_joined is not None:
         here.when_joined(runtime)
     runtime.join(backend)

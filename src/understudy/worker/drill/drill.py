@@ -36,11 +36,11 @@ from understudy.worker.drill.step_replay import StepRecorder
 from understudy.worker.encoding.messages import DonorState, DrilledCollective, pack
 from understudy.worker.errors import PeerLost, UnderstudyError
 from understudy.worker.generation import transfer
+from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.donors import Donors
 from understudy.worker.generation.members import Members
 from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.plan import Plan
-from understudy.worker.generation.rank_state import RankState
 from understudy.worker.progress import Progress
 from understudy.worker.recovery.agreed_state import AgreedState
 from understudy.worker.state.pre_vote_changes import Before
@@ -50,8 +50,7 @@ from understudy.worker.state.tensors import local_tensor
 from understudy.worker.transport.peers import Buffers, Peers, frame
 from understudy.worker.transport.rendezvous import Rendezvous
 from understudy.worker.verification import step_digests as moments
-from understudy.worker.verification.comparison import Comparison
-from understudy.worker.verification.reduction_order import AdditionOrder
+from understudy.worker.verification.verification import Verification
 
 WINDOW = 256 << 20  # bytes of results that wait to be sent
 BYTES = int(os.environ.get("UNDERSTUDY_DRILL_BYTES") or 8 << 30)  # of results that are sent in a drill at most
@@ -89,18 +88,19 @@ class StepWatch:
         """The function has returned, its vote is passed, and nothing is committed yet."""
 
 
+class WatchSlot:
+    """What looks at the steps of this worker at present."""
+
+    def __init__(self, current: StepWatch) -> None:
+        self.current = current
+
+
 class Drills(StepWatch):
     """On a rank: the drills that it is asked for, one after the other."""
 
-    def __init__(
-        self, progress: Progress, membership: Membership, held: RankState, agreed: AgreedState, comparison: Comparison, order: AdditionOrder
-    ) -> None:
-        self._progress = progress
-        self._membership = membership
-        self._held = held
-        self._agreed = agreed
-        self._comparison = comparison
-        self._order = order
+    def __init__(self, context: RankContext, agreed: AgreedState, verification: Verification) -> None:
+        self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
+        self._agreed, self._comparison, self._order = agreed, verification.comparison, verification.order
         self._known = -1  # number of the newest drill that was begun
         self._drill: Drill | None = None
         self._sender: _Sender | None = None
@@ -118,7 +118,7 @@ class Drills(StepWatch):
         points.reach("drill begin")
         try:
             meeting, plan = self._tell(drill)
-            beginning = moments.at_begin(self._held, arguments)
+            beginning = moments.at_begin(self._rank_state, arguments)
             sender = self._sender = _Sender(self._membership, meeting, self._as_of_begin(snapshot, before), plan, progress, drill.patience)
             sender.put(MOMENT + pack(beginning))
             self._recorder = StepRecorder(sender.collective, sender.fail)
@@ -131,7 +131,7 @@ class Drills(StepWatch):
 
     def _tell(self, drill: Drill) -> tuple[Rendezvous, Plan]:
         """Publishes, as a donor does, where the job is and what this rank holds."""
-        progress, held = self._progress, self._held
+        progress, held = self._progress, self._rank_state
         membership, before = self._membership, self._progress.transaction - 1
         meeting = Rendezvous(
             drill.store, drill.generation, lambda: membership.superseded(drill.generation), membership.server.port, f"d{drill.number}"
@@ -163,7 +163,7 @@ class Drills(StepWatch):
 
     def _as_of_begin(self, snapshot: Snapshot, before: Before) -> dict[str, torch.Tensor]:
         """What may change in front of the vote from the copies for a redo, all else from where it is."""
-        state = self._held.state
+        state = self._rank_state.state
         tensors = state.all_tensors()
         tensors |= {name: copy for name, (_, copy) in snapshot.tensors.items() if name in tensors}
         for name, parameter in state.parameters():
@@ -182,7 +182,7 @@ class Drills(StepWatch):
             return False
         try:
             issued = self._recorder.issued() if self._recorder is not None else {}
-            standing = replace(moments.at_vote(self._held), issued=issued)
+            standing = replace(moments.at_vote(self._rank_state), issued=issued)
             sender.put(MOMENT + pack(replace(standing, sent=sender.sent, left_out=sender.left_out)))
         except Exception as error:  # as above
             self._broken(drilled_steps.NOT_TOLD_AT_VOTE(error=error))
@@ -203,7 +203,7 @@ class Drills(StepWatch):
     def _changed_unforeseen(self) -> str:
         """A parameter that this attempt has changed, and of which there is no copy as of begin; or ""."""
         begun = self._begun
-        changed = self._held.pre_vote.told().get(begun.function, []) if begun is not None else []
+        changed = self._rank_state.pre_vote.told().get(begun.function, []) if begun is not None else []
         return next((entry for entry in changed if begun is not None and entry not in begun.kept), "")
 
     def end(self, result: Any) -> None:
@@ -213,7 +213,7 @@ class Drills(StepWatch):
         points.reach("drill end")
         started = time.monotonic()
         try:
-            ending = moments.at_end(self._held, result)
+            ending = moments.at_end(self._rank_state, result)
             pause = self._pause + time.monotonic() - started
             sender.put(MOMENT + pack(replace(ending, sent=sender.sent, left_out=sender.left_out, pause=int(pause * 1e6))))
         except Exception as error:  # as above

@@ -35,10 +35,8 @@ from understudy.worker.drill.step_replay import Beyond, StepReplayer, Unlike
 from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment, JobProgress, unpack
 from understudy.worker.errors import GenerationAborted, NotTheSame, PeerLost
 from understudy.worker.generation import transfer
-from understudy.worker.generation.membership import Membership
+from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.plan import Plan
-from understudy.worker.generation.rank_state import RankState
-from understudy.worker.progress import Progress
 from understudy.worker.recovery.agreed_state import AgreedState
 from understudy.worker.recovery.arrival import Arrival
 from understudy.worker.recovery.takeover import Takeover
@@ -69,23 +67,10 @@ def _save(thing: Any, f: Any, *args: Any, **kwargs: Any) -> None:
 class Rehearsal(StepWatch, Takeover):
     alone = True
 
-    def __init__(
-        self,
-        drill: Drill,
-        progress: Progress,
-        membership: Membership,
-        held: RankState,
-        agreed: AgreedState,
-        comparison: Comparison,
-        arrival: Arrival,
-    ) -> None:
+    def __init__(self, drill: Drill, context: RankContext, agreed: AgreedState, comparison: Comparison, arrival: Arrival) -> None:
         self._drill = drill
-        self._progress = progress
-        self._membership = membership
-        self._held = held
-        self._agreed = agreed
-        self._comparison = comparison
-        self._arrival = arrival
+        self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
+        self._agreed, self._comparison, self._arrival = agreed, comparison, arrival
         self._replay = StepReplayer(drill.rank)
         self._here: dict[str, list[DrilledMoment]] = {}  # of each moment: one for each attempt
         self._there: dict[str, DrilledMoment] = {}
@@ -94,7 +79,11 @@ class Rehearsal(StepWatch, Takeover):
         self._lost: str = ""  # why nothing more comes from the rank
         self._whole = False  # its state is here
         self.meeting = Rendezvous(
-            drill.store, drill.generation, lambda: membership.control.released is not None, membership.server.port, f"d{drill.number}"
+            drill.store,
+            drill.generation,
+            lambda: context.membership.control.released is not None,
+            context.membership.server.port,
+            f"d{drill.number}",
         )
 
     def members(self, transaction: int) -> DrillMembers:
@@ -118,7 +107,7 @@ class Rehearsal(StepWatch, Takeover):
         self._compared = len(plan.expected) + len(plan.local) + len(copy.streams)
         self._bytes = plan.size
         self._agreed.adopt_habits(job)
-        self._held.local.adopt(copy)
+        self._rank_state.local.adopt(copy)
         self._progress.phase, self._progress.generation = Stand.IDLE, self._drill.generation
         self._comparison.recovered(())
         self._replay.install()
@@ -141,7 +130,7 @@ class Rehearsal(StepWatch, Takeover):
 
     def _receive(self, peers: Peers, plan: Plan) -> None:
         member, found = self._progress.world_size, dict[int, bytes]()
-        tensors = self._held.state.all_tensors()
+        tensors = self._rank_state.state.all_tensors()
         points.reach("rehearsal state")
         peers.exchange({}, {member: itertools.chain(transfer.arriving(tensors, plan.messages), read_frame(found, member))})
         if found[member] != WHOLE:
@@ -186,12 +175,12 @@ class Rehearsal(StepWatch, Takeover):
     # -- the step ----------------------------------------------------------------------------------------------------------
 
     def begin(self, arguments: Any, snapshot: Snapshot, before: Before) -> None:
-        self._here[moments.BEGIN] = [moments.at_begin(self._held, arguments)]
+        self._here[moments.BEGIN] = [moments.at_begin(self._rank_state, arguments)]
         torch.save = _save  # type: ignore[assignment]  # for good: this worker ends with the step
 
     def vote(self) -> bool:
         attempts = self._here.setdefault(moments.VOTE, [])
-        attempts.append(moments.at_vote(self._held))
+        attempts.append(moments.at_vote(self._rank_state))
         if len(attempts) == 1:
             points.reach("rehearsal first")
             self._progress.must_redo = True
@@ -212,7 +201,7 @@ class Rehearsal(StepWatch, Takeover):
         return None
 
     def end(self, result: Any) -> None:
-        self._here[moments.END] = [moments.at_end(self._held, result)]
+        self._here[moments.END] = [moments.at_end(self._rank_state, result)]
         self._conclude()
 
     # -- the verdict -------------------------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def _progress() -> Progress | None:
 
 def _rehearses() -> bool:
     runtime = session.current.runtime if session.current is not None else None
-    return runtime is not None and runtime.transactions.watch.alone
+    return runtime is not None and runtime.watch.current.alone
 
 
 def _step() -> int:

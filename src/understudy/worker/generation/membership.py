@@ -22,6 +22,7 @@ from understudy.worker import points
 from understudy.worker.data.loaders import leave_if_data_process_lost
 from understudy.worker.devices.broken_device import leave_if_device_failed
 from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
+from understudy.worker.generation.rank_state import RankState
 from understudy.worker.process.control import Announcement, Control
 from understudy.worker.progress import Progress
 from understudy.worker.state.snapshot_store import SnapshotStore
@@ -34,11 +35,12 @@ EXPLANATION = 40.0  # seconds that a failed script waits for the news of what wa
 
 
 class Membership:
-    def __init__(self, control: Control, server: StoreServer, progress: Progress) -> None:
+    def __init__(self, control: Control, server: StoreServer, progress: Progress, groups: Groups, rank_state: RankState) -> None:
         self.control = control
         self.progress = progress
         self.server = server
-        self.groups = Groups(own_port=server.port)
+        self.groups = groups
+        self._rank_state = rank_state
         self.store = SnapshotStore()
         self.record = b""  # what this rank's set-up heard from others; on a newcomer the record that it was given
         self.peers: Peers | None = None
@@ -51,7 +53,6 @@ class Membership:
         self.pending: Recover | None = None  # decided, not yet attached
         self.pause_agreed = -1  # the generation for which all ranks have agreed, in a vote, to pause
         self.collectives_at_attach = 0  # groups that were connected anew count from the same number on every rank, but not from 0
-        self.while_waiting: Callable[[Callable[[], bool]], None] = lambda decided: None  # at rest, until the decision comes
 
     @property
     def newest(self) -> int:
@@ -172,7 +173,7 @@ class Membership:
             self.control.send(Quiesced(self.control.worker, newest, self.progress.position, self.store.index(), self.progress.step))
             if isinstance(announcement, Abort) and self.control.handlers is not None:
                 self.control.handlers.publish_rest(announcement)
-            self.while_waiting(lambda newest=newest: self._decided(newest))  # type: ignore[misc]
+            self._rank_state.use_wait(self.progress.phase, lambda newest=newest: self._decided(newest))  # type: ignore[misc]
             self.control.wait_for(lambda newest=newest: self._decided(newest))  # type: ignore[misc]
             recovery = self.control.recovery
             if recovery is not None and recovery.generation == newest and not self.superseded(newest):

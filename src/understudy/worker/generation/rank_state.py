@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from understudy.core.model import Stand
 from understudy.messages import coverage
 from understudy.worker.encoding.messages import LocalCopy, StateDigests
 from understudy.worker.errors import BadMessage
 from understudy.worker.frameworks.base import FrameworkAdapter
 from understudy.worker.state.digest_cache import DigestCache
 from understudy.worker.state.pre_vote_changes import Found, PreVoteChanges
+from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.state.rank_local import LocalState
 from understudy.worker.state.registry import State
 
@@ -21,10 +24,19 @@ class RankState:
     frameworks: FrameworkAdapter  # all of them together
     pre_vote: PreVoteChanges  # parameters and moments that change before a vote
     digest_cache: DigestCache
+    preallocation: Preallocation
 
     def copy_of(self, transaction: int) -> LocalCopy | None:
         """This rank's own copy as of the vote of `transaction`, if it is one of the last two."""
         return self.local.sealed.get(transaction)
+
+    def use_wait(self, phase: Stand, decided: Callable[[], bool]) -> None:
+        """At rest: make digests until the wait is over. After its vote a rank's state may be about to change, and some frameworks (FSDP2)
+        have other tensors in a parameter's place."""
+        if phase is not Stand.VOTED and not self.frameworks.replaces_parameters():
+            self.digest_cache.make(decided)
+        else:
+            self.digest_cache.forget()
 
     def digests(self) -> dict[str, int]:
         """Of every entry."""

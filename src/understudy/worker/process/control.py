@@ -92,7 +92,7 @@ class Control:
         self.page = page
         self._lifeline = lifeline
         self._held = threading.Event()
-        self.handlers: Handlers | None = None
+        self.handlers: Handlers | None = None  # before the script joins there are none
         self.generation = -1  # the newest generation that this worker has heard of
         self.assignment: Assign | None = None
         self.preparation: Prepare | None = None  # the newest
@@ -116,6 +116,10 @@ class Control:
     def role(self) -> Assign | Prepare | None:
         """As which rank the script runs here."""
         return self.assignment or self.preparation
+
+    def serve(self, handlers: Handlers) -> None:
+        """From now on the control thread calls these."""
+        self.handlers = handlers
 
     def start(self) -> None:
         self._thread.start()

@@ -7,26 +7,20 @@ from understudy.messages import newcomers
 from understudy.worker.data.loops import END, Loops
 from understudy.worker.data.results import Results
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, pack
-from understudy.worker.generation.rank_state import RankState
-from understudy.worker.progress import Progress
-from understudy.worker.verification.comparison import Comparison
-from understudy.worker.verification.post_vote_changes import Look, PostVoteChanges, is_inside
+from understudy.worker.generation.context import RankContext
+from understudy.worker.verification.post_vote_changes import Look, is_inside
+from understudy.worker.verification.verification import Verification
 
 
 class AgreedState:
-    def __init__(
-        self, progress: Progress, held: RankState, loops: Loops, results: Results, post_vote: PostVoteChanges, comparison: Comparison
-    ) -> None:
-        self._progress = progress
-        self._held = held
-        self._loops = loops
-        self._results = results
-        self._post_vote = post_vote
-        self._comparison = comparison
+    def __init__(self, context: RankContext, loops: Loops, results: Results, verification: Verification) -> None:
+        self._progress, self._rank_state = context.progress, context.rank_state
+        self._loops, self._results = loops, results
+        self._post_vote, self._comparison = verification.post_vote, verification.comparison
 
     def told(self) -> bytes:
         """By the survivor that speaks for all: a `JobProgress`."""
-        local, gradients, beside = self._held.local, self._held.state.kept_gradients, self._held.state.beside
+        local, gradients, beside = self._rank_state.local, self._rank_state.state.kept_gradients, self._rank_state.state.beside
         now = beside.encoded(None, closely=True)
         unseen = dict.fromkeys(now, b"") if beside.exact else now  # where it is not known what they were, as they are
         return pack(
@@ -59,8 +53,8 @@ class AgreedState:
 
     def adopt(self, job: JobProgress) -> None:
         """On every member: after a failure some may know of one comparison more, and all must go on with the same knowledge."""
-        self._held.local.replicas = Replicas(job.replicas)
-        self._held.local.comparisons = job.comparisons
+        self._rank_state.local.replicas = Replicas(job.replicas)
+        self._rank_state.local.comparisons = job.comparisons
         self.adopt_points(job)
 
     def adopt_points(self, job: JobProgress) -> None:
@@ -90,11 +84,11 @@ class AgreedState:
     def adopt_position(self, job: JobProgress) -> None:
         """On a newcomer, before it is brought up to date."""
         self._progress.transaction, self._progress.step = job.transaction, job.step
-        gradients = self._held.state.kept_gradients
+        gradients = self._rank_state.state.kept_gradients
         gradients.matter, gradients.kept, gradients.dropped = job.gradients_matter, job.gradients_kept, job.gradients_dropped
 
     def adopt_habits(self, job: JobProgress) -> None:
         """On a newcomer that is a rank like the others from now on."""
         self._comparison.every = job.compare_every
         self._comparison.came |= set(job.came)
-        self._held.state.beside.join(job.top, job.after, job.transaction)
+        self._rank_state.state.beside.join(job.top, job.after, job.transaction)

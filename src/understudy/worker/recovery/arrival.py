@@ -20,52 +20,35 @@ from understudy.worker.encoding.messages import GroupMembers, JobProgress, Local
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
 from understudy.worker.frameworks.base import disagreement
 from understudy.worker.generation import transfer
+from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.donors import Donors, read_copy
 from understudy.worker.generation.members import Members
-from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.plan import Plan
-from understudy.worker.generation.rank_state import RankState
 from understudy.worker.guards.file_access import Opened
-from understudy.worker.progress import Progress
 from understudy.worker.recovery.agreed_state import AgreedState
 from understudy.worker.recovery.attachment import Attachment, read_job
 from understudy.worker.recovery.script_names import ScriptNames
 from understudy.worker.state.attributes import is_of_module
 from understudy.worker.state.beside import is_beside
-from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import Rendezvous
-from understudy.worker.verification.comparison import Comparison
-from understudy.worker.verification.reduction_order import AdditionOrder
-from understudy.worker.verification.verdicts import Judge
+from understudy.worker.verification.verification import Verification
 
 
 class Arrival:
     def __init__(
         self,
-        progress: Progress,
-        membership: Membership,
-        held: RankState,
+        context: RankContext,
         results: Results,
         agreed: AgreedState,
         attachment: Attachment,
-        comparison: Comparison,
-        judge: Judge,
-        order: AdditionOrder,
-        preallocation: Preallocation,
+        verification: Verification,
         opened: Opened,
     ) -> None:
-        self._progress = progress
-        self._membership = membership
-        self._held = held
-        self._results = results
-        self._agreed = agreed
-        self._attachment = attachment
-        self._comparison = comparison
-        self._judge = judge
-        self._order = order
-        self._preallocation = preallocation
-        self.names = ScriptNames(held.state)
+        self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
+        self._results, self._agreed, self._attachment = results, agreed, attachment
+        self._comparison, self._judge, self._order = verification.comparison, verification.judge, verification.order
+        self.names = ScriptNames(context.rank_state.state)
         self._aside: list[str] = []  # names of the script that it could not set
         self.opened = opened
         self._given: dict[str, bytes] = {}  # at the end of the job: values as donors have them there
@@ -124,7 +107,7 @@ class Arrival:
         """What donors have given at the end of the job, and the script has changed again: they had the change already, as of a schedule
         that is stepped behind the last loop. Not attributes of modules, which a script sets for a while (eval mode).
         """
-        state = self._held.state
+        state = self._rank_state.state
         now = state.encoded_values(self._given.keys())
         for entry, data in self._given.items():
             if now.get(entry) != data:
@@ -157,7 +140,7 @@ class Arrival:
         self._comparison.moved = set().union(*(donor.summary.moved for _, donor in donors)) & plan.expected.keys()
         for _, donor in donors:
             self._order.adopt(donor.state.sums)
-        self._held.local.adopt(copy)
+        self._rank_state.local.adopt(copy)
         progress.phase, progress.generation = Stand.IDLE, generation
         meeting.put(f"verified/{progress.rank}", b"1")
         points.reach("attached")
@@ -175,11 +158,11 @@ class Arrival:
         """Takes the state that donors have described in `meeting`, and proves it. `receive` fetches what a plan names into this rank's
         tensors. Raises `NotTheSame` if what is here then is something else, `UnderstudyError` where nobody could take it over.
         """
-        state, progress = self._held.state, self._progress
+        state, progress = self._rank_state.state, self._progress
         self._agreed.adopt_position(job)
         self._agreed.adopt(job)
         donors = self._read_donors(members, meeting, at_end)
-        replicas = self._held.local.replicas
+        replicas = self._rank_state.local.replicas
         assert replicas is not None
         plan, copy = donors.plan_for(progress.rank, replicas), read_copy(members, progress.rank, meeting)
         self._make_room(plan, copy, donors, at_end)
@@ -187,7 +170,7 @@ class Arrival:
         for entry, data in plan.values.items():
             state.load_value(entry, data)
         own = self.names.are_set and not self._agreed.is_of_begin(copy)
-        self._held.local.apply(copy, {entry for entry in plan.local if not (own and is_beside(entry))})
+        self._rank_state.local.apply(copy, {entry for entry in plan.local if not (own and is_beside(entry))})
         state.attributes.undo(plan.values.keys() | plan.local)
         if not streams_set:
             restore_streams(state.randomness, copy, progress.rank)
@@ -200,7 +183,7 @@ class Arrival:
     def _read_donors(self, members: Members, meeting: Rendezvous, at_end: bool) -> Donors:
         donors = Donors(members, meeting)
         for _, donor in donors:
-            self._held.pre_vote.adopt(donor.summary.pre_vote)
+            self._rank_state.pre_vote.adopt(donor.summary.pre_vote)
         if not at_end:
             self._compare_groups(donors)
         if self._judge.differences(donors.summaries()):
@@ -209,16 +192,16 @@ class Arrival:
 
     def _make_room(self, plan: Plan, copy: LocalCopy, donors: Donors, at_end: bool) -> None:
         """Makes what the donors have and this newcomer has not yet."""
-        state = self._held.state
+        state = self._rank_state.state
         state.reshard()
         state.match_groups(plan.values | copy.values)
-        self._preallocation.make(plan.descriptions)
+        self._rank_state.preallocation.make(plan.descriptions)
         if not at_end:  # behind the making of gradients, which become views of buckets here
-            self._held.frameworks.adopt(donors.frameworks())
+            self._rank_state.frameworks.adopt(donors.frameworks())
         self._compare_entries(plan, copy, state.all_tensors().keys())
 
     def _receive(self, plan: Plan, members: Members, meeting: Rendezvous) -> None:
-        tensors = self._held.state.all_tensors()
+        tensors = self._rank_state.state.all_tensors()
 
         def take(peers: Peers) -> None:
             started = time.time()
@@ -238,8 +221,8 @@ class Arrival:
 
     def _verify(self, plan: Plan, copy: LocalCopy, donors: Donors) -> None:
         """The last thing before this newcomer is a rank like the others. Raises `NotTheSame`."""
-        local, progress = self._held.local, self._progress
-        now = self._held.digests()
+        local, progress = self._rank_state.local, self._progress
+        now = self._rank_state.digests()
         different = sorted(entry for entry, value in plan.expected.items() if now.get(entry) != value)
         wrong, self._aside = [e for e in different if not is_beside(e)], [e for e in different if is_beside(e)]
         wrong += local.differences(copy, plan.local)
@@ -268,13 +251,13 @@ class Arrival:
     def _compare_frameworks(self, donors: Donors) -> None:
         """What steers the collectives of DDP and the like. Raises `NotTheSame`."""
         rank = self._progress.rank
-        if different := disagreement({**donors.frameworks(), rank: self._held.frameworks.described()}):
+        if different := disagreement({**donors.frameworks(), rank: self._rank_state.frameworks.described()}):
             raise NotTheSame(newcomers.FRAMEWORKS_DIFFER(rank=rank, difference=different))
 
     def _notes(self, replayer: Replayer) -> tuple[str, ...]:
         notes: list[str] = [newcomers.RESULT_OF_ANOTHER(place=key) for key in self._results.replaced]
         notes += [newcomers.OF_ANOTHER_RANK(what=what) for what in self.names.of_others]
-        different = replayer.differences(self._held.state.storages())
+        different = replayer.differences(self._rank_state.state.storages())
         notes += [newcomers.NOT_SET(name=entry.rpartition(":")[2]) for entry in self._aside]
         notes += [newcomers.LARGE_RESULT(what=text) for text in different]
         if read := self.opened.otherwise():

@@ -15,34 +15,19 @@ from understudy.worker import points
 from understudy.worker.data.loops import END
 from understudy.worker.encoding.messages import JobProgress, unpack
 from understudy.worker.errors import GenerationAborted
+from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.members import Members
-from understudy.worker.generation.membership import Membership
-from understudy.worker.progress import Progress
 from understudy.worker.transport.groups import Replacement
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import Rendezvous
-from understudy.worker.verification.collective_count import CollectiveCount
-from understudy.worker.verification.comparison import Comparison
-from understudy.worker.verification.first_transaction import FirstTransaction
-from understudy.worker.verification.reduction_order import AdditionOrder
+from understudy.worker.verification.verification import Verification
 
 
 class Attachment:
-    def __init__(
-        self,
-        progress: Progress,
-        membership: Membership,
-        comparison: Comparison,
-        order: AdditionOrder,
-        count: CollectiveCount,
-        first: FirstTransaction,
-    ) -> None:
-        self._progress = progress
-        self._membership = membership
-        self._comparison = comparison
-        self._order = order
-        self._count = count
-        self._first = first
+    def __init__(self, context: RankContext, verification: Verification) -> None:
+        self._progress, self._membership = context.progress, context.membership
+        self._comparison, self._order = verification.comparison, verification.order
+        self._count, self._first = verification.count, verification.first
 
     def connect(
         self, members: Members, meeting: Rendezvous, member: int, reach: Callable[[Peers], None], move: Callable[[Peers], None]

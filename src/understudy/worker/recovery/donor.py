@@ -8,47 +8,28 @@ from understudy.worker import points
 from understudy.worker.encoding.messages import DonorState, pack
 from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, UnderstudyError
 from understudy.worker.frameworks.base import disagreement
+from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.donors import Donors
 from understudy.worker.generation.members import Members
-from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.plan import Plan
-from understudy.worker.generation.rank_state import RankState
 from understudy.worker.generation.transfer import knock, send
 from understudy.worker.process.exits import leave
-from understudy.worker.progress import Progress
 from understudy.worker.recovery.agreed_state import AgreedState
 from understudy.worker.recovery.attachment import Attachment, read_job
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registry import Tensors
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import Rendezvous
-from understudy.worker.verification.comparison import Comparison
-from understudy.worker.verification.reduction_order import AdditionOrder
-from understudy.worker.verification.verdicts import Judge
+from understudy.worker.verification.verification import Verification
 
 
 class Donation:
     """Raises `GenerationAborted` when the generation ends meanwhile."""
 
-    def __init__(
-        self,
-        progress: Progress,
-        membership: Membership,
-        held: RankState,
-        agreed: AgreedState,
-        attachment: Attachment,
-        comparison: Comparison,
-        judge: Judge,
-        order: AdditionOrder,
-    ) -> None:
-        self._progress = progress
-        self._membership = membership
-        self._held = held
-        self._agreed = agreed
-        self._attachment = attachment
-        self._comparison = comparison
-        self._judge = judge
-        self._order = order
+    def __init__(self, context: RankContext, agreed: AgreedState, attachment: Attachment, verification: Verification) -> None:
+        self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
+        self._agreed, self._attachment = agreed, attachment
+        self._comparison, self._judge, self._order = verification.comparison, verification.judge, verification.order
 
     def run(self) -> None:
         points.reach("donate")
@@ -56,7 +37,7 @@ class Donation:
         assert recovery is not None
         members = Members(recovery, self._progress.world_size)
         meeting = self._membership.meet(recovery.store, recovery.generation)
-        self._held.frameworks.meet_newcomers()
+        self._rank_state.frameworks.meet_newcomers()
         leaver = members.leaver_of(self._progress.rank)
         member = self._progress.rank if leaver is None else leaver
         tensors = self._publish(members, meeting, member)
@@ -65,7 +46,7 @@ class Donation:
         self._agreed.adopt(job)
         donors = Donors(members, meeting)
         for _, donor in donors:
-            self._held.pre_vote.adopt(donor.summary.pre_vote)
+            self._rank_state.pre_vote.adopt(donor.summary.pre_vote)
         self._end_if_they_differ(donors)
         plans = self._plans(donors)
         started = self._attachment.connect(
@@ -81,8 +62,8 @@ class Donation:
 
     def _publish(self, members: Members, meeting: Rendezvous, member: int) -> Tensors:
         """Says what this member holds: of the job, of the lost ranks, of its own state. Gives its tensors."""
-        rank, before, state = self._progress.rank, members.recovery.start - 1, self._held.state
-        copy = self._held.copy_of(before)
+        rank, before, state = self._progress.rank, members.recovery.start - 1, self._rank_state.state
+        copy = self._rank_state.copy_of(before)
         state.kept_gradients.withhold(told=copy is not None and copy.gradients)
         if rank == members.lead:
             meeting.put("job", self._agreed.told())
@@ -93,7 +74,7 @@ class Donation:
                 meeting.put(f"copy/{newcomer}/{rank}", data)
         state.reshard()
         tensors = state.all_tensors()
-        digests = state.digests(tensors, self._held.digest_cache.take(tensors))
+        digests = state.digests(tensors, self._rank_state.digest_cache.take(tensors))
         if member != rank and copy is not None:
             meeting.put(f"copy/{rank}/leaver", seal(copy))
         published = DonorState(
@@ -102,10 +83,10 @@ class Donation:
             state.descriptions(tensors),
             self._comparison.summary(digests).message(),
             state.encoded_values(),
-            self._held.local.versions.get(before, []),
+            self._rank_state.local.versions.get(before, []),
             self._membership.groups.describe(),
             self._order.began,
-            self._held.frameworks.described(),
+            self._rank_state.frameworks.described(),
         )
         meeting.put(f"state/{member}", pack(published))
         return tensors
@@ -118,7 +99,7 @@ class Donation:
 
     def _plans(self, donors: Donors) -> dict[int, Plan]:
         """What each newcomer gets. If that cannot be said, tells why, and waits until the generation is over for that."""
-        members, control, replicas = donors.members, self._membership.control, self._held.local.replicas
+        members, control, replicas = donors.members, self._membership.control, self._rank_state.local.replicas
         generation = members.recovery.generation
         assert replicas is not None
         try:

@@ -11,22 +11,19 @@ from understudy.core.model import DrillVerdict
 from understudy.worker import points
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, MemoryDescription, unpack
 from understudy.worker.errors import GenerationAborted, NotTheSame, PeerLost
+from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.donors import Donors, read_copy
 from understudy.worker.generation.members import Members
-from understudy.worker.generation.membership import Membership
-from understudy.worker.progress import Progress
 from understudy.worker.recovery.arrival import Arrival
 from understudy.worker.recovery.attachment import read_job
 from understudy.worker.recovery.takeover import Takeover
-from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.transport.rendezvous import FOREVER
 
 
 class Fetching:
-    def __init__(self, progress: Progress, membership: Membership, preallocation: Preallocation, arrival: Arrival) -> None:
-        self._progress = progress
-        self._membership = membership
-        self._preallocation = preallocation
+    def __init__(self, context: RankContext, arrival: Arrival) -> None:
+        self._progress, self._membership = context.progress, context.membership
+        self._preallocation = context.rank_state.preallocation
         self._arrival = arrival
 
     def record(self) -> bytes:

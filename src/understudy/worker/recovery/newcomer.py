@@ -30,17 +30,13 @@ from understudy.worker.data.loops import END, Loops, restore_streams
 from understudy.worker.data.results import Results
 from understudy.worker.encoding.messages import JobProgress, LocalCopy, ScriptPosition
 from understudy.worker.errors import Misuse, NotTheSame, OtherBatch, UnderstudyError
-from understudy.worker.generation.membership import Membership
-from understudy.worker.generation.rank_state import RankState
-from understudy.worker.guards.file_access import Opened
+from understudy.worker.generation.context import RankContext
 from understudy.worker.guards.loop_variables import Behind
 from understudy.worker.guards.state_reads import Reads
-from understudy.worker.progress import Progress
 from understudy.worker.recovery.agreed_state import AgreedState
 from understudy.worker.recovery.arrival import Arrival
 from understudy.worker.recovery.fetching import Fetching
 from understudy.worker.recovery.takeover import Takeover
-from understudy.worker.state.preallocation import Preallocation
 
 WORTH = timedelta(seconds=10)  # that a migration waits until the rank has said what it holds, at its next begin
 
@@ -48,33 +44,25 @@ WORTH = timedelta(seconds=10)  # that a migration waits until the rank has said 
 class Newcomer:
     def __init__(
         self,
-        progress: Progress,
-        membership: Membership,
-        held: RankState,
+        context: RankContext,
         loops: Loops,
         results: Results,
         agreed: AgreedState,
-        preallocation: Preallocation,
         arrival: Arrival,
-        opened: Opened,
+        rehearse: Callable[[Drill], Takeover],
     ) -> None:
-        self._progress = progress
-        self._membership = membership
-        self._held = held
-        self._loops = loops
-        self._results = results
-        self._agreed = agreed
-        self._fetching = Fetching(progress, membership, preallocation, arrival)
-        self._arrival = arrival
-        self._opened = opened
+        self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
+        self._loops, self._results = loops, results
+        self._agreed, self._arrival, self._opened = agreed, arrival, arrival.opened
+        self._rehearse = rehearse
+        self._fetching = Fetching(context, arrival)
         self._replayer: Replayer | None = None
         self._started = time.time()
         self._known: tuple[JobProgress, LocalCopy] | None = None  # where the job continues, and what the lost rank handed over
         self._streams_set = False
         self._behind = False  # no transaction that is over lies ahead any more
-        self._reads = Reads(held.state, opened, self._read, self._wrote)
+        self._reads = Reads(context.rank_state.state, arrival.opened, self._read, self._wrote)
         self._takeover: Takeover | None = None  # this worker takes no rank, it computes one step beside it
-        self.rehearse: Callable[[Drill], Takeover] | None = None
         self.arrived = False
 
     # -- set-up ----------------------------------------------------------------------------------------------------------
@@ -98,7 +86,7 @@ class Newcomer:
         membership, control = self._membership, self._membership.control
         assert self._replayer is not None
         self._replayer.finish()
-        self._held.state.set_up()
+        self._rank_state.state.set_up()
         if read := self._opened.otherwise():  # what follows from it need not be noticed by anything else
             control.send(Notice(control.worker, self._progress.rank, read))
         if control.assignment is None:
@@ -138,8 +126,8 @@ class Newcomer:
         if control.released is not None:
             os._exit(control.released.exit_code)  # not through the script's exit handlers: it has never been the rank
         if control.assignment is None:
-            assert control.drill is not None and self.rehearse is not None
-            self._takeover = self.rehearse(control.drill)
+            assert control.drill is not None
+            self._takeover = self._rehearse(control.drill)
             return
         os.environ.update(control.assignment.environment)
         self._started = time.time()
@@ -175,9 +163,9 @@ class Newcomer:
     def pass_by(self, loop: int, source: Source, behind: Behind, frame: FrameType | None) -> None:
         """A loop that is over: its loader is where the loop left it, as far as that is known, and so are the names of `frame` that are read
         `behind` it."""
-        registered = {id(thing) for thing in self._held.state.values.values()}
+        registered = {id(thing) for thing in self._rank_state.state.values.values()}
         comes_later = any(id(part) in registered for part in source.parts)
-        job, beside = self._job, self._held.state.beside
+        job, beside = self._job, self._rank_state.state.beside
         ended = job.ends[loop] if loop < len(job.ends) else {}
 
         def at_end() -> None:
@@ -248,7 +236,7 @@ class Newcomer:
 
     def _set_streams(self) -> None:
         try:
-            restore_streams(self._held.state.randomness, self._copy, self._progress.rank)
+            restore_streams(self._rank_state.state.randomness, self._copy, self._progress.rank)
         except NotTheSame as error:
             self._reject(str(error))
         self._streams_set = self._behind = True

@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from understudy.common.page_view import Activity
 from understudy.core.model import Stand
 from understudy.worker.encoding.messages import HandedAgain, pack, unpack
+from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.control_handlers import ControlHandlers
-from understudy.worker.generation.membership import Membership
-from understudy.worker.generation.rank_state import RankState
-from understudy.worker.progress import Progress
 from understudy.worker.recovery.donor import Donation
+from understudy.worker.recovery.newcomer import Newcomer
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.snapshot_store import StoredSnapshot
 from understudy.worker.step.setup import SetUp
-from understudy.worker.verification.collective_count import CollectiveCount
-from understudy.worker.verification.comparison import Comparison
+from understudy.worker.verification.verification import Verification
 
 
-class BetweenTransactions:
+class StepBoundary:
     def __init__(
         self,
-        progress: Progress,
-        membership: Membership,
-        held: RankState,
+        context: RankContext,
         setup: SetUp,
         donation: Donation,
-        comparison: Comparison,
-        count: CollectiveCount,
+        newcomer: Newcomer | None,
+        verification: Verification,
         handlers: ControlHandlers,
     ) -> None:
-        self._progress = progress
-        self._membership = membership
-        self._held = held
-        self._setup = setup
-        self._donation = donation
-        self._comparison = comparison
-        self._count = count
+        """`newcomer`: on a worker that came as one."""
+        self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
+        self._setup, self._donation, self._newcomer = setup, donation, newcomer
+        self._comparison, self._count = verification.comparison, verification.count
         self._handlers = handlers
-        self.arrive: Callable[[], None] | None = None  # on a worker that came as a newcomer
-        membership.while_waiting = self._use_the_wait
 
     def begin(self, redo: bool = False) -> None:
         """Joins the newest generation, as often as there is one."""
@@ -77,8 +66,8 @@ class BetweenTransactions:
         pending, rank = self._membership.pending, self._progress.rank
         assert pending is not None
         self._membership.control.page.enter(Activity.RECOVERING, self._progress.transaction)
-        if rank in pending.newcomers and rank not in pending.leavers and self.arrive is not None:
-            self.arrive()  # a loss overtook the news that its state was proven
+        if rank in pending.newcomers and rank not in pending.leavers and self._newcomer is not None:
+            self._newcomer.arrive()  # a loss overtook the news that its state was proven
         else:
             self._donation.run()
 
@@ -88,7 +77,7 @@ class BetweenTransactions:
         membership, before = self._membership, self._progress.transaction - 1
         channel = membership.channel
         assert channel is not None
-        copy, new = self._held.copy_of(before), not membership.new_buddies.isdisjoint(channel.buddies)
+        copy, new = self._rank_state.copy_of(before), not membership.new_buddies.isdisjoint(channel.buddies)
         given = seal(copy) if copy is not None and (new or copy.behind) else b""
         own = HandedAgain(membership.record if new else b"", given)
         for rank, data in channel.hand_over(pack(own)).items():
@@ -100,10 +89,3 @@ class BetweenTransactions:
         channel.receipt()
         membership.new_buddies.clear()
         membership.unshared = False
-
-    def _use_the_wait(self, decided: Callable[[], bool]) -> None:
-        # Behind its vote its state may be about to change, and some frameworks (FSDP2) have other tensors in a parameter's place.
-        if self._progress.phase is not Stand.VOTED and not self._held.frameworks.replaces_parameters():
-            self._held.digest_cache.make(decided)
-        else:
-            self._held.digest_cache.forget()

@@ -16,9 +16,10 @@ from understudy.worker.census.census import Census
 from understudy.worker.collectives.device_times import CudaEvents, DeviceTimes
 from understudy.worker.data.loops import Loops
 from understudy.worker.data.results import Results
-from understudy.worker.drill.drill import Drills
+from understudy.worker.drill.drill import Drills, WatchSlot
 from understudy.worker.drill.rehearsal import Rehearsal
 from understudy.worker.frameworks.aggregate import Frameworks, Shards
+from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.control_handlers import ControlHandlers
 from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.notices import Notices
@@ -36,16 +37,12 @@ from understudy.worker.state.pre_vote_changes import PreVoteChanges
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.state.rank_local import LocalState
 from understudy.worker.state.registry import State
-from understudy.worker.step.boundary import BetweenTransactions
+from understudy.worker.step.boundary import StepBoundary
 from understudy.worker.step.setup import SetUp
 from understudy.worker.step.transactions import Transactions
+from understudy.worker.transport.groups import Groups
 from understudy.worker.transport.rendezvous import StoreServer
-from understudy.worker.verification.collective_count import CollectiveCount
-from understudy.worker.verification.comparison import Comparison
-from understudy.worker.verification.first_transaction import FirstTransaction
-from understudy.worker.verification.post_vote_changes import PostVoteChanges
-from understudy.worker.verification.reduction_order import AdditionOrder
-from understudy.worker.verification.verdicts import Judge
+from understudy.worker.verification.verification import Verification
 
 
 class Runtime:
@@ -59,43 +56,30 @@ class Runtime:
     ) -> None:
         """`opened`: what the script opens, of a worker that takes a rank that another one has, or had; None on all others. `boundary`: the
         code of what wraps a transaction."""
-        progress = self.progress = Progress(role.rank, int(role.environment["WORLD_SIZE"]))
-        notices = self.notices = Notices(control, role.rank)
-        membership = self.membership = Membership(control, server, progress)
-        state = self.state = State(Shards())
-        state.beside = Census(state.takes_care_of, boundary, state.randomness.find)
-        local, preallocation = LocalState(state, role.rank), Preallocation(state)
-        held = self.held = RankState(state, local, Frameworks(state, membership.groups), PreVoteChanges(state), DigestCache(state))
-        loops, results = Loops(state.randomness, notices.tell), Results(notices.tell)
-        self.loops, self.results = loops, results
+        self.progress = Progress(role.rank, int(role.environment["WORLD_SIZE"]))
+        context = _context(control, server, self.progress, boundary)
+        self.notices, self.membership, self.rank_state = context.notices, context.membership, context.rank_state
+        self.state = context.rank_state.state
+        self.loops, self.results = Loops(self.state.randomness, self.notices.tell), Results(self.notices.tell)
         times = DeviceTimes(CudaEvents() if os.environ.get(OWN_TIME_VARIABLE) == "device" else None)
-        handlers = self.handlers = control.handlers = ControlHandlers(progress, membership, preallocation, times)
-        judge, order = Judge(progress, membership, local), AdditionOrder(membership.groups, role.rank)
-        count = self._count = CollectiveCount(progress, membership, notices)
-        post_vote = self.post_vote = PostVoteChanges(progress, membership, local, notices, loops.next_place)
-        comparison = Comparison(progress, membership, held, post_vote, judge, notices)
-        agreed = AgreedState(progress, held, loops, results, post_vote, comparison)
-        first = FirstTransaction(progress, membership, notices)
-        attachment = Attachment(progress, membership, comparison, order, count, first)
-        setup = self._setup = SetUp(progress, membership, held, loops, comparison, order, count, handlers, notices)
-        donation = Donation(progress, membership, held, agreed, attachment, comparison, judge, order)
-        between = self._between = BetweenTransactions(progress, membership, held, setup, donation, comparison, count, handlers)
-        self.transactions = Transactions(
-            progress, membership, held, loops, results, between, comparison, post_vote, count, first, notices, times
-        )
-        self.transactions.watch = Drills(progress, membership, held, agreed, comparison, order)
+        self.handlers = ControlHandlers(self.progress, self.membership, self.rank_state.preallocation, times)
+        control.serve(self.handlers)
+        self.verification = verification = Verification.of(context, self.loops.next_place)
+        agreed, attachment = AgreedState(context, self.loops, self.results, verification), Attachment(context, verification)
+        self.watch = watch = WatchSlot(Drills(context, agreed, verification))
         self.newcomer: Newcomer | None = None
         if opened is not None:
-            arrival = Arrival(progress, membership, held, results, agreed, attachment, comparison, judge, order, preallocation, opened)
-            self.newcomer = Newcomer(progress, membership, held, loops, results, agreed, preallocation, arrival, opened)
-            between.arrive = self.newcomer.arrive
+            arrival = Arrival(context, self.results, agreed, attachment, verification, opened)
 
             def rehearse(drill: Drill) -> Rehearsal:
-                rehearsal = Rehearsal(drill, progress, membership, held, agreed, comparison, arrival)
-                self.transactions.watch = rehearsal
+                watch.current = rehearsal = Rehearsal(drill, context, agreed, verification.comparison, arrival)
                 return rehearsal
 
-            self.newcomer.rehearse = rehearse
+            self.newcomer = Newcomer(context, self.loops, self.results, agreed, arrival, rehearse)
+        self._setup = SetUp(context, self.loops, verification, self.handlers)
+        donation = Donation(context, agreed, attachment, verification)
+        self._boundary = StepBoundary(context, self._setup, donation, self.newcomer, verification, self.handlers)
+        self.transactions = Transactions(context, self.loops, self.results, self._boundary, verification, watch, times)
 
     def join(self, backend: str | None) -> None:
         """Makes the default process group: among the first workers, or alone from the lost rank's record."""
@@ -113,14 +97,25 @@ class Runtime:
         if self._setup.under_way:
             self._setup.abandon()
         else:
-            self._count.notice_outside("behind the last transaction")
+            self.verification.count.notice_outside("behind the last transaction")
             control.page.enter(Activity.FINISHED, progress.transaction)
             # All state is compared once more, when every rank is here; perhaps a newcomer that came at the end waits in a hand-over.
-            self._between.join_newest()
+            self._boundary.join_newest()
         while True:
             control.page.enter(Activity.FINISHED, progress.transaction)
             control.send(Finished(control.worker, progress.generation, progress.step))
             control.wait_for(lambda: control.released is not None or membership.pending is not None or membership.announced())
             if control.released is not None:
                 return control.released.exit_code
-            self._between.join_newest()
+            self._boundary.join_newest()
+
+
+def _context(control: Control, server: StoreServer, progress: Progress, boundary: CodeType) -> RankContext:
+    """What every part of the rank works with. `boundary` as `Runtime` takes it."""
+    state = State(Shards())
+    state.beside = Census(state.takes_care_of, boundary, state.randomness.find)
+    groups = Groups(own_port=server.port)
+    parts = LocalState(state, progress.rank), Frameworks(state, groups), PreVoteChanges(state), DigestCache(state), Preallocation(state)
+    rank_state = RankState(state, *parts)
+    membership = Membership(control, server, progress, groups, rank_state)
+    return RankContext(progress, membership, rank_state, Notices(control, progress.rank))

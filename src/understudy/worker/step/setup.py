@@ -12,42 +12,21 @@ from understudy.messages import set_up, transactions
 from understudy.worker.collectives.setup_record import Recorder
 from understudy.worker.data.loops import Loops
 from understudy.worker.errors import Misuse
+from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.control_handlers import ControlHandlers
-from understudy.worker.generation.membership import Membership
-from understudy.worker.generation.notices import Notices
-from understudy.worker.generation.rank_state import RankState
-from understudy.worker.progress import Progress
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registration import uncovered
 from understudy.worker.state.snapshot_store import StoredSnapshot
 from understudy.worker.transport.peers import Peers
-from understudy.worker.verification.collective_count import CollectiveCount
-from understudy.worker.verification.comparison import Comparison
-from understudy.worker.verification.reduction_order import AdditionOrder
+from understudy.worker.verification.verification import Verification
 
 
 class SetUp:
-    def __init__(
-        self,
-        progress: Progress,
-        membership: Membership,
-        held: RankState,
-        loops: Loops,
-        comparison: Comparison,
-        order: AdditionOrder,
-        count: CollectiveCount,
-        handlers: ControlHandlers,
-        notices: Notices,
-    ) -> None:
-        self._progress = progress
-        self._membership = membership
-        self._held = held
-        self._loops = loops
-        self._comparison = comparison
-        self._order = order
-        self._count = count
-        self._handlers = handlers
-        self._notices = notices
+    def __init__(self, context: RankContext, loops: Loops, verification: Verification, handlers: ControlHandlers) -> None:
+        self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
+        self._notices = context.notices
+        self._loops, self._handlers = loops, handlers
+        self._comparison, self._order, self._count = verification.comparison, verification.order, verification.count
         self._recorder: Recorder | None = None
 
     @property
@@ -76,7 +55,7 @@ class SetUp:
         membership, progress, channel = self._membership, self._progress, self._membership.channel
         assert self._recorder is not None and channel is not None
         self._refuse_uncovered()
-        self._held.state.set_up()
+        self._rank_state.state.set_up()
         membership.control.page.enter(Activity.VOTED, -1)  # if another rank ends without any transaction, this one waits in vain
         broken = self._finish_record(self._recorder)
         self._recorder, self._handlers.in_setup = None, False
@@ -84,9 +63,9 @@ class SetUp:
             if broken is not None:
                 raise broken
             self._order.begin()
-            self._held.frameworks.settle()
+            self._rank_state.frameworks.settle()
             self._comparison.run()
-            copy = self._held.local.make(-1, self._loops.next_place(), 0, self._loops.boundary, {})
+            copy = self._rank_state.local.make(-1, self._loops.next_place(), 0, self._loops.boundary, {})
             for rank, data in channel.hand_over(membership.record).items():
                 membership.store.put_setup(rank, data)
             for rank, data in channel.hand_over(seal(copy)).items():
@@ -109,7 +88,7 @@ class SetUp:
         """The failure of a peer meanwhile, if any."""
         channel = self._membership.channel
         assert channel is not None
-        tensors, broken = list(self._held.state.all_tensors().values()), None
+        tensors, broken = list(self._rank_state.state.all_tensors().values()), None
         try:
             unlike = channel.agree([int(recorder.moved(tensors))])[0] > 0
         except RuntimeError as error:
@@ -124,5 +103,5 @@ class SetUp:
         if unknown := groups.unsupported():
             usable = " or ".join(groups.supported())
             raise Misuse(transactions.BACKEND_NOT_COVERED(backends=", ".join(unknown), usable=usable))
-        if lacking := self._held.frameworks.uncovered() or uncovered(self._held.state):
+        if lacking := self._rank_state.frameworks.uncovered() or uncovered(self._rank_state.state):
             raise Misuse(lacking)

@@ -37,59 +37,40 @@ from understudy.worker.data.loops import Loops
 from understudy.worker.data.manual_iterators import by_hand, carried
 from understudy.worker.data.results import Results
 from understudy.worker.devices.device_in_use import Device, in_use
-from understudy.worker.drill.drill import StepWatch
+from understudy.worker.drill.drill import WatchSlot
 from understudy.worker.errors import GenerationAborted, Misuse, PeerLost, UnderstudyError
-from understudy.worker.generation.membership import Membership
-from understudy.worker.generation.notices import Notices
-from understudy.worker.generation.rank_state import RankState
+from understudy.worker.generation.context import RankContext
 from understudy.worker.guards.arguments import Arguments
 from understudy.worker.guards.async_work import Works
-from understudy.worker.progress import Progress
 from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registration import refuse_sparse_gradients
 from understudy.worker.state.snapshot_store import StoredSnapshot
 from understudy.worker.state.streams import cuda_in_use
-from understudy.worker.step.boundary import BetweenTransactions
+from understudy.worker.step.boundary import StepBoundary
 from understudy.worker.step.votes import Agreed, Flags
-from understudy.worker.verification.collective_count import CollectiveCount
-from understudy.worker.verification.comparison import Comparison
-from understudy.worker.verification.first_transaction import FirstTransaction
-from understudy.worker.verification.post_vote_changes import Look, PostVoteChanges, after
-from understudy.worker.verification.redo import RedoProof
+from understudy.worker.verification.post_vote_changes import Look, after
+from understudy.worker.verification.verification import Verification
 
 
 class Transactions:
     def __init__(
         self,
-        progress: Progress,
-        membership: Membership,
-        held: RankState,
+        context: RankContext,
         loops: Loops,
         results: Results,
-        between: BetweenTransactions,
-        comparison: Comparison,
-        post_vote: PostVoteChanges,
-        count: CollectiveCount,
-        first: FirstTransaction,
-        notices: Notices,
+        boundary: StepBoundary,
+        verification: Verification,
+        watch: WatchSlot,
         times: DeviceTimes,
     ) -> None:
-        self._progress = progress
-        self._membership = membership
-        self._held = held
-        self._loops = loops
-        self._results = results
-        self._between = between
-        self._comparison = comparison
-        self._post_vote = post_vote
-        self._count = count
-        self._first = first
-        self._notices = notices
-        self._times = times
+        self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
+        self._notices = context.notices
+        self._loops, self._results, self._boundary, self._times = loops, results, boundary, times
+        self._comparison, self._post_vote, self._count = verification.comparison, verification.post_vote, verification.count
+        self._first, self._redo = verification.first, verification.redo
+        self._watch = watch  # a drill, on a rank or on a spare
         self._strict = os.environ.get(STRICT_VARIABLE) == "1"  # what a newcomer would not have is refused, and not told
-        self._redo = RedoProof(progress, membership, held)
-        self.watch = StepWatch()  # a drill, on a rank or on a spare
         self._works = Works()
         self._carried = False  # the last vote was of gradients that a later transaction goes on with
         self._begun: Before | None = None  # what is known of the begin of the running transaction
@@ -100,20 +81,20 @@ class Transactions:
 
     def run(self, function: Callable[..., Any], kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs one transaction until it is committed; gives the function's result."""
-        name, progress, held = function.__qualname__, self._progress, self._held
+        name, progress, held = function.__qualname__, self._progress, self._rank_state
         if progress.kind:
             raise Misuse(texts.NESTED(name=name, running=progress.running))
         before = f"between the last transaction and {name}"
         if kind == "section":
             held.state.kept_gradients.keep()
-        self._between.begin()
+        self._boundary.begin()
         place = self._loops.next_place()
         snapshot = held.state.snapshot()
         begun = self._begun = held.pre_vote.begin(name)
         self._post_vote.look(before, Look.AT_VALUES, snapshot.values)
         self._look_closely(begun)
         if kind == "step":
-            self.watch.begin([args, kwargs], snapshot, begun)
+            self._watch.current.begin([args, kwargs], snapshot, begun)
         arguments = Arguments(name, [args, kwargs], begun.full)
         while True:
             try:
@@ -124,7 +105,7 @@ class Transactions:
                 self._refuse_unlike(error)
                 self._works.end()
                 self._times.abandon()
-                self.watch.failed(error)
+                self._watch.current.failed(error)
                 if progress.past_vote:
                     self._explain_after_vote(error)
                     raise
@@ -138,11 +119,11 @@ class Transactions:
             held.state.restore(snapshot)
             held.pre_vote.restore(begun)
             held.frameworks.restore()
-            if not self.watch.alone:
-                self._between.begin(redo=True)
+            if not self._watch.current.alone:
+                self._boundary.begin(redo=True)
             self._post_vote.look(before, Look.AT_VALUES, snapshot.values)  # a newcomer comes along here, too
             progress.redo_since = time.time()
-        self.watch.end(result)
+        self._watch.current.end(result)
         for told in (arguments.check(redone=False), self._works.left(name)):
             if told:
                 self._notices.tell(told)
@@ -158,11 +139,11 @@ class Transactions:
         progress.phase = Stand.RUNNING
         self._membership.control.page.enter(Activity.RUNNING, progress.transaction)
         self._comparison.watch()
-        self._held.frameworks.begin()
+        self._rank_state.frameworks.begin()
         points.reach("begin")
         self._works.begin(begun.function, begun.full)
         self._first.begin()
-        if not self.watch.alone:
+        if not self._watch.current.alone:
             self._times.begin()
         result = function()
         if progress.must_redo:
@@ -183,19 +164,19 @@ class Transactions:
 
     def _look_closely(self, begun: Before) -> None:
         """At begin: what a redo or a newcomer could not bear. More of it in the first transactions of a function."""
-        uncovered = self._held.state.beside.news()
+        uncovered = self._rank_state.state.beside.news()
         if uncovered and self._strict:
             raise Misuse(uncovered[0])
-        for told in (*self._held.state.attributes.news(), *uncovered):
+        for told in (*self._rank_state.state.attributes.news(), *uncovered):
             self._notices.tell(told)
-        if begun.full and (name := by_hand(self._held.state.loaders)):
+        if begun.full and (name := by_hand(self._rank_state.state.loaders)):
             raise Misuse(texts.DRAWN_BY_HAND(name=name))
         if begun.full and self._loops.inside and carried():
             self._notices.tell(texts.OWN_ITERATOR())
 
     def vote(self, carried: bool = False) -> None:
         """Agreement of all ranks that this transaction can commit. Raises `GenerationAborted` or `PeerLost` if it has to be redone."""
-        progress, membership, held = self._progress, self._membership, self._held
+        progress, membership, held = self._progress, self._membership, self._rank_state
         if progress.must_redo or membership.aborted():
             raise GenerationAborted("the generation is over: this attempt cannot be voted for")
         if membership.groups.is_broken():  # nobody else may have noticed: the others need no connection of the script's while they vote
@@ -212,7 +193,7 @@ class Transactions:
         held.state.kept_gradients.settle()
         if progress.transaction < 3:  # a step of each kind, mostly
             refuse_sparse_gradients(held.state)
-        if self.watch.vote():
+        if self._watch.current.vote():
             self._passed()
             return
         self._redo.look()
@@ -255,13 +236,13 @@ class Transactions:
         self._progress.past_vote = True
         self._first.passed()
         if self._begun is not None:
-            self._held.pre_vote.passed(self._begun)
+            self._rank_state.pre_vote.passed(self._begun)
         self._membership.control.page.enter(Activity.COMMITTING, self._progress.transaction)
 
     def _flags(self) -> Flags:
         announcement = self._membership.control.announcement
         pause = announcement.generation if announcement is not None and not isinstance(announcement, Abort) else -1
-        held = self._held
+        held = self._rank_state
         return Flags(pause, held.local.shared, self._redo.flag, held.pre_vote.flags(), self._post_vote.flags(), self._comparison.flags())
 
     def _read(self, agreed: Agreed) -> None:
@@ -270,7 +251,7 @@ class Transactions:
         if agreed.pause > self._progress.generation:
             self._membership.pause_agreed = agreed.pause
         self._comparison.at_vote(agreed.alike)
-        found = self._held.pre_vote.agree(agreed.pre_vote)
+        found = self._rank_state.pre_vote.agree(agreed.pre_vote)
         self._post_vote.agree(agreed.post_vote)
         self._comparison.read(agreed.compared, ignore=found)
 
@@ -279,7 +260,7 @@ class Transactions:
         self._count.refuse_behind_vote(function)
         self._count.end()
         if kind == "step":
-            self._held.state.kept_gradients.learn(self._carried)
+            self._rank_state.state.kept_gradients.learn(self._carried)
         progress.kind = ""
         progress.transaction += 1
         progress.step += kind == "step"
@@ -296,7 +277,7 @@ class Transactions:
         if membership.pending is None and self._reported != progress.generation:
             self._report(progress.generation)
         self._loops.after_transaction(kind)
-        self._held.state.beside.committed()
+        self._rank_state.state.beside.committed()
         if membership.pending is None:
             self._post_vote.look(after(function), Look.AFTER)
 
@@ -323,7 +304,7 @@ class Transactions:
         """A hook of every optimizer. Raises `Misuse`, and what `vote` raises."""
         progress = self._progress
         if progress.kind == "step":
-            if not any(known is optimizer for known in self._held.state.optimizers.values()):
+            if not any(known is optimizer for known in self._rank_state.state.optimizers.values()):
                 raise Misuse(texts.OPTIMIZER_NOT_REGISTERED(optimizer=type(optimizer).__qualname__))
             if not progress.past_vote:
                 self.vote()

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from understudy.messages import transactions
 from understudy.worker.errors import Misuse
-from understudy.worker.generation.membership import Membership
-from understudy.worker.generation.notices import Notices
-from understudy.worker.progress import Progress
+from understudy.worker.generation.context import RankContext
 from understudy.worker.transport.groups import Groups
 
 
 class CollectiveCount:
-    def __init__(self, progress: Progress, membership: Membership, notices: Notices) -> None:
-        self._progress = progress
-        self._membership = membership
-        self._notices = notices
+    def __init__(self, context: RankContext) -> None:
+        self._progress, self._membership, self._notices = context.progress, context.membership, context.notices
         self._at_vote = 0
         self._at_end = 0  # of the last transaction
 

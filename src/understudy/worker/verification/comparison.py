@@ -36,11 +36,9 @@ from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.encoding.messages import Compared, pack, unpack
 from understudy.worker.errors import Misuse, UnderstudyError
 from understudy.worker.frameworks.base import brief, disagreement
+from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.group_listing import groups_of
-from understudy.worker.generation.membership import Membership
-from understudy.worker.generation.notices import Notices
-from understudy.worker.generation.rank_state import RankState, StateSummary
-from understudy.worker.progress import Progress
+from understudy.worker.generation.rank_state import StateSummary
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.rank_local import CLASSIFIED
 from understudy.worker.state.registry import State
@@ -77,15 +75,11 @@ class _Reading(threading.Thread):
 
 
 class Comparison:
-    def __init__(
-        self, progress: Progress, membership: Membership, held: RankState, post_vote: PostVoteChanges, judge: Judge, notices: Notices
-    ) -> None:
-        self._progress = progress
-        self._membership = membership
-        self._held = held
+    def __init__(self, context: RankContext, post_vote: PostVoteChanges, judge: Judge) -> None:
+        self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
+        self._notices = context.notices
         self._post_vote = post_vote
         self._judges = judge
-        self._notices = notices
         self.every = int(os.environ.get("UNDERSTUDY_COMPARE_EVERY") or EVERY)  # rank 0's counts; 0: never on the side
         self.moved: set[str] = set()  # entries that have changed and were, before and after, the same on all replicas of this rank
         self.came: set[int] = set()  # ranks that newcomers have taken
@@ -122,14 +116,14 @@ class Comparison:
         return step and self.every > 0 and progress.step % self.every == 0
 
     def _read(self) -> None:
-        state = self._held.state
-        mine = {entry for share in self._shares() if share.mine for entry in share.entries} - self._held.pre_vote.entries
+        state = self._rank_state.state
+        mine = {entry for share in self._shares() if share.mine for entry in share.entries} - self._rank_state.pre_vote.entries
         tensors = {entry: tensor for entry, tensor in state.all_tensors().items() if entry in mine}
         self._reading = _Reading(state, tensors, state.encoded_values(mine))
 
     def _shares(self) -> list[_Share]:
         """What the same ranks share, for all ranks in the same order."""
-        known = self._held.local.replicas
+        known = self._rank_state.local.replicas
         if self._shared[0] is not known and known is not None:
             entries: dict[tuple[int, ...], list[str]] = {}
             for entry in filter(is_training_state, sorted(known.classes)):
@@ -152,7 +146,7 @@ class Comparison:
         assert self._reading is not None
         found, flags = self._reading.result(), []
         for share in self._shares():
-            value = share.digest(found, self._held.pre_vote.entries)
+            value = share.digest(found, self._rank_state.pre_vote.entries)
             flags += [value, -value] if share.mine else [_NOT_MINE, _NOT_MINE]
         return flags
 
@@ -171,12 +165,12 @@ class Comparison:
     def _unmoved(self, found: dict[str, int]) -> dict[str, int]:
         """Still in the vote: those of the digests that still hold. The others were changed by the script while they were read, which no
         counter has shown, and say nothing."""
-        state = self._held.state
+        state = self._rank_state.state
         tensors = {entry: tensor for entry, tensor in state.all_tensors().items() if entry in found}
         now = state.digests_of(tensors, {})
         changed = {entry for entry in found if entry in tensors and now[entry] != found[entry]}
         if changed:
-            self._held.pre_vote.add(self._progress.function, changed)
+            self._rank_state.pre_vote.add(self._progress.function, changed)
         return {entry: value for entry, value in found.items() if entry not in changed}
 
     def _learn(self, same: dict[str, int]) -> None:
@@ -205,7 +199,7 @@ class Comparison:
         return (
             self.doubtful
             or self._parted
-            or self._held.pre_vote.unequal
+            or self._rank_state.pre_vote.unequal
             or self._at_end(number)
             or (number > 0 and regular and self._last < number)
         )
@@ -214,7 +208,7 @@ class Comparison:
         """One comparison, on all ranks together: refines who is whose replica. Raises `RuntimeError` on a failure of a peer, and
         `GenerationAborted` when replicas differ and the generation has ended for that.
         """
-        local, number = self._held.local, self._progress.transaction
+        local, number = self._rank_state.local, self._progress.transaction
         if self._doubt is not None:
             doubt, self._doubt = self._doubt, None
             self._judge(self._gather(doubt), aside=True)
@@ -223,7 +217,7 @@ class Comparison:
             self._parted = False
             self._part()
             self._post_vote.hand_over()
-        told = self._gather(self._held.digests())
+        told = self._gather(self._rank_state.digests())
         tables, rank = [there.digests for there in told], self._progress.rank
         before = local.replicas
         if before is not None and self.every:
@@ -240,12 +234,12 @@ class Comparison:
         if local.comparisons >= CLASSIFIED:  # the first one knows no moments
             self._tell_roles(local.replicas)
             self._tell_state(local.replicas)
-        if local.comparisons == CLASSIFIED + 2 and (text := adopted(self._held.state, local.replicas)):
+        if local.comparisons == CLASSIFIED + 2 and (text := adopted(self._rank_state.state, local.replicas)):
             self._notices.tell(text, everyone=False)  # what differs from rank to rank and is left alone for that has been seen by now
         if local.comparisons <= CLASSIFIED:
             channel = self._membership.channel
             assert channel is not None
-            text, covered = coverage(local.replicas, self._held.state, channel.places)
+            text, covered = coverage(local.replicas, self._rank_state.state, channel.places)
             if local.comparisons == CLASSIFIED or not covered:  # at the first one, moments and what was freshly zeroed are not known yet
                 self._notices.tell(text, everyone=False)
 
@@ -268,20 +262,20 @@ class Comparison:
     def _tell_state(self, replicas: Replicas) -> None:
         progress, control = self._progress, self._membership.control
         if progress.rank == 0 and not progress.finished:  # of a script that has ended nothing is there any more
-            items = items_of(self._held.state, replicas)
+            items = items_of(self._rank_state.state, replicas)
             fit = that_fit(items)
             control.send(StateListed(control.worker, progress.step, fit, len(items) - len(fit)))
 
     def _part(self) -> None:
         """Learns which buffers and values were not the same any more at the last vote, even if they are now."""
-        local = self._held.local
+        local = self._rank_state.local
         copy = local.sealed[self._progress.transaction - 1]
-        table = self._held.digests() | copy.digests.tensors | copy.digests.values
+        table = self._rank_state.digests() | copy.digests.tensors | copy.digests.values
         local.replicas = refine(local.replicas, [there.digests for there in self._gather(table)])
 
     def _gather(self, table: dict[str, int]) -> list[StateSummary]:
         """What every rank has to tell, this one's digests being `table`. All go by how often rank 0 compares."""
-        channel, frameworks = self._membership.channel, self._held.frameworks
+        channel, frameworks = self._membership.channel, self._rank_state.frameworks
         assert channel is not None
         mine = Compared(
             self.every, self.summary(table).message(), brief(frameworks.described()), self._membership.groups.named(self._progress.rank)
@@ -295,21 +289,21 @@ class Comparison:
             raise Misuse(texts.LAYOUTS_DIFFER(transaction=self._progress.transaction, different=different))
         told = [StateSummary.of(there.state) for there in heard]
         for there in told:
-            self._held.pre_vote.adopt(there.pre_vote)
+            self._rank_state.pre_vote.adopt(there.pre_vote)
         return told
 
     def summary(self, table: dict[str, int]) -> StateSummary:
-        return StateSummary(table, self.moved, self._held.state.owners(), self._held.pre_vote.told())
+        return StateSummary(table, self.moved, self._rank_state.state.owners(), self._rank_state.pre_vote.told())
 
     def _judge(self, told: list[StateSummary], aside: bool = False) -> None:
         """Raises `GenerationAborted` if replicas differ and it is not a chance. `aside`: of what was read while a step ran."""
         if aside:
-            told = [replace(there, moved=there.moved - self._held.pre_vote.entries) for there in told]
+            told = [replace(there, moved=there.moved - self._rank_state.pre_vote.entries) for there in told]
         found = self._judges.differences(dict(enumerate(told)))
         if not found:
             return
         accused = {rank for one in found for rank in (one.odd or [r for side in one.sides for r in side])}
-        replicas = self._held.local.replicas
+        replicas = self._rank_state.local.replicas
         assert replicas is not None
         several = 2 * len({one.entry for one in found}) > len(list(filter(is_training_state, replicas.classes)))
         if accused & self.came and (self._progress.transaction == self._proof or (several and accused <= self.came)):

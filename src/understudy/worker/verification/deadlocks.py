@@ -63,7 +63,7 @@ class HeldCalls:
         self._connect = connect
         self._stop = stop
         self._tell = tell
-        self._held: list[_Held] = []
+        self._rank_state: list[_Held] = []
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -73,7 +73,7 @@ class HeldCalls:
         """While the body waits for the key `verdict`, or in the library below. Gives whether there is anything to wait for."""
         held = _Held(awaited, verdict, time.monotonic())
         with self._lock:
-            self._held.append(held)
+            self._rank_state.append(held)
             if self._thread is None and not self.over:
                 self._thread = threading.Thread(target=self._watch, name="understudy-held-calls", daemon=True)
                 self._thread.start()
@@ -82,7 +82,7 @@ class HeldCalls:
             yield due
         finally:
             with self._lock:
-                self._held.remove(held)
+                self._rank_state.remove(held)
 
     def read(self, verdict: bytes) -> None:
         """Of this rank's calls. Raises `UnderstudyError` if they do not fit."""
@@ -116,7 +116,7 @@ class HeldCalls:
             while not self._ended.wait(LOOK) and not self.over:
                 now = time.monotonic()
                 with self._lock:
-                    held = list(self._held)
+                    held = list(self._rank_state)
                 if old := [call for call in held if now - call.since >= LOOK]:
                     self._look(client, held, old, now)
         except (GenerationAborted, PeerLost):
@@ -188,7 +188,7 @@ class HeldCalls:
     def _obey(self, client: Rendezvous, verdict: bytes) -> None:
         with self._lock:
             self.over = True
-            held = list(self._held)
+            held = list(self._rank_state)
         if verdict[:1] == UNLIKE:
             self.mismatch = self.mismatch or _reason(verdict)
         for call in held:

@@ -16,9 +16,7 @@ from __future__ import annotations
 from understudy.core.commands import Recover
 from understudy.worker.encoding.messages import CallSequences, pack, unpack
 from understudy.worker.errors import UnderstudyError
-from understudy.worker.generation.membership import Membership
-from understudy.worker.generation.notices import Notices
-from understudy.worker.progress import Progress
+from understudy.worker.generation.context import RankContext
 from understudy.worker.transport.channel import SEQUENCES, Channel
 from understudy.worker.transport.rendezvous import Rendezvous
 from understudy.worker.verification.announcements import unlike_sequences
@@ -28,10 +26,8 @@ from understudy.worker.verification.deadlocks import HeldCalls, explained
 
 
 class FirstTransaction:
-    def __init__(self, progress: Progress, membership: Membership, notices: Notices) -> None:
-        self._progress = progress
-        self._membership = membership
-        self._notices = notices
+    def __init__(self, context: RankContext) -> None:
+        self._progress, self._membership, self._notices = context.progress, context.membership, context.notices
         self._recovery: Recover | None = None  # after which this is the first transaction
         self._calls: HeldCalls | None = None
         self._announcing: Announcing | None = None

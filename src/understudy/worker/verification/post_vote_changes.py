@@ -22,11 +22,9 @@ from enum import Enum
 from understudy.messages import transactions
 from understudy.worker.census.stores import called
 from understudy.worker.encoding.messages import LocalCopy, ScriptPosition
-from understudy.worker.generation.membership import Membership
-from understudy.worker.generation.notices import Notices
-from understudy.worker.progress import Progress
+from understudy.worker.generation.context import RankContext
 from understudy.worker.state.beside import PREFIX
-from understudy.worker.state.rank_local import POSITION, STREAM, LocalState, seal
+from understudy.worker.state.rank_local import POSITION, STREAM, seal
 from understudy.worker.state.snapshot_store import StoredSnapshot
 
 POINTS = 16  # how many such points of a script are told apart
@@ -59,19 +57,10 @@ def is_inside(point: str) -> bool:
 class PostVoteChanges:
     """The points that this rank knows of, by number in order of appearance, which is the same on every rank; and what is done there."""
 
-    def __init__(
-        self,
-        progress: Progress,
-        membership: Membership,
-        local: LocalState,
-        notices: Notices,
-        place: Callable[[], ScriptPosition] = list,
-    ) -> None:
+    def __init__(self, context: RankContext, place: Callable[[], ScriptPosition] = list) -> None:
         """`place`: of the next transaction."""
-        self._progress = progress
-        self._membership = membership
-        self._local = local
-        self._notices = notices
+        self._progress, self._membership = context.progress, context.membership
+        self._local, self._notices = context.rank_state.local, context.notices
         self._place = place
         self.numbers: dict[str, int] = {}
         self.agreed: set[int] = set()  # all ranks hand over there

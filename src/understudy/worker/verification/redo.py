@@ -23,17 +23,13 @@ from understudy.core.commands import Recover
 from understudy.core.events import RedoDiffers
 from understudy.worker.encoding.messages import DrilledMoment
 from understudy.worker.errors import GenerationAborted
-from understudy.worker.generation.membership import Membership
-from understudy.worker.generation.rank_state import RankState
-from understudy.worker.progress import Progress
+from understudy.worker.generation.context import RankContext
 from understudy.worker.verification import step_digests as moments
 
 
 class RedoProof:
-    def __init__(self, progress: Progress, membership: Membership, held: RankState) -> None:
-        self._progress = progress
-        self._membership = membership
-        self._held = held
+    def __init__(self, context: RankContext) -> None:
+        self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
         self._before: DrilledMoment | None = None  # of the first attempt at this transaction that came to its vote
         self._written: frozenset[str] = frozenset()  # what was known, then, to change in front of the vote
         self._differs = ""  # in what the running attempt does
@@ -43,14 +39,14 @@ class RedoProof:
     def keep(self) -> None:
         """The attempt that stands in its vote is to be redone, and nothing is restored yet."""
         if self._before is None:
-            self._written = frozenset(self._held.pre_vote.entries)
-            self._before = moments.at_vote(self._held, self._written)
+            self._written = frozenset(self._rank_state.pre_vote.entries)
+            self._before = moments.at_vote(self._rank_state, self._written)
 
     def look(self) -> None:
         """An attempt has come to its vote."""
         if self._before is None:
             return
-        now = moments.at_vote(self._held, self._written)
+        now = moments.at_vote(self._rank_state, self._written)
         found = moments.differences(now, self._before, moments.REDONE)
         self._differs, self._said = moments.joined(found), False
         self._compared = 0 if found else len(now.digests)

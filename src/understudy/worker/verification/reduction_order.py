@@ -9,7 +9,7 @@ from understudy.worker.errors import UnderstudyError
 from understudy.worker.transport.groups import Groups
 
 
-class AdditionOrder:
+class ReductionOrder:
     """A digest for each group that shows its order: when training began, and in this generation."""
 
     def __init__(self, groups: Groups, rank: int) -> None:

@@ -9,19 +9,15 @@ from understudy.core.events import ReplicasDiffer
 from understudy.core.judgement import Difference, differences, is_training_state
 from understudy.messages import coverage
 from understudy.worker.errors import GenerationAborted
-from understudy.worker.generation.membership import Membership
+from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.rank_state import StateSummary
-from understudy.worker.progress import Progress
-from understudy.worker.state.rank_local import LocalState
 
 
 class Judge:
     """Comes to the same verdict on every rank. Nobody gives state to anybody before there are no differences."""
 
-    def __init__(self, progress: Progress, membership: Membership, local: LocalState) -> None:
-        self._progress = progress
-        self._membership = membership
-        self._local = local
+    def __init__(self, context: RankContext) -> None:
+        self._progress, self._membership, self._local = context.progress, context.membership, context.rank_state.local
 
     def differences(self, told: Mapping[int, StateSummary]) -> list[Difference]:
         """Those among the replicas of these ranks that are not a chance."""
