@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.worker.steps import step_of
 from understudy.worker.collectives import device_times
 from understudy.worker.collectives.device_times import CudaEvents, DeviceTimes
 
@@ -27,11 +28,9 @@ def shares(step: Callable[[], None]) -> list[float]:
     device_times.INTERVAL, device_times.PAUSE = 0.0, 0.0
     times, found = DeviceTimes(CudaEvents()), list[float]()
     for _ in range(STEPS):
-        times.begin()
+        times.attempt(step_of())
         step()
-        times.end()
-        torch.cuda.synchronize()
-        times.settle()
+        times.before_vote(step_of())
         if (share := times.take()) is not None:
             found.append(share)
     return found[STEPS // 4 :]

@@ -17,7 +17,7 @@ from understudy.worker.verification.first_transaction import FirstTransaction
 
 what = sys.argv[2]
 if "unchecked" in sys.argv:
-    FirstTransaction.begin = lambda self: None  # type: ignore[method-assign]
+    FirstTransaction.attempt = lambda self, step: None  # type: ignore[method-assign]
 held_calls.PATIENCE = 1.0
 job = understudy.join()
 torch.manual_seed(3)

@@ -8,8 +8,6 @@ That a refusal ends the job, with the message, the rank and the exit code, is sh
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -46,7 +44,6 @@ from understudy.worker.state.registry import State
 from understudy.worker.step.setup import SetUp
 from understudy.worker.step.transactions import Transactions
 from understudy.worker.transport.groups import Groups
-from understudy.worker.verification.verification import Verification
 
 
 class Counter:
@@ -216,15 +213,11 @@ def test_a_group_that_cannot_be_connected_again_ends_it(no_ddp: list[Distributed
 # -- transactions --------------------------------------------------------------------------------------------------------------
 
 
-VERIFIED = [field.name for field in dataclasses.fields(Verification)]
-
-
 def transactions(progress: Progress, *optimizers: torch.optim.Optimizer) -> Transactions:
     """With what they have at hand where an optimizer is stepped, and where another transaction begins."""
     held = SimpleNamespace(state=of(**{f"optimizer{number}": one for number, one in enumerate(optimizers)}))
-    given: dict[str, Any] = dict.fromkeys(list(inspect.signature(Transactions).parameters), None)
-    context = RankContext(progress, *cast(Any, (None, held, None)))
-    return Transactions(**{**given, "context": context, "verification": SimpleNamespace(**dict.fromkeys(VERIFIED))})
+    nothing: Any = None
+    return Transactions(RankContext(progress, nothing, cast(Any, held), nothing), nothing, nothing, nothing, nothing, nothing)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.worker.steps import step_of
 from torch._C._distributed_c10d import HashStore
 from torch.distributed import Work
 from torch.nn.parallel import DistributedDataParallel
@@ -66,7 +67,7 @@ class Measured:
     def transaction(self, before: float = 1.0, between: float = 1.0, after: float = 1.0, fails: bool = False) -> torch.Tensor:
         """Seconds of computing before, between and after its collectives, after each of which the stream waits for it."""
         stream, numbers = self.stream, torch.ones(2)
-        self.times.begin()
+        self.times.attempt(step_of())
         stream.now += before
         dist.all_reduce(numbers)
         stream.now += stream.takes + between
@@ -75,8 +76,7 @@ class Measured:
         if fails:
             self.times.abandon()
         else:
-            self.times.end()
-            self.times.settle()
+            self.times.before_vote(step_of())
         return numbers
 
 
@@ -100,15 +100,14 @@ def test_what_the_stream_waited_for_is_not_its_own() -> None:
 def test_what_is_started_and_not_waited_for_at_once_does_not_count_before_the_end() -> None:
     one, numbers = Measured(), torch.ones(2)
     one.stream.takes = 0.5
-    one.times.begin()
+    one.times.attempt(step_of())
     for computed in (1.0, 2.0):
         one.stream.now += computed
         work = dist.all_reduce(numbers, async_op=True)
         assert work is not None
         work.wait()
     one.stream.now += 1.0
-    one.times.end()
-    one.times.settle()
+    one.times.before_vote(step_of())
     assert one.times.take() == pytest.approx(3.5 / 4.0)
 
 
@@ -118,12 +117,11 @@ def test_what_ddp_issues_is_not_waited_for_at_once() -> None:
     layers = [torch.nn.Linear(64, 64) for _ in range(3)]
     model = DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=0.001)
     model(torch.ones(1, 64)).sum().backward()  # after which DDP makes its buckets
-    one.times.begin()
+    one.times.attempt(step_of())
     one.stream.now += 1.0
     model(torch.ones(1, 64)).sum().backward()
     one.stream.now += 1.0
-    one.times.end()
-    one.times.settle()
+    one.times.before_vote(step_of())
     assert len(one.stream.works) > 1
     assert one.times.take() == pytest.approx(1.75 / 2.0), "only the last one is known to be waited for"
 
@@ -181,10 +179,9 @@ def test_nothing_is_measured_where_it_is_not_wanted(how: str) -> None:
     one = Measured()
     one.stream.here = False
     times = DeviceTimes(None) if how == "off" else one.times
-    times.begin()
+    times.attempt(step_of())
     assert not Kernels._standing
-    times.end()
-    times.settle()
+    times.before_vote(step_of())
     assert times.take() is None and one.stream.marks == []
 
 
@@ -216,10 +213,9 @@ def test_collectives_of_a_backward_pass_are_seen_on_its_own_thread() -> None:
 
     weight = torch.ones(2, requires_grad=True)
     weight.register_hook(hook)  # type: ignore[no-untyped-call]
-    one.times.begin()
+    one.times.attempt(step_of())
     weight.sum().backward()  # type: ignore[no-untyped-call]
-    one.times.end()
-    one.times.settle()
+    one.times.before_vote(step_of())
     assert seen and len(one.stream.works) == 1 and one.times.take() is not None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from tests.worker.steps import step_of
 from torch._C._distributed_c10d import HashStore, Work
 
 from understudy.worker.collectives.interception import Collective, Kernels, work_of
@@ -79,12 +80,14 @@ def test_a_drill_gets_what_they_gave(group: None) -> None:
 
 
 def test_a_vote_waits_for_those_that_can_be_waited_for(group: None) -> None:
-    works = Works()
-    works.begin("step", closely=True)
+    told = list[str]()
+    works, step = Works(told.append), step_of(closely=True)
+    works.attempt(step)
     try:
         assert [tensor.tolist() for tensor in both_kinds()] == [ON_THE_STREAM, LATER]
-        works.settle()
-        assert works.left("step") == ""
+        works.before_vote(step)
+        works.returned(step)
+        assert not told
     finally:
         works.end()
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from tests.worker.steps import step_of
 from torch import nn
 from torch._C._distributed_c10d import HashStore
 
@@ -27,7 +28,8 @@ from understudy.worker.drill.step_replay import StepRecorder
 from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment
 from understudy.worker.generation.context import RankContext
 from understudy.worker.guards.file_access import Opened
-from understudy.worker.state.pre_vote_changes import Before, PreVoteChanges
+from understudy.worker.participant import Step
+from understudy.worker.state.pre_vote_changes import PreVoteChanges
 from understudy.worker.state.registry import State
 from understudy.worker.verification import step_digests as moments
 
@@ -148,18 +150,19 @@ def verdict(how: str) -> Drilled:
     snapshot = side.state.snapshot()
     control.wait_for = lambda predicate: _wait(control, predicate)  # type: ignore[method-assign]
     with pytest.raises(Said) as said:
-        spare.begin([], snapshot, Before("step", True))
+        whole = step_of("step")
+        spare.begin(whole)
         for number in (0, 1):
             step = side.step(Attempt(how, True, number))
             next(step)
             try:
-                spare.vote()
+                spare.before_vote(whole)
             except Rehearsed as error:
-                spare.failed(error)
+                spare.failed(whole, error)
                 side.state.restore(snapshot)
                 continue
             next(step, None)
-            spare.end(None)
+            spare.returned(whole)
     spare._replay.remove()
     return said.value.told
 
@@ -198,11 +201,10 @@ def no_streams(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_redo(patch: pytest.MonkeyPatch) -> None:
-    def vote(self: Rehearsal) -> bool:
+    def before_vote(self: Rehearsal, step: Step) -> None:
         self._here[moments.VOTE] = [moments.at_vote(self._rank_state)]
-        return True
 
-    patch.setattr(Rehearsal, "vote", vote)
+    patch.setattr(Rehearsal, "before_vote", before_vote)
 
 
 @pytest.fixture(autouse=True)

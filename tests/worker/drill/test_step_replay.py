@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from tests.integration.processes import wait_until
 from tests.said import arguments_of, refused, said
+from tests.worker.steps import step_of
 from torch._C._distributed_c10d import HashStore
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -122,13 +123,15 @@ def test_what_cannot_be_recorded_does_what_it_would_do() -> None:
 
 
 def test_a_work_that_is_recorded_is_no_work_that_the_script_keeps() -> None:
-    works, entries = Works(), list[DrilledCollective]()
+    told, entries = list[str](), list[DrilledCollective]()
+    works, whole = Works(told.append), step_of(closely=True)
     recorder = StepRecorder(entries.append, lambda error: None)
     recorder.install()
-    works.begin("train", closely=True)
+    works.attempt(whole)
     step()
-    works.settle()
-    assert works.left("train") == ""
+    works.before_vote(whole)
+    works.returned(whole)
+    assert not told
 
 
 def test_bytes_are_compared_like_all_else() -> None:

@@ -154,20 +154,3 @@ def test_functions_are_told_apart() -> None:
         assert early.look(step) == ""
     assert not step.kept  # nothing is copied for it
     assert early.begin("evaluate").kept.keys() >= {"net/parameter/weight"}
-
-
-def test_ranks_agree_on_what_any_of_them_has_found() -> None:
-    (layer, _, here), (_, _, there) = trained(), trained()
-    begun = here.begin("step")
-    in_place(layer)
-    here.look(begun)
-    flags = list(map(max, here.flags(), there.flags()))
-    assert here.agree(flags) and there.agree(flags)
-    assert [here.unequal, there.unequal] == [True, True]
-    here.adopt(there.told())
-    there.adopt(here.told())
-    assert there.entries == here.entries
-    assert [here.unequal, there.unequal] == [False, False]
-    flags = list(map(max, here.flags(), there.flags()))
-    there.agree(flags)
-    assert not there.unequal

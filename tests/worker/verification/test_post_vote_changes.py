@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.said import said
+from tests.worker.steps import step_of
 
 from understudy.messages import transactions
 from understudy.worker.encoding.messages import CopyDigests, HandedAgain, LocalCopy, unpack
@@ -16,7 +17,7 @@ from understudy.worker.generation.membership import Membership
 from understudy.worker.state.rank_local import unseal
 from understudy.worker.state.snapshot_store import SnapshotStore
 from understudy.worker.step.boundary import StepBoundary
-from understudy.worker.verification.post_vote_changes import EARLY, POINTS, TOP, Look, PostVoteChanges
+from understudy.worker.verification.post_vote_changes import EARLY, TOP, Look, PostVoteChanges
 
 
 class Local:
@@ -82,8 +83,13 @@ def rank() -> Rank:
     return Rank(transaction=40)
 
 
+def agree(rank: Rank, *points: int) -> None:
+    """In a vote: a rank has seen a change at these."""
+    rank.changes.voted({field.name: int(number in points) for number, field in enumerate(rank.changes.vote_fields())})
+
+
 def test_whoever_goes_on_knows_that_it_is_kept(rank: Rank) -> None:
-    rank.changes.agree([1] + [0] * (POINTS - 1))
+    agree(rank, 0)
     rank.changes.look("after train", Look.AFTER)
     assert rank.did == ["handed over", "kept"]
 
@@ -120,7 +126,7 @@ def test_what_a_loop_has_left_is_handed_over_once_right_before_the_next_transact
 
 
 def test_what_cannot_be_handed_over_for_a_loss_is_handed_over_behind_the_recovery(rank: Rank) -> None:
-    rank.changes.agree([1] + [0] * (POINTS - 1))
+    agree(rank, 0)
     rank.lost = True
     rank.changes.look("after train", Look.AFTER)
     assert rank.did == ["handed over"]
@@ -153,7 +159,7 @@ def test_a_generation_of_which_the_end_was_noticed_is_over(rank: Rank) -> None:
 def test_it_is_told_first_and_handed_over_once_all_have_agreed(rank: Rank) -> None:
     rank.changes.look("after train", Look.AFTER)
     assert rank.did == [] and said(rank.said[0], transactions.CHANGES_AFTER_VOTE, point="after train")
-    rank.changes.agree(rank.changes.flags())
+    rank.changes.voted({field.name: field.value for field in rank.changes.vote_fields()})
     rank.local.vote(40)
     rank.progress.transaction = 41
     rank.changes.look("after train", Look.AFTER)
@@ -168,7 +174,7 @@ def test_behind_the_first_votes_everything_is_handed_over() -> None:
 
 
 def test_what_a_lost_rank_had_not_handed_over_is_known(rank: Rank) -> None:
-    rank.changes.agree([1, 1] + [0] * (POINTS - 2))
+    agree(rank, 0, 1)
     at_vote = rank.local.sealed[39]
     assert rank.changes.behind() == []
     rank.changes.look("after train", Look.AFTER)
@@ -181,7 +187,7 @@ def test_what_a_lost_rank_had_not_handed_over_is_known(rank: Rank) -> None:
     assert rank.changes.missed(rank.local.sealed[39], behind) == []
     rank.local.vote(40)
     rank.progress.transaction = 41
-    rank.changes.committed()
+    rank.changes.committed(step_of())
     assert rank.changes.behind() == []
 
 

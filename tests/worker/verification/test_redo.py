@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.worker.steps import step_of
 from torch import nn
 
 from understudy.core.commands import Recover
@@ -14,11 +15,11 @@ from understudy.core.events import Event, RedoDiffers
 from understudy.core.model import Stand
 from understudy.worker.errors import GenerationAborted
 from understudy.worker.generation.context import RankContext
+from understudy.worker.participant import Reduce
 from understudy.worker.progress import Progress
-from understudy.worker.state.pre_vote_changes import FLAGS, PreVoteChanges
+from understudy.worker.state.pre_vote_changes import PreVoteChanges
 from understudy.worker.state.registry import State
-from understudy.worker.step.votes import Agreed, Flags
-from understudy.worker.verification.redo import RedoProof
+from understudy.worker.verification.redo import DIFFERS, RedoProof
 
 GRADIENT = "net/parameter/0.weight/gradient"
 NEXT = Recover("w0", 5, 8, "roll forward", "n0:7000", (), (), ())  # behind transaction 7
@@ -60,11 +61,11 @@ class Rank:
         """An attempt."""
         self.net[0].weight.grad = torch.full((2, 2), scale)
 
-    def redoes(self, scale: float = 1.0) -> int:
+    def redoes(self, scale: float = 1.0) -> int | None:
         """Another attempt, up to its vote. What it says in the agreement."""
         self.computes(scale)
-        self.proof.look()
-        return self.proof.flag
+        self.proof.before_vote(step_of())
+        return differs(self.proof)
 
     def told(self) -> RedoDiffers:
         (event,) = self.said
@@ -72,18 +73,25 @@ class Rank:
         return event
 
 
+def differs(proof: RedoProof) -> int | None:
+    """What it says in the vote."""
+    (field,) = proof.vote_fields()
+    assert (field.name, field.reduce) == (DIFFERS, Reduce.GREATEST)
+    return field.value
+
+
 def test_without_an_attempt_before_nothing_is_looked_at() -> None:
     proof = RedoProof(RankContext(*[None] * 4))  # type: ignore[arg-type]
-    proof.look()
-    proof.committed()
-    assert (proof.flag, proof.compared()) == (0, 0)
+    proof.before_vote(step_of())
+    proof.committed(step_of())
+    assert (differs(proof), proof.compared()) == (0, 0)
 
 
 def test_the_same_bits_are_told_once() -> None:
     rank = Rank()
     rank.proof.keep()
     assert rank.redoes() == 0
-    rank.proof.committed()
+    rank.proof.committed(step_of())
     assert rank.proof.compared() > 4 and rank.proof.compared() == 0
     assert rank.redoes(2.0) == 0, "the next transaction is another one"
 
@@ -96,7 +104,7 @@ def test_another_gradient_is_named_and_goes_with_the_vote() -> None:
         rank.proof.disputed()
     assert rank.told() == RedoDiffers("w0", 4, 7, 6, f"{GRADIENT} is not the same") and rank.waited == [4]
     assert rank.proof.told(NEXT) is NEXT, "it is known already"
-    rank.proof.committed()
+    rank.proof.committed(step_of())
     assert rank.proof.compared() == 0
 
 
@@ -174,12 +182,5 @@ def test_a_gradient_is_missed_only_where_the_step_had_made_it() -> None:
     rank.net[2].weight.grad = None
     assert rank.redoes() == 0
     rank.net[0].weight.grad = None
-    rank.proof.look()
-    assert rank.proof.flag == 1
-
-
-@pytest.mark.parametrize("mine, theirs", [(0, 0), (0, 1), (1, 0), (1, 1)])
-def test_all_ranks_learn_of_one_whose_redo_differs(mine: int, theirs: int) -> None:
-    votes = [Flags(-1, 9, redo, [0] * FLAGS, [], []).numbers() for redo in (mine, theirs)]
-    agreed = Agreed.of(list(map(max, *votes)))
-    assert agreed.redo_differs == bool(mine or theirs) and agreed.alike and agreed.pause == -1
+    rank.proof.before_vote(step_of())
+    assert differs(rank.proof) == 1

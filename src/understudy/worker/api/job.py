@@ -154,7 +154,7 @@ class Job:
                 passed, kept = newcomer.at_transaction(place)
                 if passed:
                     self._runtime.results.keep(place, kept)  # a later newcomer may need it from here
-                    self._runtime.loops.after_transaction(kind)
+                    self._runtime.loops.advance(kind)
                     self._runtime.progress.step += kind == "step"
                     known: R = kept
                     return known

@@ -33,6 +33,8 @@ import torch
 from torch.distributed import Work
 
 from understudy.worker.collectives.interception import Collective, Kernels, work_of
+from understudy.worker.participant import Participant, Step
+from understudy.worker.state.streams import cuda_in_use
 
 INTERVAL = 0.5  # seconds between two measurements, at least
 PAUSE = 100.0  # times what a measurement has cost: 1% of the time
@@ -105,7 +107,7 @@ def own_share(total: float, collectives: Sequence[Times]) -> float:
     return min(1.0, max(0.0, 1.0 - waited / total))
 
 
-class DeviceTimes:
+class DeviceTimes(Participant):
     """Measures transactions of the calling process. `events`: None if nothing is to be measured."""
 
     def __init__(self, events: Events | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -115,22 +117,20 @@ class DeviceTimes:
         self._measuring: _Timing | None = None
         self._share: float | None = None
 
-    def begin(self) -> None:
-        """At the begin of a transaction, on the main thread."""
-        if self._events is None:
+    def attempt(self, step: Step) -> None:
+        if self._events is None or step.alone:
             return
         self.abandon()
         if self._clock() >= self._next and self._events.usable():
             self._measuring = _Timing(self._events, self._clock)
             self._measuring.begin()
 
-    def end(self) -> None:
-        """Before a vote, and before the device is synchronised for it."""
+    def before_vote(self, step: Step) -> None:
+        """Waits for the device: a vote says that this rank's collectives are done."""
         if self._measuring is not None:
             self._measuring.end()
-
-    def settle(self) -> None:
-        """Once the device is synchronised: takes what was measured."""
+        if cuda_in_use():
+            torch.cuda.synchronize()
         measured = self._measuring
         if measured is None:
             return
@@ -144,8 +144,11 @@ class DeviceTimes:
             self._share = share
         self.abandon()
 
+    def failed(self, step: Step, error: Exception) -> None:
+        self.abandon()
+
     def abandon(self) -> None:
-        """Nothing more is measured of this transaction, which may have failed."""
+        """Nothing more is measured of this transaction."""
         measured, self._measuring = self._measuring, None
         if measured is not None:
             measured.remove()

@@ -18,13 +18,14 @@ from understudy.worker.data.loaders import LoaderSource, Source, leave_if_data_p
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.messages import Boundary, LocalCopy, ScriptPosition
 from understudy.worker.errors import Misuse, NotTheSame, OtherBatch
+from understudy.worker.participant import Participant, Step
 from understudy.worker.state.streams import Randomness
 
 LOOKS = 8  # batches that are looked at
 END: ScriptPosition = [1 << 62, 0, 0]  # behind every place of the script
 
 
-class Loops:
+class Loops(Participant):
     """The place of this worker in its script."""
 
     def __init__(self, randomness: Randomness | None, tell: Callable[[str], None] = lambda text: None) -> None:
@@ -46,7 +47,11 @@ class Loops:
         """The place of the next transaction."""
         return [self._loop, self._iteration, self._index]
 
-    def after_transaction(self, kind: str) -> None:
+    def committed(self, step: Step) -> None:
+        self.advance(step.kind)
+
+    def advance(self, kind: str) -> None:
+        """A transaction is over, or is passed by."""
         self._index += 1
         self.steps_here += kind == "step"
 

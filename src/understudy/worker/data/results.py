@@ -16,6 +16,7 @@ from understudy.messages import script
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.messages import ScriptPosition
 from understudy.worker.errors import UnderstudyError
+from understudy.worker.participant import Participant, Step
 
 MOST = 1000  # results outside of loops
 ROOM = 8 << 20  # bytes of them
@@ -24,7 +25,7 @@ _NONE_BEFORE = "none before"  # beside places: of these and earlier ones those t
 _NO_PLACE: ScriptPosition = [-1, -1, -1]
 
 
-class Results:
+class Results(Participant):
     """`replaced`: places whose result came from another rank."""
 
     def __init__(self, tell: Callable[[str], None] = lambda text: None) -> None:
@@ -38,6 +39,9 @@ class Results:
         self._none_before: ScriptPosition = _NO_PLACE
         self._here: dict[str, Any] = {}  # of one iteration
         self._iteration: ScriptPosition = []  # loop and iteration of these
+
+    def committed(self, step: Step) -> None:
+        self.keep(step.place, step.result)
 
     def keep(self, place: ScriptPosition, result: Any) -> None:
         if self._iteration != place[:2]:

@@ -23,7 +23,6 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -41,11 +40,11 @@ from understudy.worker.generation.donors import Donors
 from understudy.worker.generation.members import Members
 from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.plan import Plan
+from understudy.worker.generation.step_copy import StepCopy
+from understudy.worker.participant import Participant, Step
 from understudy.worker.progress import Progress
 from understudy.worker.recovery.agreed_state import AgreedState
-from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.rank_local import seal
-from understudy.worker.state.registry import Snapshot
 from understudy.worker.state.tensors import local_tensor
 from understudy.worker.transport.peers import Buffers, Peers, frame
 from understudy.worker.transport.rendezvous import Rendezvous
@@ -69,57 +68,57 @@ class DrillMembers(Members):
         return [self.world_size]
 
 
-class StepWatch:
-    """What looks at a step while it runs, on a rank and on a spare. Nothing, as a rule."""
+class StepWatch(Participant):
+    """What looks at a step while it runs, on a rank and on a spare."""
 
     alone = False  # without peers: there is no vote
 
-    def begin(self, arguments: Any, snapshot: Snapshot, before: Before) -> None:
-        """A transaction begins, for the first time."""
 
-    def vote(self) -> bool:
-        """Its collectives are done. Whether this takes the place of the vote."""
-        return False
-
-    def failed(self, error: Exception) -> None:
-        """The attempt has failed."""
-
-    def end(self, result: Any) -> None:
-        """The function has returned, its vote is passed, and nothing is committed yet."""
-
-
-class WatchSlot:
+class WatchSlot(Participant):
     """What looks at the steps of this worker at present."""
 
     def __init__(self, current: StepWatch) -> None:
         self.current = current
 
+    def begin(self, step: Step) -> None:
+        if step.kind == "step":
+            self.current.begin(step)
+
+    def before_vote(self, step: Step) -> None:
+        self.current.before_vote(step)
+
+    def failed(self, step: Step, error: Exception) -> None:
+        self.current.failed(step, error)
+
+    def returned(self, step: Step) -> None:
+        self.current.returned(step)
+
 
 class Drills(StepWatch):
     """On a rank: the drills that it is asked for, one after the other."""
 
-    def __init__(self, context: RankContext, agreed: AgreedState, verification: Verification) -> None:
+    def __init__(self, context: RankContext, copy: StepCopy, agreed: AgreedState, verification: Verification) -> None:
         self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
         self._agreed, self._comparison, self._order = agreed, verification.comparison, verification.order
+        self._copy = copy
         self._known = -1  # number of the newest drill that was begun
         self._drill: Drill | None = None
         self._sender: _Sender | None = None
-        self._begun: Before | None = None
         self._recorder: StepRecorder | None = None
         self._over: StepRecorder | None = None  # of the last drill: C++ may still hold a Work of its
         self._pause = 0.0
 
-    def begin(self, arguments: Any, snapshot: Snapshot, before: Before) -> None:
+    def begin(self, step: Step) -> None:
         drill, progress = self._membership.control.drill, self._progress
         known = max(self._known, self._membership.control.drill_over)
         if drill is None or drill.number <= known or drill.rank != progress.rank or drill.generation != progress.generation:
             return
-        self._known, self._drill, self._begun, started = drill.number, drill, before, time.monotonic()
+        self._known, self._drill, started = drill.number, drill, time.monotonic()
         points.reach("drill begin")
         try:
             meeting, plan = self._tell(drill)
-            beginning = moments.at_begin(self._rank_state, arguments)
-            sender = self._sender = _Sender(self._membership, meeting, self._as_of_begin(snapshot, before), plan, progress, drill.patience)
+            beginning = moments.at_begin(self._rank_state, step.arguments)
+            sender = self._sender = _Sender(self._membership, meeting, self._as_of_begin(), plan, progress, drill.patience)
             sender.put(MOMENT + pack(beginning))
             self._recorder = StepRecorder(sender.collective, sender.fail)
             self._recorder.install()
@@ -161,9 +160,9 @@ class Drills(StepWatch):
         members = DrillMembers(drill, progress.transaction, progress.world_size)
         return meeting, Donors(members, meeting).plan_for(progress.rank, local.replicas)
 
-    def _as_of_begin(self, snapshot: Snapshot, before: Before) -> dict[str, torch.Tensor]:
+    def _as_of_begin(self) -> dict[str, torch.Tensor]:
         """What may change in front of the vote from the copies for a redo, all else from where it is."""
-        state = self._rank_state.state
+        state, snapshot, before = self._rank_state.state, self._copy.snapshot, self._copy.before
         tensors = state.all_tensors()
         tensors |= {name: copy for name, (_, copy) in snapshot.tensors.items() if name in tensors}
         for name, parameter in state.parameters():
@@ -172,21 +171,21 @@ class Drills(StepWatch):
                 tensors[f"{name}/gradient"] = kept[1]
         return tensors | {entry: kept.content for entry, kept in before.kept.items()}
 
-    def vote(self) -> bool:
+    def before_vote(self, step: Step) -> None:
         sender, drill, control = self._sender, self._drill, self._membership.control
         if sender is None or drill is None:
-            return False
+            return
         started = time.monotonic()
         if torn := self._changed_unforeseen():
             self._broken(drilled_steps.CHANGED_UNFORESEEN(entry=torn))
-            return False
+            return
         try:
             issued = self._recorder.issued() if self._recorder is not None else {}
             standing = replace(moments.at_vote(self._rank_state), issued=issued)
             sender.put(MOMENT + pack(replace(standing, sent=sender.sent, left_out=sender.left_out)))
         except Exception as error:  # as above
             self._broken(drilled_steps.NOT_TOLD_AT_VOTE(error=error))
-            return False
+            return
         points.reach("drill vote")
         control.page.enter(Activity.RUNNING, self._progress.transaction)  # the hang watch counts from here: a rank that waits has gone on
 
@@ -198,22 +197,21 @@ class Drills(StepWatch):
             over = drilled_steps.DRILL_OVER() if control.drill_over >= drill.number else ""
             self._broken(sender.trouble or over or drilled_steps.SPARE_LATE(seconds=drill.patience))
         self._pause += time.monotonic() - started
-        return False
 
     def _changed_unforeseen(self) -> str:
         """A parameter that this attempt has changed, and of which there is no copy as of begin; or ""."""
-        begun = self._begun
-        changed = self._rank_state.pre_vote.told().get(begun.function, []) if begun is not None else []
-        return next((entry for entry in changed if begun is not None and entry not in begun.kept), "")
+        before = self._copy.before
+        changed = self._rank_state.pre_vote.told().get(before.function, [])
+        return next((entry for entry in changed if entry not in before.kept), "")
 
-    def end(self, result: Any) -> None:
+    def returned(self, step: Step) -> None:
         sender = self._sender
         if sender is None:
             return
         points.reach("drill end")
         started = time.monotonic()
         try:
-            ending = moments.at_end(self._rank_state, result)
+            ending = moments.at_end(self._rank_state, step.result)
             pause = self._pause + time.monotonic() - started
             sender.put(MOMENT + pack(replace(ending, sent=sender.sent, left_out=sender.left_out, pause=int(pause * 1e6))))
         except Exception as error:  # as above
@@ -222,7 +220,7 @@ class Drills(StepWatch):
         sender.put(OVER)
         self._stop()
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, step: Step, error: Exception) -> None:
         if self._sender is not None:
             self._broken(drilled_steps.INTERRUPTED(error=error))
 
@@ -238,7 +236,7 @@ class Drills(StepWatch):
         if self._recorder is not None:
             self._recorder.remove()
         self._over = self._recorder
-        self._recorder = self._sender = self._drill = self._begun = None
+        self._recorder = self._sender = self._drill = None
 
 
 class _Sender:

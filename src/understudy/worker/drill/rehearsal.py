@@ -37,11 +37,10 @@ from understudy.worker.errors import GenerationAborted, NotTheSame, PeerLost
 from understudy.worker.generation import transfer
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.plan import Plan
+from understudy.worker.participant import Step
 from understudy.worker.recovery.agreed_state import AgreedState
 from understudy.worker.recovery.arrival import Arrival
 from understudy.worker.recovery.takeover import Takeover
-from understudy.worker.state.pre_vote_changes import Before
-from understudy.worker.state.registry import Snapshot
 from understudy.worker.transport.peers import Buffers, Peers, read_frame
 from understudy.worker.transport.rendezvous import Rendezvous
 from understudy.worker.verification import step_digests as moments
@@ -174,11 +173,11 @@ class Rehearsal(StepWatch, Takeover):
 
     # -- the step ----------------------------------------------------------------------------------------------------------
 
-    def begin(self, arguments: Any, snapshot: Snapshot, before: Before) -> None:
-        self._here[moments.BEGIN] = [moments.at_begin(self._rank_state, arguments)]
+    def begin(self, step: Step) -> None:
+        self._here[moments.BEGIN] = [moments.at_begin(self._rank_state, step.arguments)]
         torch.save = _save  # type: ignore[assignment]  # for good: this worker ends with the step
 
-    def vote(self) -> bool:
+    def before_vote(self, step: Step) -> None:
         attempts = self._here.setdefault(moments.VOTE, [])
         attempts.append(moments.at_vote(self._rank_state))
         if len(attempts) == 1:
@@ -186,9 +185,8 @@ class Rehearsal(StepWatch, Takeover):
             self._progress.must_redo = True
             raise Rehearsed("the first attempt of a drill ends before its vote")
         points.reach("rehearsal redo")
-        return True
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, step: Step, error: Exception) -> None:
         if isinstance(error, Beyond | Saves):
             self._conclude(str(error) if isinstance(error, Saves) else "")
         if self._lost:
@@ -200,8 +198,8 @@ class Rehearsal(StepWatch, Takeover):
         self._replay.again()
         return None
 
-    def end(self, result: Any) -> None:
-        self._here[moments.END] = [moments.at_end(self._rank_state, result)]
+    def returned(self, step: Step) -> None:
+        self._here[moments.END] = [moments.at_end(self._rank_state, step.result)]
         self._conclude()
 
     # -- the verdict -------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ first transactions of each function and in those whose number is a power of two.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ import torch
 from understudy.messages import script
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.errors import Misuse
+from understudy.worker.participant import Participant, Step
 from understudy.worker.state.tensors import changes
 
 _LEAVES = {int, float, bool, str, bytes, type(None)}  # as most things that are no tensors
@@ -37,6 +39,28 @@ class Arguments:
         if content is not None and self._content is not None and content.objects != self._content.objects:
             return script.ARGUMENT_OBJECT_CHANGED(function=self._function)
         return ""
+
+
+class ArgumentsGuard(Participant):
+    """Those of the running transaction."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        """`tell`: gets what the user should know."""
+        self._tell = tell
+        self._arguments: Arguments | None = None
+
+    def attempt(self, step: Step) -> None:
+        if step.attempt == 0:
+            self._arguments = Arguments(step.function, step.arguments, step.closely)
+
+    def rollback(self, step: Step) -> None:
+        if self._arguments is not None:
+            self._arguments.check(redone=True)
+
+    def returned(self, step: Step) -> None:
+        if self._arguments is not None and (told := self._arguments.check(redone=False)):
+            self._tell(told)
+        self._arguments = None
 
 
 def versions(thing: Any) -> list[int]:

@@ -25,12 +25,15 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from understudy.messages import script
 from understudy.worker.collectives.interception import Collective, Kernels, work_of
+from understudy.worker.participant import Participant, Step
 
 _OWN = 2  # references to a Work that nobody else holds: of the list, and of the call that counts
 
 
-class Works:
-    def __init__(self) -> None:
+class Works(Participant):
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        """`tell`: gets what the user should know."""
+        self._tell = tell
         self._kernels: _Noting | None = None
         self._leaving: set[str] = set()  # functions that leave Works behind
         self._waited: set[int] = set()  # ids of those for which the script has waited
@@ -39,11 +42,11 @@ class Works:
         self._unread = Unread()
         self._unread.install()
 
-    def begin(self, function: str, closely: bool) -> None:
+    def attempt(self, step: Step) -> None:
         """Notes what follows, if it is to be noted."""
         self.end()
         self._unread.forget()
-        if closely or function in self._leaving:
+        if step.closely or step.function in self._leaving:
             self._kernels = _Noting()
             self._kernels.install()
             wait, waited = self._wait, self._waited
@@ -54,8 +57,8 @@ class Works:
 
             Work.wait = noted  # type: ignore[assignment,method-assign]
 
-    def settle(self) -> None:
-        """Before a vote: waits for what the script holds and has not waited for. Raises what the collectives raise.
+    def before_vote(self, step: Step) -> None:
+        """Waits for what the script holds and has not waited for. Raises what the collectives raise.
 
         Never a second time: some Works copy their result when they are waited for, and what is there by then may be another one.
         """
@@ -74,16 +77,18 @@ class Works:
     def _is_waited(self, work: Work) -> bool:
         return id(work) in self._waited or getattr(work, "waited", False)
 
-    def left(self, function: str) -> str:
-        """Behind the function: what is to be told of Works that it leaves, or ""."""
+    def returned(self, step: Step) -> None:
+        """Tells of Works that the function leaves."""
         works = self._kernels.works if self._kernels is not None else []
         still = [n for n in sorted(self._settled) if sys.getrefcount(works[n]) > _OWN + _kept(works[n]) and not self._is_waited(works[n])]
         found = [self._kernels.names[number] for number in [*still, *self._pending()] if self._kernels is not None]
         self.end()
-        if not found:
-            return ""
-        self._leaving.add(function)
-        return script.WORK_KEPT(function=function, call=found[0])
+        if found:
+            self._leaving.add(step.function)
+            self._tell(script.WORK_KEPT(function=step.function, call=found[0]))
+
+    def failed(self, step: Step, error: Exception) -> None:
+        self.end()
 
     def end(self) -> None:
         """Notes nothing more."""

@@ -21,7 +21,7 @@ transaction of another number is found at the next power of two.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -31,8 +31,6 @@ from understudy.worker.encoding.digests import digest_bytes, flat_bytes
 from understudy.worker.errors import Misuse
 from understudy.worker.state.registry import State
 from understudy.worker.state.tensors import changes, counts_changes, local_tensor, put_back
-
-FLAGS = 3  # numbers that it adds to an agreement
 
 Found = dict[str, list[str]]  # by function, sorted
 
@@ -74,7 +72,7 @@ class PreVoteChanges:
         self._calls: dict[str, int] = {}  # of each function: how many transactions of it have begun
         self._watched = _Watched()
         self._copies: dict[str, torch.Tensor] = {}  # memory to use again, of what is known to change
-        self._mark = 0  # of what was found, for the agreement
+        self.mark = 0  # of what was found, for the agreement
         self.entries: set[str] = set()  # what any function changes
         self.unequal = False  # ranks have found different things: told at the next begin
         self.found_now = False  # whether this transaction has shown something new
@@ -160,16 +158,7 @@ class PreVoteChanges:
         self._found.setdefault(function, set()).update(entries)
         self.entries |= entries
         told = "\0".join(f"{name}\1{entry}" for name, some in self.told().items() for entry in some)
-        self._mark = digest_bytes(told.encode()) >> 1
-
-    def flags(self) -> list[int]:
-        """For the agreement in a vote: whether all have found the same, and whether one has found something just now."""
-        return [self._mark, -self._mark, int(self.found_now)]
-
-    def agree(self, flags: Sequence[int]) -> bool:
-        """Whether a rank has found something in this transaction: what was read on the side meanwhile does not count."""
-        self.unequal = flags[0] != -flags[1]
-        return bool(flags[2])
+        self.mark = digest_bytes(told.encode()) >> 1
 
     def told(self) -> Found:
         return {function: sorted(some) for function, some in sorted(self._found.items())}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from understudy.common.page_view import Activity
+from understudy.core.commands import Abort
 from understudy.core.model import Stand
 from understudy.worker.encoding.messages import HandedAgain, pack, unpack
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.control_handlers import ControlHandlers
+from understudy.worker.participant import Participant, Reduce, VoteField, VoteResult
 from understudy.worker.recovery.donor import Donation
 from understudy.worker.recovery.newcomer import Newcomer
 from understudy.worker.state.rank_local import seal
@@ -14,8 +18,10 @@ from understudy.worker.state.snapshot_store import StoredSnapshot
 from understudy.worker.step.setup import SetUp
 from understudy.worker.verification.verification import Verification
 
+_PAUSE = "pause"
 
-class StepBoundary:
+
+class StepBoundary(Participant):
     def __init__(
         self,
         context: RankContext,
@@ -31,7 +37,7 @@ class StepBoundary:
         self._comparison, self._count = verification.comparison, verification.count
         self._handlers = handlers
 
-    def begin(self, redo: bool = False) -> None:
+    def join(self, redo: bool = False) -> None:
         """Joins the newest generation, as often as there is one."""
         if self._setup.under_way:
             self._setup.complete()
@@ -41,6 +47,17 @@ class StepBoundary:
         self._membership.control.page.enter(Activity.IDLE, self._progress.transaction)
         self._handlers.describe()
         self.join_newest()
+
+    def vote_fields(self) -> Sequence[VoteField]:
+        """The generation for which this rank has been asked to pause; -1: none."""
+        announcement = self._membership.control.announcement
+        asked = announcement is not None and not isinstance(announcement, Abort)
+        return (VoteField(_PAUSE, Reduce.EQUAL, announcement.generation if announcement is not None and asked else -1),)
+
+    def voted(self, result: VoteResult) -> None:
+        pause = result[_PAUSE]
+        if pause is not None and pause > self._progress.generation:
+            self._membership.pause_agreed = pause
 
     def join_newest(self) -> None:
         """What is to be done on all ranks together, until nothing is. Raises errors of the user's, and `UnderstudyError`."""

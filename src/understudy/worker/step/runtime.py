@@ -24,6 +24,7 @@ from understudy.worker.generation.control_handlers import ControlHandlers
 from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.notices import Notices
 from understudy.worker.generation.rank_state import RankState
+from understudy.worker.generation.step_copy import StepCopy
 from understudy.worker.guards.file_access import Opened
 from understudy.worker.process.control import Control
 from understudy.worker.progress import Progress
@@ -38,8 +39,10 @@ from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.state.rank_local import LocalState
 from understudy.worker.state.registry import State
 from understudy.worker.step.boundary import StepBoundary
+from understudy.worker.step.order import Order, Parts, participants
 from understudy.worker.step.setup import SetUp
 from understudy.worker.step.transactions import Transactions
+from understudy.worker.step.votes import Votes
 from understudy.worker.transport.groups import Groups
 from understudy.worker.transport.rendezvous import StoreServer
 from understudy.worker.verification.verification import Verification
@@ -64,9 +67,10 @@ class Runtime:
         times = DeviceTimes(CudaEvents() if os.environ.get(OWN_TIME_VARIABLE) == "device" else None)
         self.handlers = ControlHandlers(self.progress, self.membership, self.rank_state.preallocation, times)
         control.serve(self.handlers)
-        self.verification = verification = Verification.of(context, self.loops.next_place)
+        copy = StepCopy(context)
+        self.verification = verification = Verification.of(context, copy, self.loops.next_place)
         agreed, attachment = AgreedState(context, self.loops, self.results, verification), Attachment(context, verification)
-        self.watch = watch = WatchSlot(Drills(context, agreed, verification))
+        self.watch = watch = WatchSlot(Drills(context, copy, agreed, verification))
         self.newcomer: Newcomer | None = None
         if opened is not None:
             arrival = Arrival(context, self.results, agreed, attachment, verification, opened)
@@ -79,7 +83,10 @@ class Runtime:
         self._setup = SetUp(context, self.loops, verification, self.handlers)
         donation = Donation(context, agreed, attachment, verification)
         self._boundary = StepBoundary(context, self._setup, donation, self.newcomer, verification, self.handlers)
-        self.transactions = Transactions(context, self.loops, self.results, self._boundary, verification, watch, times)
+        parts = Parts(self._boundary, times, copy, watch, self.loops, self.results)
+        order = Order(participants(context, verification, parts))
+        votes = Votes(context, order, self.loops, self.results, verification)
+        self.transactions = Transactions(context, order, votes, self._boundary, self.loops, watch)
 
     def join(self, backend: str | None) -> None:
         """Makes the default process group: among the first workers, or alone from the lost rank's record."""

@@ -1,41 +1,119 @@
-"""What goes with a vote: numbers of which the greatest counts, so that a number and its negative tell whether all are equal."""
+"""The vote of a transaction: every rank hands a copy of its own state to its buddies, and all agree that they can commit.
+
+The fields that participants vote with are sent as one vector of numbers, of which all ranks get the greatest, element by element. A field
+that tells whether all ranks have the same value takes two elements, the value and its negative.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from understudy.worker.state.pre_vote_changes import FLAGS as PRE_VOTE
-from understudy.worker.verification.post_vote_changes import POINTS
+from understudy.common.page_view import Activity
+from understudy.core.commands import Recover
+from understudy.core.model import Stand
+from understudy.messages import worker_processes
+from understudy.worker import points
+from understudy.worker.data.loops import Loops
+from understudy.worker.data.results import Results
+from understudy.worker.encoding.messages import LocalCopy
+from understudy.worker.errors import GenerationAborted, PeerLost
+from understudy.worker.generation.context import RankContext
+from understudy.worker.generation.step_copy import SHARED
+from understudy.worker.participant import Reduce, Step, VoteField, VoteResult
+from understudy.worker.state.rank_local import seal
+from understudy.worker.state.snapshot_store import StoredSnapshot
+from understudy.worker.step.order import Order
+from understudy.worker.transport.channel import Channel
+from understudy.worker.verification.redo import DIFFERS
+from understudy.worker.verification.verification import Verification
+
+_SILENT = -(1 << 63)  # less than what any rank says
 
 
-@dataclass(frozen=True)
-class Flags:
-    pause: int  # the generation for which this rank has been asked to pause, -1: none
-    shared: int  # a digest of what all ranks have alike, as far as known
-    redo: int  # 1: what this rank has redone is not what it had come to before
-    pre_vote: Sequence[int]
-    post_vote: Sequence[int]
-    compared: Sequence[int]
-
-    def numbers(self) -> list[int]:
-        return [self.pause, -self.pause, self.shared, -self.shared, self.redo, *self.pre_vote, *self.post_vote, *self.compared]
+def numbers(fields: Sequence[VoteField]) -> list[int]:
+    found: list[int] = []
+    for _, reduce, value in fields:
+        if reduce is Reduce.EQUAL:
+            found += (_SILENT, _SILENT) if value is None else (value, -value)
+        else:
+            assert value is not None, "only where all must be equal a rank may have nothing to say"
+            found.append(value)
+    return found
 
 
-@dataclass(frozen=True)
-class Agreed:
-    """The same, of all ranks."""
+def result(fields: Sequence[VoteField], greatest: Sequence[int]) -> dict[str, int | None]:
+    """`fields` of any rank, and the greatest of all ranks' `numbers`, element by element."""
+    left, found = iter(greatest), dict[str, int | None]()
+    for name, reduce, _ in fields:
+        value = next(left)
+        found[name] = value if reduce is Reduce.GREATEST or value == -next(left) else None
+    return found
 
-    pause: int  # the generation for which all have been asked to pause, -1: none or not all
-    alike: bool  # whether the digests of what all have alike are equal
-    redo_differs: bool  # on any rank
-    pre_vote: Sequence[int]
-    post_vote: list[int]
-    compared: Sequence[int]
 
-    @staticmethod
-    def of(numbers: Sequence[int]) -> Agreed:
-        pause, asked, shared, negative, redo, *rest = numbers
-        points = PRE_VOTE + POINTS
-        for_all = pause if pause == -asked else -1
-        return Agreed(for_all, shared == -negative, redo > 0, rest[:PRE_VOTE], rest[PRE_VOTE:points], rest[points:])
+class Votes:
+    def __init__(self, context: RankContext, order: Order, loops: Loops, results: Results, verification: Verification) -> None:
+        self._progress, self._membership, self._local = context.progress, context.membership, context.rank_state.local
+        self._order, self._loops, self._results = order, loops, results
+        self._first, self._redo = verification.first, verification.redo
+
+    def run(self, step: Step) -> None:
+        """Agree with all ranks that this transaction can commit. Raises `GenerationAborted` or `PeerLost` if it has to be redone."""
+        progress, membership = self._progress, self._membership
+        if progress.must_redo or membership.aborted():
+            raise GenerationAborted("the generation is over: this attempt cannot be voted for")
+        if membership.groups.is_broken():  # nobody else may have noticed: the others need no connection of the script's while they vote
+            raise PeerLost(worker_processes.GROUPS_BROKE())
+        self._order.before_vote(step)
+        if not step.alone:
+            self._agree(step)
+        progress.past_vote = True
+        self._order.passed(step)
+        membership.control.page.enter(Activity.COMMITTING, progress.transaction)
+
+    def _agree(self, step: Step) -> None:
+        progress, membership = self._progress, self._membership
+        channel = membership.channel
+        assert channel is not None
+        place = self._loops.next_place()
+        results = self._results.encoded(place)
+        copy = self._local.make(progress.transaction, place, progress.step, self._loops.boundary, results, step.carried)
+        data = seal(copy)
+        progress.phase = Stand.VOTED
+        membership.control.page.enter(Activity.VOTED, progress.transaction)
+        unbroken = not membership.aborted()  # no wait of its collectives was ended
+        try:
+            points.reach("vote")
+            self._first.vote(channel)
+            self._hand_over(channel, data)
+            points.reach("vote copies")
+            agreed = self._exchange(channel)
+            if agreed[SHARED] is None:  # what all ranks had alike is in no copy
+                self._hand_over_whole(channel, copy, step)
+            points.reach("vote passed")
+            if agreed[DIFFERS]:
+                self._redo.disputed()
+            self._order.voted(agreed)
+        except RuntimeError as error:
+            self._interrupted(self._redo.told(membership.quiesce_after(error)), error, keep=unbroken)
+
+    def _exchange(self, channel: Channel) -> VoteResult:
+        fields = self._order.vote_fields()
+        flags = numbers(fields)
+        points.reach("vote agreement", channel=channel, flags=flags)
+        return result(fields, channel.agree(flags))
+
+    def _hand_over(self, channel: Channel, data: bytes) -> None:
+        for rank, received in channel.hand_over(data).items():
+            self._membership.store.put(rank, StoredSnapshot(self._progress.transaction, received))
+
+    def _hand_over_whole(self, channel: Channel, copy: LocalCopy, step: Step) -> None:
+        self._hand_over(channel, seal(self._local.make_whole(copy, step.carried)))
+        channel.receipt()
+
+    def _interrupted(self, decision: Recover, error: RuntimeError, *, keep: bool) -> None:
+        """Go on if the vote is rolled forward, else have the attempt redone. `keep`: what it has come to is what a redo must come to."""
+        if decision.start != self._progress.transaction + 1:
+            if keep:
+                self._redo.keep()
+            self._progress.must_redo = True
+            raise GenerationAborted("this transaction is redone") from error

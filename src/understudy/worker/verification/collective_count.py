@@ -5,10 +5,11 @@ from __future__ import annotations
 from understudy.messages import transactions
 from understudy.worker.errors import Misuse
 from understudy.worker.generation.context import RankContext
+from understudy.worker.participant import Participant, Step
 from understudy.worker.transport.groups import Groups
 
 
-class CollectiveCount:
+class CollectiveCount(Participant):
     def __init__(self, context: RankContext) -> None:
         self._progress, self._membership, self._notices = context.progress, context.membership, context.notices
         self._at_vote = 0
@@ -22,16 +23,19 @@ class CollectiveCount:
         """Of the set-up, of an attachment, or of a transaction."""
         self._at_end = self._groups.collectives()
 
-    def vote(self) -> None:
+    def committed(self, step: Step) -> None:
+        self.end()
+
+    def before_vote(self, step: Step) -> None:
         self._at_vote = self._groups.collectives()
 
-    def refuse_behind_vote(self, function: str) -> None:
-        """At a commit. Raises `Misuse`."""
+    def returned(self, step: Step) -> None:
+        """Raises `Misuse` if the function has issued some after its vote."""
         issued = self._groups.collectives()
         if issued > self._at_vote:
             count = issued - self._at_vote
             collectives = f"{count} collective{'s' * (count != 1)}"
-            raise Misuse(transactions.COLLECTIVES_AFTER_VOTE(rank=self._progress.rank, function=function, collectives=collectives))
+            raise Misuse(transactions.COLLECTIVES_AFTER_VOTE(rank=self._progress.rank, function=step.function, collectives=collectives))
 
     def notice_outside(self, where: str = "") -> None:
         """At a begin, or where the script has ended: tells of those since the last transaction."""

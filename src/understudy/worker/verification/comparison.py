@@ -39,6 +39,8 @@ from understudy.worker.frameworks.base import brief, disagreement
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.group_listing import groups_of
 from understudy.worker.generation.rank_state import StateSummary
+from understudy.worker.generation.step_copy import SHARED, StepCopy
+from understudy.worker.participant import Participant, Reduce, Step, VoteField, VoteResult
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.rank_local import CLASSIFIED
 from understudy.worker.state.registry import State
@@ -48,7 +50,6 @@ from understudy.worker.verification.state_listing import adopted, items_of, that
 from understudy.worker.verification.verdicts import Judge
 
 EVERY = 100  # steps between two comparisons on the side
-_NOT_MINE = -(1 << 63)  # less than what any rank says, where the greatest counts
 
 
 class _Reading(threading.Thread):
@@ -74,11 +75,11 @@ class _Reading(threading.Thread):
         return self._found
 
 
-class Comparison:
-    def __init__(self, context: RankContext, post_vote: PostVoteChanges, judge: Judge) -> None:
+class Comparison(Participant):
+    def __init__(self, context: RankContext, copy: StepCopy, post_vote: PostVoteChanges, judge: Judge) -> None:
         self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
         self._notices = context.notices
-        self._post_vote = post_vote
+        self._copy, self._post_vote = copy, post_vote
         self._judges = judge
         self.every = int(os.environ.get("UNDERSTUDY_COMPARE_EVERY") or EVERY)  # rank 0's counts; 0: never on the side
         self.moved: set[str] = set()  # entries that have changed and were, before and after, the same on all replicas of this rank
@@ -104,8 +105,8 @@ class Comparison:
 
     # -- on the side -------------------------------------------------------------------------------------------------------
 
-    def watch(self) -> None:
-        """At the begin of a step: starts to read, if this step's vote is to tell of it."""
+    def attempt(self, step: Step) -> None:
+        """Starts to read, if this step's vote is to tell of it."""
         if self._reading is None and self._compares():
             self._read()
 
@@ -137,27 +138,28 @@ class Comparison:
             self._shared = known, shares
         return self._shared[1]
 
-    def flags(self) -> list[int]:
-        """For the agreement in a vote: the digest of each share and its negative, so that the greatest of both tell if all are equal."""
+    def vote_fields(self) -> Sequence[VoteField]:
+        """The digest of each share, of the ranks that have it."""
         if not self._compares():
-            return []
+            return ()
         if self._reading is None:  # a newcomer's first step
             self._read()
         assert self._reading is not None
-        found, flags = self._reading.result(), []
-        for share in self._shares():
-            value = share.digest(found, self._rank_state.pre_vote.entries)
-            flags += [value, -value] if share.mine else [_NOT_MINE, _NOT_MINE]
-        return flags
+        found, without = self._reading.result(), self._rank_state.pre_vote.entries
+        return [
+            VoteField(_name(number), Reduce.EQUAL, share.digest(found, without) if share.mine else None)
+            for number, share in enumerate(self._shares())
+        ]
 
-    def read(self, flags: Sequence[int], ignore: bool) -> None:
-        """What the vote has agreed on. `ignore`: a rank has found that what was read changes in front of the vote."""
+    def voted(self, result: VoteResult) -> None:
+        if result[SHARED] is None:  # buffers and values that all ranks had alike, and that therefore do not go with their copies
+            self._parted = True
         if not self._compares() or self._reading is None:
             return
         found, self._reading = self._reading.result(), None
-        if ignore:
+        if self._copy.found:  # a rank has found that what was read changes before the vote
             return
-        if all(flags[i] == -flags[i + 1] for i in range(0, len(flags), 2)):
+        if all(result[_name(number)] is not None for number in range(len(self._shares()))):
             self._learn(found)
         else:
             self._doubt = self._unmoved(found)
@@ -187,11 +189,6 @@ class Comparison:
 
     def _at_end(self, number: int) -> bool:
         return self._progress.finished and self._last < number
-
-    def at_vote(self, alike: bool) -> None:
-        """What the vote says of buffers and values that all ranks had alike, and that therefore do not go with their copies."""
-        if not alike:
-            self._parted = True
 
     def due(self) -> bool:
         number = self._progress.transaction
@@ -312,6 +309,10 @@ class Comparison:
 
     def _refuse(self, entry: str, count: int) -> None:
         raise UnderstudyError(texts.NO_LONGER_SAME(rank=self._progress.rank, entry=entry, count=count))
+
+
+def _name(share: int) -> str:
+    return f"share {share}"
 
 
 class _Share:

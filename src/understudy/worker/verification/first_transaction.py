@@ -17,6 +17,7 @@ from understudy.core.commands import Recover
 from understudy.worker.encoding.messages import CallSequences, pack, unpack
 from understudy.worker.errors import UnderstudyError
 from understudy.worker.generation.context import RankContext
+from understudy.worker.participant import Participant, Step
 from understudy.worker.transport.channel import SEQUENCES, Channel
 from understudy.worker.transport.rendezvous import Rendezvous
 from understudy.worker.verification.announcements import unlike_sequences
@@ -25,7 +26,7 @@ from understudy.worker.verification.call_sequences import Sequences
 from understudy.worker.verification.deadlocks import HeldCalls, explained
 
 
-class FirstTransaction:
+class FirstTransaction(Participant):
     def __init__(self, context: RankContext) -> None:
         self._progress, self._membership, self._notices = context.progress, context.membership, context.notices
         self._recovery: Recover | None = None  # after which this is the first transaction
@@ -37,8 +38,7 @@ class FirstTransaction:
         """This worker is attached to that generation."""
         self._recovery = recovery if recovery.newcomers else None
 
-    def begin(self) -> None:
-        """An attempt begins."""
+    def attempt(self, step: Step) -> None:
         recovery, who = self._recovery, (self._progress.rank, self._membership.control.worker)
         if recovery is None:
             return
@@ -55,11 +55,20 @@ class FirstTransaction:
         self._announcing = Announcing(who, self._calls, connect)
         self._announcing.install()
 
-    def settle(self) -> None:
-        """In front of a vote: all is issued. Raises `UnderstudyError` if something did not fit, and the script has swallowed that."""
+    def before_vote(self, step: Step) -> None:
+        """All is issued. Raises `UnderstudyError` if something did not fit, and the script has swallowed that."""
         if self._announcing is not None:
             self._announcing.let_go()
         self.refuse()
+
+    def failed(self, step: Step, error: Exception) -> None:
+        try:
+            if not isinstance(error, UnderstudyError):
+                self.refuse()
+        except UnderstudyError as told:
+            raise told from error
+        finally:
+            self.end()
 
     def refuse(self) -> None:
         """Raises `UnderstudyError` if something did not fit, in place of what came of that."""
@@ -75,8 +84,7 @@ class FirstTransaction:
             if found := unlike_sequences([unpack(CallSequences, data) for data in told]):
                 raise UnderstudyError(explained(found, self._recovery.newcomers))
 
-    def passed(self) -> None:
-        """The vote is."""
+    def passed(self, step: Step) -> None:
         self.end()
         self._recovery = None
 

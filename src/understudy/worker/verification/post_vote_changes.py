@@ -16,13 +16,14 @@ at its values only where it reads them anyway, before a transaction. If it finds
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 from understudy.messages import transactions
 from understudy.worker.census.stores import called
 from understudy.worker.encoding.messages import LocalCopy, ScriptPosition
 from understudy.worker.generation.context import RankContext
+from understudy.worker.participant import Participant, Reduce, Step, VoteField, VoteResult
 from understudy.worker.state.beside import PREFIX
 from understudy.worker.state.rank_local import POSITION, STREAM, seal
 from understudy.worker.state.snapshot_store import StoredSnapshot
@@ -30,7 +31,7 @@ from understudy.worker.state.snapshot_store import StoredSnapshot
 POINTS = 16  # how many such points of a script are told apart
 EARLY = 2  # transactions behind whose votes all ranks hand over at every point
 CLOSELY = 16  # transactions in which values are looked at at every point, at first
-_NOWHERE = [0] * POINTS
+_NOWHERE = tuple(VoteField(f"changes after votes, at point {number}", Reduce.GREATEST, 0) for number in range(POINTS))
 
 
 class Look(Enum):
@@ -54,7 +55,7 @@ def is_inside(point: str) -> bool:
     return point.startswith(after(""))
 
 
-class PostVoteChanges:
+class PostVoteChanges(Participant):
     """The points that this rank knows of, by number in order of appearance, which is the same on every rank; and what is done there."""
 
     def __init__(self, context: RankContext, place: Callable[[], ScriptPosition] = list) -> None:
@@ -69,6 +70,17 @@ class PostVoteChanges:
         self._committed = 0
         self.owed = False  # a loop has ended, and left names to hand over: right before the next transaction, where no rank is still in it
         self._passed: set[int] = set()  # points behind the last vote, whether it was handed over there or not
+
+    def begin(self, step: Step) -> None:
+        self.look(step.before, Look.AT_VALUES, step.values)
+
+    def again(self, step: Step) -> None:
+        """A newcomer comes along here, too."""
+        self.look(step.before, Look.AT_VALUES, step.values)
+
+    def closed(self, step: Step) -> None:
+        if self._membership.pending is None:
+            self.look(after(step.function), Look.AFTER)
 
     def look(self, point: str, look: Look, values: Mapping[str, bytes] | None = None) -> None:
         """Hands over again what has changed since the vote, at points where that is known to happen; finds new such points.
@@ -134,8 +146,7 @@ class PostVoteChanges:
                 raise
             membership.broken = membership.newest  # the next begin takes part in the recovery, and hands it over behind that
 
-    def committed(self) -> None:
-        """One transaction more."""
+    def committed(self, step: Step) -> None:
         self._committed += 1
         self._passed.clear()
 
@@ -153,14 +164,15 @@ class PostVoteChanges:
         behind = [points.get(number, "") for number in copy.behind if not is_inside(points.get(number, ""))]
         return Look.AFTER if not behind else Look.AT_STREAMS if set(behind) == {TOP} else Look.AT_VALUES
 
-    def flags(self) -> list[int]:
-        """For the agreement in a vote: 1 for every point at which this rank has seen a change."""
-        return [int(number in self._found) for number in range(POINTS)] if self._found else _NOWHERE
+    def vote_fields(self) -> Sequence[VoteField]:
+        """For every point whether this rank has seen a change there."""
+        if not self._found:
+            return _NOWHERE
+        return [VoteField(name, reduce, int(number in self._found)) for number, (name, reduce, _) in enumerate(_NOWHERE)]
 
-    def agree(self, flags: list[int]) -> None:
-        if flags != _NOWHERE:
-            self.agreed |= {number for number, flag in enumerate(flags) if flag}
-            self._found |= self.agreed
+    def voted(self, result: VoteResult) -> None:
+        self.agreed |= {number for number, field in enumerate(_NOWHERE) if result[field.name]}
+        self._found |= self.agreed
 
     def adopt(self, numbers: dict[str, int], agreed: list[int], behind: list[int], owed: bool) -> None:
         """After a recovery all ranks go on with what one of them knew: they must hand over at the same points."""

@@ -19,15 +19,20 @@ nothing to compare.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from understudy.core.commands import Recover
 from understudy.core.events import RedoDiffers
 from understudy.worker.encoding.messages import DrilledMoment
 from understudy.worker.errors import GenerationAborted
 from understudy.worker.generation.context import RankContext
+from understudy.worker.participant import Participant, Reduce, Step, VoteField
 from understudy.worker.verification import step_digests as moments
 
+DIFFERS = "a redo differs"
 
-class RedoProof:
+
+class RedoProof(Participant):
     def __init__(self, context: RankContext) -> None:
         self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
         self._before: DrilledMoment | None = None  # of the first attempt at this transaction that came to its vote
@@ -42,7 +47,7 @@ class RedoProof:
             self._written = frozenset(self._rank_state.pre_vote.entries)
             self._before = moments.at_vote(self._rank_state, self._written)
 
-    def look(self) -> None:
+    def before_vote(self, step: Step) -> None:
         """An attempt has come to its vote."""
         if self._before is None:
             return
@@ -51,10 +56,8 @@ class RedoProof:
         self._differs, self._said = moments.joined(found), False
         self._compared = 0 if found else len(now.digests)
 
-    @property
-    def flag(self) -> int:
-        """For the agreement in a vote."""
-        return int(bool(self._differs))
+    def vote_fields(self) -> Sequence[VoteField]:
+        return (VoteField(DIFFERS, Reduce.GREATEST, int(bool(self._differs))),)
 
     def disputed(self) -> None:
         """The redo of a rank, perhaps of this one, differs. Waits until the generation is over for that. Raises `GenerationAborted`."""
@@ -76,7 +79,7 @@ class RedoProof:
             control.send(RedoDiffers(control.worker, generation, progress.transaction, progress.step, self._differs))
         control.wait_for(lambda: self._membership.superseded(generation))
 
-    def committed(self) -> None:
+    def committed(self, step: Step) -> None:
         if self._before is not None:
             self._before, self._differs = None, ""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from understudy.worker.encoding.messages import ScriptPosition
 from understudy.worker.generation.context import RankContext
+from understudy.worker.generation.step_copy import StepCopy
 from understudy.worker.verification.collective_count import CollectiveCount
 from understudy.worker.verification.comparison import Comparison
 from understudy.worker.verification.first_transaction import FirstTransaction
@@ -27,9 +28,9 @@ class Verification:
     redo: RedoProof  # whether a redo is what it redoes
 
     @staticmethod
-    def of(context: RankContext, place: Callable[[], ScriptPosition]) -> Verification:
+    def of(context: RankContext, copy: StepCopy, place: Callable[[], ScriptPosition]) -> Verification:
         """`place`: of the next transaction."""
         judge, post_vote = Judge(context), PostVoteChanges(context, place)
         order = ReductionOrder(context.membership.groups, context.progress.rank)
-        comparison = Comparison(context, post_vote, judge)
+        comparison = Comparison(context, copy, post_vote, judge)
         return Verification(judge, comparison, post_vote, CollectiveCount(context), order, FirstTransaction(context), RedoProof(context))

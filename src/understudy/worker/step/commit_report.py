@@ -1,0 +1,45 @@
+"""What a rank shows of its commits: its page, and an event at the first commit of each generation."""
+
+from __future__ import annotations
+
+import time
+
+from understudy.common.page_view import Activity
+from understudy.core.events import Committed, UsesDevice
+from understudy.worker.devices.device_in_use import Device, in_use
+from understudy.worker.generation.context import RankContext
+from understudy.worker.participant import Participant, Step
+from understudy.worker.verification.redo import RedoProof
+
+
+class CommitReport(Participant):
+    def __init__(self, context: RankContext, redo: RedoProof) -> None:
+        self._progress, self._membership, self._redo = context.progress, context.membership, redo
+        self._reported = -1  # the newest generation in which a commit was reported
+        self._device: Device | None = None  # the one that was reported last
+        self._last = time.monotonic()  # when a transaction was committed
+        self._longest = 0.0  # seconds between two commits
+
+    def committed(self, step: Step) -> None:
+        progress, membership = self._progress, self._membership
+        now = time.monotonic()
+        if progress.transaction > 2 and progress.generation == self._reported:
+            self._longest = max(self._longest, now - self._last)
+        self._last = now
+        membership.control.page.committed(progress.step, self._longest)
+        membership.control.page.enter(Activity.IDLE, progress.transaction)
+        if membership.pending is None and self._reported != progress.generation:
+            self._report(progress.generation)
+
+    def _report(self, generation: int) -> None:
+        progress, membership = self._progress, self._membership
+        self._reported = generation
+        if progress.redo_since:
+            membership.phase_of(generation, "redo", progress.redo_since)
+            progress.redo_since = 0.0
+        control, role = membership.control, membership.control.role
+        device = in_use(role.environment if role is not None else {})
+        if device.name and device != self._device:
+            self._device = device
+            control.send(UsesDevice(control.worker, device.name, device.others))
+        control.send(Committed(control.worker, generation, progress.transaction - 1, progress.step, self._redo.compared()))

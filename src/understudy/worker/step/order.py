@@ -1,0 +1,110 @@
+"""The participants of a transaction, in the order in which each of their methods is called, with the reason for each place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from understudy.worker.collectives.device_times import DeviceTimes
+from understudy.worker.data.loops import Loops
+from understudy.worker.data.results import Results
+from understudy.worker.drill.drill import WatchSlot
+from understudy.worker.generation.context import RankContext
+from understudy.worker.generation.step_copy import StepCopy
+from understudy.worker.guards.arguments import ArgumentsGuard
+from understudy.worker.guards.async_work import Works
+from understudy.worker.participant import Participant, Step, VoteField, VoteResult
+from understudy.worker.step.boundary import StepBoundary
+from understudy.worker.step.commit_report import CommitReport
+from understudy.worker.step.uncovered import Uncovered
+from understudy.worker.verification.verification import Verification
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Participants that others know, too."""
+
+    boundary: StepBoundary
+    times: DeviceTimes
+    copy: StepCopy
+    watch: WatchSlot
+    loops: Loops
+    results: Results
+
+
+def participants(context: RankContext, verification: Verification, parts: Parts) -> tuple[Participant, ...]:
+    return (
+        parts.boundary,  # says whether it is to pause
+        parts.times,  # ends its measurement and waits for the device: what comes next in a vote may read what collectives gave
+        verification.first,  # lets go of collectives that wait to be compared, so that waiting for them cannot hang
+        Works(context.notices.tell),  # waits for collectives that the script has left under way: from here on all of them are done
+        ArgumentsGuard(context.notices.tell),  # looked at before a rollback puts back what is registered, which may be among them
+        parts.copy,  # of the state: all that follows goes by it
+        Uncovered(context, parts.loops),  # refuses before anything is handed over or drilled
+        verification.post_vote,  # hands over what has changed since the last vote, of which a drill tells its spare
+        parts.watch,  # a drill: compares what the step has computed, once nothing is under way
+        verification.redo,  # likewise
+        verification.comparison,  # goes by what the copy has found in this vote
+        verification.count,  # no collective may follow
+        CommitReport(context, verification.redo),  # the first of a generation, when the redo has its result
+        parts.results,  # by the place that this transaction had
+        parts.loops,  # the next place
+    )
+
+
+class Order:
+    """Calls all participants that do something, in order. The methods are those of `Participant`."""
+
+    def __init__(self, participants: Iterable[Participant]) -> None:
+        every = tuple(participants)
+
+        def who(name: str) -> tuple[Callable[..., Any], ...]:
+            return tuple(getattr(one, name) for one in every if getattr(type(one), name) is not getattr(Participant, name))
+
+        self._begin, self._attempt, self._before_vote = who("begin"), who("attempt"), who("before_vote")
+        self._vote_fields, self._voted, self._passed = who("vote_fields"), who("voted"), who("passed")
+        self._failed, self._rollback, self._again = who("failed"), who("rollback"), who("again")
+        self._returned, self._committed, self._closed = who("returned"), who("committed"), who("closed")
+
+    def begin(self, step: Step) -> None:
+        _each(self._begin, step)
+
+    def attempt(self, step: Step) -> None:
+        _each(self._attempt, step)
+
+    def before_vote(self, step: Step) -> None:
+        _each(self._before_vote, step)
+
+    def vote_fields(self) -> list[VoteField]:
+        return [field for fields in self._vote_fields for field in fields()]
+
+    def voted(self, result: VoteResult) -> None:
+        _each(self._voted, result)
+
+    def passed(self, step: Step) -> None:
+        _each(self._passed, step)
+
+    def failed(self, step: Step, error: Exception) -> None:
+        for failed in self._failed:
+            failed(step, error)
+
+    def rollback(self, step: Step) -> None:
+        _each(self._rollback, step)
+
+    def again(self, step: Step) -> None:
+        _each(self._again, step)
+
+    def returned(self, step: Step) -> None:
+        _each(self._returned, step)
+
+    def committed(self, step: Step) -> None:
+        _each(self._committed, step)
+
+    def closed(self, step: Step) -> None:
+        _each(self._closed, step)
+
+
+def _each(calls: tuple[Callable[..., Any], ...], given: Any) -> None:
+    for call in calls:
+        call(given)

@@ -1,0 +1,53 @@
+"""Numbers of a vote: what every rank says, the greatest of each element, and what follows for a field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as some
+
+from understudy.worker.participant import Reduce, VoteField
+from understudy.worker.step.votes import numbers, result
+
+VALUES = some.integers(-(1 << 63) + 1, (1 << 63) - 1)
+
+
+@some.composite
+def votes(draw: some.DrawFn) -> list[list[VoteField]]:
+    """Of one to five ranks, each with the same fields."""
+    reduces = draw(some.lists(some.sampled_from(Reduce), max_size=6))
+    known = draw(some.lists(VALUES, min_size=1, max_size=3))  # few, so that ranks often say the same
+
+    def value(reduce: Reduce) -> some.SearchStrategy[int | None]:
+        said = some.sampled_from(known)
+        return some.one_of(said, some.none()) if reduce is Reduce.EQUAL else said
+
+    ranks = draw(some.integers(1, 5))
+    return [[VoteField(f"field {n}", reduce, draw(value(reduce))) for n, reduce in enumerate(reduces)] for _ in range(ranks)]
+
+
+def agreed(ranks: Sequence[Sequence[VoteField]]) -> dict[str, int | None]:
+    """What every rank gets; the same on each."""
+    greatest = list(map(max, *map(numbers, ranks), [-(1 << 64)] * 100)) if ranks else []
+    found = [result(fields, greatest) for fields in ranks]
+    assert all(one == found[0] for one in found)
+    return found[0]
+
+
+@given(votes())
+def test_a_field_is_what_its_reduction_says(ranks: list[list[VoteField]]) -> None:
+    found = agreed(ranks)
+    for fields in zip(*ranks, strict=True):
+        name, reduce, _ = fields[0]
+        said = [field.value for field in fields if field.value is not None]
+        if reduce is Reduce.GREATEST:
+            assert found[name] == max(said)
+        else:
+            assert found[name] == (said[0] if len(set(said)) == 1 else None)
+
+
+@given(votes())
+def test_numbers_fit_into_a_vector_of_64_bits(ranks: list[list[VoteField]]) -> None:
+    for fields in ranks:
+        assert all(-(1 << 63) <= number < 1 << 63 for number in numbers(fields))
