@@ -95,7 +95,6 @@ class Randomness:
         self._last: Streams = {}
         self._moment: Streams | None = None  # the last capture, while nothing draws
         self._still = False
-        self._stillness = _Stillness(self)
 
     def adopt(self, generators: list[torch.Generator]) -> None:
         """Adds those that are not known yet: a loader's, which draw the order of every epoch from where the one before left them."""
@@ -123,7 +122,7 @@ class Randomness:
 
     def still(self) -> AbstractContextManager[None]:
         """For code in which nothing draws: several captures in it are one. Setting streams is seen."""
-        return self._stillness
+        return _Stillness(self)
 
     def capture(self) -> Streams:
         """By name. The same object as the last time if nothing has moved; nobody may change it."""
