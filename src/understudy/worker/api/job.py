@@ -241,6 +241,14 @@ class Job:
         runtime.verification.post_vote.owed = True
 
 
+def _code_of(function: Callable[..., Any], name: str) -> CodeType:
+    """The code of the function `name` that is defined inside `function`."""
+    return next(code for code in function.__code__.co_consts if isinstance(code, CodeType) and code.co_name == name)
+
+
+_BOUNDARY = _code_of(Job._transaction, "transaction")  # of what wraps every transaction: frames above it are the script's
+
+
 def join(backend: str | None = None) -> Job:
     """Joins the job: takes the place of `torch.distributed.init_process_group`.
 
@@ -254,18 +262,12 @@ def join(backend: str | None = None) -> Job:
         raise Misuse(script.JOINED_TWICE())
     drawn.watch()
     here = session.current
-    runtime = here.runtime = Runtime(here.control, here.role, here.server, here.opened, _boundary())
+    runtime = here.runtime = Runtime(here.control, here.role, here.server, here.opened, _BOUNDARY)
     runtime.rank_state.frameworks.watch(lambda: runtime.progress.transaction >= 0)
     if here.when_joined is not None:
         here.when_joined(runtime)
     runtime.join(backend)
     return Job(runtime)
-
-
-def _boundary() -> CodeType:
-    """The code of what wraps every transaction."""
-    found = [code for code in Job._transaction.__code__.co_consts if isinstance(code, CodeType)]
-    return next(code for code in found if code.co_name == "transaction")
 
 
 def _join_plainly(backend: str | None) -> None:
