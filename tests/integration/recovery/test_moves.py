@@ -29,7 +29,7 @@ def test_a_rank_is_moved_at_a_step_boundary(training: Training) -> None:
     assert (before["generation"], before["step"]) == (0, 10)
     ranks = before["ranks"]
     assert isinstance(ranks, list)
-    assert [set(rank) for rank in ranks] == [{"rank", "worker", "pid", "node", "state", "step", "proven"}] * 3
+    assert [set(rank) for rank in ranks] == [{"rank", "worker", "pid", "node", "device", "state", "step", "proven"}] * 3
     assert [rank["worker"] for rank in ranks] == ["w0", "w1", "w2"]
     spares = before["spares"]
     assert isinstance(spares, list)

@@ -15,13 +15,13 @@ from understudy.worker.drill.rehearsal import Saves, _save
 
 def test_a_spare_saves_to_no_file_and_copies_in_memory(tmp_path: Path) -> None:
     buffer = io.BytesIO()
-    _save({"x": torch.ones(2)}, buffer)
+    _save(torch.save, {"x": torch.ones(2)}, buffer)
     buffer.seek(0)
     assert torch.equal(torch.load(buffer)["x"], torch.ones(2))
     there = tmp_path / "saved"
     there.write_text("by the rank")
     with refused(Saves, drilled_steps.SAVES):
-        _save({"x": torch.ones(2)}, there)
+        _save(torch.save, {"x": torch.ones(2)}, there)
     with there.open("ab") as file, pytest.raises(Saves):
-        _save({"x": torch.ones(2)}, f=file)
+        _save(torch.save, {"x": torch.ones(2)}, f=file)
     assert there.read_text() == "by the rank"

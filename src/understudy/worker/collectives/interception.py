@@ -12,12 +12,15 @@ client a collective costs some ten microseconds more than without the kernel.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch.distributed import ProcessGroup, Work, distributed_c10d
+
+from understudy.worker import patches
 
 # operator -> the arguments that it writes into, and those that it reads
 OPERATORS = {
@@ -127,12 +130,17 @@ class Kernels:
         if self in Kernels._standing:
             Kernels._standing = tuple(kernels for kernels in Kernels._standing if kernels is not self)
 
+    def wait(self, work: Work, wait: Callable[[], Any]) -> Any:
+        """The script, or a library, waits for a Work in Python. Gives what `wait` gives, which does it."""
+        return wait()
+
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
         """Gives what the operator gives, perhaps by `operate`, which does the work."""
         raise NotImplementedError
 
 
 _library: Any = None
+_own = threading.local()  # whether this thread waits for us
 
 
 def intercept() -> None:
@@ -142,6 +150,32 @@ def intercept() -> None:
         _library = torch.library.Library("c10d", "IMPL")  # type: ignore[no-untyped-call]
         for name in OPERATORS:
             _library.impl(name, _kernel(name, getattr(torch.ops.c10d, name).default), "BackendSelect")
+        patches.wrap(Work, "wait", _wait, "clients hear of waits")
+
+
+def _wait(stock: Callable[..., Any], work: Work, *args: Any, **kwargs: Any) -> Any:
+    if not Kernels._standing or getattr(_own, "waits", False):
+        return stock(work, *args, **kwargs)
+
+    def wait() -> Any:
+        return stock(work, *args, **kwargs)
+
+    for client in Kernels._standing:
+        wait = _waiting(client, work, wait)
+    return wait()
+
+
+def _waiting(client: Kernels, work: Work, wait: Callable[[], Any]) -> Callable[[], Any]:
+    return lambda: client.wait(work, wait)
+
+
+def wait_unseen(work: Work) -> None:
+    """Wait for a Work, which no client hears of: it is not the script that waits."""
+    _own.waits = True
+    try:
+        work.wait()
+    finally:
+        _own.waits = False
 
 
 def _kernel(name: str, operator: Any) -> Callable[..., Any]:

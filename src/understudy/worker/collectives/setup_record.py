@@ -37,6 +37,7 @@ from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from understudy.messages import set_up
+from understudy.worker import patches
 from understudy.worker.collectives.interception import BETWEEN_TWO, Collective, Kernels, below, shapes, work_of
 from understudy.worker.encoding.digests import digest
 from understudy.worker.encoding.messages import RecordedCollective, SetupRecord, pack, unpack
@@ -76,25 +77,23 @@ class Recorder(Kernels):
         self._kept = 0
         self.given_up = 0  # bytes of registered state that were not kept, when `finish` was told that they matter
         self._targets: list[torch.Tensor] = []  # of the coalesced broadcast that is under way
-        self._coalesced: Callable[..., None] | None = None  # torch's own
+        self._coalesced: patches.Patch | None = None
 
     def install(self) -> None:
         super().install()
-        stock = self._coalesced = _torch._broadcast_coalesced
+        self._coalesced = patches.wrap(_torch, "_broadcast_coalesced", self._broadcast, "which tensors DDP broadcasts when it is made")
 
-        def coalesced(process_group: Any, tensors: list[torch.Tensor], *args: Any, **kwargs: Any) -> None:
-            self._targets = list(tensors)
-            try:
-                stock(process_group, tensors, *args, **kwargs)
-            finally:
-                self._targets = []
-
-        _torch._broadcast_coalesced = coalesced
+    def _broadcast(self, stock: Callable[..., None], process_group: Any, tensors: list[torch.Tensor], *args: Any, **kwargs: Any) -> None:
+        self._targets = list(tensors)
+        try:
+            stock(process_group, tensors, *args, **kwargs)
+        finally:
+            self._targets = []
 
     def remove(self) -> None:
         super().remove()
         if self._coalesced is not None:
-            _torch._broadcast_coalesced, self._coalesced = self._coalesced, None
+            self._coalesced.remove()
 
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
         name, tensors = collective.operator, collective.outputs

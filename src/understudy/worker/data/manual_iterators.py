@@ -7,7 +7,6 @@ goes on with: of a registered loader that is refused, of another one told, if it
 
 from __future__ import annotations
 
-import functools
 import sys
 import weakref
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch.utils.data import DataLoader
+
+from understudy.worker import patches
 
 _made: list[tuple[weakref.ref[Any], weakref.ref[Any], int]] = []  # loader, iterator, iterations of loops of the job that had begun by then
 _tops = 0
@@ -31,21 +32,15 @@ def watch() -> None:
     for kind in classes:
         if kind not in _watched and "__iter__" in vars(kind):
             _watched.add(kind)
-            _wrap(kind)
+            patches.wrap(kind, "__iter__", _noted, "iterators that a script moves by hand are told")
 
 
-def _wrap(kind: Any) -> None:
-    make = kind.__iter__
-
-    @functools.wraps(make)
-    def noted(loader: Any) -> Any:
-        iterator = make(loader)
-        if not _by_us:
-            _made[:] = [pair for pair in _made if pair[1]() is not None]
-            _made.append((weakref.ref(loader), weakref.ref(iterator), _tops))
-        return iterator
-
-    kind.__iter__ = noted
+def _noted(make: Any, loader: Any) -> Any:
+    iterator = make(loader)
+    if not _by_us:
+        _made[:] = [pair for pair in _made if pair[1]() is not None]
+        _made.append((weakref.ref(loader), weakref.ref(iterator), _tops))
+    return iterator
 
 
 @contextmanager

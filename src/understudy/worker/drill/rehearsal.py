@@ -19,6 +19,7 @@ import io
 import itertools
 import os
 import threading
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
@@ -28,7 +29,7 @@ from understudy.core.events import Drilled
 from understudy.core.model import DrillVerdict, Stand
 from understudy.messages import drilled_steps
 from understudy.messages.base import Text
-from understudy.worker import points
+from understudy.worker import patches, points
 from understudy.worker.collectives.setup_record import Replayer
 from understudy.worker.drill.drill import COLLECTIVE, MOMENT, OVER, WHOLE, DrillMembers, StepWatch
 from understudy.worker.drill.step_replay import Beyond, StepReplayer, Unlike
@@ -46,8 +47,6 @@ from understudy.worker.transport.rendezvous import Rendezvous
 from understudy.worker.verification import step_digests as moments
 from understudy.worker.verification.comparison import Comparison
 
-_stock_save = torch.save
-
 
 class Rehearsed(GenerationAborted):
     """The first attempt has come to its vote."""
@@ -57,9 +56,9 @@ class Saves(GenerationAborted):
     """The step is about to save something."""
 
 
-def _save(thing: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+def _save(stock: Callable[..., None], thing: Any, f: Any, *args: Any, **kwargs: Any) -> None:
     if isinstance(f, io.BytesIO):  # a copy in memory
-        return _stock_save(thing, f, *args, **kwargs)
+        return stock(thing, f, *args, **kwargs)
     raise Saves(drilled_steps.SAVES())
 
 
@@ -175,7 +174,7 @@ class Rehearsal(StepWatch, Takeover):
 
     def begin(self, step: Step) -> None:
         self._here[moments.BEGIN] = [moments.at_begin(self._rank_state, step.arguments)]
-        torch.save = _save  # type: ignore[assignment]  # for good: this worker ends with the step
+        patches.wrap(torch, "save", _save, "the spare of a drill saves nothing")  # for good: this worker ends with the step
 
     def before_vote(self, step: Step) -> None:
         attempts = self._here.setdefault(moments.VOTE, [])

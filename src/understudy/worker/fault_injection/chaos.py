@@ -21,7 +21,7 @@ from understudy.chaos.armed import ANY, HOLD, Armed, Folder
 from understudy.chaos.base import Outcome
 from understudy.chaos.points import POINTS
 from understudy.chaos.registry import registry
-from understudy.worker import points
+from understudy.worker import patches, points
 from understudy.worker.api import session
 from understudy.worker.encoding.codec import encode
 from understudy.worker.progress import Progress
@@ -133,9 +133,7 @@ def install() -> None:
 
 
 def _listen_in_steps(at: Trigger) -> None:
-    stock = torch.autograd.backward
-
-    def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
+    def backward(stock: Callable[..., None], tensors: Any, *args: Any, **kwargs: Any) -> None:
         roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         first = next((root.grad_fn for root in roots if isinstance(root, torch.Tensor) and root.grad_fn is not None), None)
         hook = first.register_prehook(lambda *_: at.reach("backward")) if first is not None else None
@@ -146,7 +144,7 @@ def _listen_in_steps(at: Trigger) -> None:
                 hook.remove()
         at.reach("reduced")
 
-    torch.autograd.backward = backward
+    patches.wrap(torch.autograd, "backward", backward, "faults in the middle of a backward pass")
     points.on("begin", lambda: at.reach("evaluation" if _in_section() else "forward"))
     points.on("optimizer", lambda: at.reach("apply"))
     points.on("committed", _reaching(at, "between"))

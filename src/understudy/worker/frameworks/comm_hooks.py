@@ -23,6 +23,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import BuiltinCommHookType
 from torch.distributed import ProcessGroup
 
+from understudy.worker import patches
+
 
 @dataclass(frozen=True)
 class Hook:
@@ -51,20 +53,19 @@ _hooks: weakref.WeakKeyDictionary[Any, list[Hook]] = weakref.WeakKeyDictionary()
 
 def watch() -> None:
     """From now on every registration is seen. DDP looks both functions up in torch.distributed when it calls them."""
-    python, builtin = dist._register_comm_hook, dist._register_builtin_comm_hook  # type: ignore[attr-defined]
-    if getattr(python, "_understudy", False):
+    if any(patch.by == __name__ for patch in patches.standing()):
         return
 
-    def register(reducer: Any, state: Any, hook: Callable[..., Any]) -> None:
+    def register(python: Callable[..., None], reducer: Any, state: Any, hook: Callable[..., Any]) -> None:
         python(reducer, state, hook)
         _hooks.setdefault(reducer, []).append(Hook(hook, state))
 
-    def register_builtin(reducer: Any, kind: Any) -> None:
+    def register_builtin(builtin: Callable[..., None], reducer: Any, kind: Any) -> None:
         builtin(reducer, kind)
         _hooks.setdefault(reducer, []).append(Hook(kind))
 
-    register._understudy = True  # type: ignore[attr-defined]
-    dist._register_comm_hook, dist._register_builtin_comm_hook = register, register_builtin  # type: ignore[attr-defined, assignment]
+    patches.wrap(dist, "_register_comm_hook", register, "a newcomer's DDP gets the same hooks")
+    patches.wrap(dist, "_register_builtin_comm_hook", register_builtin, "a newcomer's DDP gets the same hooks")
 
 
 def hooks_of(reducer: Any) -> list[Hook]:

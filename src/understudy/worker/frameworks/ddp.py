@@ -29,6 +29,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from understudy.messages import frameworks
+from understudy.worker import patches
 from understudy.worker.errors import Misuse, UnderstudyError
 from understudy.worker.frameworks import comm_hooks
 from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
@@ -83,14 +84,13 @@ class Ddp(FrameworkAdapter):
                     raise Misuse(frameworks.DDP_LATE(module=type(submodule).__qualname__))
                 _made.append(module)
 
-        def refuse_join(self: Join, *args: Any, **kwargs: Any) -> None:
-            make_join(self, *args, **kwargs)
-            if self._enable:
+        def refuse_join(make: Callable[..., None], join: Join, *args: Any, **kwargs: Any) -> None:
+            make(join, *args, **kwargs)
+            if join._enable:
                 raise Misuse(frameworks.UNEVEN_INPUTS())
 
         torch.nn.modules.module.register_module_module_registration_hook(made)
-        make_join = Join.__init__
-        Join.__init__ = refuse_join  # type: ignore[method-assign]
+        patches.wrap(Join, "__init__", refuse_join, "uneven inputs are refused")
         comm_hooks.watch()
 
     def uncovered(self) -> str:
@@ -360,9 +360,8 @@ def _make_reducer(module: DistributedDataParallel, layout: Layout) -> None:
 @contextlib.contextmanager
 def _replaced(owner: Any, name: str, other: Any) -> Iterator[None]:
     """`other` in the place of what `owner`, a module or a class, itself has under `name`."""
-    own = vars(owner)[name]
-    setattr(owner, name, other)
+    patch = patches.put(owner, name, other, "DDP is made again as the others have it")
     try:
         yield
     finally:
-        setattr(owner, name, own)
+        patch.remove()

@@ -27,6 +27,7 @@ import torch
 import torch.distributed as dist
 
 from understudy.messages import frameworks
+from understudy.worker import patches
 from understudy.worker.errors import Misuse
 from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
 
@@ -157,16 +158,13 @@ def watch(training: Callable[[], bool]) -> None:
     """Remembers every schedule that is made from now on. `training`: whether the first transaction has begun."""
 
     def wrap(module: ModuleType) -> None:
-        base: Any = module._PipelineSchedule
-        make = base.__init__
-
-        def init(schedule: Any, *args: Any, **kwargs: Any) -> None:
+        def init(make: Callable[..., None], schedule: Any, *args: Any, **kwargs: Any) -> None:
             if training():
                 raise Misuse(frameworks.SCHEDULE_LATE(schedule=type(schedule).__qualname__))
             make(schedule, *args, **kwargs)
             _made.append(schedule)
 
-        base.__init__ = init
+        patches.wrap(module._PipelineSchedule, "__init__", init, "schedules are part of what a newcomer must have alike")
 
     if (module := sys.modules.get(_MODULE)) is not None:
         wrap(module)

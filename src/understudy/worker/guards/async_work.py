@@ -24,7 +24,8 @@ from torch.distributed import Work
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from understudy.messages import script
-from understudy.worker.collectives.interception import Collective, Kernels, work_of
+from understudy.worker import patches
+from understudy.worker.collectives.interception import Collective, Kernels, wait_unseen, work_of
 from understudy.worker.participant import Participant, Step
 
 _OWN = 2  # references to a Work that nobody else holds: of the list, and of the call that counts
@@ -38,7 +39,6 @@ class Works(Participant):
         self._leaving: set[str] = set()  # functions that leave Works behind
         self._waited: set[int] = set()  # ids of those for which the script has waited
         self._settled: set[int] = set()  # numbers of those for which this has
-        self._wait: Callable[..., Any] = Work.wait
         self._unread = Unread()
         self._unread.install()
 
@@ -47,15 +47,8 @@ class Works(Participant):
         self.end()
         self._unread.forget()
         if step.closely or step.function in self._leaving:
-            self._kernels = _Noting()
+            self._kernels = _Noting(self._waited)
             self._kernels.install()
-            wait, waited = self._wait, self._waited
-
-            def noted(work: Work, *args: Any, **kwargs: Any) -> Any:
-                waited.add(id(work))
-                return wait(work, *args, **kwargs)
-
-            Work.wait = noted  # type: ignore[assignment,method-assign]
 
     def before_vote(self, step: Step) -> None:
         """Waits for what the script holds and has not waited for. Raises what the collectives raise.
@@ -64,7 +57,7 @@ class Works(Participant):
         """
         for number in self._pending():
             assert self._kernels is not None
-            self._wait(self._kernels.works[number])
+            wait_unseen(self._kernels.works[number])
             self._settled.add(number)
         self._unread.settle()
 
@@ -95,7 +88,6 @@ class Works(Participant):
         if self._kernels is not None:
             self._kernels.remove()
             self._kernels = None
-            Work.wait = self._wait  # type: ignore[method-assign]
             self._waited.clear()
             self._settled.clear()
 
@@ -110,21 +102,22 @@ class Unread:
 
     def __init__(self) -> None:
         self._results: list[weakref.ref[AsyncCollectiveTensor]] = []
-        self._make = AsyncCollectiveTensor.__new__
+        self._patch: patches.Patch | None = None
 
     def install(self) -> None:
         """Notes them from now on."""
-        make, results = self._make, self._results
+        make, results = AsyncCollectiveTensor.__new__, self._results
 
         def noted(cls: type[AsyncCollectiveTensor], elem: torch.Tensor) -> AsyncCollectiveTensor:
             result: AsyncCollectiveTensor = make(cls, elem)
             results.append(weakref.ref(result))
             return result
 
-        AsyncCollectiveTensor.__new__ = staticmethod(noted)  # type: ignore[method-assign]
+        self._patch = patches.put(AsyncCollectiveTensor, "__new__", staticmethod(noted), "results that nobody has read are waited for")
 
     def remove(self) -> None:
-        AsyncCollectiveTensor.__new__ = self._make  # type: ignore[method-assign]
+        if self._patch is not None:
+            self._patch.remove()
 
     def forget(self) -> None:
         """What a failed attempt has left is nobody's."""
@@ -140,8 +133,9 @@ class Unread:
 
 
 class _Noting(Kernels):
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, waited: set[int]) -> None:
+        """`waited`: gets the ids of the Works for which the script has waited."""
+        self._waited = waited
         self.works: list[Work] = []  # held, so that the script gets the same objects
         self.names: list[str] = []
 
@@ -151,3 +145,7 @@ class _Noting(Kernels):
             self.works.append(work)
             self.names.append(f"{collective.operator.strip('_')} on group {collective.group.group_name!r}")
         return result
+
+    def wait(self, work: Work, wait: Callable[[], Any]) -> Any:
+        self._waited.add(id(work))
+        return wait()

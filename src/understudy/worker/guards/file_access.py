@@ -35,6 +35,7 @@ from typing import Any
 
 from understudy.common.names import RUN_DIR_VARIABLE
 from understudy.messages import set_up
+from understudy.worker import patches
 from understudy.worker.errors import UnderstudyError
 
 # They write what their caller tells them to, where it tells them to.
@@ -45,7 +46,7 @@ _THROUGH = frozenset(
     )
 )
 _THROUGH_OF_TORCH = ("torch.serialization", "torch.distributed.checkpoint")
-_OURS = (__name__, "understudy.worker.guards.state_reads")  # what is wrapped by these
+_OURS = (__name__, "understudy.worker.guards.state_reads", patches.__name__)  # what is wrapped by these
 _INSTALLED = (
     "<frozen ",
     *(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")),
@@ -64,7 +65,7 @@ class Opened:
         self._written: set[str] = set()  # by this process
         self._own: set[str] = set()  # made by `tempfile`
         self._wrote: Callable[[str], None] | None = None
-        self._before: list[tuple[Any, str, Any]] = []
+        self._patches: list[patches.Patch] = []
         self._pid, self._thread = os.getpid(), threading.get_ident()
 
     def install(self) -> None:
@@ -76,8 +77,8 @@ class Opened:
         self._wrap(os, "replace", self._rename)
 
     def remove(self) -> None:
-        while self._before:
-            setattr(*self._before.pop())
+        while self._patches:
+            self._patches.pop().remove()
 
     def judge(self, wrote: Callable[[str], None]) -> None:
         """The set-up is over: from now on `wrote` is called with what the script is about to write anew, as "FILE at FILE:LINE"."""
@@ -111,18 +112,14 @@ class Opened:
     # -- what is wrapped ---------------------------------------------------------------------------------------------------
 
     def _wrap(self, owner: Any, name: str, look: Callable[..., Callable[[], None] | None]) -> None:
-        function = getattr(owner, name)
-        self._before.append((owner, name, function))
-
-        @functools.wraps(function)
-        def looked_at(*args: Any, **kwargs: Any) -> Any:
+        def looked_at(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             then = look(*args, **kwargs) if os.getpid() == self._pid else None
             result = function(*args, **kwargs)
             if then is not None:
                 then()
             return result
 
-        setattr(owner, name, looked_at)
+        self._patches.append(patches.wrap(owner, name, looked_at, "what a newcomer's set-up reads, and what it writes anew"))
 
     def _open(self, file: Any = None, mode: Any = "r", *args: Any, **kwargs: Any) -> None:
         path = _path_of(file)
@@ -209,7 +206,7 @@ def where() -> str:
 
 def _by_tempfile() -> bool:
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename == __file__:
+    while frame is not None and frame.f_code.co_filename in (__file__, patches.__file__):
         frame = frame.f_back
     return frame is not None and frame.f_globals.get("__name__") == "tempfile"
 

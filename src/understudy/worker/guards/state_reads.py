@@ -13,7 +13,6 @@ distributed checkpoints and safetensors that the script imports only on the way 
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import threading
@@ -25,6 +24,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from understudy.worker import patches
 from understudy.worker.guards.file_access import Opened
 from understudy.worker.state.registry import State
 
@@ -41,7 +41,7 @@ class Reads:
         self._opened = opened
         self._read = read
         self._wrote = wrote
-        self._before: list[tuple[Any, str, Any]] = []  # class or module, name, what was there; None: inherited
+        self._patches: dict[tuple[Any, str], patches.Patch] = {}
         self._where = (os.getpid(), threading.get_ident())
         self._ours = 0
 
@@ -72,12 +72,8 @@ class Reads:
 
     def remove(self) -> None:
         self._opened.remove()
-        while self._before:
-            owner, name, there = self._before.pop()
-            if there is None:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, there)
+        while self._patches:
+            self._patches.popitem()[1].remove()
 
     @contextmanager
     def ours(self) -> Iterator[None]:
@@ -101,19 +97,16 @@ class Reads:
         self._read("a distributed checkpoint")
 
     def _wrap(self, owner: Any, name: str, look: Callable[..., None]) -> None:
-        if any((owner, name) == wrapped[:2] for wrapped in self._before):
+        if (owner, name) in self._patches:
             return
-        function = getattr(owner, name)
-        self._before.append((owner, name, vars(owner).get(name)))
 
-        @functools.wraps(function)
-        def noticed(*args: Any, **kwargs: Any) -> Any:
+        def noticed(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             if not self._ours and self._where == (os.getpid(), threading.get_ident()):
                 with self.ours():
                     look(*args, **kwargs)
             return function(*args, **kwargs)
 
-        setattr(owner, name, noticed)
+        self._patches[owner, name] = patches.wrap(owner, name, noticed, "a newcomer saves nothing on its way")
 
 
 def _inside(thing: Any, depth: int = 8) -> list[Any]:

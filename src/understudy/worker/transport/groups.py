@@ -10,7 +10,6 @@ dead communicator stays in memory. Both limits are those of the pure-Python path
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from torch.distributed import ProcessGroup, distributed_c10d
 
 from understudy.common.page_view import UNKNOWN
 from understudy.messages import worker_processes
-from understudy.worker import points
+from understudy.worker import patches, points
 from understudy.worker.encoding.digests import digest
 from understudy.worker.encoding.messages import GroupMembers
 from understudy.worker.errors import UnderstudyError
@@ -106,20 +105,16 @@ class Groups:
                 backend.install(_Host(self, backend))
                 self._installed[name] = backend
 
-        distributed_c10d._new_process_group_helper = self._sized(distributed_c10d._new_process_group_helper)
+        why = "a group that is made without peers has its size"
+        patches.wrap(distributed_c10d, "_new_process_group_helper", self._sized, why)
 
-    def _sized(self, make: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:
+    def _sized(self, make: Callable[..., tuple[Any, Any]], group_size: int, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         """From torch 2.14 on the size and rank of a group are those of its default backend, which is alone in a group that is `detached`;
         without a default backend they are those that the group was made with. Its collectives go by the device in any case."""
-
-        @functools.wraps(make)
-        def made(group_size: int, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-            group, store = make(group_size, *args, **kwargs)
-            if self.detached and isinstance(group, ProcessGroup) and group.size() != group_size:
-                group._set_default_backend(ProcessGroup.BackendType.UNDEFINED)
-            return group, store
-
-        return made
+        group, store = make(group_size, *args, **kwargs)
+        if self.detached and isinstance(group, ProcessGroup) and group.size() != group_size:
+            group._set_default_backend(ProcessGroup.BackendType.UNDEFINED)
+        return group, store
 
     def keep(self, made: _Made) -> None:
         getattr(self._building, "list", self._made).append(made)

@@ -50,25 +50,15 @@ class Announcing(Kernels):
         self._numbers: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._messages: dict[int, tuple[Work, AwaitedCall]] = {}  # by the identity of a Work, which is held so that it stays
-        self._stock: Callable[..., Any] | None = None
 
-    def install(self) -> None:
-        super().install()
-        stock, messages = Work.wait, self._messages
-        self._stock = stock
-
-        def wait(work: Work, *args: Any, **kwargs: Any) -> Any:
-            if id(work) not in messages:
-                return stock(work, *args, **kwargs)
-            with self._calls.hold(messages[id(work)][1]):
-                return stock(work, *args, **kwargs)
-
-        Work.wait = wait  # type: ignore[assignment,method-assign]
+    def wait(self, work: Work, wait: Callable[[], Any]) -> Any:
+        if id(work) not in self._messages:
+            return wait()
+        with self._calls.hold(self._messages[id(work)][1]):
+            return wait()
 
     def let_go(self) -> None:
         """Of Works: whoever counts references to them, before a vote, finds the script's only."""
-        if self._stock is not None:
-            Work.wait, self._stock = self._stock, None  # type: ignore[method-assign]
         self._messages.clear()
 
     def remove(self) -> None:

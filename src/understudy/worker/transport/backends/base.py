@@ -18,6 +18,8 @@ from torch._C._distributed_c10d import Store
 
 from understudy.common.page_view import UNKNOWN
 
+CONNECTED_AGAIN = "communicators that can be connected again after a loss"  # why torch's are replaced
+
 
 class Communicator(Protocol):
     """What connects the members of one process group, and can be broken from outside and replaced in place.

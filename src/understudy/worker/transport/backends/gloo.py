@@ -21,9 +21,10 @@ from torch._C._distributed_c10d import HashStore, Store
 from torch.distributed import ProcessGroupGloo, distributed_c10d
 
 from understudy.messages import worker_processes
+from understudy.worker import patches
 from understudy.worker.errors import Misuse
 from understudy.worker.transport.backends import gloo_waits, rejoining
-from understudy.worker.transport.backends.base import Backend, Communicator, Host
+from understudy.worker.transport.backends.base import CONNECTED_AGAIN, Backend, Communicator, Host
 from understudy.worker.transport.rendezvous import Door
 from understudy.worker.transport.sockets import Connections
 
@@ -104,8 +105,7 @@ class Gloo(Backend):
                 host.keep(self)  # type: ignore[arg-type]
 
         self._class = Communicating
-        module: Any = distributed_c10d
-        module.ProcessGroupGloo = Communicating
+        patches.put(distributed_c10d, "ProcessGroupGloo", Communicating, CONNECTED_AGAIN)
 
     def rejoins(self) -> bool:
         return rejoining.available()

@@ -18,8 +18,9 @@ from torch._C._distributed_c10d import Store
 from torch.distributed import distributed_c10d
 
 from understudy.common.page_view import UNKNOWN
+from understudy.worker import patches
 from understudy.worker.transport.backends import nccl_waits, rejoining
-from understudy.worker.transport.backends.base import Backend, Communicator, Host
+from understudy.worker.transport.backends.base import CONNECTED_AGAIN, Backend, Communicator, Host
 from understudy.worker.transport.rendezvous import Door
 
 
@@ -78,7 +79,7 @@ class Nccl(Backend):
 
     def install(self, host: Host) -> None:
         self._class = _first(getattr(distributed_c10d, self.made_by), host)
-        setattr(distributed_c10d, self.made_by, self._class)
+        patches.put(distributed_c10d, self.made_by, self._class, CONNECTED_AGAIN)
 
     def connect(self, store: Store, rank: int, size: int, last: Communicator, inherits: bool) -> Communicator:
         made: Any
@@ -118,7 +119,7 @@ class Nccl2(Nccl):
 
     def install(self, host: Host) -> None:
         self._class = _second(getattr(distributed_c10d, self.made_by), host)
-        setattr(distributed_c10d, self.made_by, self._class)
+        patches.put(distributed_c10d, self.made_by, self._class, CONNECTED_AGAIN)
 
     def rejoins(self) -> bool:
         return rejoining.available()

@@ -1,0 +1,81 @@
+"""Everything that a worker puts in the place of something of torch's or Python's, in one list: what, why, and whose it is.
+
+    wrap    a function around the one that is there, which gets it as its first argument
+    put     another object in its place
+
+A patch is taken away by what is there at that time and not by what was there when it came: if somebody else has wrapped it meanwhile, the
+script or a library, theirs stays, and ours below it does nothing any more.
+
+No other module assigns to a module or a class that is not ours; a test reads the sources for that.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+_MISSING = object()  # it is inherited
+
+
+@dataclass(eq=False)
+class Patch:
+    target: str  # as a person would write it
+    why: str
+    by: str  # the module that made it
+    _owner: Any = field(repr=False)
+    _name: str = field(repr=False)
+    _before: Any = field(repr=False, default=_MISSING)
+    _ours: Any = field(repr=False, default=None)
+    active: bool = True
+
+    def remove(self) -> None:
+        """The second time nothing happens."""
+        if not self.active:
+            return
+        self.active = False
+        _standing.remove(self)
+        if vars(self._owner).get(self._name) is self._ours:
+            if self._before is _MISSING:
+                delattr(self._owner, self._name)
+            else:
+                setattr(self._owner, self._name, self._before)
+
+    def _install(self, ours: Any) -> None:
+        self._before, self._ours = vars(self._owner).get(self._name, _MISSING), ours
+        setattr(self._owner, self._name, ours)
+        _standing.append(self)
+
+
+_standing: list[Patch] = []
+
+
+def standing() -> list[Patch]:
+    """All that are there, in the order in which they came."""
+    return list(_standing)
+
+
+def wrap(owner: Any, name: str, around: Callable[..., Any], why: str) -> Patch:
+    """Have `around(function, *args, **kwargs)` called in place of the function `name` of `owner`, a module or a class."""
+    patch, function = _made(owner, name, around, why), getattr(owner, name)
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return around(function, *args, **kwargs) if patch.active else function(*args, **kwargs)
+
+    patch._install(wrapper)
+    return patch
+
+
+def put(owner: Any, name: str, thing: Any, why: str) -> Patch:
+    """Put `thing` in the place of what `owner`, a module or a class, has as `name`."""
+    patch = _made(owner, name, thing, why)
+    patch._install(thing)
+    return patch
+
+
+def _made(owner: Any, name: str, by: Any, why: str) -> Patch:
+    module = getattr(owner, "__module__", "")  # of a class
+    shown = f"{module}.{owner.__qualname__}" if module else owner.__name__
+    return Patch(f"{shown}.{name}", why, getattr(by, "__module__", ""), owner, name)
