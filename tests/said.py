@@ -1,6 +1,6 @@
 """Assertions about messages by code and arguments, so that tests do not depend on wording.
 
-with refused(Misuse, script.REGISTERED_LATE, name="model"): ...     an exception in this process
+with refused(UsageError, script.REGISTERED_LATE, name="model"): ...     an exception in this process
 assert said(output, script.REGISTERED_LATE, name="model")           a message in what another process has written
 assert codes(output) == ["US1203"]                                  the codes in it, in their order
 """

@@ -25,7 +25,7 @@ RANKS, STEPS = 3, 6
 SCRIPT = Script(Path("made_up.py"), "Made up.")
 REFUSED = replace(SCRIPT, expect="refused", code=messages.MODEL_NOT_REGISTERED.code)
 TOLD = replace(SCRIPT, expect="told", code=messages.WORK_KEPT.code, text="allreduce")
-REFUSAL = f"Misuse: {messages.MODEL_NOT_REGISTERED(optimizer='x')}"
+REFUSAL = f"UsageError: {messages.MODEL_NOT_REGISTERED(optimizer='x')}"
 NOTICE = f"understudy: {messages.WORK_KEPT(function='train', call='allreduce')}"
 KILLS = (Kill("forward", 1, 0), Kill("applied", 2, 1), Kill("between", 3, 0))
 NOTE = f"rank 1: {newcomers.RESULT_OF_ANOTHER(place='0.3.0')}"

@@ -39,7 +39,7 @@ BITWISE, REFUSED, TOLD, NAMED = "bitwise", "refused", "told", "named"
 AGAINST = (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE)
 ENOUGH = 3  # kills that must have struck
 REFUSED_BEFORE = 3  # committed steps
-_ERROR = re.compile(r"\b(\w*Error|Misuse|\w*Exception|GenerationAborted): \S")
+_ERROR = re.compile(r"\b(\w*Error|UsageError|\w*Exception|GenerationAborted): \S")
 BORROWED = newcomers.RESULT_OF_ANOTHER.code  # in a note of an incident
 
 

@@ -5,7 +5,7 @@ the template's arguments gives a `Text`: a string that begins with the code and 
 test never has to read the sentence.
 
     REGISTERED_LATE = Message("US1203", "job.register({name!r}) came after the first step", cause="...", remedy="...")
-    raise Misuse(REGISTERED_LATE(name="model"))
+    raise UsageError(REGISTERED_LATE(name="model"))
 
 Rules:
 - A code is never reused and never changes its meaning. The wording may change at any time.

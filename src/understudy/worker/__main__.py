@@ -42,7 +42,8 @@ from understudy.worker.process.template import Forked
 RESERVE = 16 << 20  # bytes with which a script that has no memory left is still reported
 
 
-def main() -> None:
+def _options() -> tuple[argparse.Namespace, list[str]]:
+    """The worker's own, and the script with its arguments."""
     parser = argparse.ArgumentParser(prog="understudy.worker", description=__doc__)
     parser.add_argument("--worker", required=True)
     parser.add_argument("--fd", type=int, required=True)
@@ -54,6 +55,11 @@ def main() -> None:
     arguments = options.script[1:] if options.script[:1] == ["--"] else options.script
     if not arguments:
         parser.error(worker_processes.NO_SCRIPT())
+    return options, arguments
+
+
+def main() -> None:
+    options, arguments = _options()
     module = arguments[0] == "-m"
     sys.argv = ["-m", *arguments[2:]] if module else list(arguments)  # before anything is imported that may read it, like `python SCRIPT`
 
@@ -89,12 +95,18 @@ def main() -> None:
     os.environ.update(role.environment)
     session.current = session.Session(control, role, server)
     page.enter(Activity.SETUP, -1)
+    _listen(session.current, page)
+    _run(control, arguments, module)
+
+
+def _listen(here: session.Session, page: PageWriter) -> None:
+    """Install what looks at the script from outside, where it was asked for."""
     if (own_time := os.environ.get(OWN_TIME_VARIABLE)) != "0":
-        (DeviceOwnTime(page, control.own_share) if own_time == "device" else OwnTime(page, control.at_work)).start()
+        (DeviceOwnTime(page, here.control.own_share) if own_time == "device" else OwnTime(page, here.control.at_work)).start()
     if os.environ.get("UNDERSTUDY_SILENT_FAULTS"):
         from understudy.worker.fault_injection import silent
 
-        session.current.when_joined = silent.install
+        here.when_joined = silent.install
     if os.environ.get("UNDERSTUDY_RECORD") == "1":
         from understudy.worker import recorder  # as below; before it, so that a rank that is held has told its commit
 
@@ -103,12 +115,11 @@ def main() -> None:
         from understudy.worker.fault_injection import chaos  # not loaded, and nothing of it in the way, in any other job
 
         chaos.install()
-    if session.current.newcomer:
-        from understudy.worker.guards.file_access import Opened
+    if here.newcomer:
+        from understudy.worker.guards.file_access import FileAccessGuard
 
-        session.current.opened = Opened()
-        session.current.opened.install()
-    _run(control, arguments, module)
+        here.opened = FileAccessGuard()
+        here.opened.install()
 
 
 def _warm_event(worker: str, server: Any) -> WorkerWarm:
@@ -165,10 +176,6 @@ def _warm(arguments: list[str]) -> Any:
 
 
 def _run(control: Control, arguments: list[str], module: bool) -> None:
-    from understudy.worker.data.loaders import leave_if_data_process_lost
-    from understudy.worker.devices.broken_device import leave_if_device_failed
-    from understudy.worker.generation.membership import EXPLANATION
-
     reserve = mmap.mmap(-1, RESERVE)  # never touched: address space, not memory
     if "SLURM_JOB_ID" in os.environ:
         for number in (signal.SIGUSR1, signal.SIGUSR2):  # ignored until now (`agent.notices`); a script finds them as everywhere
@@ -186,20 +193,34 @@ def _run(control: Control, arguments: list[str], module: bool) -> None:
             _fail(control, worker_processes.SCRIPT_EXITED(code=error.code), "", code)
     except BaseException as error:
         reserve.close()
-        leave_if_data_process_lost(error)
-        runtime = session.current.runtime if session.current else None
-        if runtime is not None:
-            runtime.membership.leave_if_device_failed(error)
-        else:
-            leave_if_device_failed(error, control, None, lambda: False)
-        if runtime is not None and runtime.progress.transaction < 0 and runtime.membership.starts_anew(error):
-            control.wait_for(lambda: False, EXPLANATION)  # every rank starts anew, and this worker is ended for that
-        text = _traceback(error)
-        print(text, file=sys.stderr, end="", flush=True)
-        reason = runtime.membership.explain(error) if runtime is not None else ""
-        _fail(control, _with_files(reason or f"{type(error).__name__}: {error}"), text, 1)
+        _raised(control, error)
     if control.assignment is None:
         _fail(control, _with_files(worker_processes.NO_TRANSACTION()), "", 1)
+    _end(control)
+
+
+def _raised(control: Control, error: BaseException) -> None:
+    """The script has: say so, and wait to be ended, unless the error comes from a loss."""
+    from understudy.worker.data.loaders import leave_if_data_process_lost
+    from understudy.worker.devices.broken_device import leave_if_device_failed
+    from understudy.worker.generation.membership import EXPLANATION
+
+    leave_if_data_process_lost(error)
+    runtime = session.current.runtime if session.current else None
+    if runtime is not None:
+        runtime.membership.leave_if_device_failed(error)
+    else:
+        leave_if_device_failed(error, control, None, lambda: False)
+    if runtime is not None and runtime.progress.transaction < 0 and runtime.membership.starts_anew(error):
+        control.wait_for(lambda: False, EXPLANATION)  # every rank starts anew, and this worker is ended for that
+    text = _traceback(error)
+    print(text, file=sys.stderr, end="", flush=True)
+    reason = runtime.membership.explain(error) if runtime is not None else ""
+    _fail(control, _with_files(reason or f"{type(error).__name__}: {error}"), text, 1)
+
+
+def _end(control: Control) -> None:
+    """The script has ended."""
     runtime = session.current.runtime if session.current else None
     if runtime is None:
         control.send(_finished(control))

@@ -7,7 +7,7 @@ class UnderstudyError(RuntimeError):
     """The job cannot go on as it is written: the text says what happened and what to change."""
 
 
-class Misuse(UnderstudyError):
+class UsageError(UnderstudyError):
     """The script breaks a rule of the training API."""
 
 
@@ -27,7 +27,7 @@ class PeerLost(RuntimeError):
     """A connection of the runtime's own with another rank broke, so that rank may be lost."""
 
 
-class DonorsDiffer(UnderstudyError):
+class DonorMismatch(UnderstudyError):
     """Those who have the same by all that is known hold something else than each other. `sides`: grouped by what they hold, as members."""
 
     def __init__(self, text: str, sides: tuple[tuple[int, ...], ...]) -> None:
@@ -35,11 +35,11 @@ class DonorsDiffer(UnderstudyError):
         self.sides = sides
 
 
-class NotTheSame(UnderstudyError):
+class StateMismatch(UnderstudyError):
     """A newcomer's state is not what its lost rank had. The job does not resume on it; another spare may try."""
 
 
-class OtherBatch(NotTheSame):
+class BatchMismatch(StateMismatch):
     """A newcomer draws another batch than its lost rank had. `found`: the same without advice."""
 
     def __init__(self, text: str, found: str) -> None:

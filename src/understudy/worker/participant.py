@@ -71,12 +71,12 @@ class Participant:
     """Does nothing; see the module for when each method is called."""
 
     def begin(self, step: Step) -> None:
-        """May raise `Misuse`. A failure of a peer is no reason to raise: there is nothing yet that could be rolled back."""
+        """May raise `UsageError`. A failure of a peer is no reason to raise: there is nothing yet that could be rolled back."""
 
     def attempt(self, step: Step) -> None: ...
 
     def before_vote(self, step: Step) -> None:
-        """May raise `Misuse`, and what a collective raises."""
+        """May raise `UsageError`, and what a collective raises."""
 
     def vote_fields(self) -> Sequence[VoteField]:
         """The same names in the same order on all ranks."""
@@ -91,7 +91,7 @@ class Participant:
         """May raise an `UnderstudyError` in place of `error`, if that is what it came from."""
 
     def rollback(self, step: Step) -> None:
-        """Raises `Misuse` if the state of the begin cannot be had any more."""
+        """Raises `UsageError` if the state of the begin cannot be had any more."""
 
     def again(self, step: Step) -> None: ...
 

@@ -19,8 +19,8 @@ from understudy.worker.api import session
 from understudy.worker.data.loaders import Source
 from understudy.worker.encoding.messages import DataPosition
 from understudy.worker.generation.plan import Plan
+from understudy.worker.state.buddy_store import BuddyStore
 from understudy.worker.state.rank_local import seal, unseal
-from understudy.worker.state.snapshot_store import SnapshotStore
 from understudy.worker.state.tensors import local_tensor
 
 
@@ -93,7 +93,7 @@ class Corruption:
     def copy_of_the_step_before_on_donors(self) -> None:
         """Random states and data position that were right once: an intact copy, of the wrong transaction."""
 
-        def older(data: bytes, store: SnapshotStore, rank: int, transaction: int) -> bytes:
+        def older(data: bytes, store: BuddyStore, rank: int, transaction: int) -> bytes:
             before = store.get(rank, transaction - 1)
             assert before is not None
             return before.data

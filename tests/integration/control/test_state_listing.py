@@ -47,7 +47,7 @@ def test_a_strict_job_ends_with_what_is_not(training: Training) -> None:
     flags = ["--nproc-per-node", "2", "--spares", "0", "--strict", "--run-dir", "FOLDER/run"]
     outcome = training.start(["-m", "understudy.cli", "run", *flags], "beside.py", "iterator").ends()
     assert outcome.code == 1, outcome.output
-    assert "understudy.worker.errors.Misuse: US" in outcome.output
+    assert "understudy.worker.errors.UsageError: US" in outcome.output
     assert said(outcome.output, census.COUNTER_MOVES, names="ticks (beside.py:40)")
     status = outcome.ask("status")
     assert said(status["message"], census.COUNTER_MOVES, name="ticks") and status["step"] <= 4, status

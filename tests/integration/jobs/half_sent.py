@@ -23,7 +23,7 @@ from torch._C._distributed_c10d import FileStore
 from torch.distributed import AllreduceOptions
 
 from understudy.worker.transport.backends.gloo import GlooCommunicator
-from understudy.worker.transport.backends.gloo_waits import Waker
+from understudy.worker.transport.backends.gloo_waits import GlooWaker
 
 SIZE = 256 << 20  # bytes; far more than the connection's buffers hold, and than passes till a process heeds its signal
 work: Any
@@ -85,7 +85,7 @@ else:
     sleeps_on = Path(f"/proc/self/task/{waiting.native_id}/syscall")
     while not sleeps_on.read_text().startswith(("202 ", "98 ")):  # futex
         pass
-waker = Waker(gloo.closed)
+waker = GlooWaker(gloo.closed)
 waker.start()
 gloo.abort()
 if waiting.ident is not None:

@@ -32,7 +32,7 @@ from understudy.worker.api import job as api
 from understudy.worker.api import session
 from understudy.worker.api.job import Job
 from understudy.worker.data.loops import Loops
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.frameworks import ddp
 from understudy.worker.frameworks.aggregate import Frameworks
 from understudy.worker.generation.context import RankContext
@@ -73,7 +73,7 @@ def running(transaction: int = 0) -> Job:
 
 def test_a_process_joins_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "current", SimpleNamespace(runtime=object()))
-    with refused(Misuse, script.JOINED_TWICE):
+    with refused(UsageError, script.JOINED_TWICE):
         api.join()
 
 
@@ -82,7 +82,7 @@ def test_a_name_is_registered_once(job: Callable[[None], Job]) -> None:
     made = job(None)
     made.register(counter=Counter())
     made.register(other=Counter())
-    with refused(Misuse, script.NAME_TAKEN, name="counter"):
+    with refused(UsageError, script.NAME_TAKEN, name="counter"):
         made.register(counter=Counter())
     first, second = made.state(best=0), made.state(best=0)
     assert first is not second
@@ -91,15 +91,15 @@ def test_a_name_is_registered_once(job: Callable[[None], Job]) -> None:
 def test_nothing_is_registered_after_the_first_transaction() -> None:
     running(-1).register(counter=Counter())
     for register in (lambda: running().register(late=Counter()), lambda: running().state(best=0)):
-        with refused(Misuse, script.REGISTERED_LATE):
+        with refused(UsageError, script.REGISTERED_LATE):
             register()
     running(-1).iterator([1, 2])
-    with refused(Misuse, script.ITERATOR_LATE):
+    with refused(UsageError, script.ITERATOR_LATE):
         running().iterator([1, 2])
 
 
 def test_what_has_no_state_cannot_be_registered() -> None:
-    with open(__file__) as file, refused(Misuse, script.NO_STATE_DICT, name="file", type="TextIOWrapper"):
+    with open(__file__) as file, refused(UsageError, script.NO_STATE_DICT, name="file", type="TextIOWrapper"):
         running(-1).register(file=file)
 
 
@@ -112,9 +112,9 @@ def test_a_value_that_was_never_given_is_named() -> None:
 def test_only_the_outer_loop_is_the_jobs() -> None:
     job = Job(None)
     for _ in job.steps(1):
-        with refused(Misuse, script.NESTED_LOOPS):
+        with refused(UsageError, script.NESTED_LOOPS):
             next(iter(job.steps(3)))
-        with refused(Misuse, script.NESTED_LOOPS):
+        with refused(UsageError, script.NESTED_LOOPS):
             next(iter(job.batches([1, 2])))
     assert list(job.steps(2)) == [0, 1]
 
@@ -158,7 +158,7 @@ def test_sparse_gradients_are_not_covered() -> None:
     state = of(table=table)
     refuse_sparse_gradients(state)
     torch.autograd.backward(table(torch.tensor([1])).sum())
-    with refused(Misuse, script.SPARSE_GRADIENT, parameter="table/parameter/weight"):
+    with refused(UsageError, script.SPARSE_GRADIENT, parameter="table/parameter/weight"):
         refuse_sparse_gradients(state)
 
 
@@ -182,7 +182,7 @@ def no_ddp(monkeypatch: pytest.MonkeyPatch) -> list[DistributedDataParallel]:
 def test_the_set_up_ends_where_something_is_not_covered(no_ddp: list[DistributedDataParallel]) -> None:
     model = nn.Linear(2, 2)
     set_up(of(model=model))._refuse_uncovered()
-    with refused(Misuse, script.MODEL_NOT_REGISTERED, optimizer="optimizer"):
+    with refused(UsageError, script.MODEL_NOT_REGISTERED, optimizer="optimizer"):
         set_up(of(optimizer=torch.optim.AdamW(model.parameters())))._refuse_uncovered()
 
 
@@ -190,20 +190,20 @@ def test_a_ddp_that_is_not_registered_ends_it(no_ddp: list[DistributedDataParall
     model = DistributedDataParallel(nn.Linear(2, 2))
     no_ddp.append(model)
     set_up(of(model=model))._refuse_uncovered()
-    with refused(Misuse, frameworks.DDP_NOT_REGISTERED, modules="Linear"):
+    with refused(UsageError, frameworks.DDP_NOT_REGISTERED, modules="Linear"):
         set_up(of(counter=Counter()))._refuse_uncovered()
 
 
 def test_fsdp_of_the_first_kind_ends_it(no_ddp: list[DistributedDataParallel]) -> None:
     whole = FullyShardedDataParallel(nn.Linear(2, 2), device_id=torch.device("cpu"))
-    with refused(Misuse, frameworks.FSDP1):
+    with refused(UsageError, frameworks.FSDP1):
         set_up(of(whole=whole))._refuse_uncovered()
 
 
 def test_a_group_that_cannot_be_connected_again_ends_it(no_ddp: list[DistributedDataParallel]) -> None:
     group = dist.new_group(backend="fake")
     try:
-        with refused(Misuse, messages.BACKEND_NOT_COVERED, backends="fake"):
+        with refused(UsageError, messages.BACKEND_NOT_COVERED, backends="fake"):
             set_up(of(model=nn.Linear(2, 2)))._refuse_uncovered()
     finally:
         dist.destroy_process_group(group)
@@ -232,7 +232,7 @@ def transactions(progress: Progress, *optimizers: torch.optim.Optimizer) -> Tran
 def test_an_optimizer_is_stepped_in_a_step_and_registered(progress: Progress, message: Message, arguments: dict[str, object]) -> None:
     parameters = list(nn.Linear(2, 2).parameters())
     known, other = torch.optim.SGD(parameters), torch.optim.AdamW(parameters)
-    with refused(Misuse, message, **arguments):
+    with refused(UsageError, message, **arguments):
         transactions(progress, known).before_optimizer_step(other, (), {})
 
 
@@ -246,7 +246,7 @@ def test_transactions_are_called_one_after_the_other() -> None:
     def evaluate() -> None:
         raise AssertionError("never")
 
-    with refused(Misuse, messages.NESTED, name=evaluate.__qualname__, running="step train"):
+    with refused(UsageError, messages.NESTED, name=evaluate.__qualname__, running="step train"):
         transactions(Progress(0, 1, 3, kind="step", function="train")).run(evaluate, "section", (), {})
 
 
@@ -264,5 +264,5 @@ def test_rank_local_state_that_is_too_large(carried: bool, monkeypatch: pytest.M
     local.comparisons, local.replicas = CLASSIFIED, Replicas({"cache/tensor": (0, 0)})
     assert local.make(0, [0, 0, 0], 0, None, {}, carried).tensors == {}, "what another rank has, too, is not copied"
     local.replicas = Replicas({"cache/tensor": (0, 1)})
-    with refused(Misuse, TOO_LARGE[carried], rank=1, megabytes=(4 << 20) / 1e6, limit=(1 << 20) / 1e6):
+    with refused(UsageError, TOO_LARGE[carried], rank=1, megabytes=(4 << 20) / 1e6, limit=(1 << 20) / 1e6):
         local.make(1, [0, 1, 0], 1, None, {}, carried)

@@ -213,10 +213,10 @@ def test_what_is_malformed_is_said_to_be(script: Any, data: bytes) -> None:
 
 def test_a_way_through_modules_and_classes_leads_nowhere(script: Any) -> None:
     found = Found()
-    for steps in ([("attribute", "MOST")], [("attribute", "Look"), ("attribute", "beyond")]):
+    for steps in ([("attribute", "MOST")], [("attribute", "WalkResult"), ("attribute", "beyond")]):
         path = walk.Path(("module", __name__), "walk", tuple(steps))
         found.census.load(path.entry, encode([path.encoded, False, leaves.encoded(1)]))
-    assert walk.MOST == 20_000 and walk.Look.beyond is None
+    assert walk.MOST == 20_000 and walk.WalkResult.beyond is None
 
 
 def test_a_list_of_what_is_registered_is_looked_at_item_by_item(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,8 +241,8 @@ def test_the_census_tells_it(script: Script) -> None:
 def test_what_is_ignored_is_not_looked_into(script: Script) -> None:
     module = script("models = {}")
     vars(module)["models"] |= {number: SimpleNamespace(lock=object()) for number in range(50)}
-    every = walk.look({("module", "train"): roots.Namespace(vars(module))}, lambda thing: False)
-    few = walk.look({("module", "train"): roots.Namespace(vars(module))}, lambda thing: False, lambda path: path.name == "models")
+    every = walk.look({("module", "train"): roots.ModuleNames(vars(module))}, lambda thing: False)
+    few = walk.look({("module", "train"): roots.ModuleNames(vars(module))}, lambda thing: False, lambda path: path.name == "models")
     assert every.objects - few.objects > 100
 
 

@@ -12,7 +12,7 @@ from tests.worker.steps import step_of
 from torch._C._distributed_c10d import HashStore, Work
 
 from understudy.worker.collectives.interception import Collective, Kernels, work_of
-from understudy.worker.collectives.setup_record import Recorder
+from understudy.worker.collectives.setup_record import SetUpRecorder
 from understudy.worker.drill.step_replay import StepRecorder
 from understudy.worker.encoding.messages import DrilledCollective
 from understudy.worker.guards.async_work import Works
@@ -57,7 +57,7 @@ def both_kinds() -> list[torch.Tensor]:
 
 
 def test_the_set_up_s_recorder_has_them(group: None) -> None:
-    recorder = Recorder()
+    recorder = SetUpRecorder()
     recorder.install()
     try:
         found = both_kinds()

@@ -13,24 +13,24 @@ from torch.nn.parallel import DistributedDataParallel
 
 from understudy.messages import set_up
 from understudy.worker.collectives import setup_record as record
-from understudy.worker.collectives.setup_record import WHOLE, Recorder
+from understudy.worker.collectives.setup_record import WHOLE, SetUpRecorder
 from understudy.worker.encoding.messages import RecordedCollective, SetupRecord, unpack
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 
 LARGE = WHOLE // 4 + 1  # numbers of four bytes: more than what is kept whole in any case
 
 
 @pytest.fixture
-def recorder() -> Iterator[Recorder]:
+def recorder() -> Iterator[SetUpRecorder]:
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    made = Recorder()
+    made = SetUpRecorder()
     made.install()
     yield made
     made.remove()
     dist.destroy_process_group()
 
 
-def noted(recorder: Recorder, *state: torch.Tensor) -> list[RecordedCollective]:
+def noted(recorder: SetUpRecorder, *state: torch.Tensor) -> list[RecordedCollective]:
     return unpack(SetupRecord, recorder.finish(state)).collectives
 
 
@@ -39,7 +39,7 @@ def whole(entry: RecordedCollective) -> list[torch.Tensor]:
     return entry.whole
 
 
-def test_large_results_are_kept_whole_unless_they_are_registered(recorder: Recorder) -> None:
+def test_large_results_are_kept_whole_unless_they_are_registered(recorder: SetUpRecorder) -> None:
     registered, view_of, other = torch.zeros(LARGE), torch.zeros(2 * LARGE), torch.ones(LARGE)
     for tensor in (registered, view_of[:LARGE], other):
         dist.broadcast(tensor, 0)
@@ -52,21 +52,21 @@ def test_large_results_are_kept_whole_unless_they_are_registered(recorder: Recor
     assert torch.equal(whole(entries[3])[0], torch.full((LARGE,), 2.0))
 
 
-def test_what_a_tensor_was_then_is_kept(recorder: Recorder) -> None:
+def test_what_a_tensor_was_then_is_kept(recorder: SetUpRecorder) -> None:
     tensor = torch.ones(LARGE)
     dist.broadcast(tensor, 0)
     tensor.zero_()
     assert torch.equal(whole(noted(recorder)[0])[0], torch.ones(LARGE))
 
 
-def test_large_objects(recorder: Recorder) -> None:
+def test_large_objects(recorder: SetUpRecorder) -> None:
     things = ["x" * (1 << 20)]
     dist.broadcast_object_list(things, 0)
     *_, entry = noted(recorder)
     assert whole(entry)[0].numel() > 1 << 20
 
 
-def test_flat_buffers_of_ddp_are_followed_to_the_parameters(recorder: Recorder) -> None:
+def test_flat_buffers_of_ddp_are_followed_to_the_parameters(recorder: SetUpRecorder) -> None:
     model = DistributedDataParallel(torch.nn.Linear(512, 512))
     watched = vars(dist)["_broadcast_coalesced"]
     entries = noted(recorder, *model.parameters())
@@ -74,13 +74,13 @@ def test_flat_buffers_of_ddp_are_followed_to_the_parameters(recorder: Recorder) 
     assert [entry.outputs for entry in entries if entry.digests is not None] == [[("float32", [512 * 513])]]
 
 
-def test_flat_buffers_of_ddp_that_is_not_registered_are_kept(recorder: Recorder) -> None:
+def test_flat_buffers_of_ddp_that_is_not_registered_are_kept(recorder: SetUpRecorder) -> None:
     model = DistributedDataParallel(torch.nn.Linear(512, 512))
     entries = noted(recorder, *list(model.parameters())[:1])
     assert all(entry.whole is not None for entry in entries)
 
 
-def test_what_is_in_use_gives_way_and_must_be_registered(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_in_use_gives_way_and_must_be_registered(recorder: SetUpRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "LIMIT", 3 * WHOLE)
     parameters = [torch.zeros(LARGE), torch.zeros(LARGE), torch.zeros(LARGE)]
     for tensor in parameters:
@@ -90,27 +90,33 @@ def test_what_is_in_use_gives_way_and_must_be_registered(recorder: Recorder, mon
     assert [entry.whole is not None for entry in entries] == [False, False, False, True, True]
 
 
-def test_too_much_that_is_not_registered_is_refused(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_that_is_not_registered_is_refused(recorder: SetUpRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "LIMIT", 2 * WHOLE)
     tensors = [torch.zeros(3, LARGE)]
     dist.broadcast(tensors[0], 0)
     with refused(
-        Misuse, set_up.SET_UP_TOO_LARGE, number=0, operator="broadcast_", group="0", megabytes=12 * LARGE / 1e6, shapes="float32 (3, 65537)"
+        UsageError,
+        set_up.SET_UP_TOO_LARGE,
+        number=0,
+        operator="broadcast_",
+        group="0",
+        megabytes=12 * LARGE / 1e6,
+        shapes="float32 (3, 65537)",
     ):
         recorder.finish([])
 
 
-def test_small_results_beyond_the_limit_are_refused_too(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_results_beyond_the_limit_are_refused_too(recorder: SetUpRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "LIMIT", WHOLE)
     parts = [torch.zeros(WHOLE // 8), torch.zeros(WHOLE // 8), torch.zeros(WHOLE // 8)]
     for tensor in parts:
         dist.broadcast(tensor, 0)
-    with refused(Misuse, set_up.SET_UP_TOO_LARGE, number=2):
+    with refused(UsageError, set_up.SET_UP_TOO_LARGE, number=2):
         recorder.finish(parts[:2])
 
 
 def test_registered_state_that_ranks_do_not_make_alike_is_kept_as_far_as_there_is_room(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    recorder: SetUpRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record, "LIMIT", 3 * WHOLE)
     alike, changed, too_much = torch.zeros(LARGE), torch.zeros(LARGE), torch.zeros(4 * LARGE)

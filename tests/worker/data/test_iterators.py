@@ -14,7 +14,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from understudy.messages import loading
 from understudy.worker.data.iterators import LoaderIterator
 from understudy.worker.data.loaders import LoaderSource
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.state.streams import ITERATOR, Randomness
 
 SIZE = 10
@@ -135,7 +135,7 @@ def test_a_loader_that_does_not_give_the_same_twice_is_found_out() -> None:
     lost, newcomer = Worker(DataLoader(Forgetful())), Worker(DataLoader(Forgetful()))
     lost.draw(4)
     newcomer.randomness.restore(lost.randomness.capture())
-    with refused(Misuse, loading.OTHER_DRAW, iterator="iterator 1", draw=3):
+    with refused(UsageError, loading.OTHER_DRAW, iterator="iterator 1", draw=3):
         newcomer.draw(1)
 
 

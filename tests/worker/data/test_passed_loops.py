@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
 from understudy.worker.data.loaders import Counter, LoaderSource, Source
 from understudy.worker.data.loops import Loops, iterate
-from understudy.worker.encoding.messages import Boundary, CopyDigests, LocalCopy
-from understudy.worker.errors import OtherBatch
+from understudy.worker.encoding.messages import Boundary, BuddyCopy, CopyDigests
+from understudy.worker.errors import BatchMismatch
 from understudy.worker.state.streams import Randomness
 
 SIZE = 10
@@ -63,7 +63,7 @@ class Rank:
         self.loader = loader
         self.randomness = Randomness()
         self.loops = Loops(self.randomness)
-        self.copy = LocalCopy(0, [0, 0, 0], 0, {}, None, {}, {}, CopyDigests({}, {}))
+        self.copy = BuddyCopy(0, [0, 0, 0], 0, {}, None, {}, {}, CopyDigests({}, {}))
 
     def source(self, repeat: bool) -> Source:
         return Counter() if self.loader is None else LoaderSource(self.loader, repeat, self.randomness)
@@ -143,7 +143,7 @@ def test_a_count_that_is_lost_is_found_out() -> None:
     lost.run(None, 1)
     lost.run(None)
     newcomer.pass_by(lost, None)
-    with pytest.raises(OtherBatch):
+    with pytest.raises(BatchMismatch):
         newcomer.pass_by(lost, None)
 
 
@@ -166,7 +166,7 @@ def noisy() -> DataLoader[torch.Tensor]:
 def test_a_loader_that_does_not_give_the_same_twice_is_found_out() -> None:
     lost, newcomer = Rank(augmented()), Rank(augmented())
     lost.run(None)
-    with pytest.raises(OtherBatch):
+    with pytest.raises(BatchMismatch):
         newcomer.pass_by(lost, None)
 
 

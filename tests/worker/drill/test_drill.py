@@ -1,7 +1,7 @@
 """Each part of a drill's comparison sees what no other does: with it the verdict is against the script, without it all would be the same.
 
 A rank and its spare are two models in this process. The rank's step is recorded, the spare's is replayed and compared by the real
-`Rehearsal`; only what brings its messages is missing.
+`SpareDrill`; only what brings its messages is missing.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from understudy.core.commands import Drill
 from understudy.core.events import Drilled
 from understudy.core.model import DrillVerdict
 from understudy.worker.collectives.interception import Kernels
-from understudy.worker.drill import rehearsal, step_replay
-from understudy.worker.drill.rehearsal import Rehearsal, Rehearsed
+from understudy.worker.drill import spare_drill, step_replay
+from understudy.worker.drill.spare_drill import Rehearsed, SpareDrill
 from understudy.worker.drill.step_replay import StepRecorder
 from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment
 from understudy.worker.generation.context import RankContext
-from understudy.worker.guards.file_access import Opened
+from understudy.worker.guards.file_access import FileAccessGuard
 from understudy.worker.participant import Step
 from understudy.worker.state.pre_vote_changes import PreVoteChanges
 from understudy.worker.state.registry import State
@@ -39,7 +39,7 @@ Part = Callable[[pytest.MonkeyPatch], None]  # switches one off
 @pytest.fixture(autouse=True)
 def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    monkeypatch.setattr(rehearsal, "Rendezvous", lambda *_: None)
+    monkeypatch.setattr(spare_drill, "Rendezvous", lambda *_: None)
     yield
     for standing in Kernels._standing:
         standing.remove()
@@ -140,8 +140,8 @@ def verdict(how: str) -> Drilled:
     membership: Any = SimpleNamespace(control=control, server=SimpleNamespace(port=0))
     progress: Any = SimpleNamespace(step=7, world_size=2, must_redo=False)
     other: Any = None  # of the way to the step, which is not taken here
-    arrival: Any = SimpleNamespace(opened=Opened())
-    spare = Rehearsal(Drill("w2", 0, 1, 0, "here:1"), RankContext(progress, membership, side.held, other), other, other, arrival)
+    arrival: Any = SimpleNamespace(opened=FileAccessGuard())
+    spare = SpareDrill(Drill("w2", 0, 1, 0, "here:1"), RankContext(progress, membership, side.held, other), other, other, arrival)
     for entry in entries:
         spare._replay.put(entry)
     for moment in told:
@@ -201,10 +201,10 @@ def no_streams(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_redo(patch: pytest.MonkeyPatch) -> None:
-    def before_vote(self: Rehearsal, step: Step) -> None:
+    def before_vote(self: SpareDrill, step: Step) -> None:
         self._here[moments.VOTE] = [moments.at_vote(self._rank_state)]
 
-    patch.setattr(Rehearsal, "before_vote", before_vote)
+    patch.setattr(SpareDrill, "before_vote", before_vote)
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from tests.said import refused, said
 
 from understudy.messages import script
 from understudy.worker.encoding.contents import content_of
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.guards.arguments import Arguments
 
 Pair = namedtuple("Pair", "x y")
@@ -99,9 +99,9 @@ def test_arguments_that_are_changed_in_place(kind: str) -> None:
         batch.pop("list")
     else:
         batch["list"].append(2)
-    with refused(Misuse, script.ARGUMENTS_CHANGED, function="step"):
+    with refused(UsageError, script.ARGUMENTS_CHANGED, function="step"):
         arguments.check(redone=False)
-    with refused(Misuse, script.ARGUMENTS_CHANGED_IN_REDO, function="step"):
+    with refused(UsageError, script.ARGUMENTS_CHANGED_IN_REDO, function="step"):
         arguments.check(redone=True)
 
 

@@ -19,6 +19,7 @@ from understudy.worker.encoding.messages import (
     Announced,
     AwaitedCall,
     Boundary,
+    BuddyCopy,
     CallSequences,
     Compared,
     CopyDigests,
@@ -29,7 +30,6 @@ from understudy.worker.encoding.messages import (
     GroupMembers,
     HandedAgain,
     JobProgress,
-    LocalCopy,
     MemoryDescription,
     PeerAddress,
     PeerMessage,
@@ -47,7 +47,7 @@ from understudy.worker.errors import BadMessage
 
 MOMENT = TensorDescription("float32", [3, 4], [4, 1], [Placed("shard", dimension=1), Placed("partial", reduction="sum")], "p", "cpu")
 STATE = StateDigests(["p", "m"], [(1 << 64) - 1, 0], [1], {1: 0}, {"train": ["p"]})
-COPY = LocalCopy(
+COPY = BuddyCopy(
     *(4, [0, 3, 1], 3, {"torch": b"\0\1"}),
     Boundary(0, 3, DataPosition(2, 1, {"torch": b"\2"}, [b"\3"], {"shard": (1, {2})}), {"numpy": b""}, 7, "a thing"),
     *({"v/value": b"\x90"}, {"b/buffer/x": torch.tensor([1.0, -0.0])}, CopyDigests({"v/value": 1}, {"b/buffer/x": 2}), {"0.3.0": b"\1"}),

@@ -22,7 +22,7 @@ from understudy.worker.frameworks.base import Described, SharedObject, brief, di
 from understudy.worker.frameworks.comm_hooks import Hook, keeps
 from understudy.worker.frameworks.ddp import Steering
 from understudy.worker.frameworks.fsdp2 import Switches
-from understudy.worker.frameworks.pipelines import SetUp, Stage
+from understudy.worker.frameworks.pipelines import PipelineSetUp, Stage
 
 
 @pytest.fixture
@@ -150,8 +150,8 @@ def test_what_ranks_use_together_is_compared_in_both_directions() -> None:
 def test_what_newcomers_adopt_arrives_as_it_was_sent_or_not_at_all() -> None:
     steering = Steering([[0, 5], [3]], True, False, True)
     switches = Switches(True, True, False, True, False, True, "whole")
-    set_up = SetUp([True, False], [Stage([[[[2, 3], [3, 1], torch.float32, True]], [None], None, None], True)])
-    refusals = {Steering: frameworks.NOT_A_LAYOUT, Switches: frameworks.NOT_SWITCHES, SetUp: frameworks.NOT_A_SET_UP}
+    set_up = PipelineSetUp([True, False], [Stage([[[[2, 3], [3, 1], torch.float32, True]], [None], None, None], True)])
+    refusals = {Steering: frameworks.NOT_A_LAYOUT, Switches: frameworks.NOT_SWITCHES, PipelineSetUp: frameworks.NOT_A_SET_UP}
     for sent in (steering, switches, set_up):
         packed = decode(encode(sent.packed()))
         assert type(sent).unpacked(packed) == sent

@@ -11,9 +11,9 @@ from understudy.core.commands import Abort
 from understudy.worker.collectives.device_times import DeviceTimes
 from understudy.worker.generation.control_handlers import ControlHandlers
 from understudy.worker.progress import Progress
+from understudy.worker.state.buddy_store import BuddyStore
 from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.state.registry import State
-from understudy.worker.state.snapshot_store import SnapshotStore
 
 ABORT = Abort("w1", 3, "host:1", (0, 2), "lost")
 
@@ -23,7 +23,7 @@ class Published(ControlHandlers):
 
     def __init__(self, membership: Any) -> None:
         super().__init__(Progress(1, 4), membership, Preallocation(State()), DeviceTimes(None))
-        self.store: SnapshotStore = membership.store
+        self.store: BuddyStore = membership.store
         self.put: list[tuple[int, str, dict[str, bytes]]] = []
 
     def _put(self, generation: int, store: str, named: dict[str, bytes]) -> None:
@@ -33,7 +33,7 @@ class Published(ControlHandlers):
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Published:
     monkeypatch.setattr("understudy.worker.generation.control_handlers.threading.Thread", _AtOnce)
-    return Published(SimpleNamespace(store=SnapshotStore()))
+    return Published(SimpleNamespace(store=BuddyStore()))
 
 
 class _AtOnce:

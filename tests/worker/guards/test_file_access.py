@@ -19,7 +19,7 @@ import torch
 from tests.said import said
 
 from understudy.messages import set_up
-from understudy.worker.guards.file_access import Opened
+from understudy.worker.guards.file_access import FileAccessGuard
 
 STOCK = builtins.open, io.open, os.open, os.mkdir, os.rename, os.replace
 
@@ -33,8 +33,8 @@ def refuse(what: str) -> None:
 
 
 @pytest.fixture
-def opened() -> Iterator[Opened]:
-    made = Opened()
+def opened() -> Iterator[FileAccessGuard]:
+    made = FileAccessGuard()
     made.install()
     yield made
     made.remove()
@@ -71,7 +71,7 @@ WRITES: list[Callable[[Path], object]] = [
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_what_is_written_anew_is_noticed_before_it_is(opened: Opened, tmp_path: Path, write: Callable[[Path], object]) -> None:
+def test_what_is_written_anew_is_noticed_before_it_is(opened: FileAccessGuard, tmp_path: Path, write: Callable[[Path], object]) -> None:
     path = tmp_path / "best.npy"
     path.write_text("old")  # not yet: this is the set-up
     opened.judge(refuse)
@@ -83,7 +83,7 @@ def test_what_is_written_anew_is_noticed_before_it_is(opened: Opened, tmp_path: 
     write(path)
 
 
-def test_what_harms_nothing_is_not_noticed(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_harms_nothing_is_not_noticed(opened: FileAccessGuard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log.txt"
     path.write_text("old\n")
     run = tmp_path / "run"
@@ -114,7 +114,7 @@ def test_what_harms_nothing_is_not_noticed(opened: Opened, tmp_path: Path, monke
     subprocess.run([sys.executable, "-c", f"open({str(path)!r}, 'w')"], check=True)
 
 
-def test_a_module_that_is_imported_late_may_be_compiled(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_is_imported_late_may_be_compiled(opened: FileAccessGuard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "imported_late.py").write_text("answer = 42")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
@@ -124,14 +124,14 @@ def test_a_module_that_is_imported_late_may_be_compiled(opened: Opened, tmp_path
     assert imported_late.answer == 42 and list(tmp_path.glob("__pycache__/*.pyc"))
 
 
-def test_what_a_library_opens_for_itself_is_not_noticed(opened: Opened, tmp_path: Path) -> None:
+def test_what_a_library_opens_for_itself_is_not_noticed(opened: FileAccessGuard, tmp_path: Path) -> None:
     names: dict[str, object] = {"__name__": "cached", "path": tmp_path / "cache"}
     opened.judge(refuse)
     exec(compile("path.write_text('cached')", f"{Path(torch.__file__).parent}/cached.py", "exec"), names)
     assert (tmp_path / "cache").read_text() == "cached"
 
 
-def test_other_threads_and_processes_are_not_noticed(opened: Opened, tmp_path: Path) -> None:
+def test_other_threads_and_processes_are_not_noticed(opened: FileAccessGuard, tmp_path: Path) -> None:
     opened.judge(refuse)
     thread = threading.Thread(target=(tmp_path / "thread").write_text, args=("done",))
     thread.start()
@@ -145,7 +145,7 @@ def test_other_threads_and_processes_are_not_noticed(opened: Opened, tmp_path: P
     assert (tmp_path / "child").read_text() == "done"
 
 
-def test_files_that_the_job_has_written_since_its_set_up_are_named(opened: Opened, tmp_path: Path) -> None:
+def test_files_that_the_job_has_written_since_its_set_up_are_named(opened: FileAccessGuard, tmp_path: Path) -> None:
     older, newer, mine, moved, log = (tmp_path / name for name in ("older", "newer", "mine", "moved", "log"))
     now = time.time_ns()
     opened.remove()
@@ -168,7 +168,7 @@ def test_files_that_the_job_has_written_since_its_set_up_are_named(opened: Opene
     assert opened.told("refused") == "refused"
 
 
-def test_what_is_read_on_the_way_is_not_of_the_set_up(opened: Opened, tmp_path: Path) -> None:
+def test_what_is_read_on_the_way_is_not_of_the_set_up(opened: FileAccessGuard, tmp_path: Path) -> None:
     path = tmp_path / "snapshot"
     path.touch()
     opened.over = 1

@@ -24,7 +24,7 @@ from torch.optim import Optimizer
 
 from understudy.messages import set_up
 from understudy.worker.errors import UnderstudyError
-from understudy.worker.guards.file_access import Opened
+from understudy.worker.guards.file_access import FileAccessGuard
 from understudy.worker.guards.state_reads import Reads
 from understudy.worker.state.registry import State
 
@@ -44,7 +44,7 @@ class Here:
             self.state.register(name, getattr(self, name))
         self.seen: list[str] = []
         self.wrote: list[str] = []
-        self.opened = Opened()
+        self.opened = FileAccessGuard()
         self.reads = Reads(self.state, self.opened, self.note, self.wrote.append)
         self.reads.prepare()
 

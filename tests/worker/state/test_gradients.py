@@ -16,7 +16,7 @@ from torch.distributed.fsdp import fully_shard
 
 from understudy.messages import registered
 from understudy.worker.doctor.base import world
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.state.gradients import Gradients
 
 
@@ -69,11 +69,11 @@ def test_a_redo_begins_with_the_gradients_that_its_attempt_has_left_alone(what: 
     before = [parameter.grad for parameter in parameters]
     DONE[what](model, optimizer)
     if what == "a step that adds to them":
-        with refused(Misuse, registered.GRADIENTS_NOT_KEPT):
+        with refused(UsageError, registered.GRADIENTS_NOT_KEPT):
             for parameter in parameters:
                 gradients.left(parameter)
         if withheld:
-            with refused(Misuse, registered.GRADIENTS_NOT_GIVEN):
+            with refused(UsageError, registered.GRADIENTS_NOT_GIVEN):
                 gradients.settle()
         return
     alone = what in ("nothing", "an evaluation")
@@ -210,7 +210,7 @@ def test_gradients_of_before_a_recovery(steps: list[Step]) -> None:
                 if rank not in inside:
                     rank.begin()
                 rank.run(step)
-        except Misuse:
+        except UsageError:
             return
         for rank in ranks:
             assert rank.view() == ranks[0].view()

@@ -13,7 +13,7 @@ from torch.distributed.fsdp import fully_shard
 
 from understudy.messages import registered
 from understudy.worker.doctor.base import world
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.state.pre_vote_changes import PreVoteChanges
 from understudy.worker.state.registry import State
 
@@ -118,7 +118,7 @@ def test_a_first_write_in_a_later_transaction_is_named_and_not_guessed() -> None
         assert early.look(early.begin("step")) == ""
     begun = early.begin("step")  # number 3: no power of two
     in_place(layer)
-    with refused(Misuse, registered.NO_COPY_TO_REDO, function="step", entry="net/parameter/weight"):
+    with refused(UsageError, registered.NO_COPY_TO_REDO, function="step", entry="net/parameter/weight"):
         early.restore(begun)
     assert said(early.look(begun), registered.CHANGED_BEFORE_VOTE_LATE, function="step", entry="net/parameter/weight")
     begun = early.begin("step")

@@ -17,7 +17,7 @@ from understudy.messages import script as messages
 from understudy.worker.encoding.canonical import canonical
 from understudy.worker.encoding.codec import Unencodable, encode
 from understudy.worker.encoding.digests import digest, flat_bytes
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.guards.arguments import versions
 from understudy.worker.state.registry import State
 
@@ -172,5 +172,5 @@ def test_what_could_not_be_read_is_refused_when_it_is_registered() -> None:
         def load_state_dict(self, state: dict[str, Any]) -> None:
             raise AssertionError("never")
 
-    with refused(Misuse, messages.UNMOVABLE_STATE, name="deep", reason=encoding.NESTED_TOO_DEEP(deepest=32)):
+    with refused(UsageError, messages.UNMOVABLE_STATE, name="deep", reason=encoding.NESTED_TOO_DEEP(deepest=32)):
         State().register("deep", Deep())

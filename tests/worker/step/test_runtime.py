@@ -12,7 +12,7 @@ import pytest
 from understudy.core.commands import Assign
 from understudy.links.lifeline import Lifeline
 from understudy.links.page import PageWriter
-from understudy.worker.guards.file_access import Opened
+from understudy.worker.guards.file_access import FileAccessGuard
 from understudy.worker.process.control import Control
 from understudy.worker.step.runtime import Runtime
 from understudy.worker.transport.rendezvous import StoreServer
@@ -73,8 +73,8 @@ def control(tmp_path: Path) -> Iterator[Control]:
     theirs.close()
 
 
-@pytest.mark.parametrize("opened", [None, Opened()], ids=["a rank from the start", "a newcomer"])
-def test_the_object_graph_has_no_cycle(control: Control, opened: Opened | None) -> None:
+@pytest.mark.parametrize("opened", [None, FileAccessGuard()], ids=["a rank from the start", "a newcomer"])
+def test_the_object_graph_has_no_cycle(control: Control, opened: FileAccessGuard | None) -> None:
     role = Assign("w0", 0, 0, opened is not None, False, "here:1", {"RANK": "0", "WORLD_SIZE": "2"})
     server = StoreServer("127.0.0.1")
     runtime = Runtime(control, role, server, opened, cycles.__code__)

@@ -14,7 +14,7 @@ from understudy.worker.encoding.messages import AwaitedCall
 from understudy.worker.errors import UnderstudyError
 from understudy.worker.transport.rendezvous import Rendezvous, StoreServer
 from understudy.worker.verification import deadlocks as held_calls
-from understudy.worker.verification.deadlocks import FITS, LOOK, HeldCalls
+from understudy.worker.verification.deadlocks import FITS, LOOK, BlockedCalls
 
 LIMIT = 60.0  # seconds
 
@@ -26,7 +26,7 @@ class Rank:
         self.stopped = threading.Event()
         self.server = server
         self.client = self.connect()
-        self.calls = HeldCalls(rank, (1,), self.connect, self.stopped.set, self.told.append)
+        self.calls = BlockedCalls(rank, (1,), self.connect, self.stopped.set, self.told.append)
 
     def connect(self) -> Rendezvous:
         return Rendezvous(self.server.address, 3, lambda: False)

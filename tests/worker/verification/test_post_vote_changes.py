@@ -10,12 +10,12 @@ from tests.said import said
 from tests.worker.steps import step_of
 
 from understudy.messages import transactions
-from understudy.worker.encoding.messages import CopyDigests, HandedAgain, LocalCopy, unpack
+from understudy.worker.encoding.messages import BuddyCopy, CopyDigests, HandedAgain, unpack
 from understudy.worker.errors import PeerLost
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.membership import Membership
+from understudy.worker.state.buddy_store import BuddyStore
 from understudy.worker.state.rank_local import unseal
-from understudy.worker.state.snapshot_store import SnapshotStore
 from understudy.worker.step.boundary import StepBoundary
 from understudy.worker.verification.post_vote_changes import EARLY, TOP, Look, PostVoteChanges
 
@@ -24,21 +24,21 @@ class Local:
     """The copies of a rank whose random stream moves behind every vote."""
 
     def __init__(self) -> None:
-        self.sealed: dict[int, LocalCopy] = {}
+        self.sealed: dict[int, BuddyCopy] = {}
         self.moved = False  # what the last look was told
 
     def vote(self, transaction: int) -> None:
-        self.sealed[transaction] = LocalCopy(transaction, [], 0, {"torch": b""}, None, {}, {}, CopyDigests({}, {}))
+        self.sealed[transaction] = BuddyCopy(transaction, [], 0, {"torch": b""}, None, {}, {}, CopyDigests({}, {}))
 
-    def make(self, transaction: int, *_: Any, behind: list[int], earlier: Any) -> LocalCopy:
-        copy = LocalCopy(transaction, [], 0, {"torch": b"moved"}, None, {}, {}, CopyDigests({}, {}), behind=behind)
+    def make(self, transaction: int, *_: Any, behind: list[int], earlier: Any) -> BuddyCopy:
+        copy = BuddyCopy(transaction, [], 0, {"torch": b"moved"}, None, {}, {}, CopyDigests({}, {}), behind=behind)
         self.sealed[transaction] = copy
         return copy
 
-    def drawn(self, copy: LocalCopy) -> list[str]:
+    def drawn(self, copy: BuddyCopy) -> list[str]:
         return ["the random stream 'torch'"]
 
-    def changed(self, copy: LocalCopy, values: Any, inside: bool, moved: bool) -> list[str]:
+    def changed(self, copy: BuddyCopy, values: Any, inside: bool, moved: bool) -> list[str]:
         self.moved = moved
         return []
 
@@ -48,7 +48,7 @@ class Rank:
         self.said: list[str] = []
         self.did: list[str] = []
         self.buddies = [1]
-        self.store = SnapshotStore()
+        self.store = BuddyStore()
         self.progress = SimpleNamespace(transaction=transaction, world_size=2, step=0)
         self.local = Local()
         self.local.vote(transaction - 1)

@@ -15,7 +15,7 @@ from understudy.messages import coverage, script_check
 
 NAMED = 5  # differences that are listed
 # In front of the summary of a failure: the runtime's own exceptions (`worker.errors`) say what to change in the script.
-_OURS = ("Misuse: ", "UnderstudyError: ", "BadMessage: ", "DonorsDiffer: ", "NotTheSame: ", "OtherBatch: ")
+_OURS = ("UsageError: ", "UnderstudyError: ", "BadMessage: ", "DonorMismatch: ", "StateMismatch: ", "BatchMismatch: ")
 
 
 class Verdict(StrEnum):

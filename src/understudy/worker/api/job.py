@@ -24,7 +24,7 @@ from understudy.worker.data import manual_iterators as drawn
 from understudy.worker.data.iterators import LoaderIterator
 from understudy.worker.data.loaders import Counter, LoaderSource, Source
 from understudy.worker.data.loops import JobLoop, Loops, iterate
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.guards.loop_checks import TRANSACTION, read_ahead
 from understudy.worker.guards.loop_variables import Behind, read_behind
 from understudy.worker.recovery.newcomer import Newcomer
@@ -95,14 +95,14 @@ class Job:
         objects with `state_dict` and `load_state_dict`; also lists and dicts of them. Call it before the first transaction,
         with the same names on every rank.
 
-        Raises `Misuse` (an `UnderstudyError`) for a thing whose state cannot be moved, a name that is taken, or a late call.
+        Raises `UsageError` (an `UnderstudyError`) for a thing whose state cannot be moved, a name that is taken, or a late call.
         """
         state = self._runtime.state if self._runtime else self._plain_state
         if self._runtime and self._runtime.progress.transaction >= 0:
-            raise Misuse(script.REGISTERED_LATE())
+            raise UsageError(script.REGISTERED_LATE())
         for name, thing in objects.items():
             if name in state.names:
-                raise Misuse(script.NAME_TAKEN(name=name))
+                raise UsageError(script.NAME_TAKEN(name=name))
             state.names.add(name)
             state.register(name, thing)
         drawn.watch()  # classes of loaders may have been imported since `join`
@@ -111,7 +111,7 @@ class Job:
         """A namespace with these values that is registered: counters, best losses, averages, a hidden state, whatever the training goes by
         and is no module or optimizer. Set its attributes as you like: `track = job.state(best=float("inf"), bad=0)`, `track.bad += 1`.
 
-        Values are numbers, strings, tensors, arrays and containers of them. Raises `Misuse` where `register` does.
+        Values are numbers, strings, tensors, arrays and containers of them. Raises `UsageError` where `register` does.
         """
         found = Namespace(**values)
         registered = (self._runtime.state if self._runtime else self._plain_state).names
@@ -178,11 +178,11 @@ class Job:
         """An iterator over `loader` for `next`, wherever that is called: in front of a step, behind it or inside, also beside
         `job.batches` of another loader. With `repeat` it starts over at the loader's end and calls its sampler's `set_epoch`.
 
-        Raises `Misuse` after the first transaction.
+        Raises `UsageError` after the first transaction.
         """
         runtime, state = self._runtime, self._runtime.state if self._runtime else self._plain_state
         if runtime and runtime.progress.transaction >= 0:
-            raise Misuse(script.ITERATOR_LATE())
+            raise UsageError(script.ITERATOR_LATE())
         iterators = state.randomness.iterators
         name = f"{ITERATOR}{len(iterators) + 1}"
         tell = runtime.notices.tell if runtime else print
@@ -253,13 +253,13 @@ def join(backend: str | None = None) -> Job:
     """Joins the job: takes the place of `torch.distributed.init_process_group`.
 
     `backend` as there; by default gloo on the host and nccl where there are GPUs. Call it once, before other collectives.
-    Raises `Misuse` when called twice.
+    Raises `UsageError` when called twice.
     """
     if session.current is None:
         _join_plainly(backend)
         return Job(None)
     if session.current.runtime is not None:
-        raise Misuse(script.JOINED_TWICE())
+        raise UsageError(script.JOINED_TWICE())
     drawn.watch()
     here = session.current
     runtime = here.runtime = Runtime(here.control, here.role, here.server, here.opened, _BOUNDARY)

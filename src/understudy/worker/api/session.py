@@ -10,7 +10,7 @@ from understudy.core.commands import Prepare
 
 if TYPE_CHECKING:
     from understudy.core.commands import Assign
-    from understudy.worker.guards.file_access import Opened
+    from understudy.worker.guards.file_access import FileAccessGuard
     from understudy.worker.process.control import Control
     from understudy.worker.step.runtime import Runtime
     from understudy.worker.transport.rendezvous import StoreServer
@@ -23,7 +23,7 @@ class Session:
     server: StoreServer
     when_joined: Callable[[Runtime], None] | None = None  # for what listens inside a worker
     runtime: Runtime | None = None
-    opened: Opened | None = None  # on a newcomer: what its script opens
+    opened: FileAccessGuard | None = None  # on a newcomer: what its script opens
 
     @property
     def newcomer(self) -> bool:

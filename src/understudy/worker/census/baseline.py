@@ -15,7 +15,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from understudy.worker.census import leaves
 from understudy.worker.census.roots import FRAME, RootKey
 from understudy.worker.census.sketches import Sketch, is_equal, is_same, sketch
-from understudy.worker.census.walk import Look, Path
+from understudy.worker.census.walk import Path, WalkResult
 from understudy.worker.encoding.codec import Unencodable, encode
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.script_files import is_of_script
@@ -24,7 +24,7 @@ _NOTHING = object()
 
 
 class Baseline:
-    def __init__(self, found: Look, chosen: Iterable[tuple[str, Path, Any]], frames: Collection[RootKey]) -> None:
+    def __init__(self, found: WalkResult, chosen: Iterable[tuple[str, Path, Any]], frames: Collection[RootKey]) -> None:
         """`chosen`: the leaves that are looked at, with entry and way. `frames`: those that ran then; of a later one nobody knows what has
         changed before."""
         self._frames = frames

@@ -35,7 +35,7 @@ from understudy.worker.census.roots import FRAME, MODULE, RootKey, Roots, Table,
 from understudy.worker.census.running import Running, running_in
 from understudy.worker.census.sketches import Sketch, is_same, sketch
 from understudy.worker.census.stores import home, is_drawn, owner_of
-from understudy.worker.census.walk import OPAQUE, Gone, Look, Path, look, read, told_by, write
+from understudy.worker.census.walk import OPAQUE, Gone, Path, WalkResult, look, read, told_by, write
 from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.errors import BadMessage
 from understudy.worker.state.beside import Item, is_beside
@@ -113,10 +113,10 @@ class Census:
             if isinstance(thing, leaves.Stream):
                 self._found_stream(f"{path.shown} ({path.root[1]})", thing)
 
-    def _look(self) -> Look:
+    def _look(self) -> WalkResult:
         return look(self._roots.all(), self._covered(), self._is_ignored)
 
-    def _chosen(self, found: Look) -> Iterator[tuple[str, Path, Any]]:
+    def _chosen(self, found: WalkResult) -> Iterator[tuple[str, Path, Any]]:
         """Entries that are looked at, with what is there."""
         anew = self._set_anew()
         for entry, (path, value) in found.leaves.items():
@@ -140,10 +140,10 @@ class Census:
             return False
         return path.name in self._ignored or path.shown in self._ignored or bool(path.steps and path.steps[-1][1] in self._ignored)
 
-    def _look_closely(self) -> Look:
+    def _look_closely(self) -> WalkResult:
         first = self._first
         if first is None:
-            return Look()
+            return WalkResult()
         found = self._look()
         if found.beyond is not None:
             self._uncovered[BEYOND].setdefault("", found.beyond)
@@ -162,7 +162,7 @@ class Census:
             self._running |= {f"{one.where} {one.name}": one for one in running if one.name not in self._ignored}
         return found
 
-    def _find_histories(self, found: Look) -> None:
+    def _find_histories(self, found: WalkResult) -> None:
         """Between two steps: what a step has from the one before. Within a step there are many."""
         anew = self._set_anew() if found.histories else {}
         for entry, (path, tensor) in found.histories.items():
@@ -176,7 +176,7 @@ class Census:
             return self._drawn[entry]
         return self._first is not None and self._first.has_moved(path, thing)
 
-    def _bound(self, found: Look) -> None:
+    def _bound(self, found: WalkResult) -> None:
         """What is watched is read several times in each step: leaves the largest until the rest is small."""
         sizes = {entry: len(self._data_again(entry, *found.leaves[entry])) for entry in self._watched if entry in found.leaves}
         for entry in [entry for entry in sizes if leaves.is_large(found.leaves[entry][1])]:  # it has grown
@@ -218,7 +218,7 @@ class Census:
         return data
 
     def _data_of(self, path: Path, value: Any) -> bytes:
-        return (self._first or Baseline(Look(), (), set())).data_of(path, value)
+        return (self._first or Baseline(WalkResult(), (), set())).data_of(path, value)
 
     def _tables(self, wanted: Mapping[str, Path]) -> dict[RootKey, Table]:
         return self._roots.some({path.root for path in wanted.values()})

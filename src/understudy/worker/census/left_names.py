@@ -37,7 +37,7 @@ def script_frame() -> FrameType | None:
 
 
 def _table(frame: FrameType) -> roots.Table:
-    return roots.Locals(frame) if frame.f_code.co_flags & inspect.CO_OPTIMIZED else roots.Namespace(frame.f_globals)
+    return roots.Locals(frame) if frame.f_code.co_flags & inspect.CO_OPTIMIZED else roots.ModuleNames(frame.f_globals)
 
 
 def take(left: MutableMapping[str, bytes], loop: int, frame: FrameType, names: Collection[str], new: Collection[str]) -> list[str]:

@@ -34,7 +34,7 @@ class Table(Protocol):
         ...
 
 
-class Namespace:
+class ModuleNames:
     """Of a module."""
 
     def __init__(self, names: dict[str, Any]) -> None:
@@ -182,7 +182,7 @@ class Roots:
         """As of now."""
         found: dict[RootKey, Table] = {}
         for name, names in modules():
-            found[MODULE, name] = Namespace(names)
+            found[MODULE, name] = ModuleNames(names)
             for thing in list(names.values()):
                 plain = inspect.unwrap(thing) if isinstance(thing, FunctionType) else thing
                 if isinstance(plain, type) and plain.__module__ == name:

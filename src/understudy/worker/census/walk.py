@@ -180,7 +180,7 @@ def _key_at(thing: Any, place: str) -> Any:
 
 
 @dataclass
-class Look:
+class WalkResult:
     """What one look has found."""
 
     leaves: dict[str, tuple[Path, Any]] = field(default_factory=dict)
@@ -192,10 +192,10 @@ class Look:
 
 def look(
     tables: Mapping[RootKey, Table], is_covered: Callable[[Any], bool], is_ignored: Callable[[Path], bool] = lambda path: False
-) -> Look:
+) -> WalkResult:
     """`is_covered`: whether somebody else takes care of a thing, with all that hangs on it. `is_ignored`: whether nobody need to, of what
     stands there."""
-    found, seen, room = Look(), set[int](), Room(_ROOM, is_covered)
+    found, seen, room = WalkResult(), set[int](), Room(_ROOM, is_covered)
     for root, table in tables.items():
         most = 2 * MOST if root[0] == FRAME else MOST
         if found.objects >= most:
@@ -216,7 +216,7 @@ def look(
     return found
 
 
-def _at(path: Path, thing: Any, found: Look, seen: set[int], room: Room, of_class: bool) -> Iterator[tuple[Path, Any]]:
+def _at(path: Path, thing: Any, found: WalkResult, seen: set[int], room: Room, of_class: bool) -> Iterator[tuple[Path, Any]]:
     kind = type(thing)
     if kind in _CONSTANTS:
         found.leaves[path.entry] = path, thing

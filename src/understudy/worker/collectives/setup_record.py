@@ -41,7 +41,7 @@ from understudy.worker import patches
 from understudy.worker.collectives.interception import BETWEEN_TWO, Collective, Kernels, below, shapes, work_of
 from understudy.worker.encoding.digests import digest
 from understudy.worker.encoding.messages import RecordedCollective, SetupRecord, pack, unpack
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 
 WHOLE = 256 << 10  # bytes of one output up to which it is kept whole even if it is registered state
 LIMIT = int(os.environ.get("UNDERSTUDY_SETUP_LIMIT", 64 << 20))  # bytes of all outputs kept whole
@@ -66,7 +66,7 @@ class _Large:
         return bool(self.memory) and all(reference.cdata in storages for reference in self.memory)
 
 
-class Recorder(Kernels):
+class SetUpRecorder(Kernels):
     """Notes the output of every collective of this rank's set-up."""
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class Recorder(Kernels):
         """Takes the kernels away and gives the record. `state`: all registered tensors. `unlike`: some rank has `moved`. `over`: the
         time.
 
-        Raises `Misuse` if there is more to keep than the limit allows.
+        Raises `UsageError` if there is more to keep than the limit allows.
         """
         self._settle()
         self.remove()
@@ -157,7 +157,7 @@ class Recorder(Kernels):
                 self.given_up += large.size if unlike else 0
                 continue
             if large.content is None:
-                raise Misuse(_refusal(large))
+                raise UsageError(_refusal(large))
             large.entry.whole, large.entry.digests = large.content, None
         self._large.clear()
         return pack(SetupRecord(self.entries, over))
@@ -201,7 +201,7 @@ def _refusal(large: _Large) -> str:
     )
 
 
-class Replayer(Kernels):
+class SetUpReplayer(Kernels):
     """Gives a newcomer, at every collective of its set-up, what the lost rank was given."""
 
     def __init__(self, record: bytes, rank: int) -> None:
@@ -225,15 +225,15 @@ class Replayer(Kernels):
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
         name, group, tensors = collective.operator, collective.group.group_name, collective.outputs
         if self._over:
-            raise Misuse(set_up.COLLECTIVE_ON_THE_WAY(rank=self._rank, operator=name, group=group))
+            raise UsageError(set_up.COLLECTIVE_ON_THE_WAY(rank=self._rank, operator=name, group=group))
         number, self._next = self._next, self._next + 1
         here = RecordedCollective(name, group, shapes(tensors))
         if number >= len(self._entries):
             count = len(self._entries)
-            raise Misuse(set_up.COLLECTIVE_TOO_MANY(rank=self._rank, operator=name, group=group, number=number, count=count))
+            raise UsageError(set_up.COLLECTIVE_TOO_MANY(rank=self._rank, operator=name, group=group, number=number, count=count))
         entry = self._entries[number]
         if (here.operator, here.group, here.outputs) != (entry.operator, entry.group, entry.outputs):
-            raise Misuse(set_up.COLLECTIVE_DIFFERS(rank=self._rank, number=number, here=_shown(here), there=_shown(entry)))
+            raise UsageError(set_up.COLLECTIVE_DIFFERS(rank=self._rank, number=number, here=_shown(here), there=_shown(entry)))
         with torch.no_grad():
             if entry.whole is not None:
                 for tensor, value in zip(tensors, entry.whole, strict=True):
@@ -252,7 +252,9 @@ class Replayer(Kernels):
         if self._next < len(self._entries):
             entry = self._entries[self._next]
             issued, count = self._next, len(self._entries)
-            raise Misuse(set_up.COLLECTIVE_MISSING(rank=self._rank, issued=issued, count=count, operator=entry.operator, group=entry.group))
+            raise UsageError(
+                set_up.COLLECTIVE_MISSING(rank=self._rank, issued=issued, count=count, operator=entry.operator, group=entry.group)
+            )
 
     def differences(self, storages: set[int]) -> list[str]:
         """Large results that could not be replayed and are in none of the registered `storages` (addresses), where known."""

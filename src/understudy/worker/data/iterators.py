@@ -17,7 +17,7 @@ from understudy.messages import loading
 from understudy.worker.data.loaders import LoaderSource, leave_if_data_process_lost
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.messages import Boundary, DataPosition, pack, unpack
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.state.streams import Randomness
 
 
@@ -68,7 +68,7 @@ class LoaderIterator(Iterator[Any]):
         return batch, pack(top)
 
     def _go(self) -> None:
-        """To where it is said to stand. Raises `Misuse` if the loader does not give there what it gave before."""
+        """To where it is said to stand. Raises `UsageError` if the loader does not give there what it gave before."""
         self._stands = self._at
         if not self._at:
             self._count = 0
@@ -81,7 +81,7 @@ class LoaderIterator(Iterator[Any]):
             found = self._draw_again(wanted)
         self._randomness.restore(now)
         if found != wanted.batch or wanted.opaque:
-            raise Misuse(loading.OTHER_DRAW(iterator=self._name, draw=wanted.iteration, found=found, wanted=wanted.batch))
+            raise UsageError(loading.OTHER_DRAW(iterator=self._name, draw=wanted.iteration, found=found, wanted=wanted.batch))
 
     def _draw_again(self, wanted: Boundary) -> int:
         self._randomness.restore(wanted.streams)

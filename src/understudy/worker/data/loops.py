@@ -16,8 +16,8 @@ from understudy.messages import loading, script
 from understudy.worker import points
 from understudy.worker.data.loaders import LoaderSource, Source, leave_if_data_process_lost
 from understudy.worker.encoding.contents import content_of
-from understudy.worker.encoding.messages import Boundary, LocalCopy, ScriptPosition
-from understudy.worker.errors import Misuse, NotTheSame, OtherBatch
+from understudy.worker.encoding.messages import Boundary, BuddyCopy, ScriptPosition
+from understudy.worker.errors import BatchMismatch, StateMismatch, UsageError
 from understudy.worker.participant import Participant, Step
 from understudy.worker.state.streams import Randomness
 
@@ -60,9 +60,9 @@ class Loops(Participant):
         return self._iteration >= 0
 
     def enter(self) -> int:
-        """Starts a loop; its number. Raises `Misuse` inside another one."""
+        """Starts a loop; its number. Raises `UsageError` inside another one."""
         if self.inside:
-            raise Misuse(script.NESTED_LOOPS())
+            raise UsageError(script.NESTED_LOOPS())
         self._index, self._at_end = 0, False
         return self._loop
 
@@ -123,7 +123,7 @@ class Loops(Participant):
                 self._looks = 0
                 self._tell(loading.GLOBAL_STREAMS())
 
-    def redraw(self, source: Source, copy: LocalCopy, rank: int, at_top: Callable[[], None], exact: bool) -> Any:
+    def redraw(self, source: Source, copy: BuddyCopy, rank: int, at_top: Callable[[], None], exact: bool) -> Any:
         """On a newcomer: draws the batch of the iteration that the lost rank handed over, and proves that it is the same one.
 
         `at_top` sets what the dataset may go by as it was at the top of that iteration, or, if that is not `exact`, behind it: then that
@@ -137,7 +137,7 @@ class Loops(Participant):
             at_top()
         batch, found = self._draw_from(source, boundary)
         if boundary.opaque:
-            raise Misuse(loading.OPAQUE_BATCH_REDRAWN(rank=rank, iteration=boundary.iteration, type=boundary.opaque))
+            raise UsageError(loading.OPAQUE_BATCH_REDRAWN(rank=rank, iteration=boundary.iteration, type=boundary.opaque))
         for names in (None, at_top):
             if found == boundary.batch or not source.go_again(position):
                 break
@@ -146,11 +146,11 @@ class Loops(Participant):
             batch, found = self._draw_from(source, boundary)
         if found != boundary.batch:
             unlike = {"rank": rank, "iteration": boundary.iteration, "found": found, "wanted": boundary.batch}
-            raise OtherBatch(loading.OTHER_BATCH(**unlike), loading.OTHER_BATCH_BY_FILES(**unlike))
+            raise BatchMismatch(loading.OTHER_BATCH(**unlike), loading.OTHER_BATCH_BY_FILES(**unlike))
         return batch
 
     def pass_by(
-        self, source: Source, copy: LocalCopy, rank: int, drained: bool, comes_later: bool, at_end: Callable[[], None] = lambda: None
+        self, source: Source, copy: BuddyCopy, rank: int, drained: bool, comes_later: bool, at_end: Callable[[], None] = lambda: None
     ) -> list[Any]:
         """On a newcomer, of a loop that is over: leaves behind what it would, its last batch drawn again and proven to be the same one, and
         if it was `drained` the loader at its end. So a sampler that counts has counted. `comes_later`: what the loader goes by is
@@ -171,7 +171,7 @@ class Loops(Participant):
         before = self._iteration, self._index, self.steps_here, self.boundary
         try:
             batch = self.redraw(source, copy, rank, at_end, exact=False)
-        except OtherBatch:
+        except BatchMismatch:
             assert self._randomness is not None
             if not comes_later and (source.index <= 1 or self._randomness.capture() == boundary.streams):
                 raise
@@ -192,14 +192,14 @@ class Loops(Participant):
         return self.draw(source), here.batch
 
 
-def restore_streams(randomness: Randomness, copy: LocalCopy, rank: int) -> None:
-    """Sets the streams of a copy, and proves that they are set. Raises `NotTheSame` if they are not."""
+def restore_streams(randomness: Randomness, copy: BuddyCopy, rank: int) -> None:
+    """Sets the streams of a copy, and proves that they are set. Raises `StateMismatch` if they are not."""
     randomness.restore(points.through("streams", copy.streams))
     points.reach("streams set")
     now = randomness.capture()
     wrong = sorted(name for name, data in copy.streams.items() if now.get(name) != data)
     if wrong:
-        raise NotTheSame(loading.OTHER_STREAMS(rank=rank, streams=wrong))
+        raise StateMismatch(loading.OTHER_STREAMS(rank=rank, streams=wrong))
 
 
 def iterate(loops: Loops, source: Source, first: int, steps: int | None, top: Any) -> Iterator[Any]:

@@ -134,7 +134,7 @@ class StepRecorder(Kernels):
         self._fail = fail
         self._numbers: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self._works: list[_Watched] = []  # C++ knows only the part of a Work that is its own, and must find the other as long as it lives
+        self._works: list[_WatchedWork] = []  # C++ knows only its own part of a Work, and must find the other as long as it lives
 
     def remove(self) -> None:
         super().remove()
@@ -163,7 +163,7 @@ class StepRecorder(Kernels):
         if not outputs or work is None:
             done()
             return result
-        watched = _Watched(work, done)
+        watched = _WatchedWork(work, done)
         self._works.append(watched)
         return collective.answer(watched.boxed())
 
@@ -202,7 +202,7 @@ def _finished() -> Work:
     return work
 
 
-class _Watched(Work):
+class _WatchedWork(Work):
     """`work`, with something to be done once when it is done, before anybody knows."""
 
     kept = 1  # references to it that are no sign of the script's

@@ -12,7 +12,7 @@ beside messages, from memory to memory (`transfer`).
 | `MemoryDescription` | a rank that is alive -> its newcomer | store, `memory/RANK` |
 | `JobProgress` | the first survivor -> all | store, `job` |
 | `DonorState` | each donor -> all | store, `state/MEMBER` |
-| `LocalCopy` (sealed) | each rank -> its buddies, holder -> newcomer | connection; store, `copy/RANK/HOLDER` |
+| `BuddyCopy` (sealed) | each rank -> its buddies, holder -> newcomer | connection; store, `copy/RANK/HOLDER` |
 | `HandedAgain` | each rank -> its buddies | connection |
 | `Compared` | each rank -> all | connection |
 | `DrilledCollective`, `DrilledMoment` | a rank -> the spare that computes a step beside it (a drill) | connection |
@@ -172,7 +172,7 @@ class MemoryDescription(PeerMessage):
 
 
 @dataclass
-class LocalCopy(PeerMessage):
+class BuddyCopy(PeerMessage):
     """What no replica of a rank has, as of a vote."""
 
     transaction: StrictInt
@@ -197,7 +197,7 @@ class HandedAgain(PeerMessage):
     """After a recovery: what new buddies of a rank should hold of it. Empty for those who have it."""
 
     setup: StrictBytes  # an encoded `SetupRecord`
-    copy: StrictBytes  # a sealed `LocalCopy`
+    copy: StrictBytes  # a sealed `BuddyCopy`
 
 
 @dataclass(frozen=True)
@@ -362,5 +362,5 @@ def unpack(kind: type[Kind], data: bytes) -> Kind:
 def prepare() -> None:
     """Builds every checker now, so that a recovery has not to wait for that."""
     drilled, first = (DrilledCollective, DrilledMoment), (Announced, Standing, CallSequences)
-    for kind in (PeerAddress, SetupRecord, MemoryDescription, LocalCopy, HandedAgain, JobProgress, DonorState, Compared, *drilled, *first):
+    for kind in (PeerAddress, SetupRecord, MemoryDescription, BuddyCopy, HandedAgain, JobProgress, DonorState, Compared, *drilled, *first):
         _adapter(kind)

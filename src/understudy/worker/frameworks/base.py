@@ -69,7 +69,7 @@ class FrameworkAdapter:
 
     def watch(self, training: Callable[[], bool]) -> None:
         """Once in a process, before the script makes anything: lets the framework tell of objects as they are made. `training`: whether the
-        first transaction has begun. What is made later, and a spare could not make in the same state, is refused then (`Misuse`)."""
+        first transaction has begun. What is made later, and a spare could not make in the same state, is refused then (`UsageError`)."""
 
     def uncovered(self) -> str:
         """At the end of the set-up: what of it could not be done again, or on a newcomer, in words for a person; "" if nothing."""
@@ -105,7 +105,7 @@ class FrameworkAdapter:
 
     def settle(self) -> None:
         """Inside a transaction, in front of its vote, and in the set-up's: lets pending changes happen. All ranks are here, and collectives
-        are allowed. Raises `RuntimeError` when a peer is lost, and `Misuse` for what could not be redone from the next begin."""
+        are allowed. Raises `RuntimeError` when a peer is lost, and `UsageError` for what could not be redone from the next begin."""
 
     def begin(self) -> None:
         """At the begin of an attempt, of a redo too: notes what the next redo has to start from."""

@@ -30,7 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from understudy.messages import frameworks
 from understudy.worker import patches
-from understudy.worker.errors import Misuse, UnderstudyError
+from understudy.worker.errors import UnderstudyError, UsageError
 from understudy.worker.frameworks import comm_hooks
 from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
 
@@ -81,13 +81,13 @@ class Ddp(FrameworkAdapter):
         def made(module: torch.nn.Module, name: str, submodule: torch.nn.Module | None) -> None:
             if isinstance(module, DistributedDataParallel) and name == "module":
                 if training():
-                    raise Misuse(frameworks.DDP_LATE(module=type(submodule).__qualname__))
+                    raise UsageError(frameworks.DDP_LATE(module=type(submodule).__qualname__))
                 _made.append(module)
 
         def refuse_join(make: Callable[..., None], join: Join, *args: Any, **kwargs: Any) -> None:
             make(join, *args, **kwargs)
             if join._enable:
-                raise Misuse(frameworks.UNEVEN_INPUTS())
+                raise UsageError(frameworks.UNEVEN_INPUTS())
 
         torch.nn.modules.module.register_module_module_registration_hook(made)
         patches.wrap(Join, "__init__", refuse_join, "uneven inputs are refused")

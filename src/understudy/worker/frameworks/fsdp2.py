@@ -14,7 +14,7 @@ import torch
 from torch.distributed.fsdp import FullyShardedDataParallel
 
 from understudy.messages import frameworks
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
 
 SWITCHES = "switches of the backward"  # the fact that a newcomer adopts
@@ -162,7 +162,7 @@ def refuse_unreduced(group: Any) -> None:
     if group.reduce_grads and group.all_reduce_grads:
         return
     if group._partial_reduce_output is not None or any(map(_waits, group.fsdp_params)):
-        raise Misuse(frameworks.UNREDUCED())
+        raise UsageError(frameworks.UNREDUCED())
 
 
 def _waits(parameter: Any) -> bool:

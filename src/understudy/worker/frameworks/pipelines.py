@@ -28,7 +28,7 @@ import torch.distributed as dist
 
 from understudy.messages import frameworks
 from understudy.worker import patches
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
 
 _MODULE = "torch.distributed.pipelining.schedules"
@@ -60,7 +60,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class SetUp:
+class PipelineSetUp:
     """How a schedule stands that has been used."""
 
     flags: list[bool]  # whether its stages have agreed on shapes, for the forward and for the backward
@@ -70,7 +70,7 @@ class SetUp:
         return [self.flags, [[stage.shapes, stage.dynamic] for stage in self.stages]]
 
     @classmethod
-    def unpacked(cls, data: Any) -> SetUp:
+    def unpacked(cls, data: Any) -> PipelineSetUp:
         """Raises `ValueError` for anything but what `packed` gives."""
         match data:
             case [[bool(), bool()] as flags, [*stages]]:
@@ -106,7 +106,7 @@ class Pipelines(FrameworkAdapter):
     def adopt(self, told: Mapping[int, Described]) -> None:
         for number, schedule in enumerate(schedules()):
             if (theirs := told_by_users(told, _own_name(number, schedule))) is not None:
-                adopt(schedule, SetUp.unpacked(theirs.facts[SET_UP]))
+                adopt(schedule, PipelineSetUp.unpacked(theirs.facts[SET_UP]))
 
 
 def _described(number: int, schedule: Any, members: Mapping[int, tuple[str, list[int]]]) -> Described:
@@ -120,7 +120,7 @@ def _described(number: int, schedule: Any, members: Mapping[int, tuple[str, list
             what = f"exchange of stages {first} and {first + 1} in a {title}"
             found[f"between/{name}/{number}/{first}/{both}"] = SharedObject(tuple(both), what, {"shapes": exchanged})
     # For a newcomer with the same stages, in whatever pipeline: no group has these as its members, so nobody compares it.
-    set_up = SetUp(flags_of(schedule), [Stage(shapes(stage), is_dynamic(stage)) for stage in stages])
+    set_up = PipelineSetUp(flags_of(schedule), [Stage(shapes(stage), is_dynamic(stage)) for stage in stages])
     found[_own_name(number, schedule)] = SharedObject((), title, {SET_UP: set_up.packed()})
     return found
 
@@ -160,7 +160,7 @@ def watch(training: Callable[[], bool]) -> None:
     def wrap(module: ModuleType) -> None:
         def init(make: Callable[..., None], schedule: Any, *args: Any, **kwargs: Any) -> None:
             if training():
-                raise Misuse(frameworks.SCHEDULE_LATE(schedule=type(schedule).__qualname__))
+                raise UsageError(frameworks.SCHEDULE_LATE(schedule=type(schedule).__qualname__))
             make(schedule, *args, **kwargs)
             _made.append(schedule)
 
@@ -265,7 +265,7 @@ def neighbours(schedule: Any, stage: Any) -> list[tuple[int, int, list[Any]]]:
     return found
 
 
-def adopt(schedule: Any, told: SetUp) -> None:
+def adopt(schedule: Any, told: PipelineSetUp) -> None:
     """On a newcomer: sets the schedule up as if its stages had agreed on the shapes that were `told`."""
     from torch.distributed.pipelining._utils import InferenceMode
 
@@ -294,7 +294,7 @@ def _packed(stage: Any, metas: Any) -> Any:
     if metas is None:
         return None
     if any(meta is not None and type(meta).__name__ != "_TensorMeta" for meta in metas):
-        raise Misuse(frameworks.DTENSORS(stage=stage.stage_index))
+        raise UsageError(frameworks.DTENSORS(stage=stage.stage_index))
     return [None if m is None else [list(m.shape), list(m.stride), m.dtype, bool(m.requires_grad)] for m in metas]
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from understudy.core.coverage import Replicas
 from understudy.messages import newcomers
-from understudy.worker.encoding.messages import CopyDigests, DonorState, LocalCopy, unpack
-from understudy.worker.errors import NotTheSame
+from understudy.worker.encoding.messages import BuddyCopy, CopyDigests, DonorState, unpack
+from understudy.worker.errors import StateMismatch
 from understudy.worker.frameworks.base import Described
 from understudy.worker.generation.members import Members
 from understudy.worker.generation.plan import Plan, make_plan
@@ -59,9 +59,9 @@ class Donors:
         return make_plan(rank, donors, [own, ReplicaSource(rank, copy, replicas, donors, self.members.leaver_of(rank))], own.entries)
 
 
-def read_copy(members: Members, rank: int, meeting: Rendezvous) -> LocalCopy:
-    """The buddy copy of a newcomer's rank. Raises `NotTheSame` if it is damaged, or one of another transaction."""
+def read_copy(members: Members, rank: int, meeting: Rendezvous) -> BuddyCopy:
+    """The buddy copy of a newcomer's rank. Raises `StateMismatch` if it is damaged, or one of another transaction."""
     copy, start = unseal(meeting.get(f"copy/{rank}/{members.holder_of(rank)}")), members.recovery.start
     if copy.transaction != start - 1:
-        raise NotTheSame(newcomers.OTHER_COPY(rank=rank, transaction=copy.transaction, wanted=start - 1))
+        raise StateMismatch(newcomers.OTHER_COPY(rank=rank, transaction=copy.transaction, wanted=start - 1))
     return copy

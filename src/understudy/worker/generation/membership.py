@@ -25,7 +25,7 @@ from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyErro
 from understudy.worker.generation.rank_state import RankState
 from understudy.worker.process.control import Announcement, Control
 from understudy.worker.progress import Progress
-from understudy.worker.state.snapshot_store import SnapshotStore
+from understudy.worker.state.buddy_store import BuddyStore
 from understudy.worker.transport.channel import Channel
 from understudy.worker.transport.groups import Groups
 from understudy.worker.transport.peers import Peers
@@ -41,7 +41,7 @@ class Membership:
         self.server = server
         self.groups = groups
         self._rank_state = rank_state
-        self.store = SnapshotStore()
+        self.store = BuddyStore()
         self.record = b""  # what this rank's set-up heard from others; on a newcomer the record that it was given
         self.peers: Peers | None = None
         self.channel: Channel | None = None  # over `peers`; a leaver has none

@@ -10,7 +10,7 @@ from understudy.messages import newcomers
 from understudy.worker.encoding.messages import TensorDescription
 from understudy.worker.errors import UnderstudyError
 from understudy.worker.state.beside import is_beside
-from understudy.worker.state.sources import Donor, Members, StateSource
+from understudy.worker.state.sources import DonorView, EntryHolders, StateSource
 from understudy.worker.state.tensors import size_of
 
 CHUNK = 4 << 20  # bytes of one message
@@ -32,10 +32,10 @@ class Plan:
         return sum(message.size for message in self.messages)
 
 
-def make_plan(rank: int, donors: Mapping[int, Donor], sources: Sequence[StateSource], local: set[str]) -> Plan:
+def make_plan(rank: int, donors: Mapping[int, DonorView], sources: Sequence[StateSource], local: set[str]) -> Plan:
     """Works out the sources of every entry of `rank`. `local`: entries that only its copy has.
 
-    Raises `UnderstudyError` where an entry has no source, `DonorsDiffer` where those of one do not agree.
+    Raises `UnderstudyError` where an entry has no source, `DonorMismatch` where those of one do not agree.
     """
     entries: dict[str, TensorDescription | None] = {}
     for donor in donors.values():
@@ -48,7 +48,7 @@ def make_plan(rank: int, donors: Mapping[int, Donor], sources: Sequence[StateSou
         found = next((there for source in sources if (there := source.find(entry, description)) is not None), None)
         if found is None and not is_beside(entry):
             missing.append(entry)
-        if isinstance(found, Members):
+        if isinstance(found, EntryHolders):
             donor = donors[found.numbers[0]]
             plan.expected[entry] = found.digest
             if description is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from understudy.core.model import Stand
 from understudy.messages import coverage
-from understudy.worker.encoding.messages import LocalCopy, StateDigests
+from understudy.worker.encoding.messages import BuddyCopy, StateDigests
 from understudy.worker.errors import BadMessage
 from understudy.worker.frameworks.base import FrameworkAdapter
 from understudy.worker.state.digest_cache import DigestCache
@@ -26,7 +26,7 @@ class RankState:
     digest_cache: DigestCache
     preallocation: Preallocation
 
-    def copy_of(self, transaction: int) -> LocalCopy | None:
+    def copy_of(self, transaction: int) -> BuddyCopy | None:
         """This rank's own copy as of the vote of `transaction`, if it is one of the last two."""
         return self.local.sealed.get(transaction)
 

@@ -13,7 +13,7 @@ import torch
 
 from understudy.messages import script
 from understudy.worker.encoding.contents import content_of
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.participant import Participant, Step
 from understudy.worker.state.tensors import changes
 
@@ -29,13 +29,13 @@ class Arguments:
         self._content = content_of(things) if closely else None
 
     def check(self, redone: bool) -> str:
-        """What is to be told of objects among them, or "". Raises `Misuse` if tensors, arrays or containers have changed."""
+        """What is to be told of objects among them, or "". Raises `UsageError` if tensors, arrays or containers have changed."""
         changed = versions(self._things) != self._versions
         content = content_of(self._things) if self._content is not None and not changed else None
         if changed or (content is not None and self._content is not None and content.data != self._content.data):
             if redone:
-                raise Misuse(script.ARGUMENTS_CHANGED_IN_REDO(function=self._function))
-            raise Misuse(script.ARGUMENTS_CHANGED(function=self._function))
+                raise UsageError(script.ARGUMENTS_CHANGED_IN_REDO(function=self._function))
+            raise UsageError(script.ARGUMENTS_CHANGED(function=self._function))
         if content is not None and self._content is not None and content.objects != self._content.objects:
             return script.ARGUMENT_OBJECT_CHANGED(function=self._function)
         return ""

@@ -56,7 +56,7 @@ _PRIVATE = 0o700  # `tempfile` makes its directories with this mode
 _SHOWN = 3  # files that are named at most
 
 
-class Opened:
+class FileAccessGuard:
     """Begins with `install`, ends with `remove`."""
 
     def __init__(self) -> None:

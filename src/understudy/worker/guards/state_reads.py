@@ -25,7 +25,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from understudy.worker import patches
-from understudy.worker.guards.file_access import Opened
+from understudy.worker.guards.file_access import FileAccessGuard
 from understudy.worker.state.registry import State
 
 _METHODS = ("state_dict", "__reduce_ex__")  # the second: pickle and copy
@@ -36,7 +36,7 @@ class Reads:
     place in the script, where it is about to write a file anew. `opened`: is installed already.
     """
 
-    def __init__(self, state: State, opened: Opened, read: Callable[[str], None], wrote: Callable[[str], None]) -> None:
+    def __init__(self, state: State, opened: FileAccessGuard, read: Callable[[str], None], wrote: Callable[[str], None]) -> None:
         self._state = state
         self._opened = opened
         self._read = read

@@ -6,7 +6,7 @@ from understudy.core.coverage import Replicas
 from understudy.messages import newcomers
 from understudy.worker.data.loops import END, Loops
 from understudy.worker.data.results import Results
-from understudy.worker.encoding.messages import JobProgress, LocalCopy, pack
+from understudy.worker.encoding.messages import BuddyCopy, JobProgress, pack
 from understudy.worker.generation.context import RankContext
 from understudy.worker.verification.post_vote_changes import Look, is_inside
 from understudy.worker.verification.verification import Verification
@@ -61,7 +61,7 @@ class AgreedState:
         """Of hand-overs behind a vote: a newcomer goes by them on its way, too."""
         self._post_vote.adopt(job.post_vote_points, job.post_vote_agreed, job.post_vote_behind, job.post_vote_owed)
 
-    def missed(self, copy: LocalCopy, job: JobProgress, again: bool) -> list[str]:
+    def missed(self, copy: BuddyCopy, job: JobProgress, again: bool) -> list[str]:
         """On a newcomer with the `copy` of its rank: what that may have changed behind its last vote, and took with it, one line each.
         `again`: this newcomer has run what follows the transaction of the copy.
         """
@@ -72,12 +72,12 @@ class AgreedState:
             *(newcomers.CHANGE_RUN_AGAIN(point=point, transaction=copy.transaction) for point in found if point not in inside),
         ]
 
-    def is_missed(self, copy: LocalCopy, job: JobProgress) -> bool:
+    def is_missed(self, copy: BuddyCopy, job: JobProgress) -> bool:
         """Whether something of that was changed between two transactions, where a newcomer can run it again."""
         missed = self._post_vote.missed(copy, job.post_vote_behind)
         return self._post_vote.moment(copy) is Look.AFTER and not all(map(is_inside, missed))
 
-    def is_of_begin(self, copy: LocalCopy) -> bool:
+    def is_of_begin(self, copy: BuddyCopy) -> bool:
         """Whether the values in the `copy` of a rank are those with which it began the transaction that follows."""
         return self._post_vote.moment(copy) is Look.AT_VALUES
 

@@ -13,18 +13,18 @@ from understudy.core.events import Verified, VerifyFailed
 from understudy.core.model import Stand
 from understudy.messages import newcomers
 from understudy.worker import points
-from understudy.worker.collectives.setup_record import Replayer
+from understudy.worker.collectives.setup_record import SetUpReplayer
 from understudy.worker.data.loops import restore_streams
 from understudy.worker.data.results import Results
-from understudy.worker.encoding.messages import GroupMembers, JobProgress, LocalCopy
-from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, PeerLost, UnderstudyError
+from understudy.worker.encoding.messages import BuddyCopy, GroupMembers, JobProgress
+from understudy.worker.errors import DonorMismatch, GenerationAborted, PeerLost, StateMismatch, UnderstudyError
 from understudy.worker.frameworks.base import disagreement
 from understudy.worker.generation import transfer
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.donors import Donors, read_copy
 from understudy.worker.generation.members import Members
 from understudy.worker.generation.plan import Plan
-from understudy.worker.guards.file_access import Opened
+from understudy.worker.guards.file_access import FileAccessGuard
 from understudy.worker.recovery.agreed_state import AgreedState
 from understudy.worker.recovery.attachment import Attachment, read_job
 from understudy.worker.recovery.script_names import ScriptNames
@@ -43,7 +43,7 @@ class Arrival:
         agreed: AgreedState,
         attachment: Attachment,
         verification: Verification,
-        opened: Opened,
+        opened: FileAccessGuard,
     ) -> None:
         self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
         self._results, self._agreed, self._attachment = results, agreed, attachment
@@ -53,7 +53,7 @@ class Arrival:
         self.opened = opened
         self._given: dict[str, bytes] = {}  # at the end of the job: values as donors have them there
 
-    def run(self, at_end: bool, streams_set: bool, replayer: Replayer) -> None:
+    def run(self, at_end: bool, streams_set: bool, replayer: SetUpReplayer) -> None:
         """As often as there is a newer generation, until the state is here and proven. `at_end`: no transaction follows. `streams_set`:
         the random streams are those of the place already. Raises `UnderstudyError`; a worker whose state is wrong does not return.
         """
@@ -65,9 +65,9 @@ class Arrival:
                     replayer.remove()
                     self._attach(recovery, at_end, streams_set, replayer)
                 return
-            except NotTheSame as error:
+            except StateMismatch as error:
                 self.reject(recovery.generation, str(error))
-            except DonorsDiffer as error:
+            except DonorMismatch as error:
                 self.await_next(recovery.generation, GenerationAborted(str(error)))  # the survivors tell
             except UnderstudyError:
                 raise
@@ -115,7 +115,7 @@ class Arrival:
 
     # -- one generation ----------------------------------------------------------------------------------------------------
 
-    def _attach(self, recovery: Recover, at_end: bool, streams_set: bool, replayer: Replayer) -> None:
+    def _attach(self, recovery: Recover, at_end: bool, streams_set: bool, replayer: SetUpReplayer) -> None:
         membership, progress, generation = self._membership, self._progress, recovery.generation
         members = Members(recovery, progress.world_size)
         meeting = membership.meet(recovery.store, generation)
@@ -154,9 +154,9 @@ class Arrival:
         at_end: bool,
         streams_set: bool,
         receive: Callable[[Plan], None],
-    ) -> tuple[Plan, LocalCopy, Donors]:
+    ) -> tuple[Plan, BuddyCopy, Donors]:
         """Takes the state that donors have described in `meeting`, and proves it. `receive` fetches what a plan names into this rank's
-        tensors. Raises `NotTheSame` if what is here then is something else, `UnderstudyError` where nobody could take it over.
+        tensors. Raises `StateMismatch` if what is here then is something else, `UnderstudyError` where nobody could take it over.
         """
         state, progress = self._rank_state.state, self._progress
         self._agreed.adopt_position(job)
@@ -190,7 +190,7 @@ class Arrival:
             raise GenerationAborted("the donors differ: the survivors tell")
         return donors
 
-    def _make_room(self, plan: Plan, copy: LocalCopy, donors: Donors, at_end: bool) -> None:
+    def _make_room(self, plan: Plan, copy: BuddyCopy, donors: Donors, at_end: bool) -> None:
         """Makes what the donors have and this newcomer has not yet."""
         state = self._rank_state.state
         state.reshard()
@@ -211,7 +211,7 @@ class Arrival:
 
         self._attachment.connect(members, meeting, self._progress.rank, lambda peers: transfer.answer(peers, plan), take)
 
-    def _compare_entries(self, plan: Plan, copy: LocalCopy, mine: Collection[str]) -> None:
+    def _compare_entries(self, plan: Plan, copy: BuddyCopy, mine: Collection[str]) -> None:
         """In both directions. Raises `UnderstudyError`: another newcomer would not fare better."""
         theirs = plan.descriptions.keys() | copy.tensors.keys()
         if unknown := sorted(plan.descriptions.keys() - mine):
@@ -219,8 +219,8 @@ class Arrival:
         if extra := sorted(entry for entry in mine if entry not in theirs and "/state/" not in entry and not entry.endswith("/gradient")):
             raise UnderstudyError(newcomers.MADE_MORE(rank=self._progress.rank, entry=extra[0]))
 
-    def _verify(self, plan: Plan, copy: LocalCopy, donors: Donors) -> None:
-        """The last thing before this newcomer is a rank like the others. Raises `NotTheSame`."""
+    def _verify(self, plan: Plan, copy: BuddyCopy, donors: Donors) -> None:
+        """The last thing before this newcomer is a rank like the others. Raises `StateMismatch`."""
         local, progress = self._rank_state.local, self._progress
         now = self._rank_state.digests()
         different = sorted(entry for entry, value in plan.expected.items() if now.get(entry) != value)
@@ -229,14 +229,14 @@ class Arrival:
         if wrong:
             more = f" and {', '.join(wrong[1:4])}{', ...' if len(wrong) > 4 else ''}" if len(wrong) > 1 else ""
             count = len(plan.expected) + len(plan.local)
-            raise NotTheSame(newcomers.DIGESTS_DIFFER(rank=progress.rank, wrong=len(wrong), count=count, entries=f"{wrong[0]}{more}"))
+            raise StateMismatch(newcomers.DIGESTS_DIFFER(rank=progress.rank, wrong=len(wrong), count=count, entries=f"{wrong[0]}{more}"))
         for member, donor in donors:
             mine, theirs = [progress.transaction, progress.step], [donor.state.transaction, donor.state.step]
             if mine != theirs:
                 other = donors.members.rank_of(member)
-                raise NotTheSame(newcomers.COUNTERS_DIFFER(rank=progress.rank, mine=mine, other=other, theirs=theirs))
+                raise StateMismatch(newcomers.COUNTERS_DIFFER(rank=progress.rank, mine=mine, other=other, theirs=theirs))
             for name in self._order.changed(donor.state.sums):
-                raise NotTheSame(newcomers.OTHER_ORDER(rank=progress.rank, group=name))
+                raise StateMismatch(newcomers.OTHER_ORDER(rank=progress.rank, group=name))
 
     def _compare_groups(self, donors: Donors) -> None:
         """The members of every group, and their order in it, as each of the others has them."""
@@ -249,12 +249,12 @@ class Arrival:
                 raise UnderstudyError(newcomers.OTHER_GROUPS(rank=rank, mine=_shown(mine), other=other, theirs=_shown(theirs)))
 
     def _compare_frameworks(self, donors: Donors) -> None:
-        """What steers the collectives of DDP and the like. Raises `NotTheSame`."""
+        """What steers the collectives of DDP and the like. Raises `StateMismatch`."""
         rank = self._progress.rank
         if different := disagreement({**donors.frameworks(), rank: self._rank_state.frameworks.described()}):
-            raise NotTheSame(newcomers.FRAMEWORKS_DIFFER(rank=rank, difference=different))
+            raise StateMismatch(newcomers.FRAMEWORKS_DIFFER(rank=rank, difference=different))
 
-    def _notes(self, replayer: Replayer) -> tuple[str, ...]:
+    def _notes(self, replayer: SetUpReplayer) -> tuple[str, ...]:
         notes: list[str] = [newcomers.RESULT_OF_ANOTHER(place=key) for key in self._results.replaced]
         notes += [newcomers.OF_ANOTHER_RANK(what=what) for what in self.names.of_others]
         different = replayer.differences(self._rank_state.state.storages())

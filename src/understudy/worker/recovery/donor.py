@@ -6,7 +6,7 @@ from understudy.core.events import ReplicasDiffer, Uncovered
 from understudy.messages import newcomers
 from understudy.worker import points
 from understudy.worker.encoding.messages import DonorState, pack
-from understudy.worker.errors import DonorsDiffer, GenerationAborted, NotTheSame, UnderstudyError
+from understudy.worker.errors import DonorMismatch, GenerationAborted, StateMismatch, UnderstudyError
 from understudy.worker.frameworks.base import disagreement
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.donors import Donors
@@ -106,13 +106,13 @@ class Donation:
             if different := disagreement(donors.frameworks()):
                 raise UnderstudyError(newcomers.DONORS_PARTED(different=different))
             return {rank: donors.plan_for(rank, replicas) for rank in members.recovery.newcomers}
-        except DonorsDiffer as error:
+        except DonorMismatch as error:
             sides = tuple(tuple(members.rank_of(member) for member in side) for side in error.sides)
             control.send(ReplicasDiffer(control.worker, generation, (), sides, str(error)))
             control.wait_for(lambda: self._membership.superseded(generation))
             raise GenerationAborted("the donors differ") from error
         except UnderstudyError as error:
-            if not isinstance(error, NotTheSame):  # which the newcomer finds and tells itself, and another one may fare better
+            if not isinstance(error, StateMismatch):  # which the newcomer finds and tells itself, and another one may fare better
                 control.send(Uncovered(control.worker, generation, str(error)))
             control.wait_for(lambda: self._membership.superseded(generation))
             raise GenerationAborted("nobody can go on") from error

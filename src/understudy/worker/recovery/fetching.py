@@ -9,8 +9,8 @@ from datetime import timedelta
 
 from understudy.core.model import DrillVerdict
 from understudy.worker import points
-from understudy.worker.encoding.messages import JobProgress, LocalCopy, MemoryDescription, unpack
-from understudy.worker.errors import GenerationAborted, NotTheSame, PeerLost
+from understudy.worker.encoding.messages import BuddyCopy, JobProgress, MemoryDescription, unpack
+from understudy.worker.errors import GenerationAborted, PeerLost, StateMismatch
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.donors import Donors, read_copy
 from understudy.worker.generation.members import Members
@@ -44,7 +44,7 @@ class Fetching:
                 else:
                     self._arrival.await_next(newest.generation, error)
 
-    def position(self) -> tuple[JobProgress, LocalCopy]:
+    def position(self) -> tuple[JobProgress, BuddyCopy]:
         arrival = self._arrival
         while True:
             recovery = arrival.recovery()
@@ -54,10 +54,10 @@ class Fetching:
                 return job, read_copy(Members(recovery, self._progress.world_size), self._progress.rank, meeting)
             except (GenerationAborted, PeerLost) as error:
                 arrival.await_next(recovery.generation, error)
-            except NotTheSame as error:
+            except StateMismatch as error:
                 arrival.reject(recovery.generation, str(error))
 
-    def drilled(self, takeover: Takeover) -> tuple[JobProgress, LocalCopy]:
+    def drilled(self, takeover: Takeover) -> tuple[JobProgress, BuddyCopy]:
         """Of a rank that is alive: where it begins its next step, and what it has handed over."""
         points.reach("rehearsal begin")
         try:
@@ -65,7 +65,7 @@ class Fetching:
             return job, read_copy(takeover.members(job.transaction), self._progress.rank, takeover.meeting)
         except (GenerationAborted, PeerLost) as error:
             takeover.tell(DrillVerdict.BROKEN, str(error))
-        except NotTheSame as error:
+        except StateMismatch as error:
             takeover.tell(DrillVerdict.DIFFERENT, str(error))
 
     def take_memory(self, limit: timedelta = FOREVER) -> None:

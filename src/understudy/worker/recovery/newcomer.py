@@ -24,12 +24,12 @@ from understudy.core.model import DrillVerdict
 from understudy.messages import newcomers
 from understudy.worker import points
 from understudy.worker.census import left_names
-from understudy.worker.collectives.setup_record import Replayer
+from understudy.worker.collectives.setup_record import SetUpReplayer
 from understudy.worker.data.loaders import Source
 from understudy.worker.data.loops import END, Loops, restore_streams
 from understudy.worker.data.results import Results
-from understudy.worker.encoding.messages import JobProgress, LocalCopy, ScriptPosition
-from understudy.worker.errors import Misuse, NotTheSame, OtherBatch, UnderstudyError
+from understudy.worker.encoding.messages import BuddyCopy, JobProgress, ScriptPosition
+from understudy.worker.errors import BatchMismatch, StateMismatch, UnderstudyError, UsageError
 from understudy.worker.generation.context import RankContext
 from understudy.worker.guards.loop_variables import Behind
 from understudy.worker.guards.state_reads import Reads
@@ -56,9 +56,9 @@ class Newcomer:
         self._agreed, self._arrival, self._opened = agreed, arrival, arrival.opened
         self._rehearse = rehearse
         self._fetching = Fetching(context, arrival)
-        self._replayer: Replayer | None = None
+        self._replayer: SetUpReplayer | None = None
         self._started = time.time()
-        self._known: tuple[JobProgress, LocalCopy] | None = None  # where the job continues, and what the lost rank handed over
+        self._known: tuple[JobProgress, BuddyCopy] | None = None  # where the job continues, and what the lost rank handed over
         self._streams_set = False
         self._behind = False  # no transaction that is over lies ahead any more
         self._reads = Reads(context.rank_state.state, arrival.opened, self._read, self._wrote)
@@ -73,13 +73,13 @@ class Newcomer:
         record = self._membership.record = self._fetching.record()
         groups.install()
         groups.detached = True
-        self._replayer = Replayer(record, progress.rank)
+        self._replayer = SetUpReplayer(record, progress.rank)
         self._opened.over = self._replayer.set_up_at
         self._reads.prepare()
         self._replayer.install()
         dist.init_process_group(backend, store=HashStore(), rank=progress.rank, world_size=progress.world_size)
 
-    def _learn(self) -> tuple[JobProgress, LocalCopy]:
+    def _learn(self) -> tuple[JobProgress, BuddyCopy]:
         """At the first loop or transaction: where the job continues, and what the lost rank handed over."""
         if self._known is not None:
             return self._known
@@ -112,7 +112,7 @@ class Newcomer:
         return self._learn()[0]
 
     @property
-    def _copy(self) -> LocalCopy:
+    def _copy(self) -> BuddyCopy:
         return self._learn()[1]
 
     def _wait_for_rank(self) -> None:
@@ -149,7 +149,7 @@ class Newcomer:
 
     # -- the way through the script --------------------------------------------------------------------------------------
 
-    def enter_loop(self, loop: int) -> tuple[bool, LocalCopy | None]:
+    def enter_loop(self, loop: int) -> tuple[bool, BuddyCopy | None]:
         """Whether to run this loop at all, and the copy whose last iteration has to be drawn again first."""
         job, copy = self._learn()
         if job.place[0] > loop:
@@ -175,7 +175,7 @@ class Newcomer:
 
         try:
             last = self._loops.pass_by(source, self._copy, self._progress.rank, job.drained[loop], comes_later, at_end)
-        except OtherBatch as error:
+        except BatchMismatch as error:
             self._other_batch(error)
         if self._copy.place[0] == loop and not self._behind:
             self._arrival.names.put_own(self._copy, self._copy.earlier)
@@ -199,7 +199,7 @@ class Newcomer:
         alike = job.top if inside else job.after  # the nearest that is known
         try:
             batch = self._loops.redraw(source, copy, self._progress.rank, lambda: self._set_names(alike, copy.top), exact=inside)
-        except OtherBatch as error:
+        except BatchMismatch as error:
             self._other_batch(error)
         if inside:
             return batch, True
@@ -216,7 +216,7 @@ class Newcomer:
             return False
         return self._agreed.is_missed(copy, job)
 
-    def _other_batch(self, error: OtherBatch) -> NoReturn:
+    def _other_batch(self, error: BatchMismatch) -> NoReturn:
         why = self._opened.otherwise()
         if why:
             self._refuse(error.found)  # by files that every other spare would find, too
@@ -237,7 +237,7 @@ class Newcomer:
     def _set_streams(self) -> None:
         try:
             restore_streams(self._rank_state.state.randomness, self._copy, self._progress.rank)
-        except NotTheSame as error:
+        except StateMismatch as error:
             self._reject(str(error))
         self._streams_set = self._behind = True
         if self.place == END and not self.arrived:
@@ -284,7 +284,7 @@ class Newcomer:
         assignment = self._membership.control.assignment
         if self._takeover is not None or (assignment is not None and assignment.planned):
             self._reject(text)  # the rank stays where it is
-        raise Misuse(newcomers.JOB_ENDS(reason=text)) from None
+        raise UsageError(newcomers.JOB_ENDS(reason=text)) from None
 
     def _reject(self, detail: str) -> NoReturn:
         if self._takeover is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from understudy.worker.encoding.messages import JobProgress, LocalCopy
+from understudy.worker.encoding.messages import BuddyCopy, JobProgress
 from understudy.worker.generation.donors import Donor
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.registry import State
@@ -24,7 +24,7 @@ class ScriptNames:
         self.of_others: list[str] = []  # what it has from another rank, because its own had not handed it over
         self.again = False  # it has gone once more through the iteration that its rank was lost in, behind the transaction
 
-    def put(self, job: JobProgress, copy: LocalCopy, told: Collection[Donor], alike: Mapping[str, bytes], own: Mapping[str, bytes]) -> None:
+    def put(self, job: JobProgress, copy: BuddyCopy, told: Collection[Donor], alike: Mapping[str, bytes], own: Mapping[str, bytes]) -> None:
         """What others have `told` and all of them have the same, as they had it at this place (`alike`), and what the rank of the `copy`
         has handed over. `own`: where that was something else at this place; b"": as in the set-up.
         """
@@ -33,7 +33,7 @@ class ScriptNames:
                 self._load(entry, alike.get(entry, next(donor.values[entry] for donor in told)))
         self.put_own(copy, own)
 
-    def put_own(self, copy: LocalCopy, own: Mapping[str, bytes]) -> None:
+    def put_own(self, copy: BuddyCopy, own: Mapping[str, bytes]) -> None:
         if not self.are_set:
             for entry, data in {**copy.values, **own}.items():
                 if is_beside(entry):

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import NoReturn
 
 from understudy.core.model import DrillVerdict
-from understudy.worker.collectives.setup_record import Replayer
+from understudy.worker.collectives.setup_record import SetUpReplayer
 from understudy.worker.encoding.messages import JobProgress
 from understudy.worker.generation.members import Members
 from understudy.worker.transport.rendezvous import Rendezvous
@@ -22,7 +22,7 @@ class Takeover(ABC):
         """Return who gives the state as of the begin of `transaction`."""
 
     @abstractmethod
-    def arrive(self, job: JobProgress, streams_set: bool, replayer: Replayer) -> None:
+    def arrive(self, job: JobProgress, streams_set: bool, replayer: SetUpReplayer) -> None:
         """Take over the state. Does not return if that cannot be, or if it differs."""
 
     @abstractmethod

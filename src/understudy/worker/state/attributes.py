@@ -57,7 +57,7 @@ class _Places:
 
 
 @dataclass(frozen=True)
-class Noted:
+class NotedAttributes:
     """The attributes as of a begin."""
 
     places: _Places
@@ -122,7 +122,7 @@ class Attributes:
 
     # -- redo ------------------------------------------------------------------------------------------------------------
 
-    def note(self) -> Noted:
+    def note(self) -> NotedAttributes:
         """At begin. Some tens of microseconds for a hundred modules."""
         if self.moved:
             self.refresh()
@@ -130,7 +130,7 @@ class Attributes:
             self._notes += 1
             self._find_histories()
         places = self._places
-        return Noted(
+        return NotedAttributes(
             places,
             [table.copy() for table in places.dicts],
             [value.copy() for value in places.lists],
@@ -138,7 +138,7 @@ class Attributes:
             [wrapper.training for wrapper in places.wrappers],
         )
 
-    def restore(self, noted: Noted) -> None:
+    def restore(self, noted: NotedAttributes) -> None:
         """What was noted, bound again."""
         places = noted.places
         for table, before in zip(places.dicts, noted.dicts, strict=True):

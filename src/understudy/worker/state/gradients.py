@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from understudy.messages import registered
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.state.tensors import changes
 
 _Found = tuple[weakref.ref[torch.Tensor], int]  # a gradient, and how often it had been changed
@@ -73,7 +73,7 @@ class Gradients:
         return _is(self._withheld.get(id(parameter)), parameter.grad)
 
     def settle(self) -> None:
-        """In front of a vote. Raises `Misuse` if the attempt has changed what is withheld; forgets what it has dropped of that."""
+        """In front of a vote. Raises `UsageError` if the attempt has changed what is withheld; forgets what it has dropped of that."""
         if not self._withheld:
             return
         there: dict[int, _Found] = {}
@@ -81,20 +81,20 @@ class Gradients:
             found, gradient = self._withheld.get(id(parameter)), parameter.grad
             if found is not None and gradient is not None and _is(found, gradient):
                 if changes(gradient) != found[1]:
-                    raise Misuse(registered.GRADIENTS_NOT_GIVEN())
+                    raise UsageError(registered.GRADIENTS_NOT_GIVEN())
                 there[id(parameter)] = found
         self._withheld = there
 
     def left(self, parameter: torch.Tensor) -> torch.Tensor | None:
         """In front of a redo: the gradient with which the transaction began, or which is withheld, if the attempt has left that alone.
 
-        Raises `Misuse` if the attempt has added to it: there is no copy.
+        Raises `UsageError` if the attempt has added to it: there is no copy.
         """
         gradient = parameter.grad
         for found in (self._found.get(id(parameter)), self._withheld.get(id(parameter))):
             if gradient is not None and found is not None and _is(found, gradient):
                 if changes(gradient) != found[1]:
-                    raise Misuse(registered.GRADIENTS_NOT_KEPT())
+                    raise UsageError(registered.GRADIENTS_NOT_KEPT())
                 return gradient
         return None
 

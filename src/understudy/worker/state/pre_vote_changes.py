@@ -28,7 +28,7 @@ import torch
 
 from understudy.messages import registered
 from understudy.worker.encoding.digests import digest_bytes, flat_bytes
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.state.registry import State
 from understudy.worker.state.tensors import changes, counts_changes, local_tensor, put_back
 
@@ -136,13 +136,13 @@ class PreVoteChanges:
         return changed
 
     def restore(self, before: Before) -> None:
-        """In a redo. Raises `Misuse` if something has changed of which there is no copy."""
+        """In a redo. Raises `UsageError` if something has changed of which there is no copy."""
         changed = self._changed(before)
         lost, gone = changed - before.kept.keys(), before.kept.keys() - dict(self._tensors()).keys()
         if lost:
-            raise Misuse(registered.NO_COPY_TO_REDO(function=before.function, entry=min(lost)))
+            raise UsageError(registered.NO_COPY_TO_REDO(function=before.function, entry=min(lost)))
         if gone:
-            raise Misuse(registered.TAKEN_AWAY(function=before.function, entry=min(gone)))
+            raise UsageError(registered.TAKEN_AWAY(function=before.function, entry=min(gone)))
         with torch.no_grad():
             for tensor, memory in zip(self._watched.tensors, self._watched.memory, strict=True):
                 put_back(tensor, memory)

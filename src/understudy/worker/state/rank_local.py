@@ -17,8 +17,8 @@ import torch
 from understudy.core.coverage import Replicas
 from understudy.messages import registered
 from understudy.worker.encoding.digests import digest, digest_bytes
-from understudy.worker.encoding.messages import Boundary, CopyDigests, LocalCopy, ScriptPosition, pack, unpack
-from understudy.worker.errors import Misuse, NotTheSame
+from understudy.worker.encoding.messages import Boundary, BuddyCopy, CopyDigests, ScriptPosition, pack, unpack
+from understudy.worker.errors import StateMismatch, UsageError
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.registry import State
 from understudy.worker.state.streams import ITERATOR
@@ -29,7 +29,7 @@ STREAM, POSITION = "the random stream", "the position of"
 CLASSIFIED = 2  # comparisons after which it is known which values differ from rank to rank
 
 
-def seal(copy: LocalCopy) -> bytes:
+def seal(copy: BuddyCopy) -> bytes:
     """The bytes to hand over, with a digest in front."""
     boundary = copy.boundary
     if boundary is not None:  # its streams are mostly those of the copy
@@ -39,12 +39,12 @@ def seal(copy: LocalCopy) -> bytes:
     return digest_bytes(body).to_bytes(8, "little") + body
 
 
-def unseal(data: bytes) -> LocalCopy:
-    """Raises `NotTheSame` if the bytes are not what was sealed, and `BadMessage` if that was no copy."""
+def unseal(data: bytes) -> BuddyCopy:
+    """Raises `StateMismatch` if the bytes are not what was sealed, and `BadMessage` if that was no copy."""
     body = data[8:]
     if digest_bytes(body) != int.from_bytes(data[:8], "little"):
-        raise NotTheSame(registered.COPY_CORRUPT())
-    copy = unpack(LocalCopy, body)
+        raise StateMismatch(registered.COPY_CORRUPT())
+    copy = unpack(BuddyCopy, body)
     if copy.boundary is not None:
         copy.boundary.streams = {**copy.streams, **copy.boundary.streams}
     return copy
@@ -64,7 +64,7 @@ class LocalState:
         self._whole = False  # hand over even what was the same on all ranks
         self._carries = False  # the last vote's copy has gradients, too, that are not known to be shared
         self.shared = 0  # of the last copy: a digest of what all ranks have alike, as far as known
-        self.sealed: dict[int, LocalCopy] = {}  # own copies of the last two transactions
+        self.sealed: dict[int, BuddyCopy] = {}  # own copies of the last two transactions
         self.versions: dict[int, list[CopyDigests]] = {}  # digests of all copies of each of them: of the vote, and of later points
 
     def _mine(self, entry: str) -> bool:
@@ -96,12 +96,12 @@ class LocalState:
         results: dict[str, bytes],
         carried: bool = False,
         behind: Sequence[int] = (),
-        earlier: LocalCopy | None = None,
-    ) -> LocalCopy:
+        earlier: BuddyCopy | None = None,
+    ) -> BuddyCopy:
         """The copy for a vote, or for points `behind` it. `carried`: the transaction leaves gradients for a later one. `earlier`:
         the copy whose streams it keeps, because a newcomer draws again what was drawn since.
 
-        Raises `Misuse` if it is too large.
+        Raises `UsageError` if it is too large.
         """
         closely = self.comparisons < CLASSIFIED
         values = self._state.encoded_values(closely=closely)
@@ -118,8 +118,8 @@ class LocalState:
         size = sum(t.numel() * t.element_size() for t in tensors.values()) + sum(map(len, mine.values()))
         if size > LIMIT:
             too_large = registered.CARRIED_GRADIENTS_TOO_LARGE if carried else registered.LOCAL_STATE_TOO_LARGE
-            raise Misuse(too_large(rank=self._rank, megabytes=size / 1e6, limit=LIMIT / 1e6))
-        copy = LocalCopy(
+            raise UsageError(too_large(rank=self._rank, megabytes=size / 1e6, limit=LIMIT / 1e6))
+        copy = BuddyCopy(
             transaction,
             place,
             step,
@@ -147,7 +147,7 @@ class LocalState:
         self.versions.pop(transaction - 2, None)
         return copy
 
-    def make_whole(self, copy: LocalCopy, carried: bool) -> LocalCopy:
+    def make_whole(self, copy: BuddyCopy, carried: bool) -> BuddyCopy:
         """The same, still at its vote, with all values and buffers, unless that is too much: what all ranks had alike is not any more."""
         self._whole = True
         try:
@@ -155,12 +155,12 @@ class LocalState:
         finally:
             self._whole = False
 
-    def adopt(self, copy: LocalCopy) -> None:
+    def adopt(self, copy: BuddyCopy) -> None:
         """On a newcomer: this is its rank's own copy."""
         self.sealed[copy.transaction] = copy
         self.versions[copy.transaction] = [copy.digests]
 
-    def _shared(self, copy: LocalCopy) -> int:
+    def _shared(self, copy: BuddyCopy) -> int:
         """63 bits, of buffers and values that do not go with the copy because all ranks hold the same."""
         if self.replicas is None or self.comparisons < CLASSIFIED:
             return 0
@@ -179,12 +179,12 @@ class LocalState:
         classes = self.replicas.classes if self.replicas is not None else {}
         return {name: t for name, t in gradients.items() if name in classes and self._mine(name)}
 
-    def drawn(self, copy: LocalCopy) -> list[str]:
+    def drawn(self, copy: BuddyCopy) -> list[str]:
         """The random streams that have moved since `copy` was made, by name."""
         now = self._state.randomness.capture()
         return [] if now is copy.streams else [_called(n) for n, data in now.items() if copy.streams.get(n) != data]
 
-    def changed(self, copy: LocalCopy, known: Mapping[str, bytes], inside: bool = False, moved: bool = False) -> list[str]:
+    def changed(self, copy: BuddyCopy, known: Mapping[str, bytes], inside: bool = False, moved: bool = False) -> list[str]:
         """What has changed since `copy` was made of values and buffers that differ from rank to rank, by name. `known`: present values.
         `inside`: the transaction has changed it. `moved`: the copy is of another loop: what the script has set anew between the two,
         though it is not registered, is set by a newcomer itself."""
@@ -209,7 +209,7 @@ class LocalState:
         known = self.replicas is not None and entry in self.replicas.classes
         return is_beside(entry) and (not known or moved or self._state.beside.leave(entry))
 
-    def apply(self, copy: LocalCopy, entries: set[str]) -> None:
+    def apply(self, copy: BuddyCopy, entries: set[str]) -> None:
         """On a newcomer: sets those `entries` of the copy. Streams are set where the place is reached."""
         current = dict(self._state.mutable_tensors())
         parameters = dict(self._state.parameters())
@@ -230,7 +230,7 @@ class LocalState:
             if entry in entries:
                 self._state.load_value(entry, data)
 
-    def differences(self, copy: LocalCopy, entries: set[str]) -> list[str]:
+    def differences(self, copy: BuddyCopy, entries: set[str]) -> list[str]:
         """After `apply`: those of the `entries` that are not in place."""
         current = dict(self._state.mutable_tensors()) | dict(self._state.gradients())
         asked = {entry for entry in entries if not is_beside(entry)}
@@ -258,7 +258,7 @@ def _as_of(known: Mapping[str, bytes], values: Mapping[str, bytes], all_known: b
     return {entry: data for entry, data in then.items() if data != values[entry]}
 
 
-def kept_locally(copy: LocalCopy, rank: int, replicas: Replicas, versions: list[CopyDigests]) -> set[str]:
+def kept_locally(copy: BuddyCopy, rank: int, replicas: Replicas, versions: list[CopyDigests]) -> set[str]:
     """Entries of a lost rank's copy that no other rank has: known to differ from rank to rank, or different at this very vote.
 
     `versions`: the digests of values and of tensors of each survivor, at its vote in the same transaction, at later points, and now.

@@ -9,7 +9,7 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 
 from understudy.messages import script
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.state.optimizers import parameters_of
 from understudy.worker.state.registry import State
 
@@ -48,7 +48,7 @@ def _unsupported(state: State) -> str:
 
 
 def refuse_sparse_gradients(state: State) -> None:
-    """In front of a vote, when gradients are complete. Raises `Misuse`."""
+    """In front of a vote, when gradients are complete. Raises `UsageError`."""
     for name, gradient in state.gradients():
         if gradient.layout is not torch.strided:
-            raise Misuse(script.SPARSE_GRADIENT(parameter=name.removesuffix("/gradient")))
+            raise UsageError(script.SPARSE_GRADIENT(parameter=name.removesuffix("/gradient")))

@@ -31,8 +31,8 @@ from understudy.worker.encoding.canonical import canonical
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.encoding.digests import digest_bytes, flat_bytes
 from understudy.worker.encoding.messages import Streams, TensorDescription
-from understudy.worker.errors import Misuse, UnderstudyError
-from understudy.worker.state.attributes import Attributes, Noted, is_of_module
+from understudy.worker.errors import UnderstudyError, UsageError
+from understudy.worker.state.attributes import Attributes, NotedAttributes, is_of_module
 from understudy.worker.state.beside import Beside, Nothing, is_beside
 from understudy.worker.state.gradients import Gradients
 from understudy.worker.state.optimizers import all_tensors, common_values, loose_values, parameters_of
@@ -48,7 +48,7 @@ class Snapshot:
     streams: Streams
     values: dict[str, bytes]
     tensors: dict[str, tuple[torch.Tensor, torch.Tensor]]  # the memory of each, and what stood in it
-    attributes: Noted
+    attributes: NotedAttributes
     beside: Any
     gradients: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # id of the parameter -> its gradient, content
     scalers: dict[str, dict[Any, Any]] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class State:
         return lambda thing: id(thing) in known
 
     def register(self, name: str, thing: Any) -> None:
-        """Raises `Misuse` for a thing whose state cannot be read and set."""
+        """Raises `UsageError` for a thing whose state cannot be read and set."""
         if isinstance(thing, torch.nn.Module):
             self.modules[name] = thing
         elif isinstance(thing, Optimizer):
@@ -129,7 +129,7 @@ class State:
             for number, item in enumerate(thing):
                 self.register(f"{name}.{number}", item)
         else:
-            raise Misuse(script.NO_STATE_DICT(name=name, type=type(thing).__qualname__))
+            raise UsageError(script.NO_STATE_DICT(name=name, type=type(thing).__qualname__))
 
     # -- tensors ---------------------------------------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class State:
             try:
                 flat_bytes(local_tensor(tensor))
             except ValueError as error:
-                raise Misuse(script.UNMOVABLE_TENSOR(name=name, reason=str(error))) from error
+                raise UsageError(script.UNMOVABLE_TENSOR(name=name, reason=str(error))) from error
         return found
 
     def look_again(self) -> None:
@@ -291,7 +291,7 @@ class State:
             try:
                 found[f"{key}/settings"] = encode([groups, *beside])
             except Unencodable as error:
-                raise Misuse(script.UNMOVABLE_SETTINGS(optimizer=key, reason=str(error))) from error
+                raise UsageError(script.UNMOVABLE_SETTINGS(optimizer=key, reason=str(error))) from error
         return found
 
     @staticmethod
@@ -299,7 +299,7 @@ class State:
         try:
             return encode(canonical(thing.state_dict()))
         except Unencodable as error:
-            raise Misuse(script.UNMOVABLE_STATE(name=name, reason=str(error))) from error
+            raise UsageError(script.UNMOVABLE_STATE(name=name, reason=str(error))) from error
 
     def _name_parameters(self, key: str, optimizer: Optimizer, groups: list[dict[str, Any]]) -> None:
         """Of groups that came after the set-up: a newcomer has to make them."""

@@ -15,8 +15,8 @@ from typing import Protocol
 from understudy.core.coverage import Replicas
 from understudy.core.judgement import sides_of
 from understudy.messages import registered
-from understudy.worker.encoding.messages import CopyDigests, LocalCopy, TensorDescription
-from understudy.worker.errors import DonorsDiffer
+from understudy.worker.encoding.messages import BuddyCopy, CopyDigests, TensorDescription
+from understudy.worker.errors import DonorMismatch
 from understudy.worker.state.beside import is_beside
 from understudy.worker.state.rank_local import kept_locally
 
@@ -29,14 +29,14 @@ class Elsewhere(Enum):
 
 
 @dataclass(frozen=True)
-class Members:
+class EntryHolders:
     """Members of which each has the entry, with the same content."""
 
     numbers: Sequence[int]
     digest: int
 
 
-class Donor(Protocol):
+class DonorView(Protocol):
     """What a member has told of itself."""
 
     descriptions: dict[str, TensorDescription]
@@ -48,10 +48,10 @@ class Donor(Protocol):
 class StateSource(Protocol):
     """A source of the state of one lost rank."""
 
-    def find(self, entry: str, description: TensorDescription | None) -> Members | Elsewhere | None:
+    def find(self, entry: str, description: TensorDescription | None) -> EntryHolders | Elsewhere | None:
         """Who gives `entry`, None if this source does not have it. `description`: of a tensor, None for a value.
 
-        Raises `DonorsDiffer` where those who should have the same do not.
+        Raises `DonorMismatch` where those who should have the same do not.
         """
         ...
 
@@ -59,7 +59,7 @@ class StateSource(Protocol):
 class CopySource:
     """The copy of a rank, for what no other rank has."""
 
-    def __init__(self, rank: int, copy: LocalCopy, replicas: Replicas, donors: Mapping[int, Donor]) -> None:
+    def __init__(self, rank: int, copy: BuddyCopy, replicas: Replicas, donors: Mapping[int, DonorView]) -> None:
         self.entries = kept_locally(copy, rank, replicas, [version for donor in donors.values() for version in donor.versions])
 
     def find(self, entry: str, description: TensorDescription | None) -> Elsewhere | None:
@@ -69,7 +69,7 @@ class CopySource:
 class ReplicaSource:
     """The replicas of a rank, and its old worker if it is being moved."""
 
-    def __init__(self, rank: int, copy: LocalCopy, replicas: Replicas, donors: Mapping[int, Donor], leaver: int | None) -> None:
+    def __init__(self, rank: int, copy: BuddyCopy, replicas: Replicas, donors: Mapping[int, DonorView], leaver: int | None) -> None:
         """`leaver`: the old worker's number."""
         self._rank = rank
         self._copy = copy.digests
@@ -77,7 +77,7 @@ class ReplicaSource:
         self._donors = donors
         self._leaver = leaver
 
-    def find(self, entry: str, description: TensorDescription | None) -> Members | Elsewhere | None:
+    def find(self, entry: str, description: TensorDescription | None) -> EntryHolders | Elsewhere | None:
         gradient = entry.endswith("/gradient") and description is not None
         if gradient and entry not in self._copy.tensors:
             return Elsewhere.NOT_NEEDED  # this rank had none
@@ -92,7 +92,7 @@ class ReplicaSource:
         who = [member for member in who if self._had(member, entry, description is None)]
         if is_beside(entry) and len({self._donors[member].digests[entry] for member in who}) > 1:
             return Elsewhere.NOT_NEEDED  # it differs from rank to rank, and nobody has what this one had
-        return Members(who, self._common_digest(entry, who)) if who else None
+        return EntryHolders(who, self._common_digest(entry, who)) if who else None
 
     def _had(self, member: int, entry: str, value: bool) -> bool:
         """Those that never had this value since the last vote are no replicas, nor those with another buffer, or, with equal parameters,
@@ -105,5 +105,5 @@ class ReplicaSource:
     def _common_digest(self, entry: str, who: Sequence[int]) -> int:
         found = {member: self._donors[member].digests[entry] for member in who}
         if len(set(found.values())) > 1:
-            raise DonorsDiffer(registered.DONORS_DIFFER(entry=entry, rank=self._rank), sides_of(found))
+            raise DonorMismatch(registered.DONORS_DIFFER(entry=entry, rank=self._rank), sides_of(found))
         return found[who[0]]

@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from understudy.messages import encoding, registered
 from understudy.worker.encoding.digests import digest, digest_bytes
 from understudy.worker.encoding.messages import Placed, TensorDescription
-from understudy.worker.errors import BadMessage, Misuse
+from understudy.worker.errors import BadMessage, UsageError
 
 
 def local_tensor(tensor: torch.Tensor) -> torch.Tensor:
@@ -47,7 +47,7 @@ def empty(description: TensorDescription, like: torch.Tensor, entry: str) -> tor
     if description.placements is None:
         return local
     if not isinstance(like, DTensor):
-        raise Misuse(registered.NOT_A_DTENSOR(entry=entry))
+        raise UsageError(registered.NOT_A_DTENSOR(entry=entry))
     lying = [_unpacked(packed, theirs) for packed, theirs in zip(description.placements, like.placements, strict=True)]
     return DTensor.from_local(local, like.device_mesh, lying, run_check=False, shape=like.shape, stride=like.stride())
 

@@ -13,8 +13,8 @@ from understudy.worker.generation.control_handlers import ControlHandlers
 from understudy.worker.participant import Participant, Reduce, VoteField, VoteResult
 from understudy.worker.recovery.donor import Donation
 from understudy.worker.recovery.newcomer import Newcomer
+from understudy.worker.state.buddy_store import StoredBuddyCopy
 from understudy.worker.state.rank_local import seal
-from understudy.worker.state.snapshot_store import StoredSnapshot
 from understudy.worker.step.setup import SetUp
 from understudy.worker.verification.verification import Verification
 
@@ -102,7 +102,7 @@ class StepBoundary(Participant):
             if handed.setup:
                 membership.store.put_setup(rank, handed.setup)
             if handed.copy:
-                membership.store.put(rank, StoredSnapshot(before, handed.copy))
+                membership.store.put(rank, StoredBuddyCopy(before, handed.copy))
         channel.receipt()
         membership.new_buddies.clear()
         membership.unshared = False

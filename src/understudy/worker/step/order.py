@@ -15,9 +15,9 @@ from understudy.worker.generation.step_copy import StepCopy
 from understudy.worker.guards.arguments import ArgumentsGuard
 from understudy.worker.guards.async_work import Works
 from understudy.worker.participant import Participant, Step, VoteField, VoteResult
+from understudy.worker.step.begin_checks import BeginChecks
 from understudy.worker.step.boundary import StepBoundary
 from understudy.worker.step.commit_report import CommitReport
-from understudy.worker.step.uncovered import Uncovered
 from understudy.worker.verification.verification import Verification
 
 
@@ -41,7 +41,7 @@ def participants(context: RankContext, verification: Verification, parts: Parts)
         Works(context.notices.tell),  # waits for collectives that the script has left under way: from here on all of them are done
         ArgumentsGuard(context.notices.tell),  # looked at before a rollback puts back what is registered, which may be among them
         parts.copy,  # of the state: all that follows goes by it
-        Uncovered(context, parts.loops),  # refuses before anything is handed over or drilled
+        BeginChecks(context, parts.loops),  # refuses before anything is handed over or drilled
         verification.post_vote,  # hands over what has changed since the last vote, of which a drill tells its spare
         parts.watch,  # a drill: compares what the step has computed, once nothing is under way
         verification.redo,  # likewise

@@ -17,7 +17,7 @@ from understudy.worker.collectives.device_times import CudaEvents, DeviceTimes
 from understudy.worker.data.loops import Loops
 from understudy.worker.data.results import Results
 from understudy.worker.drill.drill import Drills, WatchSlot
-from understudy.worker.drill.rehearsal import Rehearsal
+from understudy.worker.drill.spare_drill import SpareDrill
 from understudy.worker.frameworks.aggregate import Frameworks, Shards
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.control_handlers import ControlHandlers
@@ -25,7 +25,7 @@ from understudy.worker.generation.membership import Membership
 from understudy.worker.generation.notices import Notices
 from understudy.worker.generation.rank_state import RankState
 from understudy.worker.generation.step_copy import StepCopy
-from understudy.worker.guards.file_access import Opened
+from understudy.worker.guards.file_access import FileAccessGuard
 from understudy.worker.process.control import Control
 from understudy.worker.progress import Progress
 from understudy.worker.recovery.agreed_state import AgreedState
@@ -54,7 +54,7 @@ class Runtime:
         control: Control,
         role: Assign | Prepare,
         server: StoreServer,
-        opened: Opened | None,
+        opened: FileAccessGuard | None,
         boundary: CodeType,
     ) -> None:
         """`opened`: what the script opens, of a worker that takes a rank that another one has, or had; None on all others. `boundary`: the
@@ -75,8 +75,8 @@ class Runtime:
         if opened is not None:
             arrival = Arrival(context, self.results, agreed, attachment, verification, opened)
 
-            def rehearse(drill: Drill) -> Rehearsal:
-                watch.current = rehearsal = Rehearsal(drill, context, agreed, verification.comparison, arrival)
+            def rehearse(drill: Drill) -> SpareDrill:
+                watch.current = rehearsal = SpareDrill(drill, context, agreed, verification.comparison, arrival)
                 return rehearsal
 
             self.newcomer = Newcomer(context, self.loops, self.results, agreed, arrival, rehearse)

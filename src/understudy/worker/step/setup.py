@@ -9,14 +9,14 @@ import torch.distributed as dist
 from understudy.common.page_view import Activity
 from understudy.core.model import Stand
 from understudy.messages import set_up, transactions
-from understudy.worker.collectives.setup_record import Recorder
+from understudy.worker.collectives.setup_record import SetUpRecorder
 from understudy.worker.data.loops import Loops
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.control_handlers import ControlHandlers
+from understudy.worker.state.buddy_store import StoredBuddyCopy
 from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registration import uncovered
-from understudy.worker.state.snapshot_store import StoredSnapshot
 from understudy.worker.transport.peers import Peers
 from understudy.worker.verification.verification import Verification
 
@@ -27,7 +27,7 @@ class SetUp:
         self._notices = context.notices
         self._loops, self._handlers = loops, handlers
         self._comparison, self._order, self._count = verification.comparison, verification.order, verification.count
-        self._recorder: Recorder | None = None
+        self._recorder: SetUpRecorder | None = None
 
     @property
     def under_way(self) -> bool:
@@ -42,7 +42,7 @@ class SetUp:
         membership.groups.install()
         meeting = membership.meet(assignment.store, assignment.generation)  # not generation 0 if the job had to start anew
         self._handlers.in_setup = True
-        self._recorder = Recorder()
+        self._recorder = SetUpRecorder()
         self._recorder.install()
         dist.init_process_group(backend, store=meeting.store, rank=progress.rank, world_size=progress.world_size)
         membership.peers = Peers(meeting, progress.rank)
@@ -69,13 +69,13 @@ class SetUp:
             for rank, data in channel.hand_over(membership.record).items():
                 membership.store.put_setup(rank, data)
             for rank, data in channel.hand_over(seal(copy)).items():
-                membership.store.put(rank, StoredSnapshot(-1, data))
+                membership.store.put(rank, StoredBuddyCopy(-1, data))
             progress.phase = Stand.VOTED
             channel.agree([0])
         except RuntimeError as error:
             decision = membership.quiesce_after(error)
             if decision.start != 0:
-                raise Misuse(set_up.STARTS_ANEW()) from error  # not reached: the orchestrator ends this worker instead
+                raise UsageError(set_up.STARTS_ANEW()) from error  # not reached: the orchestrator ends this worker instead
         progress.transaction, progress.phase = 0, Stand.IDLE
         self._count.end()
 
@@ -84,7 +84,7 @@ class SetUp:
         assert self._recorder is not None
         self._recorder.remove()
 
-    def _finish_record(self, recorder: Recorder) -> RuntimeError | None:
+    def _finish_record(self, recorder: SetUpRecorder) -> RuntimeError | None:
         """The failure of a peer meanwhile, if any."""
         channel = self._membership.channel
         assert channel is not None
@@ -102,6 +102,6 @@ class SetUp:
         groups = self._membership.groups
         if unknown := groups.unsupported():
             usable = " or ".join(groups.supported())
-            raise Misuse(transactions.BACKEND_NOT_COVERED(backends=", ".join(unknown), usable=usable))
+            raise UsageError(transactions.BACKEND_NOT_COVERED(backends=", ".join(unknown), usable=usable))
         if lacking := self._rank_state.frameworks.uncovered() or uncovered(self._rank_state.state):
-            raise Misuse(lacking)
+            raise UsageError(lacking)

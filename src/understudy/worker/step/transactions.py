@@ -29,7 +29,7 @@ from understudy.messages import transactions as texts
 from understudy.worker import points
 from understudy.worker.data.loops import Loops
 from understudy.worker.drill.drill import WatchSlot
-from understudy.worker.errors import GenerationAborted, Misuse
+from understudy.worker.errors import GenerationAborted, UsageError
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Step
 from understudy.worker.step.boundary import StepBoundary
@@ -46,7 +46,7 @@ class Transactions:
     def run(self, function: Callable[..., Any], kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one transaction until it is committed, and return the function's result."""
         if self._progress.kind:
-            raise Misuse(texts.NESTED(name=function.__qualname__, running=self._progress.running))
+            raise UsageError(texts.NESTED(name=function.__qualname__, running=self._progress.running))
         step = self._step = self._begin(kind, function.__qualname__, [args, kwargs])
         while True:
             try:
@@ -93,7 +93,7 @@ class Transactions:
         self._order.failed(step, error)
         if self._progress.past_vote:
             if self._membership.aborted() or self._membership.groups.is_broken():
-                raise Misuse(texts.FAILED_AFTER_VOTE(rank=self._progress.rank, running=self._progress.running)) from error
+                raise UsageError(texts.FAILED_AFTER_VOTE(rank=self._progress.rank, running=self._progress.running)) from error
             return False
         if not self._membership.is_failure(error):
             return False
@@ -121,16 +121,16 @@ class Transactions:
         self._order.closed(step)
 
     def before_optimizer_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        """A hook of every optimizer. Raises `Misuse`, and what a vote raises."""
+        """A hook of every optimizer. Raises `UsageError`, and what a vote raises."""
         progress = self._progress
         if progress.kind == "step":
             if not any(known is optimizer for known in self._state.optimizers.values()):
-                raise Misuse(texts.OPTIMIZER_NOT_REGISTERED(optimizer=type(optimizer).__qualname__))
+                raise UsageError(texts.OPTIMIZER_NOT_REGISTERED(optimizer=type(optimizer).__qualname__))
             if not progress.past_vote:
                 self._step.carried = False
                 self._votes.run(self._step)
         elif progress.kind:
-            raise Misuse(texts.OPTIMIZER_IN_SECTION(running=progress.running))
+            raise UsageError(texts.OPTIMIZER_IN_SECTION(running=progress.running))
         elif progress.transaction >= 0:
-            raise Misuse(texts.OPTIMIZER_OUTSIDE())
+            raise UsageError(texts.OPTIMIZER_OUTSIDE())
         points.reach("optimizer")

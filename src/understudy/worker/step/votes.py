@@ -15,13 +15,13 @@ from understudy.messages import worker_processes
 from understudy.worker import points
 from understudy.worker.data.loops import Loops
 from understudy.worker.data.results import Results
-from understudy.worker.encoding.messages import LocalCopy
+from understudy.worker.encoding.messages import BuddyCopy
 from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.step_copy import SHARED
 from understudy.worker.participant import Reduce, Step, VoteField, VoteResult
+from understudy.worker.state.buddy_store import StoredBuddyCopy
 from understudy.worker.state.rank_local import seal
-from understudy.worker.state.snapshot_store import StoredSnapshot
 from understudy.worker.step.order import Order
 from understudy.worker.transport.channel import Channel
 from understudy.worker.verification.redo import DIFFERS
@@ -104,9 +104,9 @@ class Votes:
 
     def _hand_over(self, channel: Channel, data: bytes) -> None:
         for rank, received in channel.hand_over(data).items():
-            self._membership.store.put(rank, StoredSnapshot(self._progress.transaction, received))
+            self._membership.store.put(rank, StoredBuddyCopy(self._progress.transaction, received))
 
-    def _hand_over_whole(self, channel: Channel, copy: LocalCopy, step: Step) -> None:
+    def _hand_over_whole(self, channel: Channel, copy: BuddyCopy, step: Step) -> None:
         self._hand_over(channel, seal(self._local.make_whole(copy, step.carried)))
         channel.receipt()
 

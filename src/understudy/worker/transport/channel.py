@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from understudy.core.buddies import Place, buddies
 from understudy.messages import transactions, worker_processes
 from understudy.worker.encoding.codec import decode, encode
-from understudy.worker.errors import BadMessage, Misuse
+from understudy.worker.errors import BadMessage, UsageError
 from understudy.worker.transport.peers import Peers, frame, read_frame
 
 RADIX = 8  # of an agreement
@@ -77,7 +77,7 @@ class Channel:
         self._exchange(RECEIPT, dict.fromkeys(self._from, b""), self.buddies, {})
 
     def _exchange(self, kind: bytes, sending: Mapping[int, bytes], senders: Iterable[int], found: dict[int, bytes]) -> None:
-        """Sends to some peers, and puts into `found` what others send at the same point of the script. Raises `Misuse` if they are
+        """Sends to some peers, and puts into `found` what others send at the same point of the script. Raises `UsageError` if they are
         at another
         one, as when the ranks of a script run different numbers of transactions.
         """
@@ -88,7 +88,7 @@ class Channel:
             theirs = found[peer][:1]
             if theirs != kind:
                 mine, other = _WHAT[kind], _WHAT.get(theirs, "does something else")
-                raise Misuse(transactions.OTHER_TRANSACTIONS(rank=self.rank, mine=mine, peer=peer, theirs=other))
+                raise UsageError(transactions.OTHER_TRANSACTIONS(rank=self.rank, mine=mine, peer=peer, theirs=other))
             found[peer] = found[peer][1:]
 
     def agree(self, flags: list[int]) -> list[int]:

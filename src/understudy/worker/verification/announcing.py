@@ -30,7 +30,7 @@ from understudy.worker.encoding.messages import Announced, AwaitedCall, pack, un
 from understudy.worker.transport.rendezvous import Rendezvous
 from understudy.worker.verification.announcements import too_long, unlike
 from understudy.worker.verification.call_sequences import Lane, Lanes, announced
-from understudy.worker.verification.deadlocks import FITS, UNLIKE, HeldCalls
+from understudy.worker.verification.deadlocks import FITS, UNLIKE, BlockedCalls
 
 MOST = 2000
 
@@ -38,7 +38,7 @@ MOST = 2000
 class Announcing(Kernels):
     """On every rank of the generation, for one attempt of one transaction."""
 
-    def __init__(self, who: tuple[int, str], calls: HeldCalls, connect: Callable[[], Rendezvous]) -> None:
+    def __init__(self, who: tuple[int, str], calls: BlockedCalls, connect: Callable[[], Rendezvous]) -> None:
         """`who`: rank and worker. `connect` gives another client of the generation's store."""
         super().__init__()
         self._who = who

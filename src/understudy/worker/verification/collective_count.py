@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from understudy.messages import transactions
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Step
 from understudy.worker.transport.groups import Groups
@@ -30,12 +30,12 @@ class CollectiveCount(Participant):
         self._at_vote = self._groups.collectives()
 
     def returned(self, step: Step) -> None:
-        """Raises `Misuse` if the function has issued some after its vote."""
+        """Raises `UsageError` if the function has issued some after its vote."""
         issued = self._groups.collectives()
         if issued > self._at_vote:
             count = issued - self._at_vote
             collectives = f"{count} collective{'s' * (count != 1)}"
-            raise Misuse(transactions.COLLECTIVES_AFTER_VOTE(rank=self._progress.rank, function=step.function, collectives=collectives))
+            raise UsageError(transactions.COLLECTIVES_AFTER_VOTE(rank=self._progress.rank, function=step.function, collectives=collectives))
 
     def notice_outside(self, where: str = "") -> None:
         """At a begin, or where the script has ended: tells of those since the last transaction."""

@@ -34,7 +34,7 @@ from understudy.messages import coverage as texts
 from understudy.worker.encoding.codec import encode
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.encoding.messages import Compared, pack, unpack
-from understudy.worker.errors import Misuse, UnderstudyError
+from understudy.worker.errors import UnderstudyError, UsageError
 from understudy.worker.frameworks.base import brief, disagreement
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.group_listing import groups_of
@@ -52,7 +52,7 @@ from understudy.worker.verification.verdicts import Judge
 EVERY = 100  # steps between two comparisons on the side
 
 
-class _Reading(threading.Thread):
+class _DigestThread(threading.Thread):
     """Digests of tensors that do not change meanwhile, made on the side."""
 
     def __init__(self, state: State, tensors: dict[str, torch.Tensor], values: dict[str, bytes]) -> None:
@@ -91,7 +91,7 @@ class Comparison(Participant):
         self._groups: tuple[RankGroup, ...] = ()  # on rank 0: as it has told them
         self._layouts = b""  # on rank 0: what steers collectives on all ranks, as they told last
         self._parted = False  # the last vote has told that what all ranks had alike is not the same any more
-        self._reading: _Reading | None = None
+        self._reading: _DigestThread | None = None
         self._doubt: dict[str, int] | None = None  # this rank's digests of a comparison on the side that has found a difference
         self._shared: tuple[Replicas | None, list[_Share]] = None, []
 
@@ -120,7 +120,7 @@ class Comparison(Participant):
         state = self._rank_state.state
         mine = {entry for share in self._shares() if share.mine for entry in share.entries} - self._rank_state.pre_vote.entries
         tensors = {entry: tensor for entry, tensor in state.all_tensors().items() if entry in mine}
-        self._reading = _Reading(state, tensors, state.encoded_values(mine))
+        self._reading = _DigestThread(state, tensors, state.encoded_values(mine))
 
     def _shares(self) -> list[_Share]:
         """What the same ranks share, for all ranks in the same order."""
@@ -283,7 +283,7 @@ class Comparison(Participant):
             self._layouts = encode([there.frameworks for there in heard])
             self._tell_groups(groups_of(there.groups for there in heard))
         if different := disagreement({rank: there.frameworks for rank, there in enumerate(heard)}):
-            raise Misuse(texts.LAYOUTS_DIFFER(transaction=self._progress.transaction, different=different))
+            raise UsageError(texts.LAYOUTS_DIFFER(transaction=self._progress.transaction, different=different))
         told = [StateSummary.of(there.state) for there in heard]
         for there in told:
             self._rank_state.pre_vote.adopt(there.pre_vote)

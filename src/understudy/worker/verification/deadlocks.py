@@ -44,7 +44,7 @@ class _Held:
     since: float
 
 
-class HeldCalls:
+class BlockedCalls:
     """`hold` and `refuse` from any thread, all else from the main thread."""
 
     def __init__(

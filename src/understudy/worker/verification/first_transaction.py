@@ -23,14 +23,14 @@ from understudy.worker.transport.rendezvous import Rendezvous
 from understudy.worker.verification.announcements import unlike_sequences
 from understudy.worker.verification.announcing import Announcing
 from understudy.worker.verification.call_sequences import Sequences
-from understudy.worker.verification.deadlocks import HeldCalls, explained
+from understudy.worker.verification.deadlocks import BlockedCalls, explained
 
 
 class FirstTransaction(Participant):
     def __init__(self, context: RankContext) -> None:
         self._progress, self._membership, self._notices = context.progress, context.membership, context.notices
         self._recovery: Recover | None = None  # after which this is the first transaction
-        self._calls: HeldCalls | None = None
+        self._calls: BlockedCalls | None = None
         self._announcing: Announcing | None = None
         self._sequences: Sequences | None = None
 
@@ -51,7 +51,7 @@ class FirstTransaction(Participant):
         def connect() -> Rendezvous:
             return self._membership.meet_beside(recovery)
 
-        self._calls = HeldCalls(who[0], recovery.newcomers, connect, self._membership.groups.abort, self._notices.tell)
+        self._calls = BlockedCalls(who[0], recovery.newcomers, connect, self._membership.groups.abort, self._notices.tell)
         self._announcing = Announcing(who, self._calls, connect)
         self._announcing.install()
 

@@ -21,12 +21,12 @@ from enum import Enum
 
 from understudy.messages import transactions
 from understudy.worker.census.stores import called
-from understudy.worker.encoding.messages import LocalCopy, ScriptPosition
+from understudy.worker.encoding.messages import BuddyCopy, ScriptPosition
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Reduce, Step, VoteField, VoteResult
 from understudy.worker.state.beside import PREFIX
+from understudy.worker.state.buddy_store import StoredBuddyCopy
 from understudy.worker.state.rank_local import POSITION, STREAM, seal
-from understudy.worker.state.snapshot_store import StoredSnapshot
 
 POINTS = 16  # how many such points of a script are told apart
 EARLY = 2  # transactions behind whose votes all ranks hand over at every point
@@ -106,14 +106,14 @@ class PostVoteChanges(Participant):
             self.owed = self.owed and not owed
             self._hand_over(copy, look, number)
 
-    def _changed(self, copy: LocalCopy, point: str, look: Look, values: Mapping[str, bytes]) -> list[str]:
+    def _changed(self, copy: BuddyCopy, point: str, look: Look, values: Mapping[str, bytes]) -> list[str]:
         closely, local = self._committed < CLOSELY or bool(self._found), self._local
         changed = [] if look is Look.AT_VALUES else local.drawn(copy)
         if not closely and look is not Look.AT_VALUES:
             return changed
         return [*changed, *local.changed(copy, values, look is Look.AFTER, self._came_by(copy, point))]
 
-    def _came_by(self, copy: LocalCopy, point: str) -> bool:
+    def _came_by(self, copy: BuddyCopy, point: str) -> bool:
         """Whether a loop of the job has begun since the `copy`: a newcomer runs by itself what the script does in front of it."""
         if not copy.place or not (now := self._place()):
             return False
@@ -126,10 +126,10 @@ class PostVoteChanges(Participant):
         if copy is not None:
             self._hand_over(copy, Look.AT_VALUES, POINTS)
 
-    def _last_copy(self) -> LocalCopy | None:
+    def _last_copy(self) -> BuddyCopy | None:
         return self._local.sealed.get(self._progress.transaction - 1)
 
-    def _hand_over(self, copy: LocalCopy, look: Look, number: int) -> None:
+    def _hand_over(self, copy: BuddyCopy, look: Look, number: int) -> None:
         membership, step = self._membership, self._progress.step
         earlier = copy if look is Look.AT_VALUES else None
         behind = sorted({*copy.behind, number})
@@ -139,7 +139,7 @@ class PostVoteChanges(Participant):
             return  # the generation is over: the copy is handed over behind the recovery, as one that comes no further than this
         try:
             for rank, data in membership.channel.hand_over(seal(fresh)).items():
-                membership.store.put(rank, StoredSnapshot(copy.transaction, data))
+                membership.store.put(rank, StoredBuddyCopy(copy.transaction, data))
             membership.channel.receipt()
         except RuntimeError as error:
             if not membership.is_failure(error):
@@ -154,11 +154,11 @@ class PostVoteChanges(Participant):
         """The points behind the last vote, as far as the script has come, at which something is known to change."""
         return sorted(self._passed & (self._found | self.agreed))
 
-    def missed(self, copy: LocalCopy, behind: list[int]) -> list[str]:
+    def missed(self, copy: BuddyCopy, behind: list[int]) -> list[str]:
         """Those of `behind`, of another rank, that the rank of `copy` had not come to when it was lost."""
         return [point for point, number in self.numbers.items() if number in set(behind).difference(copy.behind)]
 
-    def moment(self, copy: LocalCopy) -> Look:
+    def moment(self, copy: BuddyCopy) -> Look:
         """The last kind of point at which the copy of a rank was made anew; AFTER also for one that is of the vote."""
         points = {number: point for point, number in self.numbers.items()}
         behind = [points.get(number, "") for number in copy.behind if not is_inside(points.get(number, ""))]

@@ -22,7 +22,7 @@ from torch.distributed import ProcessGroupGloo, distributed_c10d
 
 from understudy.messages import worker_processes
 from understudy.worker import patches
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.transport.backends import gloo_waits, rejoining
 from understudy.worker.transport.backends.base import CONNECTED_AGAIN, Backend, Communicator, Host
 from understudy.worker.transport.rendezvous import Door
@@ -100,7 +100,7 @@ class Gloo(Backend):
                 enable_reconfigure: bool = False,
             ) -> None:  # torch gives the last one from 2.14 on
                 if enable_reconfigure:
-                    raise Misuse(worker_processes.RECONFIGURE())
+                    raise UsageError(worker_processes.RECONFIGURE())
                 super().__init__(*host.world(store, rank, size), timeout, own_port=host.own_port, devices=devices)
                 host.keep(self)  # type: ignore[arg-type]
 
@@ -130,8 +130,8 @@ class Gloo(Backend):
             made._set_sequence_number_for_group()
         return made  # type: ignore[no-any-return]
 
-    def waker(self, closed: Callable[[], bool]) -> gloo_waits.Waker:
-        return gloo_waits.Waker(closed)
+    def waker(self, closed: Callable[[], bool]) -> gloo_waits.GlooWaker:
+        return gloo_waits.GlooWaker(closed)
 
     def waits(self, still: float = 0.0, since: int = 0) -> int:
         return gloo_waits.count()

@@ -140,7 +140,7 @@ def end_waits() -> int:
     return ended
 
 
-class Waker:
+class GlooWaker:
     """Looks for doomed waits on a thread of its own, from `start` until `stop`. `woken`: how many were ended so far.
 
     `closed` says whether Gloo has closed every connection. From then on it wakes nobody any more, so whoever still sleeps is forgotten.

@@ -8,12 +8,12 @@ from understudy.common.names import STRICT_VARIABLE
 from understudy.messages import transactions as texts
 from understudy.worker.data.loops import Loops
 from understudy.worker.data.manual_iterators import by_hand, carried
-from understudy.worker.errors import Misuse
+from understudy.worker.errors import UsageError
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Step
 
 
-class Uncovered(Participant):
+class BeginChecks(Participant):
     def __init__(self, context: RankContext, loops: Loops) -> None:
         self._state, self._notices, self._loops = context.rank_state.state, context.notices, loops
         self._strict = os.environ.get(STRICT_VARIABLE) == "1"  # what a newcomer would not have is refused, and not told
@@ -21,11 +21,11 @@ class Uncovered(Participant):
     def begin(self, step: Step) -> None:
         news = self._state.beside.news()
         if news and self._strict:
-            raise Misuse(news[0])
+            raise UsageError(news[0])
         for told in (*self._state.attributes.news(), *news):
             self._notices.tell(told)
         if step.closely and (name := by_hand(self._state.loaders)):
-            raise Misuse(texts.DRAWN_BY_HAND(name=name))
+            raise UsageError(texts.DRAWN_BY_HAND(name=name))
         if step.closely and self._loops.inside and carried():
             self._notices.tell(texts.OWN_ITERATOR())
 

@@ -12,22 +12,22 @@ from understudy.core.model import SnapshotRef
 
 
 @dataclass(frozen=True)
-class StoredSnapshot:
+class StoredBuddyCopy:
     """A copy as it was handed over."""
 
     transaction: int
     data: bytes
 
 
-class SnapshotStore:
+class BuddyStore:
     """The copies that this worker holds for others, and the records of their set-ups. Read by the control thread too."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._copies: dict[int, dict[int, StoredSnapshot]] = {}
+        self._copies: dict[int, dict[int, StoredBuddyCopy]] = {}
         self._setups: dict[int, bytes] = {}
 
-    def put(self, rank: int, snapshot: StoredSnapshot) -> None:
+    def put(self, rank: int, snapshot: StoredBuddyCopy) -> None:
         with self._lock:
             copies = self._copies.setdefault(rank, {})
             copies[snapshot.transaction] = snapshot
@@ -49,7 +49,7 @@ class SnapshotStore:
         with self._lock:
             return self._setups.get(rank)
 
-    def get(self, rank: int, transaction: int) -> StoredSnapshot | None:
+    def get(self, rank: int, transaction: int) -> StoredBuddyCopy | None:
         with self._lock:
             return self._copies.get(rank, {}).get(transaction)
 

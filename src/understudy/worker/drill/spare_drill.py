@@ -30,11 +30,11 @@ from understudy.core.model import DrillVerdict, Stand
 from understudy.messages import drilled_steps
 from understudy.messages.base import Text
 from understudy.worker import patches, points
-from understudy.worker.collectives.setup_record import Replayer
+from understudy.worker.collectives.setup_record import SetUpReplayer
 from understudy.worker.drill.drill import COLLECTIVE, MOMENT, OVER, WHOLE, DrillMembers, StepWatch
 from understudy.worker.drill.step_replay import Beyond, StepReplayer, Unlike
 from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment, JobProgress, unpack
-from understudy.worker.errors import GenerationAborted, NotTheSame, PeerLost
+from understudy.worker.errors import GenerationAborted, PeerLost, StateMismatch
 from understudy.worker.generation import transfer
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.plan import Plan
@@ -62,7 +62,7 @@ def _save(stock: Callable[..., None], thing: Any, f: Any, *args: Any, **kwargs: 
     raise Saves(drilled_steps.SAVES())
 
 
-class Rehearsal(StepWatch, Takeover):
+class SpareDrill(StepWatch, Takeover):
     alone = True
 
     def __init__(self, drill: Drill, context: RankContext, agreed: AgreedState, comparison: Comparison, arrival: Arrival) -> None:
@@ -89,7 +89,7 @@ class Rehearsal(StepWatch, Takeover):
 
     # -- the way to the step -----------------------------------------------------------------------------------------------
 
-    def arrive(self, job: JobProgress, streams_set: bool, replayer: Replayer) -> None:
+    def arrive(self, job: JobProgress, streams_set: bool, replayer: SetUpReplayer) -> None:
         """Takes over the rank's state as of the begin of its step. Does not return if that cannot be, or differs."""
         replayer.remove()
         peers = Peers(self.meeting, self._drill.rank)
@@ -97,7 +97,7 @@ class Rehearsal(StepWatch, Takeover):
             plan, copy, _ = self._arrival.take_over(
                 job, self.members(job.transaction), self.meeting, False, streams_set, lambda plan: self._receive(peers, plan)
             )
-        except NotTheSame as error:
+        except StateMismatch as error:
             self._hear_more(peers)
             self.tell(DrillVerdict.DIFFERENT, drilled_steps.OTHER_STATE(error=error))
         except (GenerationAborted, PeerLost) as error:

@@ -10,7 +10,7 @@ import torch
 from tests.said import refused
 
 from understudy.messages import drilled_steps
-from understudy.worker.drill.rehearsal import Saves, _save
+from understudy.worker.drill.spare_drill import Saves, _save
 
 
 def test_a_spare_saves_to_no_file_and_copies_in_memory(tmp_path: Path) -> None:
