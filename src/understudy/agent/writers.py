@@ -102,7 +102,9 @@ class Terminal:
             try:
                 view = view[os.write(fd, view) :]
             except BlockingIOError:  # somebody else, on the same terminal, has made it non-blocking
-                select.select([], [fd], [])
+                poll = select.poll()
+                poll.register(fd, select.POLLOUT)
+                poll.poll()
             except OSError as error:
                 if error.errno == errno.ENOSPC:
                     return

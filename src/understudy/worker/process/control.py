@@ -1,6 +1,6 @@
 """The worker's line to its agent, and the thread that listens on it.
 
-The thread owns the socket. Between beats it sleeps in `select`; when an `Abort` arrives it breaks the communicators at once,
+The thread owns the socket. Between beats it sleeps in `poll`; when an `Abort` arrives it breaks the communicators at once,
 from here, because the main thread may be blocked inside one. The main thread reads the outcome in `newer`, and waits for
 commands with `wait_for`. If the agent's end closes, the agent is dead: training goes on, and the thread looks for the agent that is
 started in its place (`links.reattach`). A worker must not live on alone, though: if none comes, it ends itself.
@@ -188,7 +188,7 @@ class Control:
         self._held.set()
         incoming = LineReader()
         while True:
-            readable, _, _ = select.select([self._connection], [], [], self._beat)
+            readable = self._wait()
             self._show()
             if not readable:
                 continue
@@ -207,6 +207,12 @@ class Control:
                     print(f"understudy: {worker_processes.MESSAGE_IGNORED(worker=self.worker, error=error)}", flush=True)
                     continue
                 self._handle(message)  # type: ignore[arg-type]
+
+    def _wait(self) -> bool:
+        """Sleep for a beat, or until something can be read. By poll: a script may have so many files open that select refuses a number."""
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        return bool(poll.poll(self._beat * 1000))
 
     def _show(self) -> None:
         """A beat."""

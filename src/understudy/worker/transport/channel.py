@@ -78,8 +78,7 @@ class Channel:
 
     def _exchange(self, kind: bytes, sending: Mapping[int, bytes], senders: Iterable[int], found: dict[int, bytes]) -> None:
         """Sends to some peers, and puts into `found` what others send at the same point of the script. Raises `UsageError` if they are
-        at another
-        one, as when the ranks of a script run different numbers of transactions.
+        at another one, as when the ranks of a script run different numbers of transactions.
         """
         self.peers.exchange(
             {peer: frame(kind + data) for peer, data in sending.items()}, {peer: read_frame(found, peer) for peer in senders}

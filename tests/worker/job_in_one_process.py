@@ -1,0 +1,474 @@
+"""A whole job in one process: every worker is a thread, and everything of it is real but torch's groups and the process.
+
+Real are the machine of `core`, the workers' control threads and their lines, votes, stores, connections, donors and newcomers. Not real:
+
+- a worker's process is a thread. It dies at a named point of the runtime (`understudy.worker.points`): nothing of its script runs any more,
+  its line and its connections are closed, and its agent reports it as killed.
+- collectives of the script add up in memory (`Groups`), and fail for those that wait when a peer is lost.
+- the set-up of the script is not recorded, and a newcomer does not run it.
+
+A script is a function of its `Rank`: see `Script`.
+"""
+
+from __future__ import annotations
+
+import gc
+import select
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from understudy.common.page_view import UNKNOWN
+from understudy.core import commands, events
+from understudy.core.machine import Machine
+from understudy.core.model import JobSpec, LossCause, Timeouts
+from understudy.links.framing import LineReader
+from understudy.links.lifeline import Lifeline
+from understudy.links.messages import decode, encode
+from understudy.links.page import PageWriter
+from understudy.worker import points
+from understudy.worker.errors import PeerLost
+from understudy.worker.guards.file_access import FileAccessGuard
+from understudy.worker.participant import Participant
+from understudy.worker.process.control import Control
+from understudy.worker.state.beside import Nothing
+from understudy.worker.step import order, runtime
+from understudy.worker.transport.rendezvous import StoreServer
+
+LIMIT = 60.0  # seconds for a whole job
+DTYPE = torch.float64
+
+
+class Gone(BaseException):
+    """This worker's process has ended."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The rank dies when it comes to this point of the runtime for the `time`-th time, in whatever worker."""
+
+    rank: int
+    point: str
+    time: int = 1
+
+
+class QuietControl(Control):
+    """One whose thread ends when the agent closes the line, which it does because the worker is dead."""
+
+    def _listen(self) -> None:
+        with suppress(Gone):
+            super()._listen()
+
+    def _reattach(self) -> None:
+        raise Gone
+
+
+class Groups:
+    """In the place of torch's: the script's one group. A collective is a sum over all ranks, in the order of ranks."""
+
+    def __init__(self, own_port: int | None = None) -> None:
+        self.own_port = own_port
+        self.detached = False
+        self._calls = 0
+        self._sums: Sums | None = None
+
+    def join(self, rank: int, sums: Sums) -> None:
+        self._rank, self._sums, self._calls = rank, sums, 0
+
+    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
+        self._calls += 1
+        if self._sums is None:
+            raise PeerLost("this group is broken")
+        return self._sums.add(self._rank, self._calls, tensor)
+
+    def abort(self) -> None:
+        if self._sums is not None:
+            self._sums.end()
+
+    def drain(self) -> None:
+        self._sums = None
+
+    def collectives(self) -> int:
+        return self._calls
+
+    def connect(self, rank: int, meeting: Any) -> list[Any]:
+        return []
+
+    def adopt(self, made: list[Any], meeting: Any) -> None:
+        self.join(self._rank, sums_of(meeting.generation))
+
+    def is_broken(self) -> bool:
+        return False
+
+    def is_failure(self, error: BaseException) -> bool:
+        return False
+
+    def nothing(self, *given: Any) -> Any:
+        return []
+
+    def woken(self) -> int:
+        return 0
+
+    def waits(self, still: float = 0.0) -> int:
+        return UNKNOWN
+
+    def sums(self, rank: int) -> dict[str, int]:
+        return {}
+
+    install = wake = stop_waking = nothing
+    describe = named = members = unsupported = supported = nothing
+
+
+class Sums:
+    """The collectives of one generation."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._given: dict[int, dict[int, torch.Tensor]] = {}
+        self._changed = threading.Condition()
+        self._over = False
+
+    def add(self, rank: int, call: int, tensor: torch.Tensor) -> torch.Tensor:
+        with self._changed:
+            given = self._given.setdefault(call, {})
+            given[rank] = tensor.clone()
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: len(given) == self._size or self._over)
+            if len(given) < self._size:
+                raise PeerLost("a peer of this collective is gone")
+            return torch.stack([given[one] for one in range(self._size)]).sum(0)
+
+    def end(self) -> None:
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+
+_sums: dict[int, Sums] = {}
+_size = 0
+_lock = threading.Lock()
+_here = threading.local()  # the worker whose thread this is
+
+
+def sums_of(generation: int) -> Sums:
+    with _lock:
+        return _sums.setdefault(generation, Sums(_size))
+
+
+class Count:
+    """A value of the script's own."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"value": self.value}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.value = state["value"]
+
+
+class Rank:
+    """What a script has of its worker. All that it trains is the same in every run of as many ranks."""
+
+    def __init__(self, runtime: runtime.Runtime) -> None:
+        self.runtime, self.number = runtime, runtime.progress.rank
+        self.net: Any = nn.utils.skip_init(nn.Linear, 3, 2, dtype=DTYPE)  # type: ignore[no-untyped-call]  # nothing is drawn: all ranks have one stream of torch
+        with torch.no_grad():
+            for parameter in self.net.parameters():
+                parameter.copy_(torch.arange(parameter.numel(), dtype=DTYPE).reshape(parameter.shape) / 7)
+        self.net.register_buffer("mean", torch.zeros(3, dtype=DTYPE))
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1, momentum=0.9)
+        self.count = Count()
+        self.dice = torch.Generator().manual_seed(100 + self.number)
+        for name, thing in (("net", self.net), ("optimizer", self.optimizer), ("count", self.count), ("dice", self.dice)):
+            runtime.state.register(name, thing)
+
+    @property
+    def transactions(self) -> int:
+        """How many are committed."""
+        return max(0, self.runtime.progress.transaction)
+
+    @property
+    def groups(self) -> Groups:
+        groups = self.runtime.membership.groups
+        assert isinstance(groups, Groups)
+        return groups
+
+    def transaction(self, function: Callable[[], Any], kind: str = "step") -> Any:
+        return self.runtime.transactions.run(function, kind, (), {})
+
+    def step_optimizer(self) -> None:
+        self.runtime.transactions.before_optimizer_step(self.optimizer, (), {})
+        self.optimizer.step()
+        points.reach("stepped")
+
+    def state(self) -> dict[str, bytes]:
+        """All that the script has trained, as bytes."""
+        tensors = {name: tensor for name, tensor in self.runtime.state.all_tensors().items() if not name.endswith("/gradient")}
+        tensors["dice"] = self.dice.get_state()
+        found = {name: tensor.detach().numpy().tobytes() for name, tensor in tensors.items()}
+        return {**found, "count": str(self.count.value).encode()}
+
+
+Script = Callable[[Rank, int], None]  # one iteration, by its number; a newcomer begins with that in which the job goes on
+
+
+@dataclass
+class Worker:
+    name: str
+    job: Job
+    ours: socket.socket
+    theirs: socket.socket
+    rank: Rank | None = None
+    number: int = -1
+    ended: bool = False
+    control: Control = field(init=False)
+    server: StoreServer = field(init=False)
+
+    def run(self) -> None:
+        _here.worker = self
+        try:
+            self._live()
+        except Gone:
+            self.job.died(self)
+        except BaseException as error:
+            self.job.failures.append(error)
+            self.job.over.set()
+
+    def _live(self) -> None:
+        page = PageWriter(self.job.folder / f"{self.name}.page")
+        self.control = control = QuietControl(self.ours, self.name, page, Lifeline(None), (-1, -1), self.job.folder)
+        control.start()
+        self.server = StoreServer("127.0.0.1")
+        control.send(events.WorkerWarm(self.name, self.server.address))
+        control.wait_for(lambda: control.assignment is not None or control.released is not None or self.ended)
+        given = control.assignment
+        if given is None:
+            return
+        self.number = given.rank
+        made = runtime.Runtime(control, given, self.server, FileAccessGuard() if given.newcomer else None, Worker.run.__code__)
+        self.rank = Rank(made)
+        if given.newcomer:
+            self._take_over(given, made)
+        else:
+            self._set_up(given, made)
+        while self.rank.transactions < self.job.iterations * self.job.each:
+            self.job.script(self.rank, self.rank.transactions // self.job.each)
+        self.job.states[self.number] = self.rank.state()
+        made.finish()
+
+    def release(self) -> None:
+        """What is open is closed, once the worker's thread has ended."""
+        if self.rank is not None and self.rank.runtime.membership.peers is not None:
+            self.rank.runtime.membership.peers.close()
+        self.control._thread.join(LIMIT)
+        self.ours.close()
+        self.rank = None
+        del self.control, self.server
+
+    def _set_up(self, given: commands.Assign, made: runtime.Runtime) -> None:
+        membership, size = made.membership, made.progress.world_size
+        groups: Any = membership.groups
+        setup: Any = made._setup
+        meeting = membership.meet(given.store, given.generation)
+        groups.join(given.rank, sums_of(given.generation))
+        setup._recorder = _NoRecord()
+        membership.peers = runtime_peers(meeting, given.rank)
+        membership.open_channel(membership.peers, membership.peers.meet(range(size)))
+        membership.new_buddies.clear()
+        made.progress.generation = given.generation
+        made.handlers.in_setup = True
+
+    def _take_over(self, given: commands.Assign, made: runtime.Runtime) -> None:
+        newcomer: Any = made.newcomer
+        made.membership.groups._rank = given.rank  # type: ignore[attr-defined]
+        newcomer._replayer = _NoRecord()
+        made.state.set_up()
+        self.control.send(events.NewcomerReady(self.name, self.control.generation))
+        newcomer._known = newcomer._fetching.position()
+        newcomer._agreed.adopt_points(newcomer._known[0])
+        newcomer.arrive()
+
+
+def runtime_peers(meeting: Any, rank: int) -> Any:
+    from understudy.worker.transport.peers import Peers
+
+    return Peers(meeting, rank)
+
+
+class _NoRecord:
+    """In the place of the record of a set-up."""
+
+    given_up = 0
+
+    def moved(self, tensors: Any) -> bool:
+        return False
+
+    def finish(self, *given: Any) -> bytes:
+        return b"a record"
+
+    def differences(self, storages: Any) -> list[str]:
+        return []
+
+    def remove(self) -> None: ...
+
+
+class Job:
+    """`run` it once. `states`: of every rank, when its script has ended. `told`: what the job has said."""
+
+    def __init__(self, folder: Path, size: int, script: Script, iterations: int, each: int = 1, losses: tuple[Loss, ...] = ()) -> None:
+        """`each`: transactions of an iteration."""
+        self.folder, self.size, self.script, self.iterations, self.each = folder, size, script, iterations, each
+        self.losses = losses
+        self.states: dict[int, dict[str, bytes]] = {}
+        self.struck: list[Loss] = []
+        self.failures: list[BaseException] = []
+        self.told: list[str] = []
+        self.ended: tuple[int, str] | None = None
+        self.over = threading.Event()
+        self.machine = Machine(JobSpec("job", size, size, spares=len(losses) or 1, replenish=False), Timeouts())
+        self._workers: dict[str, Worker] = {}
+        self._reached: Counter[tuple[int, str]] = Counter()
+        self._woken, self._wake = socket.socketpair()
+        self._died: list[Worker] = []
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+
+    def _start(self, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def run(self) -> Job:
+        """Raises what a worker's thread or the orchestrator's raises, and `AssertionError` if the job does not end."""
+        global _size
+        _sums.clear()
+        _size = self.size
+        stock = points.reach
+
+        def reach(point: str, **context: Any) -> None:
+            self._reach(point)
+            stock(point, **context)
+
+        points.reach = reach
+        try:
+            self._run()
+        finally:
+            points.reach = stock
+        return self
+
+    def _run(self) -> None:
+        self._start(self._serve)
+        if not self.over.wait(LIMIT):
+            raise AssertionError(f"the job hangs; {[str(loss) for loss in self.struck]} struck; it has said {self.told}")
+        for worker in list(self._workers.values()):
+            self._close(worker)
+        for thread in self._threads:
+            thread.join(LIMIT)
+        for worker in self._workers.values():
+            worker.release()
+        for end in (self._woken, self._wake):
+            end.close()
+        gc.collect()  # stores and pages are closed when they are freed
+        if self.failures:
+            raise self.failures[0]
+
+    def _reach(self, point: str) -> None:
+        worker: Worker | None = getattr(_here, "worker", None)
+        if worker is None or worker.job is not self:
+            return
+        if worker.ended:
+            raise Gone
+        with self._lock:
+            self._reached[worker.number, point] += 1
+            due = [loss for loss in self.losses if loss == Loss(worker.number, point, self._reached[worker.number, point])]
+        if due:
+            self.struck += due
+            raise Gone
+
+    def died(self, worker: Worker) -> None:
+        """On its thread."""
+        worker.ended = True
+        if worker.rank is not None:
+            membership = worker.rank.runtime.membership
+            membership.groups.abort()
+            if membership.peers is not None:
+                membership.peers.close()
+        with self._lock:
+            self._died.append(worker)
+        with suppress(OSError):
+            self._wake.send(b"x")
+
+    # -- the agent and the orchestrator, on one thread ---------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        try:
+            self._submit(events.NodeJoined("n0", "127.0.0.1", 0))
+            readers: dict[str, LineReader] = {}
+            while not self.over.is_set():
+                lines = {worker.theirs: worker for worker in self._workers.values() if worker.theirs.fileno() >= 0}
+                ready, _, _ = select.select([self._woken, *lines], [], [], 1.0)
+                for one in ready:
+                    if one is self._woken:
+                        self._woken.recv(100)
+                        self._bury()
+                    elif (worker := lines[one]) and not worker.ended:
+                        for line in readers.setdefault(worker.name, LineReader()).feed(one.recv(1 << 16)):
+                            self._submit(decode(line or b""))  # type: ignore[arg-type]
+        except BaseException as error:
+            self.failures.append(error)
+            self.over.set()
+
+    def _bury(self) -> None:
+        with self._lock:
+            dead, self._died = self._died, []
+        for worker in dead:
+            self._close(worker)
+            self._submit(events.WorkerLost(worker.name, LossCause.KILLED, "killed", time.time()))
+
+    def _close(self, worker: Worker) -> None:
+        worker.ended = True
+        with suppress(OSError):
+            worker.theirs.shutdown(socket.SHUT_RDWR)
+        worker.theirs.close()
+        if hasattr(worker, "control"):
+            worker.control.wake()
+
+    def _submit(self, event: events.Event) -> None:
+        for command in self.machine.handle(event, time.time()):
+            self._do(command)
+
+    def _do(self, command: commands.Command) -> None:
+        if isinstance(command, commands.StartWorker):
+            ours, theirs = socket.socketpair()
+            worker = self._workers[command.worker] = Worker(command.worker, self, ours, theirs)
+            self._start(worker.run)
+            self._submit(events.WorkerStarted(worker.name, command.node, None))
+        elif isinstance(command, commands.EndJob):
+            self.ended = command.exit_code, command.message
+            self.over.set()
+        elif isinstance(command, commands.Tell):
+            self.told.append(command.text)
+        elif isinstance(command, commands.KillWorker):
+            if not self._workers[command.worker].ended:
+                self._workers[command.worker].ended = True
+        elif (to := getattr(command, "worker", None)) is not None and not self._workers[to].ended:
+            with suppress(OSError):
+                self._workers[to].theirs.sendall(encode(command).encode() + b"\n")
+
+
+def replace_what_needs_processes(monkeypatch: Any) -> None:
+    """Of torch's and of a process's own, everything that a worker needs."""
+    monkeypatch.setattr(runtime, "Groups", Groups)
+    monkeypatch.setattr(order, "Works", lambda tell: Participant())
+    monkeypatch.setattr(runtime, "Census", lambda *given: Nothing())  # it would find the other workers
