@@ -17,7 +17,7 @@ ARGUMENTS, FIELDS, LINES = 6, 12, 40
 
 EXCEPTIONS = {
     "process.control.Control: 7 arguments": "what a process is given by the one that starts it",
-    "process.control.Control: 26 fields": "all that a worker has been told; the thread that hears it and the one that reads it share them",
+    "process.control.Control: 26 fields": "every command that has arrived; the control thread writes them and the main thread reads them",
     "process.control.Control._handle: 51 lines": "one branch for each command",
     "census.census.Census: 20 fields": "to be rebuilt (what a script changes, by reachability)",
     "census.walk._at: 42 lines": "one branch for each kind of thing",
@@ -71,7 +71,7 @@ def fields(made: ast.FunctionDef) -> set[str]:
 
 
 def late_methods(tree: ast.AST) -> Iterator[str]:
-    """A method of this object that becomes an attribute of another one: nobody who reads that one's class knows of it."""
+    """A method of this object that becomes an attribute of another one, whose class does not show it."""
     methods = {
         one.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for one in node.body if isinstance(one, ast.FunctionDef)
     }

@@ -42,6 +42,7 @@ from understudy.worker.participant import Participant
 from understudy.worker.process.control import Control
 from understudy.worker.state.beside import Nothing
 from understudy.worker.step import order, runtime
+from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import StoreServer
 
 LIMIT = 60.0  # seconds for a whole job
@@ -283,7 +284,7 @@ class Worker:
         meeting = membership.meet(given.store, given.generation)
         groups.join(given.rank, sums_of(given.generation))
         setup._recorder = _NoRecord()
-        membership.peers = runtime_peers(meeting, given.rank)
+        membership.peers = Peers(meeting, given.rank)
         membership.open_channel(membership.peers, membership.peers.meet(range(size)))
         membership.new_buddies.clear()
         made.progress.generation = given.generation
@@ -298,12 +299,6 @@ class Worker:
         newcomer._known = newcomer._fetching.position()
         newcomer._agreed.adopt_points(newcomer._known[0])
         newcomer.arrive()
-
-
-def runtime_peers(meeting: Any, rank: int) -> Any:
-    from understudy.worker.transport.peers import Peers
-
-    return Peers(meeting, rank)
 
 
 class _NoRecord:

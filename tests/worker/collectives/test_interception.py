@@ -16,7 +16,7 @@ import torch.distributed as dist
 from tests.integration.processes import LIMIT
 from torch._C._distributed_c10d import HashStore
 
-from understudy.worker.collectives.interception import Collective, Kernels, intercept
+from understudy.worker.collectives.interception import Collective, Kernels, below, intercept
 
 TURNS = 3000  # of a client that comes and goes
 
@@ -107,6 +107,15 @@ def test_without_a_client_collectives_do_what_they_do(group: None) -> None:
     dist.all_gather(gathered, tensor)
     dist.barrier()
     assert gathered[0].tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_the_kernel_below_is_that_of_the_first_tensors_device(device: str) -> None:
+    tensor = torch.ones(2, device=device)
+    given: list[Any] = [[tensor], [[], [[tensor]], "group"], ({}, tensor)]
+    for arguments in given:
+        assert below(arguments).has(getattr(torch._C.DispatchKey, {"cpu": "CPU", "meta": "Meta"}[device]))
+    assert below(["group", []]).has(torch._C.DispatchKey.CPU)
 
 
 if __name__ == "__main__":

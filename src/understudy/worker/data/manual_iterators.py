@@ -32,7 +32,7 @@ def watch() -> None:
     for kind in classes:
         if kind not in _watched and "__iter__" in vars(kind):
             _watched.add(kind)
-            patches.wrap(kind, "__iter__", _noted, "iterators that a script moves by hand are told")
+            patches.wrap(kind, "__iter__", _noted, "iterators that a script moves by hand are reported")
 
 
 def _noted(make: Any, loader: Any) -> Any:

@@ -305,7 +305,7 @@ GROUPS = (
     Internal("nccl-class", "as gloo-class, on GPUs", ("transport.backends.nccl",), (), _nccl, without="jobs over NCCL cannot run"),
     Internal(
         "nccl-record",
-        "a rank whose device hangs is told from those that wait for it",
+        "the hang detector distinguishes a rank whose device hangs from the ranks that wait for it",
         ("transport.backends.nccl_waits",),
         ("_C", "_distributed_c10d", "_dump_nccl_trace_json"),
         _nccl_record,

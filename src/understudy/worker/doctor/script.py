@@ -217,7 +217,7 @@ SCRIPT = (
             "verification.call_sequences",
             "verification.announcements",
         ),
-        ("_C", "_schema", "_has_method", "_allgather_base_", "_reduce_scatter_base_"),
+        ("_C", "_schema", "_dispatch_key_for_device", "_has_method", "_allgather_base_", "_reduce_scatter_base_"),
         _kernels,
     ),
     Internal(

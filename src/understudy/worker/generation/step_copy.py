@@ -41,8 +41,8 @@ class StepCopy(Participant):
         self._rank_state.frameworks.begin()
 
     def before_vote(self, step: Step) -> None:
-        if told := self._rank_state.pre_vote.look(self.before):
-            self._notices.tell(told)
+        if news := self._rank_state.pre_vote.look(self.before):
+            self._notices.tell(news)
         self._rank_state.frameworks.settle()
         self._rank_state.state.kept_gradients.settle()
         if self._progress.transaction < EARLY:

@@ -49,8 +49,11 @@ class ArgumentsGuard(Participant):
         self._tell = tell
         self._arguments: Arguments | None = None
 
+    def begin(self, step: Step) -> None:
+        self._arguments = None  # those of a transaction whose error the script has caught
+
     def attempt(self, step: Step) -> None:
-        if step.attempt == 0:
+        if self._arguments is None:  # whether to look closely is known by now; the first attempt may have failed before it came here
             self._arguments = Arguments(step.function, step.arguments, step.closely)
 
     def rollback(self, step: Step) -> None:
@@ -58,8 +61,8 @@ class ArgumentsGuard(Participant):
             self._arguments.check(redone=True)
 
     def returned(self, step: Step) -> None:
-        if self._arguments is not None and (told := self._arguments.check(redone=False)):
-            self._tell(told)
+        if self._arguments is not None and (news := self._arguments.check(redone=False)):
+            self._tell(news)
         self._arguments = None
 
 

@@ -119,7 +119,7 @@ class FileAccessGuard:
                 then()
             return result
 
-        self._patches.append(patches.wrap(owner, name, looked_at, "what a newcomer's set-up reads, and what it writes anew"))
+        self._patches.append(patches.wrap(owner, name, looked_at, "what a newcomer's set-up reads, and what it rewrites"))
 
     def _open(self, file: Any = None, mode: Any = "r", *args: Any, **kwargs: Any) -> None:
         path = _path_of(file)

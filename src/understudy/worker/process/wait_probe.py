@@ -23,8 +23,8 @@ class WaitProbe:
         self._thread: threading.Thread | None = None
 
     def waits(self, moved_at: float, look: Callable[[float], int]) -> int:
-        """What `look` has given last since the worker has made progress, at `moved_at` (CLOCK_MONOTONIC), or `UNKNOWN`. It is told
-        the seconds since then."""
+        """What `look` has given last since the worker has made progress, at `moved_at` (CLOCK_MONOTONIC), or `UNKNOWN`. `look`
+        gets the seconds since then."""
         now = time.monotonic()
         if now > max(moved_at + STILL, self._looks_again_at) and not (self._thread and self._thread.is_alive()):
             self._looks_again_at = now + STILL

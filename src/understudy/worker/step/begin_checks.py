@@ -16,14 +16,14 @@ from understudy.worker.participant import Participant, Step
 class BeginChecks(Participant):
     def __init__(self, context: RankContext, loops: Loops) -> None:
         self._state, self._notices, self._loops = context.rank_state.state, context.notices, loops
-        self._strict = os.environ.get(STRICT_VARIABLE) == "1"  # what a newcomer would not have is refused, and not told
+        self._strict = os.environ.get(STRICT_VARIABLE) == "1"  # what a newcomer would not have is refused, and not only reported
 
     def begin(self, step: Step) -> None:
         news = self._state.beside.news()
         if news and self._strict:
             raise UsageError(news[0])
-        for told in (*self._state.attributes.news(), *news):
-            self._notices.tell(told)
+        for text in (*self._state.attributes.news(), *news):
+            self._notices.tell(text)
         if step.closely and (name := by_hand(self._state.loaders)):
             raise UsageError(texts.DRAWN_BY_HAND(name=name))
         if step.closely and self._loops.inside and carried():
