@@ -103,6 +103,8 @@ for kind in "${kinds[@]}"; do
     fi
 done
 
-echo "== Is a fault of the GPU seen for what it is? (gloo)"
-"$python" -m tests.contract.device_fault gloo
-echo "yes"
+for kind in $(printf '%s\n' gloo "$backend" | sort --unique); do
+    echo "== Is a fault of the GPU seen for what it is? ($kind)"
+    "$python" -m tests.contract.device_fault "$kind"
+    echo "yes"
+done

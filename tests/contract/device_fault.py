@@ -1,4 +1,5 @@
-"""`python -m tests.contract.device_fault gloo`: is a real fault of a GPU seen for what it is? For `scripts/gpu_check.sh`, on a GPU.
+"""`python -m tests.contract.device_fault BACKEND`: is a real fault of a GPU seen for what it is? BACKEND: gloo
+or nccl. For `scripts/gpu_check.sh`, on a GPU.
 
 Jobs of two ranks and two spares, which may all share one GPU: a fault ends only the context of its own process. In the middle of a
 step of rank 1
@@ -7,6 +8,7 @@ step of rank 1
     illegal-address   a kernel writes to an address that is not mapped, once: the rank is replaced; the result is that of the reference
     assert            an assertion of a kernel fails: the script's fault, whose traceback ends the job; no spare is used
     memory            more memory is asked for than there is: the script's fault as well
+    hang              a kernel does not end, with NCCL only: torch's flight recorder shows which rank all others wait for; replaced
 
 Exit code 0 if each ended so. `train FAULT FOLDER BACKEND` is what a rank runs.
 """
@@ -19,6 +21,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -28,7 +31,9 @@ import understudy
 
 STEPS, STEP_OF_FAULT = 12, 6
 NOWHERE = 'extern "C" __global__ void nowhere() { *(volatile int*)16 = 1; }'
-LIMIT = 120.0  # seconds for one job
+FOREVER = 'extern "C" __global__ void forever(volatile int* zero) { while (*zero == 0) { } }'
+LIMIT = 180.0  # seconds for one job
+OUTCOMES = {"nothing": (0, 0), "illegal-address": (0, 1), "assert": (1, 0), "memory": (1, 0), "hang": (0, 1)}  # exit code, incidents
 
 
 def fault(kind: str) -> None:
@@ -39,6 +44,9 @@ def fault(kind: str) -> None:
         torch.zeros(4, device="cuda")[torch.tensor([9], device="cuda")]
     elif kind == "memory":
         torch.empty(2**44, dtype=torch.uint8, device="cuda")
+    elif kind == "hang":
+        zero = torch.zeros(1, dtype=torch.int32, device="cuda")
+        torch.cuda._compile_kernel(FOREVER, "forever")(grid=(1, 1, 1), block=(1, 1, 1), args=[zero])
 
 
 def train(kind: str, folder: Path, backend: str) -> None:
@@ -81,11 +89,12 @@ def ends(kind: str, folder: Path, backend: str) -> tuple[int, str, int]:
     """Exit code of a job with this fault, its output, and the number of its incidents."""
     folder.mkdir()
     run = [sys.executable, "-m", "understudy.cli", "run", "--run-dir", str(folder / "run"), "--nproc-per-node", "2", "--spares", "2"]
+    if kind == "hang":
+        run += ["--hang-limit", "45"]  # more than `nccl_waits.STILL`
     script = [__file__, "train", kind, str(folder), backend]
     paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [*run, *script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT, env={**os.environ, "PYTHONPATH": paths}
-    )
+    environment = {**os.environ, "PYTHONPATH": paths, "TORCH_NCCL_ENABLE_TIMING": "1"}
+    done = subprocess.run([*run, *script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT, env=environment)
     report = [sys.executable, "-m", "understudy.cli", "report", "--run-dir", str(folder / "run"), "--json"]
     incidents = json.loads(subprocess.run(report, stdout=subprocess.PIPE, text=True, check=True).stdout)["incidents"]
     return done.returncode, done.stdout, len(incidents)
@@ -96,16 +105,17 @@ def results(folder: Path) -> list[object]:
 
 
 def main(backend: str) -> int:
+    kinds = [kind for kind in OUTCOMES if kind != "hang" or backend == "nccl"]
     good = True
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(len(kinds)) as jobs:
         root = Path(name)
-        for kind, (code, incidents) in {"nothing": (0, 0), "illegal-address": (0, 1), "assert": (1, 0), "memory": (1, 0)}.items():
-            found_code, output, found_incidents = ends(kind, root / kind, backend)
-            fits = (found_code, found_incidents) == (code, incidents)
-            if fits and kind == "illegal-address":
+        for kind, end in zip(kinds, jobs.map(lambda kind: ends(kind, root / kind, backend), kinds), strict=True):
+            code, output, incidents = end
+            fits = (code, incidents) == OUTCOMES[kind]
+            if fits and incidents:
                 fits = results(root / kind) == results(root / "nothing")
-            print(f"{kind}: exit code {found_code}, incidents {found_incidents}: {'as it should be' if fits else 'WRONG'}", flush=True)
-            if not fits or kind == "illegal-address":
+            print(f"{kind}: exit code {code}, incidents {incidents}: {'as it should be' if fits else 'WRONG'}", flush=True)
+            if not fits or incidents:
                 print(output[-6000:], flush=True)
             good = good and fits
     return 0 if good else 1

@@ -3,12 +3,11 @@ which of two ranks is slow? For `scripts/gpu_check.sh`, on a GPU; both ranks may
 
 Rank 1 computes three times as much as rank 0 in each step, so rank 0 waits for it: the share of the time that is its own must be the
 larger one, once with collectives that are waited for at once, and once with DDP. Exit code 0 if it is.
-
-Known limit: this has not run yet.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -49,7 +48,10 @@ def slower_is_seen(name: str, step: Callable[[], None]) -> bool:
 
 
 def main() -> int:
-    torch.cuda.set_device(0 if torch.cuda.device_count() == 1 else dist.get_node_local_rank(0))
+    rank, count = int(os.environ["RANK"]), torch.cuda.device_count()
+    torch.cuda.set_device(rank % count)
+    if count == 1:
+        os.environ.setdefault("NCCL_HOSTID", f"rank-{rank}")  # NCCL refuses two ranks of one host on one GPU
     dist.init_process_group(sys.argv[1])
     slow = dist.get_rank() == 1
     factor = torch.randn(SIDE, SIDE, device="cuda") / SIDE

@@ -67,7 +67,10 @@ def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str
     environment["UNDERSTUDY_NODE"] = config.node
     environment["UNDERSTUDY_DOMAIN"] = failure_domain(config.node, config.domain, dict(config.labels))
     environment["UNDERSTUDY_ADDRESS"] = config.address  # stores and Gloo listen there, and nowhere else
-    environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # as torchrun
+    # After a loss torch's watchdog would write its records, wait a minute, and then end the survivors. Set for good: they would all die.
+    environment["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
+    environment.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "0")
+    environment.setdefault("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "0")
     # An abort breaks connections on purpose, and torch warns of each with a C++ stack trace.
     environment.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     # torch's stores look up the names of addresses when they connect. A question that is lost is asked again after one second instead of

@@ -10,6 +10,8 @@ says nothing. A communicator may ask its store at any time, so it keeps it.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,13 +26,45 @@ from understudy.worker.transport.backends.base import CONNECTED_AGAIN, Backend, 
 from understudy.worker.transport.rendezvous import Door
 
 
-class _Drained:
-    """What both kinds do alike."""
+class _Abort(threading.Thread):
+    """Run `abort`, and keep the error that it ends with."""
+
+    def __init__(self, abort: Callable[[], None]) -> None:
+        super().__init__(name="nccl-abort", daemon=True)
+        self._abort = abort
+        self.error: Exception | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._abort()
+        except Exception as error:
+            self.error = error
+
+
+class _Aborted:
+    """How both kinds are aborted: all communicators of the process at the same time, each on a thread of its own.
+
+    An abort in NCCL waits until the device is idle, and so for the kernels of the process's other communicators, which wait for the lost
+    peer. One after the other, the first abort would wait for ever.
+    """
+
+    _abort: _Abort | None = None
+
+    def abort(self) -> None:
+        if self._abort is None:
+            self._abort = _Abort(super().abort)  # type: ignore[misc]
 
     def closed(self) -> bool:
         return True  # its abort forgets nobody
 
     def drain(self) -> None:
+        """Raises what the abort raised: then the kernels may still write."""
+        if self._abort is not None:
+            self._abort.join()
+            if self._abort.error is not None:
+                raise self._abort.error
+            self._abort = None  # it may be joined again
         torch.cuda.synchronize()
 
     def is_broken(self) -> bool:
@@ -38,7 +72,7 @@ class _Drained:
 
 
 def _first(stock: Any, host: Host) -> Any:
-    class Communicating(_Drained, stock):  # type: ignore[misc]
+    class Communicating(_Aborted, stock):  # type: ignore[misc]
         def __init__(self, store: Store, rank: int, size: int, options: Any) -> None:
             super().__init__(*host.world(store, rank, size), options)
             host.keep(self)
@@ -48,7 +82,7 @@ def _first(stock: Any, host: Host) -> Any:
 
 
 def _second(stock: Any, host: Host) -> Any:
-    class Communicating(_Drained, stock):  # type: ignore[misc]
+    class Communicating(_Aborted, stock):  # type: ignore[misc]
         """It is made without peers, which torch allows to one that can be joined again, and joined at once."""
 
         def __init__(self, store: Store, rank: int, size: int, options: Any) -> None:
