@@ -1,4 +1,4 @@
-"""What NCCL's RAS says of hung and lagging ranks, with answers in the form that its documentation shows."""
+"""What NCCL's RAS says of hung and lagging ranks, with answers that NCCL has given, and others in the form of its documentation."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from understudy.detectors.nccl_ras import HOLDS, MOST, STILL, NcclRas, ask, pars
 from understudy.messages import nccl_evidence
 
 HERE, ELSEWHERE = "172.16.64.245", "172.16.64.246"
+ANSWERS = Path(__file__).parents[1] / "recorded"  # of NCCL 2.28.9, with two and three ranks on one GPU
 # The documentation of NCCL 2.29 shows this one, of a job whose second rank does not answer (there with considered_dead false).
 RECORDED = """\
 OK
@@ -122,6 +123,20 @@ def only(found: list[Evidence]) -> Evidence:
     assert len(found) == 1, found
     assert found[0].severity is Severity.NOTE and found[0].detector == "nccl-ras" and found[0].name == ""
     return found[0]
+
+
+def test_nccl_s_own_answer_is_read() -> None:
+    (communicator,) = parse((ANSWERS / "nccl_ras_all.txt").read_text()).communicators
+    assert [(one.rank, one.pid, one.issued) for one in communicator.ranks] == [(0, 679, 5), (1, 680, 5)]
+    assert communicator.missing_ranks == []
+
+
+def test_nccl_s_own_answer_leaves_out_a_comma_where_ranks_are_missing() -> None:
+    text = (ANSWERS / "nccl_ras_missing.txt").read_text()
+    with pytest.raises(ValueError, match="delimiter"):
+        json.loads(text.removeprefix("OK"))
+    (communicator,) = parse(text).communicators
+    assert [(one.rank, one.status.unresponsive) for one in communicator.missing_ranks] == [(0, True), (1, False)]
 
 
 def test_a_process_that_does_not_answer() -> None:

@@ -57,6 +57,11 @@ class Started:
     stderr: int
 
 
+# The watchdog of torch's ProcessGroupNCCL only watches, whatever the user has set. After the loss of a peer it would end the survivors a
+# minute later. After an error of the device it would end the process before the main thread can say which error it was.
+NCCL_WATCHDOG = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_RETHROW_CUDA_ERRORS": "0"}
+
+
 def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str) -> dict[str, str]:
     """What a worker sees before it has a rank; the rank's part comes with `Assign`."""
     environment = {name: value for name, value in base.items() if name != TOKEN_VARIABLE}
@@ -67,8 +72,7 @@ def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str
     environment["UNDERSTUDY_NODE"] = config.node
     environment["UNDERSTUDY_DOMAIN"] = failure_domain(config.node, config.domain, dict(config.labels))
     environment["UNDERSTUDY_ADDRESS"] = config.address  # stores and Gloo listen there, and nowhere else
-    # After a loss torch's watchdog would write its records, wait a minute, and then end the survivors. Set for good: they would all die.
-    environment["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
+    environment |= NCCL_WATCHDOG
     environment.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "0")
     environment.setdefault("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "0")
     # An abort breaks connections on purpose, and torch warns of each with a C++ stack trace.

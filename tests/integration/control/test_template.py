@@ -83,6 +83,13 @@ def test_hashes_are_the_same_on_every_node_unless_the_user_says_otherwise() -> N
     assert worker_environment(config, {"RES_OPTIONS": "rotate"}, "w0")["RES_OPTIONS"] == "rotate"
 
 
+def test_the_watchdog_of_nccl_ends_no_worker_whatever_the_user_says() -> None:
+    config = AgentConfig("a job", Path(), "node0", 0, "127.0.0.1", ("script.py",), 1)
+    for value in ({}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "TORCH_NCCL_RETHROW_CUDA_ERRORS": "1"}):
+        environment = worker_environment(config, value, "w0")
+        assert environment["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == environment["TORCH_NCCL_RETHROW_CUDA_ERRORS"] == "0"
+
+
 WATCH = """
 import sys, os
 

@@ -1,9 +1,11 @@
-"""For how many collectives the device waits, by torch's flight recorder: with records in the form that torch writes, and Gloo's own."""
+"""For how many collectives the device waits, by torch's flight recorder: with records that NCCL has left on a GPU, with others in the
+same form, and with Gloo's own."""
 
 from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from understudy.worker.transport.backends import nccl_waits
 from understudy.worker.transport.backends.gloo import Gloo
 from understudy.worker.transport.backends.nccl import Nccl
 
+RECORDED = Path(__file__).parents[2] / "recorded"
 ABORTED = 1_000
 BEGUN, ENDED = 5_000, 6_000
 
@@ -39,6 +42,12 @@ def waits(*entries: dict[str, Any]) -> int:
 
 DONE = entry("completed")
 NOT_TIMED = entry("completed", time_discovered_started_ns=0)
+
+
+def test_what_nccl_has_recorded_tells_the_rank_that_hangs_from_the_one_that_waits_for_it() -> None:
+    """On one H200 (torch 2.11.0, NCCL 2.28.9), of two ranks that had issued two sums each, while the device of the second one computed for
+    long before them."""
+    assert [nccl_waits.count(0, (RECORDED / f"nccl_recorder_{rank}.json").read_bytes) for rank in ("waits", "hangs")] == [1, 0]
 
 
 def test_a_collective_that_has_begun_waits_for_peers() -> None:

@@ -16,7 +16,7 @@ followed by a pause of `PAUSE` times what it has cost. All other transactions pa
 
 It is off unless UNDERSTUDY_OWN_TIME is "device". The transfer itself counts as waiting, which all ranks do alike.
 
-Known limits: this has not run on a GPU, only with a stand-in for events; `scripts/gpu_check.sh` tries it on one. Waits within a transaction
+Known limits: tried on one GPU, which two ranks share (`tests/contract/device_times.py`). Waits within a transaction
 for collectives that were started asynchronously (FSDP2, functional collectives) are not seen, so a slow rank of such a job is named only
 if its last part is slow. Of a script that computes on several streams, the one that issues a collective counts. Collectives whose Work has
 no future end the measuring.

@@ -10,8 +10,7 @@ Without the begin, a rank with collectives under way may be either, so its waits
 To read the recorder queries the device's events, and a query from any thread spoils a CUDA graph that another thread captures. So it is
 read only after `STILL` seconds without progress; no capture takes that long.
 
-Known limits: tried with records in the form of torch's source, and with those of Gloo's recorder, not with NCCL. The communicator `nccl2`
-keeps no records.
+Known limit: the communicator `nccl2` keeps no records.
 """
 
 from __future__ import annotations
