@@ -10,8 +10,8 @@ collectives, and it has started fewer. All evidence is a note: `hang` ends a wor
 NCCL's words, also where waits are not known.
 
 Known limits: its answers were recorded from NCCL 2.28.9, its judgement of a rank that lags was tried with answers alone. One job at an
-address: of several on a node only the one that came first is seen. Counts of sends and receives are not compared, since they differ among ranks that are well. A rank that the agent's own process
-namespace does not have cannot be told from one that has ended.
+address: of several on a node only the one that came first is seen. Counts of sends and receives are not compared, since they differ among
+ranks that are well. A rank that the agent's own process namespace does not have cannot be told from one that has ended.
 """
 
 from __future__ import annotations
