@@ -22,7 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -40,6 +40,7 @@ from understudy.worker.errors import PeerLost
 from understudy.worker.guards.file_access import FileAccessGuard
 from understudy.worker.participant import Participant
 from understudy.worker.process.control import Control
+from understudy.worker.recovery import donor
 from understudy.worker.state.beside import Nothing
 from understudy.worker.step import order, runtime
 from understudy.worker.transport.peers import Peers
@@ -53,6 +54,10 @@ class Gone(BaseException):
     """This worker's process has ended."""
 
 
+def left(exit_code: int) -> NoReturn:
+    raise Gone
+
+
 @dataclass(frozen=True)
 class Loss:
     """The rank dies when it comes to this point of the runtime for the `time`-th time, in whatever worker."""
@@ -62,8 +67,27 @@ class Loss:
     time: int = 1
 
 
+@dataclass(frozen=True)
+class Ask:
+    """When the rank comes to this point for the `time`-th time, somebody asks the orchestrator for something. A move is asked for again
+    until it is not refused."""
+
+    rank: int
+    point: str
+    event: events.Event
+    time: int = 1
+
+
 class QuietControl(Control):
-    """One whose thread ends when the agent closes the line, which it does because the worker is dead."""
+    """One whose threads end when the agent closes the line, which it does because the worker is dead."""
+
+    gone: Callable[[], bool] = staticmethod(lambda: False)
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None = None) -> bool:
+        found = super().wait_for(lambda: self.gone() or condition(), timeout)
+        if self.gone():
+            raise Gone
+        return found
 
     def _listen(self) -> None:
         with suppress(Gone):
@@ -249,10 +273,11 @@ class Worker:
     def _live(self) -> None:
         page = PageWriter(self.job.folder / f"{self.name}.page")
         self.control = control = QuietControl(self.ours, self.name, page, Lifeline(None), (-1, -1), self.job.folder)
+        control.gone = lambda: self.ended
         control.start()
         self.server = StoreServer("127.0.0.1")
         control.send(events.WorkerWarm(self.name, self.server.address))
-        control.wait_for(lambda: control.assignment is not None or control.released is not None or self.ended)
+        control.wait_for(lambda: control.assignment is not None or control.released is not None)
         given = control.assignment
         if given is None:
             return
@@ -321,21 +346,26 @@ class _NoRecord:
 class Job:
     """`run` it once. `states`: of every rank, when its script has ended. `told`: what the job has said."""
 
-    def __init__(self, folder: Path, size: int, script: Script, iterations: int, each: int = 1, losses: tuple[Loss, ...] = ()) -> None:
-        """`each`: transactions of an iteration."""
+    def __init__(
+        self, folder: Path, size: int, script: Script, iterations: int, each: int = 1, happens: tuple[Loss | Ask, ...] = ()
+    ) -> None:
+        """`each`: transactions of an iteration. `happens`: each has a spare of its own. `answers`: what is asked when the job has said
+        something with this code."""
         self.folder, self.size, self.script, self.iterations, self.each = folder, size, script, iterations, each
-        self.losses = losses
+        self.happens = happens
+        self.answers: dict[str, events.Event] = {}
         self.states: dict[int, dict[str, bytes]] = {}
-        self.struck: list[Loss] = []
+        self.struck: list[Loss | Ask] = []
         self.failures: list[BaseException] = []
         self.told: list[str] = []
         self.ended: tuple[int, str] | None = None
         self.over = threading.Event()
-        self.machine = Machine(JobSpec("job", size, size, spares=len(losses) or 1, replenish=False), Timeouts())
+        self.machine = Machine(JobSpec("job", size, size, spares=len(happens) or 1, replenish=False), Timeouts())
         self._workers: dict[str, Worker] = {}
         self._reached: Counter[tuple[int, str]] = Counter()
         self._woken, self._wake = socket.socketpair()
         self._died: list[Worker] = []
+        self._asked: list[events.Event] = []
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
 
@@ -386,10 +416,14 @@ class Job:
             raise Gone
         with self._lock:
             self._reached[worker.number, point] += 1
-            due = [loss for loss in self.losses if loss == Loss(worker.number, point, self._reached[worker.number, point])]
-        if due:
+            now = worker.number, point, self._reached[worker.number, point]
+            due = [one for one in self.happens if (one.rank, one.point, one.time) == now]
             self.struck += due
+            self._asked += [one.event for one in due if isinstance(one, Ask)]
+        if any(isinstance(one, Loss) for one in due):
             raise Gone
+        if due:
+            self._nudge()
 
     def died(self, worker: Worker) -> None:
         """On its thread."""
@@ -401,6 +435,9 @@ class Job:
                 membership.peers.close()
         with self._lock:
             self._died.append(worker)
+        self._nudge()
+
+    def _nudge(self) -> None:
         with suppress(OSError):
             self._wake.send(b"x")
 
@@ -420,6 +457,7 @@ class Job:
                     elif (worker := lines[one]) and not worker.ended:
                         for line in readers.setdefault(worker.name, LineReader()).feed(one.recv(1 << 16)):
                             self._submit(decode(line or b""))  # type: ignore[arg-type]
+                self._answer()
         except BaseException as error:
             self.failures.append(error)
             self.over.set()
@@ -430,6 +468,15 @@ class Job:
         for worker in dead:
             self._close(worker)
             self._submit(events.WorkerLost(worker.name, LossCause.KILLED, "killed", time.time()))
+
+    def _answer(self) -> None:
+        with self._lock:
+            asked, self._asked = self._asked, []
+        for event in asked:
+            if isinstance(event, events.MigrationAsked) and self.machine.migration_refusal(event.rank):
+                self._asked.append(event)
+            else:
+                self._submit(event)
 
     def _close(self, worker: Worker) -> None:
         worker.ended = True
@@ -454,16 +501,29 @@ class Job:
             self.over.set()
         elif isinstance(command, commands.Tell):
             self.told.append(command.text)
+            for code in [code for code in self.answers if code in command.text]:
+                self._asked.append(self.answers.pop(code))
+                self._nudge()
         elif isinstance(command, commands.KillWorker):
-            if not self._workers[command.worker].ended:
-                self._workers[command.worker].ended = True
+            self._close(self._workers[command.worker])
         elif (to := getattr(command, "worker", None)) is not None and not self._workers[to].ended:
             with suppress(OSError):
                 self._workers[to].theirs.sendall(encode(command).encode() + b"\n")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait in a script for what another thread does."""
+    tick, end = threading.Event(), time.monotonic() + LIMIT
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError("it has not come")
+        tick.wait(0.002)
 
 
 def replace_what_needs_processes(monkeypatch: Any) -> None:
     """Of torch's and of a process's own, everything that a worker needs."""
     monkeypatch.setattr(runtime, "Groups", Groups)
     monkeypatch.setattr(order, "Works", lambda tell: Participant())
+    monkeypatch.setattr(donor, "leave", left)
+    monkeypatch.setenv("RES_OPTIONS", "attempts:0")  # torch's stores ask for the names of addresses, which nobody here needs
     monkeypatch.setattr(runtime, "Census", lambda *given: Nothing())  # it would find the other workers

@@ -73,7 +73,6 @@ def ask(started: Started, *words: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.gate
 def test_survivors_that_stood_in_their_vote_prove_the_redo(training: Training) -> None:
     started = begin(training, "hidden.py", "nothing", ranks=3, flags=FLAGS)
     lose_in_vote(started, 1, ranks=3)

@@ -8,100 +8,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
-from tests.worker.job_in_one_process import DTYPE, Job, Loss, Rank, Script, replace_what_needs_processes
+from tests.worker.job_in_one_process import Loss, replace_what_needs_processes
+from tests.worker.scripts_in_one_process import SCRIPTS, run, undisturbed
 
-from understudy.worker import points
 from understudy.worker.generation.step_copy import StepCopy
 from understudy.worker.participant import Step
 
-ITERATIONS = 5
 IN_STEPS = ("begin", "reduced", "vote", "vote copies", "vote agreement", "vote passed", "optimizer", "stepped", "committed", "after")
 IN_RECOVERIES = ("quiesce", "donate", "attach", "taken", "prove", "verified", "attached")
-
-
-def computes(rank: Rank) -> torch.Tensor:
-    """Forward and backward: what is drawn is this rank's own, the gradient is that of all."""
-    drawn = torch.rand(2, 3, generator=rank.dice, dtype=DTYPE)
-    rank.net.mean.mul_(0.9).add_(drawn.mean(0))
-    rank.count.value += 1
-    gradient = rank.groups.sum(drawn + rank.net.weight.detach() * (rank.number + 1))
-    points.reach("reduced")
-    rank.net.bias.grad = rank.groups.sum(gradient.sum(1))
-    return gradient
-
-
-def with_an_optimizer(rank: Rank, iteration: int) -> None:
-    def step() -> None:
-        rank.net.weight.grad = computes(rank)
-        rank.step_optimizer()
-        rank.optimizer.zero_grad()
-
-    rank.transaction(step)
-    points.reach("after")
-
-
-def accumulated(rank: Rank, iteration: int) -> None:
-    """Two transactions: the second adds to the gradient of the first."""
-
-    def first() -> None:
-        rank.optimizer.zero_grad()
-        rank.net.weight.grad = computes(rank)
-
-    def second() -> None:
-        gradient = computes(rank)
-        assert rank.net.weight.grad is not None
-        rank.net.weight.grad = rank.net.weight.grad + gradient
-        rank.step_optimizer()
-
-    for part in (first, second)[rank.transactions % 2 :]:
-        rank.transaction(part)
-    points.reach("after")
-
-
-def with_a_section(rank: Rank, iteration: int) -> None:
-    """A step, and an evaluation that draws."""
-
-    def step() -> None:
-        rank.net.weight.grad = computes(rank)
-        rank.step_optimizer()
-
-    def evaluate() -> float:
-        points.reach("reduced")
-        return float(rank.groups.sum(rank.net(torch.rand(1, 3, generator=rank.dice, dtype=DTYPE)).detach()).sum())
-
-    if rank.transactions % 2 == 0:
-        rank.transaction(step)
-    rank.transaction(evaluate, "section")
-    points.reach("after")
-
-
-SCRIPTS: dict[str, tuple[Script, int]] = {  # with the transactions of an iteration
-    "optimizer": (with_an_optimizer, 1),
-    "accumulated": (accumulated, 2),
-    "section": (with_a_section, 2),
-}
-_undisturbed: dict[tuple[str, int], Job] = {}
 
 
 @pytest.fixture(autouse=True)
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     replace_what_needs_processes(monkeypatch)
-
-
-def run(folder: Path, name: str, size: int, *losses: Loss) -> Job:
-    script, each = SCRIPTS[name]
-    return Job(folder, size, script, ITERATIONS, each, losses).run()
-
-
-def undisturbed(folder: Path, name: str, size: int) -> Job:
-    if (name, size) not in _undisturbed:
-        _undisturbed[name, size] = run(folder, name, size)
-    found = _undisturbed[name, size]
-    assert found.ended is not None and found.ended[0] == 0 and found.states.keys() == set(range(size))
-    return found
 
 
 @pytest.mark.parametrize("point", IN_STEPS)
@@ -118,7 +39,7 @@ def test_a_loss_at_each_point_of_a_step(name: str, point: str, tmp_path: Path) -
 def test_a_second_loss_at_each_point_of_a_recovery(point: str, rank: int, tmp_path: Path) -> None:
     """Of a donor, or of the newcomer itself."""
     expected = undisturbed(tmp_path, "optimizer", 3).states
-    first, second = Loss(1, "vote copies", 3), Loss(rank, point)
+    first, second = Loss(1, "vote", 3), Loss(rank, point)
     job = run(tmp_path, "optimizer", 3, first, second)
     donor_only, newcomer_only = point in ("quiesce", "donate"), point in ("taken", "prove", "verified", "attached")
     happens = not (donor_only and rank == 1) and not (newcomer_only and rank == 0)

@@ -1,0 +1,94 @@
+"""Ranks move to spares while their workers are alive, and the job comes to the same bits: whole jobs in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+from tests.worker.job_in_one_process import Ask, Job, Loss, Rank, replace_what_needs_processes, until
+from tests.worker.scripts_in_one_process import ITERATIONS, SCRIPTS, undisturbed
+
+from understudy.core import events
+from understudy.core.state import Stage
+
+RANKS = 3
+ASKED_IN = 2  # iteration
+IN_MOVES = (
+    "begin",
+    "vote",
+    "vote agreement",
+    "vote passed",
+    "committed",
+    "quiesce",
+    "donate",
+    "attach",
+    "taken",
+    "prove",
+    "verified",
+    "attached",
+)
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_what_needs_processes(monkeypatch)
+
+
+def moving(folder: Path, name: str, rank: int, *losses: Loss) -> Job:
+    """A job whose `rank` moves. Training waits, in the middle, until the newcomer is ready and the pause is announced."""
+    script, each = SCRIPTS[name]
+    asked = Ask(0, "begin", events.MigrationAsked(rank, "drained"), ASKED_IN * each + 1)
+
+    def with_a_wait(at: Rank, iteration: int) -> None:
+        if iteration == ASKED_IN + 1:
+            until(lambda: job.over.is_set() or is_announced(job))
+        script(at, iteration)
+
+    job = Job(folder, RANKS, with_a_wait, ITERATIONS, each, (asked, *losses))
+    return job.run()
+
+
+def is_announced(job: Job) -> bool:
+    state = job.machine.state
+    if job.machine.incidents():
+        return True
+    return state.migration is not None and state.migration.stage is not Stage.PREPARING
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_rank_moves(name: str, rank: int, tmp_path: Path) -> None:
+    expected = undisturbed(tmp_path, name, RANKS).states
+    job = moving(tmp_path, name, rank)
+    assert job.ended is not None and job.ended[0] == 0, job.told
+    (incident,) = job.machine.incidents()
+    assert (incident.planned, [one.rank for one in incident.ranks], incident.steps_lost) == (True, [rank], 0)
+    assert incident.ranks[0].old_worker != incident.ranks[0].new_worker
+    assert job.states == expected
+
+
+@pytest.mark.parametrize("lost", [0, 1], ids=["donor", "leaver or newcomer"])
+@pytest.mark.parametrize("point", IN_MOVES)
+def test_a_loss_at_each_point_of_a_move(point: str, lost: int, tmp_path: Path) -> None:
+    expected = undisturbed(tmp_path, "optimizer", RANKS).states
+    job = moving(tmp_path, "optimizer", 1, Loss(lost, point, 4))
+    assert job.ended is not None and job.ended[0] == 0, job.told
+    assert job.states == expected
+
+
+LOSSES = some.builds(Loss, some.integers(0, 2), some.sampled_from(IN_MOVES), some.integers(1, 8))
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(some.sampled_from(sorted(SCRIPTS)), some.integers(0, 2), some.lists(LOSSES, max_size=2, unique=True))
+def test_a_move_and_losses_anywhere(tmp_path: Path, name: str, moved: int, losses: list[Loss]) -> None:
+    """The same bits; or, if several were lost so soon after each other that state is nowhere, the job says so and ends."""
+    expected = undisturbed(tmp_path, name, RANKS).states
+    job = moving(tmp_path, name, moved, *losses)
+    assert job.ended is not None
+    if job.ended[0] == 0:
+        assert job.states == expected
+    else:
+        assert len([one for one in job.struck if isinstance(one, Loss)]) > 1, job.ended

@@ -1,0 +1,102 @@
+"""A step that is redone is compared with what survivors had come to in their vote: whole jobs in one process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.said import said
+from tests.worker.job_in_one_process import Job, Loss, Rank, replace_what_needs_processes, until
+from tests.worker.scripts_in_one_process import ITERATIONS, computes, undisturbed
+
+from understudy.core import events
+from understudy.core.model import Incident, Stand
+from understudy.messages import disputes, drills, losses, recoveries
+from understudy.worker import points
+
+LOST_IN = 2  # iteration
+LOST = Loss(1, "others have voted")
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_what_needs_processes(monkeypatch)
+
+
+def job_with_a_loss(folder: Path, *, hidden: bool) -> Job:
+    """Rank 1 is lost when all others stand in the vote. `hidden`: the gradient goes by a count that nobody carries."""
+    counts, ranks = Counter[int](), dict[int, Rank]()
+
+    def script(rank: Rank, iteration: int) -> None:
+        ranks[rank.number] = rank
+
+        def step() -> None:
+            gradient = computes(rank)
+            counts[rank.number] += 1
+            rank.net.weight.grad = gradient * counts[rank.number] if hidden else gradient
+            if iteration == LOST_IN and rank.number == LOST.rank:
+                until(lambda: all(ranks[other].runtime.progress.phase is Stand.VOTED for other in (0, 2)))
+                points.reach(LOST.point)
+            rank.step_optimizer()
+            rank.optimizer.zero_grad()
+
+        rank.transaction(step)
+
+    return Job(folder, 3, script, ITERATIONS, 1, (LOST,))
+
+
+def only_incident(job: Job) -> Incident:
+    assert job.struck == [LOST]
+    (incident,) = job.machine.incidents()
+    return incident
+
+
+def test_survivors_that_stood_in_their_vote_prove_the_redo(tmp_path: Path) -> None:
+    job = job_with_a_loss(tmp_path, hidden=False).run()
+    assert job.ended is not None and job.ended[0] == 0, job.told
+    incident = only_incident(job)
+    assert (incident.decision, incident.proven_by) == ("redo", (0, 2)), incident
+    assert any(said(note, drills.REDO_PROVEN, who="ranks 0, 2: they") for note in incident.notes), incident
+    assert job.states == undisturbed(tmp_path, "optimizer", 3).states
+
+
+def test_a_redo_that_goes_by_a_hidden_count_is_held_until_somebody_believes_it(tmp_path: Path) -> None:
+    job = job_with_a_loss(tmp_path, hidden=True)
+    job.answers[disputes.REDO_HELD.code] = events.Believed(0, "it only scales the loss")
+    job.run()
+    assert job.ended is not None and job.ended[0] == 0, job.told
+    incident = only_incident(job)
+    assert (incident.decision, incident.proven_by) == ("roll forward", ()), incident
+    assert any(said(note, disputes.BELIEVED_FOR, rank=0, reason="it only scales the loss") for note in incident.notes), incident
+
+
+def test_a_job_that_is_held_can_be_stopped(tmp_path: Path) -> None:
+    job = job_with_a_loss(tmp_path, hidden=True)
+    job.answers[disputes.REDO_HELD.code] = events.StopAsked("it is wrong", 1)
+    job.run()
+    assert job.ended is not None and job.ended[0] == 1
+    assert losses.STOPPED.code in job.ended[1], job.ended
+    assert any(said(note, disputes.REDO_HELD) for note in only_incident(job).notes)
+
+
+def test_where_nobody_had_voted_nothing_is_compared_and_the_incident_says_so(tmp_path: Path) -> None:
+    """The same count, wrong in the same way: without the comparison nothing notices it."""
+    counts = Counter[int]()
+
+    def script(rank: Rank, iteration: int) -> None:
+        def step() -> None:
+            counts[rank.number] += 1
+            if iteration == LOST_IN and rank.number == LOST.rank:
+                points.reach(LOST.point)
+            rank.net.weight.grad = computes(rank) * counts[rank.number]
+            rank.step_optimizer()
+
+        rank.transaction(step)
+
+    job = Job(tmp_path, 3, script, ITERATIONS, 1, (LOST,)).run()
+    assert job.ended is not None and job.ended[0] == 0, job.told
+    incident = only_incident(job)
+    assert (incident.decision, incident.proven_by) == ("redo", ()), incident
+    assert any(said(note, drills.REDO_UNCOMPARED) for note in incident.notes), incident
+    assert said("\n".join(job.told), recoveries.INCIDENT_OVER)
