@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
+from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Timeouts, VotePhase
 from understudy.core.state import Stage
 from understudy.core.transitions import WorkerState
 
@@ -55,7 +55,7 @@ class Job:
         state = self.machine.state
         assert state.recovery is not None
         copies = tuple(SnapshotRef(rank, transaction - 1) for rank in range(state.spec.world_size))
-        place = Position(transaction, Stand.RUNNING)
+        place = Position(transaction, VotePhase.RUNNING)
         waiting = sorted(state.recovery.waiting)
         return [c for name in waiting for c in self.submit(events.Quiesced(name, state.generation, place, copies, transaction))]
 
@@ -83,6 +83,6 @@ def moving(job: Job, rank: int = 1) -> str:
     assert migration is not None
     job.submit(events.NewcomerReady(newcomer, migration.generation))
     for name in sorted(job.machine.state.recovery.waiting if job.machine.state.recovery else ()):
-        job.submit(events.Quiesced(name, migration.generation, Position(1, Stand.IDLE), (), 1))
+        job.submit(events.Quiesced(name, migration.generation, Position(1, VotePhase.IDLE), (), 1))
     assert migration.stage is Stage.MOVING
     return newcomer

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.core.commit import InvariantBroken, decide
-from understudy.core.model import Position, SnapshotRef, Stand
+from understudy.core.model import Position, SnapshotRef, VotePhase
 
-RUNNING, VOTED, IDLE = Stand.RUNNING, Stand.VOTED, Stand.IDLE
+RUNNING, VOTED, IDLE = VotePhase.RUNNING, VotePhase.VOTED, VotePhase.IDLE
 
 
 def test_all_inside_the_transaction_redo_it() -> None:
@@ -99,7 +99,7 @@ def test_never_redo_what_somebody_passed_and_never_pass_what_somebody_missed(
         assert holder == -1 or SnapshotRef(rank, decision.start - 1) in copies[holder]
 
 
-positions = st.builds(Position, st.integers(-1, 3), st.sampled_from(Stand))
+positions = st.builds(Position, st.integers(-1, 3), st.sampled_from(VotePhase))
 anything = st.dictionaries(st.integers(0, 5), positions, min_size=1)
 any_copies = st.dictionaries(st.integers(0, 5), st.lists(st.builds(SnapshotRef, st.integers(0, 5), st.integers(-2, 4))))
 

@@ -9,7 +9,7 @@ from tests.core.core_job import Job, assigned, of
 from tests.outcomes import shows
 
 from understudy.core import commands, events
-from understudy.core.model import JobSpec, LossCause, Position, Stand
+from understudy.core.model import JobSpec, LossCause, Position, VotePhase
 from understudy.core.state import DEVICE
 from understudy.core.transitions import Phase, WorkerState
 from understudy.messages import losses
@@ -58,7 +58,7 @@ def test_a_device_error_is_a_loss_and_taints_the_device(event: events.DeviceFail
 def test_a_rank_whose_device_failed_is_nobodys_donor() -> None:
     job = Job(JobSpec("job", 3, 3, spares=1))
     job.submit(failed("w1", 1))
-    late = job.submit(events.Quiesced("w1", 1, Position(1, Stand.VOTED), (), 1))
+    late = job.submit(events.Quiesced("w1", 1, Position(1, VotePhase.VOTED), (), 1))
     assert late == [] and "w1" not in {worker.name for worker in job.machine.state.members()}
 
 
@@ -192,7 +192,7 @@ def test_in_the_set_up_all_start_anew() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1), forming=True)
     job.warm()
     job.submit(failed("w1", 1, transaction=-1))
-    job.submit(events.Quiesced("w0", job.machine.state.generation, Position(-1, Stand.RUNNING), (), 0))
+    job.submit(events.Quiesced("w0", job.machine.state.generation, Position(-1, VotePhase.RUNNING), (), 0))
     assert job.machine.state.restarts == 1 and taints(job) == {("n0", "gpu1")}
 
 

@@ -8,7 +8,7 @@ from tests.said import codes, said
 
 from understudy.core import commands, events
 from understudy.core.migration import refusal
-from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand
+from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, VotePhase
 from understudy.core.state import Stage
 from understudy.core.transitions import Why, WorkerState
 from understudy.messages import losses, moves, recoveries
@@ -57,7 +57,7 @@ def test_a_generation_that_only_its_workers_know_calls_a_migration_off() -> None
     """An orchestrator that was killed had begun it."""
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
-    said = job.submit(events.Quiesced("w0", 5, Position(1, Stand.RUNNING), (), 1))
+    said = job.submit(events.Quiesced("w0", 5, Position(1, VotePhase.RUNNING), (), 1))
     assert job.machine.state.migration is None and newcomer in killed(said)
     assert {command.generation for command in of(commands.Abort, said)} == {6}
 
@@ -136,7 +136,9 @@ def test_a_newcomer_that_is_ready_for_another_generation_moves_nothing() -> None
     assert job.machine.state.refused == {("NewcomerReady", Why.GENERATION): 1} and migration.stage is Stage.PREPARING
 
 
-@pytest.mark.parametrize("stand", [Position(2, Stand.RUNNING), Position(1, Stand.VOTED)], ids=["has passed a vote", "may have passed one"])
+@pytest.mark.parametrize(
+    "stand", [Position(2, VotePhase.RUNNING), Position(1, VotePhase.VOTED)], ids=["has passed a vote", "may have passed one"]
+)
 def test_a_rank_that_may_have_moved_on_does_not_go_back_to_its_old_worker(stand: Position) -> None:
     """Its newcomer has voted, which is not known yet. The others stand behind that vote, or have voted and have the copies of who is lost
     and who is not heard of, so that one of these may have gone on; the old worker stands in front of it.
@@ -146,7 +148,7 @@ def test_a_rank_that_may_have_moved_on_does_not_go_back_to_its_old_worker(stand:
     job.lose("w2")
     state = job.machine.state
     copies = tuple(SnapshotRef(rank, 1) for rank in range(3))
-    job.submit(events.Quiesced("w1", state.generation, Position(1, Stand.IDLE), copies, 1))
+    job.submit(events.Quiesced("w1", state.generation, Position(1, VotePhase.IDLE), copies, 1))
     said = job.submit(events.Quiesced("w0", state.generation, stand, copies, 1))
     assert killed(said) == {"w1": "rank 1 has moved on"} and state.ranks[1] == newcomer
     assert {recover.start for recover in of(commands.Recover, said)} == {2}
@@ -160,13 +162,13 @@ def test_a_vote_before_the_boundary_says_nothing_of_who_has_gone_on_from_it() ->
     copies = tuple(SnapshotRef(rank, 1) for rank in range(2))
     job.submit(events.NewcomerReady(newcomer, 1))
     for name in ("w0", "w1"):
-        job.submit(events.Quiesced(name, 1, Position(1, Stand.VOTED), copies, 1))
+        job.submit(events.Quiesced(name, 1, Position(1, VotePhase.VOTED), copies, 1))
     assert state.migration is not None and (state.migration.stage, state.migration.boundary) == (Stage.MOVING, 2)
     said = job.lose(newcomer)
     assert state.recovery is not None and state.recovery.waiting == {"w0", "w1"}
     assert {abort.lost for abort in of(commands.Abort, said)} == {(1,)}
     for name in ("w0", "w1"):
-        said = job.submit(events.Quiesced(name, 2, Position(1, Stand.VOTED), copies, 1))
+        said = job.submit(events.Quiesced(name, 2, Position(1, VotePhase.VOTED), copies, 1))
     assert not killed(said) and state.ranks[1] == "w1" and job.machine.state.migration is None
     assert {(recover.worker, recover.start) for recover in of(commands.Recover, said)} == {("w0", 2), ("w1", 2)}
 
@@ -176,7 +178,7 @@ def test_in_a_job_of_one_rank_the_old_worker_has_it_back() -> None:
     job = Job(JobSpec("job", 1, 1, spares=2))
     newcomer = moving(job, rank=0)
     job.lose(newcomer)
-    said = job.submit(events.Quiesced("w0", job.machine.state.generation, Position(1, Stand.IDLE), (), 1))
+    said = job.submit(events.Quiesced("w0", job.machine.state.generation, Position(1, VotePhase.IDLE), (), 1))
     assert [recover.worker for recover in of(commands.Recover, said)] == ["w0"] and job.machine.state.ranks[0] == "w0"
 
 

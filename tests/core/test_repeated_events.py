@@ -13,7 +13,7 @@ from tests.core.test_machine import KINDS, Said, check
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.model import JobSpec, Position, Stand, Timeouts
+from understudy.core.model import JobSpec, Position, Timeouts, VotePhase
 from understudy.core.state import JobState, Stage, Worker
 from understudy.core.transitions import Phase, WorkerState
 
@@ -113,7 +113,7 @@ def _stale(worker: str, generation: int) -> list[events.Event]:
         events.ReplicasDiffer(worker, generation, (0,), (), "differs"),
         events.ReplicasDiffer(worker, generation, (), tuple(stands), "differs"),
         events.RedoDiffers(worker, generation, 3, 3, "differs"),
-        events.Quiesced(worker, generation, Position(3, Stand.RUNNING), (), 3),
+        events.Quiesced(worker, generation, Position(3, VotePhase.RUNNING), (), 3),
         events.NewcomerReady(worker, generation),
         events.Verified(worker, -1, 3),
         events.VerifyFailed(worker, -1, "differs"),

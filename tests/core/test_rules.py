@@ -8,7 +8,7 @@ from tests.said import said as said_so
 
 from understudy.core import commands, events
 from understudy.core.loss import MOST_NAMED
-from understudy.core.model import Incident, JobSpec, LossCause, Position, Stand, Timeouts
+from understudy.core.model import Incident, JobSpec, LossCause, Position, Timeouts, VotePhase
 from understudy.core.transitions import Phase, WorkerState
 from understudy.messages import forming, losses, moves, recoveries
 
@@ -184,7 +184,7 @@ def test_state_that_is_nowhere_before_the_first_transaction_was_never_trained() 
     state = job.machine.state
     said = []
     for worker in ("w0", "w1"):
-        said += job.submit(events.Quiesced(worker, state.generation, Position(0, Stand.RUNNING), (), 0))
+        said += job.submit(events.Quiesced(worker, state.generation, Position(0, VotePhase.RUNNING), (), 0))
     assert of(commands.EndJob, said) == [] and len(of(commands.StartWorker, said)) >= 4 and state.restarts == 1
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.core.core_job import Job, of
 
 from understudy.core import commands, events
-from understudy.core.model import JobSpec, Position, Stand
+from understudy.core.model import JobSpec, Position, VotePhase
 from understudy.core.state import Migration, Stage
 
 
@@ -33,7 +33,7 @@ def at_boundary(job: Job) -> list[commands.Command]:
     state = job.machine.state
     assert state.recovery is not None
     waiting = sorted(state.recovery.waiting)
-    return [c for name in waiting for c in job.submit(events.Quiesced(name, state.generation, Position(1, Stand.IDLE), (), 1))]
+    return [c for name in waiting for c in job.submit(events.Quiesced(name, state.generation, Position(1, VotePhase.IDLE), (), 1))]
 
 
 def holders(job: Job) -> dict[int, str]:
@@ -136,7 +136,7 @@ def test_while_they_move_and_others_are_beyond_the_boundary_all_have_moved() -> 
     state = job.machine.state
     assert state.recovery is not None
     for name in sorted(state.recovery.waiting):
-        place = Position(1, Stand.IDLE) if name in {move.leaver for move in moves} else Position(2, Stand.RUNNING)
+        place = Position(1, VotePhase.IDLE) if name in {move.leaver for move in moves} else Position(2, VotePhase.RUNNING)
         job.submit(events.Quiesced(name, state.generation, place, (), 1))
     assert state.migration is None
     assert [state.ranks[move.rank] for move in moves] == [move.newcomer for move in moves]

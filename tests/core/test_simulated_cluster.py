@@ -13,7 +13,7 @@ from tests.said import said
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
+from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Timeouts, VotePhase
 from understudy.core.transitions import WorkerState
 from understudy.messages import recoveries
 
@@ -72,9 +72,9 @@ class Cluster:
                 process.generation = command.generation
                 if process.verified:
                     held = tuple(SnapshotRef(rank, process.transaction - 1) for rank in range(9))
-                    place = Position(process.transaction, Stand.RUNNING)
+                    place = Position(process.transaction, VotePhase.RUNNING)
                     if isinstance(command, commands.Pause):
-                        place = Position(process.transaction, Stand.IDLE)
+                        place = Position(process.transaction, VotePhase.IDLE)
                     process.says.append(events.Quiesced(process.name, command.generation, place, held, process.transaction))
             case commands.Recover():
                 process.aborted, process.generation = False, command.generation

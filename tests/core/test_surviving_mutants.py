@@ -10,7 +10,7 @@ from understudy.core import commands, events
 from understudy.core.incident import OpenIncident
 from understudy.core.machine import MOST_NOTICES, Machine
 from understudy.core.migration import refusal
-from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
+from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Timeouts, VotePhase
 from understudy.core.transitions import Phase, Why, WorkerState
 from understudy.messages import disputes, forming, losses, moves, recoveries
 from understudy.messages.base import Message
@@ -242,7 +242,7 @@ def test_who_has_done_a_transaction_does_not_start_anew_because_another_stands_b
     job.warm()
     job.submit(events.Committed("w0", 0, 0, 1))
     job.lose("w0")
-    job.submit(events.Quiesced("w1", 1, Position(0, Stand.VOTED), (SnapshotRef(0, 0),), 0))
+    job.submit(events.Quiesced("w1", 1, Position(0, VotePhase.VOTED), (SnapshotRef(0, 0),), 0))
     (end,) = of(commands.EndJob, job.lose("w1"))
     assert said_so(end.message, recoveries.NO_STATE_LEFT) and job.machine.state.restarts == 0
 
@@ -269,7 +269,7 @@ def test_an_incident_keeps_the_step_of_its_first_decision() -> None:
     generation, copies = state.generation, tuple(SnapshotRef(rank, 1) for rank in range(3))
     assert state.recovery is not None
     for name in sorted(state.recovery.waiting):
-        job.submit(events.Quiesced(name, generation, Position(2, Stand.IDLE), copies, 2))
+        job.submit(events.Quiesced(name, generation, Position(2, VotePhase.IDLE), copies, 2))
     assert state.recovery.counted and job.machine.incidents()[-1].step == 1
 
 
@@ -357,7 +357,7 @@ def test_who_would_start_anew_without_all_nodes_does_not() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), forming=True)
     job.warm()
     job.submit(events.NodesLost((events.LostNode("n1", "silent"),)))
-    said = job.submit(events.Quiesced("w0", 1, Position(0, Stand.RUNNING), (), 0))
+    said = job.submit(events.Quiesced("w0", 1, Position(0, VotePhase.RUNNING), (), 0))
     (end,) = of(commands.EndJob, said)
     assert end.exit_code == 1 and said_so(end.message, forming.NODES_MISSING) and not of(commands.StartWorker, said)
 
@@ -385,7 +385,7 @@ def test_state_that_is_nowhere_ends_the_job() -> None:
 def test_an_answer_for_a_generation_that_is_over_is_counted() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.lose("w1")
-    job.submit(events.Quiesced("w0", 0, Position(1, Stand.RUNNING), (), 1))
+    job.submit(events.Quiesced("w0", 0, Position(1, VotePhase.RUNNING), (), 1))
     assert job.machine.state.refused == {("Quiesced", Why.GENERATION): 1}
     assert job.machine.state.recovery is not None and job.machine.state.recovery.waiting == {"w0"}
 

@@ -10,7 +10,7 @@ from tests.core.core_job import Job, assigned, of
 from tests.said import codes, said
 
 from understudy.core import commands, events, preparation, topology
-from understudy.core.model import JobSpec, LossCause, Position, Stand
+from understudy.core.model import JobSpec, LossCause, Position, VotePhase
 from understudy.core.topology import failure_domain, meanings, numbers
 from understudy.core.transitions import Why, WorkerState
 from understudy.messages import recoveries
@@ -288,7 +288,7 @@ def finish(job: Job) -> None:
     migration = state.migration
     job.submit(events.NewcomerReady(migration.moves[0].newcomer, migration.generation))
     for name in sorted(state.recovery.waiting if state.recovery else ()):
-        job.submit(events.Quiesced(name, migration.generation, Position(1, Stand.IDLE), (), 1))
+        job.submit(events.Quiesced(name, migration.generation, Position(1, VotePhase.IDLE), (), 1))
     job.verify()
     job.commit(1)
     for worker in list(state.workers.values()):

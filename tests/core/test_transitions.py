@@ -8,7 +8,7 @@ import pytest
 from tests.core.core_job import Job, assigned, of
 
 from understudy.core import commands, events
-from understudy.core.model import JobSpec, LossCause, Position, Stand
+from understudy.core.model import JobSpec, LossCause, Position, VotePhase
 from understudy.core.transitions import DURING, JOB, SPEAKERS, WORKER, Phase, Why, WorkerState
 
 DEAD: dict[type, tuple[object, ...]] = {
@@ -18,7 +18,7 @@ DEAD: dict[type, tuple[object, ...]] = {
     events.Uncovered: ("nowhere",),
 }
 DEAD |= {events.Committed: (1, 2), events.Finished: (), events.NewcomerReady: (), events.CommunicationBroken: ("reset",)}
-DEAD |= {events.Quiesced: (Position(1, Stand.RUNNING), (), 1), events.ReplicasDiffer: ((0,), (), "differs")}
+DEAD |= {events.Quiesced: (Position(1, VotePhase.RUNNING), (), 1), events.ReplicasDiffer: ((0,), (), "differs")}
 DEAD |= {events.RedoDiffers: (1, 1, "differs")}
 
 

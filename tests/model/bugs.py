@@ -38,7 +38,7 @@ from understudy.core import (
 )
 from understudy.core.commands import Drill, KillWorker
 from understudy.core.commit import Decision
-from understudy.core.model import LossCause, Position, Stand
+from understudy.core.model import LossCause, Position, VotePhase
 from understudy.core.state import CHECK, DRAIN, JobState
 from understudy.core.transitions import Phase, Why, WorkerState
 
@@ -87,7 +87,7 @@ def _always_forward(positions: Any, copies: Any, absent: Any) -> Decision:
 def _copies_not_asked_for(positions: Any, copies: Any, absent: Any) -> Decision:
     """All who are left have voted, so it has passed: forgets that the lost rank may not have."""
     lowest = min(p.transaction for p in positions.values())
-    if all(p.stand is Stand.VOTED or p.transaction > lowest for p in positions.values()):
+    if all(p.stand is VotePhase.VOTED or p.transaction > lowest for p in positions.values()):
         return Decision(lowest + 1, "roll forward", tuple(sorted(absent)), tuple(min(positions) for _ in absent))
     return commit.decide(positions, copies, absent)
 
@@ -365,12 +365,12 @@ def _goes_on_unverified(world_: World, shape: Shape, w: Worker) -> list[tuple[st
     return found
 
 
-def _position_too_high(w: Worker, generation: int, stand: Stand) -> Worker:
+def _position_too_high(w: Worker, generation: int, stand: VotePhase) -> Worker:
     """A rank that has not voted says that it has."""
     after = quiesce_of(w, generation, stand)
     *before, answer = after.up
     assert isinstance(answer, events.Quiesced)
-    lie = replace(answer, position=Position(answer.position.transaction, Stand.VOTED if stand is Stand.RUNNING else stand))
+    lie = replace(answer, position=Position(answer.position.transaction, VotePhase.VOTED if stand is VotePhase.RUNNING else stand))
     return after._replace(up=(*before, lie), said=(*after.said[:-1], lie))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from tests.model.machines import Interned
 from tests.model.state import State
 from tests.model.world import Mode, Worker, World
-from understudy.core.model import Stand
+from understudy.core.model import VotePhase
 
 _NAME = re.compile(r"(?:s-)?w(\d+)")
 
@@ -57,7 +57,7 @@ def tidy_worker(w: Worker, remembers: bool) -> Worker:
     waits = w.mode is Mode.WAIT
     return w._replace(
         recover=None if done else w.recover,
-        stand=w.stand if waits else Stand.RUNNING,
+        stand=w.stand if waits else VotePhase.RUNNING,
         abort=w.abort if w.abort > w.generation else -1,
         called=w.called if w.abort > w.generation else None,
         pause=w.pause if w.pause > w.generation else -1,

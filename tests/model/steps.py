@@ -6,7 +6,7 @@ from tests.model.drills import BREAKS_OFF, COMPUTES
 from tests.model.messages import dies, records, says, warm
 from tests.model.world import Mode, Order, Shape, Worker, World, Wrong
 from understudy.core import events
-from understudy.core.model import DrillVerdict, Position, SnapshotRef, Stand
+from understudy.core.model import DrillVerdict, Position, SnapshotRef, VotePhase
 
 
 def acts(world: World, shape: Shape) -> list[tuple[str, World]]:
@@ -53,7 +53,7 @@ def _acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
     if w.mode in (Mode.IDLE, Mode.DONE):
         if aborted or (w.pause > newest and w.pause == w.pause_agreed):
             newest = max(w.abort, w.pause if w.pause == w.pause_agreed else -1)
-            return [("quiesces", _rests(world, quiesce(w, newest, Stand.IDLE)))]
+            return [("quiesces", _rests(world, quiesce(w, newest, VotePhase.IDLE)))]
         if w.pending is not None:
             return [("publishes its state", _publish(world, shape, w))] if reaches(world, w, w.pending[-1]) else []
         if w.mode is Mode.DONE:
@@ -136,7 +136,7 @@ def _member(shape: Shape, w: Worker, leavers: tuple[int, ...]) -> int:
     return shape.ranks + leavers.index(w.rank) if w.rank in leavers and not w.newcomer else w.rank
 
 
-def quiesce(w: Worker, generation: int, stand: Stand) -> Worker:
+def quiesce(w: Worker, generation: int, stand: VotePhase) -> Worker:
     copies = tuple(SnapshotRef(rank, t) for rank, t in sorted(w.shelf))
     answer = events.Quiesced(w.name, generation, Position(w.t, stand), copies, max(0, w.applied))
     return says(w._replace(mode=Mode.WAIT, stand=stand, answered=generation, answer=answer, pending=None, broken=False), answer)
@@ -146,7 +146,7 @@ def _broken_off(w: Worker) -> Worker:
     """What a failure in the middle leads to."""
     if w.newcomer and w.mode in (Mode.PUBLISHED, Mode.CONNECTED):  # not proven: it keeps its set-up, and is no survivor
         return w._replace(mode=Mode.READY, pending=None, broken=False)
-    stand = {Mode.RUN: Stand.RUNNING, Mode.VOTING: Stand.VOTED, Mode.AGREED: Stand.VOTED}.get(w.mode, Stand.IDLE)
+    stand = {Mode.RUN: VotePhase.RUNNING, Mode.VOTING: VotePhase.VOTED, Mode.AGREED: VotePhase.VOTED}.get(w.mode, VotePhase.IDLE)
     return quiesce(w, w.abort, stand)
 
 
@@ -163,7 +163,7 @@ def _decided(world: World, shape: Shape, w: Worker, generation: int) -> list[Wor
         return [_publish(world, shape, w._replace(pending=message))] if reaches(world, w, message[-1]) else []
     if w.t == start:
         return [world.put(w._replace(mode=Mode.IDLE, pending=message, shelf=shelf))]
-    if w.t == start - 1 and w.stand is Stand.VOTED:
+    if w.t == start - 1 and w.stand is VotePhase.VOTED:
         return [world.put(w._replace(mode=Mode.APPLY, pending=message, shelf=shelf))]
     raise Wrong(f"{w.name} stands in transaction {w.t} ({w.stand}) and is told to start at {start}")
 

@@ -15,7 +15,7 @@ from tests.model.machines import machine_key
 from understudy.common.names import JOURNAL
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.model import Position, Stand
+from understudy.core.model import Position, VotePhase
 from understudy.core.transitions import HAS_STATE, Phase, WorkerState
 from understudy.orchestrator import journal
 from understudy.orchestrator.settings import Settings
@@ -134,7 +134,7 @@ class Validator:
         place = told.places[event.generation] = event.position
         earlier = [start for generation, start in self._starts.items() if generation in told.recover and generation < event.generation]
         _must(place.transaction >= max(earlier, default=-1) - 1, f"{event.worker} is at {place}, behind the start of its generation")
-        if place.stand is not Stand.VOTED:
+        if place.stand is not VotePhase.VOTED:
             _must(place.transaction > max(told.commits.values(), default=-2), f"{event.worker} is at {place}, which it has committed")
         for copy in event.copies:
             _must(copy.transaction <= place.transaction + 1, f"{event.worker} at {place} keeps a copy of the future: {copy}")

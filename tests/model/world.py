@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from understudy.core import events
-from understudy.core.model import Stand
+from understudy.core.model import VotePhase
 
 Order = tuple[Any, ...]  # a command on its way, without what nobody here looks at
 
@@ -52,7 +52,7 @@ class Worker(NamedTuple):
     generation: int = -1  # attached to
     t: int = 0  # the current or next transaction
     applied: int = 0  # how many its state has seen
-    stand: Stand = Stand.RUNNING  # while it waits
+    stand: VotePhase = VotePhase.RUNNING  # while it waits
     pending: Order | None = None  # the decision that it is carrying out
     abort: int = -1  # the newest that it has heard of
     called: Order | None = None  # that abort

@@ -27,7 +27,7 @@ from typing import Any
 from understudy.core import events
 from understudy.core.commands import Command
 from understudy.core.machine import Machine
-from understudy.core.model import DrillVerdict, Incident, JobSpec, LossCause, Position, SnapshotRef, Stand, Timeouts
+from understudy.core.model import DrillVerdict, Incident, JobSpec, LossCause, Position, SnapshotRef, Timeouts, VotePhase
 from understudy.messages.base import Text
 
 START = 1000.0
@@ -148,7 +148,7 @@ class Scenario:
                 return LossCause(text)
             case "position":
                 place, stand = text.split("/")
-                return Position(int(place), Stand(stand))
+                return Position(int(place), VotePhase(stand))
             case "copies":
                 pairs = [part.split("@") for part in text.split(",") if part]
                 return tuple(SnapshotRef(int(rank), int(place)) for rank, place in pairs)

@@ -2,7 +2,7 @@
 
 Real are the machine of `core`, the workers' control threads and their lines, votes, stores, connections, donors and newcomers. Not real:
 
-- a worker's process is a thread. It dies at a named point of the runtime (`understudy.worker.points`): nothing of its script runs any more,
+- a worker's process is a thread. It dies at a named point of the runtime (`understudy.worker.hooks`): nothing of its script runs any more,
   its line and its connections are closed, and its agent reports it as killed.
 - collectives of the script add up in memory (`Groups`), and fail for those that wait when a peer is lost.
 - the set-up of the script is not recorded, and a newcomer does not run it.
@@ -35,13 +35,13 @@ from understudy.links.framing import LineReader
 from understudy.links.lifeline import Lifeline
 from understudy.links.messages import decode, encode
 from understudy.links.page import PageWriter
-from understudy.worker import points
+from understudy.worker import hooks
 from understudy.worker.errors import PeerLost
 from understudy.worker.guards.file_access import FileAccessGuard
 from understudy.worker.participant import Participant
 from understudy.worker.process.control import Control
 from understudy.worker.recovery import donor
-from understudy.worker.state.beside import Nothing
+from understudy.worker.state.unregistered import NoUnregisteredState
 from understudy.worker.step import order, runtime
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import StoreServer
@@ -235,7 +235,7 @@ class Rank:
     def step_optimizer(self) -> None:
         self.runtime.transactions.before_optimizer_step(self.optimizer, (), {})
         self.optimizer.step()
-        points.reach("stepped")
+        hooks.fire("stepped")
 
     def state(self) -> dict[str, bytes]:
         """All that the script has trained, as bytes."""
@@ -379,17 +379,17 @@ class Job:
         global _size
         _sums.clear()
         _size = self.size
-        stock = points.reach
+        stock = hooks.fire
 
         def reach(point: str, **context: Any) -> None:
             self._reach(point)
             stock(point, **context)
 
-        points.reach = reach
+        hooks.fire = reach
         try:
             self._run()
         finally:
-            points.reach = stock
+            hooks.fire = stock
         return self
 
     def _run(self) -> None:
@@ -526,4 +526,4 @@ def replace_what_needs_processes(monkeypatch: Any) -> None:
     monkeypatch.setattr(order, "Works", lambda tell: Participant())
     monkeypatch.setattr(donor, "leave", left)
     monkeypatch.setenv("RES_OPTIONS", "attempts:0")  # torch's stores ask for the names of addresses, which nobody here needs
-    monkeypatch.setattr(runtime, "Census", lambda *given: Nothing())  # it would find the other workers
+    monkeypatch.setattr(runtime, "Census", lambda *given: NoUnregisteredState())  # it would find the other workers

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from tests.worker.job_in_one_process import DTYPE, Ask, Job, Loss, Rank, Script
 
-from understudy.worker import points
+from understudy.worker import hooks
 
 ITERATIONS = 5
 
@@ -18,7 +18,7 @@ def computes(rank: Rank) -> torch.Tensor:
     rank.net.mean.mul_(0.9).add_(drawn.mean(0))
     rank.count.value += 1
     gradient = rank.groups.sum(drawn + rank.net.weight.detach() * (rank.number + 1))
-    points.reach("reduced")
+    hooks.fire("reduced")
     rank.net.bias.grad = rank.groups.sum(gradient.sum(1))
     return gradient
 
@@ -30,7 +30,7 @@ def with_an_optimizer(rank: Rank, iteration: int) -> None:
         rank.optimizer.zero_grad()
 
     rank.transaction(step)
-    points.reach("after")
+    hooks.fire("after")
 
 
 def accumulated(rank: Rank, iteration: int) -> None:
@@ -48,7 +48,7 @@ def accumulated(rank: Rank, iteration: int) -> None:
 
     for part in (first, second)[rank.transactions % 2 :]:
         rank.transaction(part)
-    points.reach("after")
+    hooks.fire("after")
 
 
 def with_a_section(rank: Rank, iteration: int) -> None:
@@ -59,13 +59,13 @@ def with_a_section(rank: Rank, iteration: int) -> None:
         rank.step_optimizer()
 
     def evaluate() -> float:
-        points.reach("reduced")
+        hooks.fire("reduced")
         return float(rank.groups.sum(rank.net(torch.rand(1, 3, generator=rank.dice, dtype=DTYPE)).detach()).sum())
 
     if rank.transactions % 2 == 0:
         rank.transaction(step)
     rank.transaction(evaluate, "section")
-    points.reach("after")
+    hooks.fire("after")
 
 
 SCRIPTS: dict[str, tuple[Script, int]] = {  # with the transactions of an iteration

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from understudy.core.model import Position, SnapshotRef, Stand
+from understudy.core.model import Position, SnapshotRef, VotePhase
 
 REDO = "redo"
 ROLL_FORWARD = "roll forward"
@@ -70,7 +70,7 @@ def decide(positions: Mapping[int, Position], copies: Mapping[int, Collection[Sn
     if highest - lowest > 1:
         raise InvariantBroken(f"survivors are more than one transaction apart: {_list(positions)}")
     behind = {rank: position for rank, position in positions.items() if position.transaction == lowest}
-    all_voted = all(position.stand is Stand.VOTED for position in behind.values())
+    all_voted = all(position.stand is VotePhase.VOTED for position in behind.values())
     if highest > lowest and not all_voted:
         raise InvariantBroken(f"the vote of transaction {lowest} has passed, but not everyone voted: {_list(positions)}")
 

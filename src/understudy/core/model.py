@@ -12,7 +12,7 @@ from enum import StrEnum
 from understudy.messages import forming
 
 
-class Stand(StrEnum):
+class VotePhase(StrEnum):
     """Where a worker stands in a transaction."""
 
     RUNNING = "running"  # inside it, before its vote
@@ -25,7 +25,7 @@ class Position:
     """A worker's place in the job: `transaction` counts from 0; -1 is the setup of the script, before the first one."""
 
     transaction: int
-    stand: Stand
+    stand: VotePhase
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from understudy.core.events import Quiesced
 from understudy.core.membership import fence, give_back, give_rank, open_incident, top_up
 from understudy.core.migration import disrupted, outcome
 from understudy.core.mismatch import Crashes
-from understudy.core.model import LossCause, Stand
+from understudy.core.model import LossCause, VotePhase
 from understudy.core.preparation import keep, start_over
 from understudy.core.state import JobState, Move, Recovery, Stage, Worker
 from understudy.core.transitions import HAS_STATE, Phase, Why, WorkerState
@@ -291,7 +291,7 @@ def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
     word = decision.decision
     members = state.members()
     if migration is not None:
-        if all(answer.position.stand is Stand.IDLE for answer in recovery.answers.values()) and decision.decision == "redo":
+        if all(answer.position.stand is VotePhase.IDLE for answer in recovery.answers.values()) and decision.decision == "redo":
             word = BOUNDARY
         for move in migration.moves:
             state.become(state.workers[move.leaver], WorkerState.LEAVING)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.core.model import Position, Stand
+from understudy.core.model import Position, VotePhase
 
 
 @dataclass
@@ -14,7 +14,7 @@ class Progress:
     transaction: int = -1  # the current or next one; -1 is the set-up
     step: int = 0  # committed steps
     generation: int = -1  # the one that this worker is attached to
-    phase: Stand = Stand.RUNNING  # of the transaction
+    phase: VotePhase = VotePhase.RUNNING  # of the transaction
     kind: str = ""  # of the running transaction: step, section; "" between two
     function: str = ""  # its name
     past_vote: bool = False  # the running attempt has passed its vote

@@ -22,16 +22,16 @@ import numpy
 import torch
 
 from understudy.common.names import RECORD, RUN_DIR_VARIABLE
-from understudy.worker import points
+from understudy.worker import hooks
 from understudy.worker.api import session
 from understudy.worker.encoding.canonical import canonical
 from understudy.worker.encoding.codec import encode
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.digests import digest_bytes
-from understudy.worker.state.beside import is_beside
 from understudy.worker.state.optimizers import common_values, loose_values
 from understudy.worker.state.registry import State
 from understudy.worker.state.tensors import digest_of, local_tensor
+from understudy.worker.state.unregistered import is_unregistered
 from understudy.worker.step.runtime import Runtime
 from understudy.worker.verification import step_digests as moments
 
@@ -48,7 +48,7 @@ def install() -> None:
     numpy.random.seed(seed)
     folder = Path(os.environ[RUN_DIR_VARIABLE], RECORD)
     folder.mkdir(mode=0o700, exist_ok=True)
-    points.on("committed", Recorder(folder / f"{here.role.rank}-{here.control.worker}.jsonl").committed)
+    hooks.on("committed", Recorder(folder / f"{here.role.rank}-{here.control.worker}.jsonl").committed)
 
 
 class Recorder:
@@ -92,7 +92,7 @@ def _commit(runtime: Runtime, kind: str, function: str, result: Any) -> dict[str
     digests |= {entry: digest_bytes(data) for entry, data in values.items()}
     digests |= {moments.stream(name): digest_bytes(data) for name, data in state.randomness.capture().items()}
     digests |= {moments.RESULT: content.all} if not content.opaque else {}
-    shown = {entry: data for entry, data in values.items() if not is_beside(entry)}
+    shown = {entry: data for entry, data in values.items() if not is_unregistered(entry)}
     plain = result.item() if isinstance(result, torch.Tensor) and result.numel() == 1 else result
     return {
         "rank": progress.rank,
@@ -119,4 +119,4 @@ def _values(state: State) -> dict[str, bytes]:
     for key, optimizer in state.optimizers.items():
         groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
         found[f"{key}/settings"] = encode([groups, canonical(loose_values(optimizer)), canonical(common_values(optimizer))])
-    return found | state.beside.encoded(None, closely=False)
+    return found | state.unregistered.encoded(None, closely=False)

@@ -1,6 +1,6 @@
 """What can go wrong with state on its way to a newcomer, done on purpose, once it is at its destination or before it leaves.
 
-Each kind changes one thing in one place and nothing else, at the point of the runtime (`understudy.worker.points`) that it passes.
+Each kind changes one thing in one place and nothing else, at the point of the runtime (`understudy.worker.hooks`) that it passes.
 `KIND;KIND;...` does the first one in generation 1, the next one in generation 2, and so on, and nothing in one whose KIND is empty.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from understudy.worker import points
+from understudy.worker import hooks
 from understudy.worker.api import session
 from understudy.worker.data.loaders import Source
 from understudy.worker.encoding.messages import DataPosition
@@ -78,7 +78,7 @@ class Corruption:
             sent = {piece.entry for message in messages for piece in message.pieces}
             return {**tensors, entry: change(local_tensor(tensors[entry]))} if entry in sent and self._now() else tensors
 
-        points.passing("give", leaving)
+        hooks.on_filter("give", leaving)
 
     def flipped_bit_in_copy_on_donors(self) -> None:
         """In the middle of a buddy copy that has random states in it."""
@@ -112,7 +112,7 @@ class Corruption:
         self._wrap_copy(elsewhere)
 
     def _wrap_copy(self, change: Callable[..., bytes]) -> None:
-        points.passing("copy", lambda data, **context: change(data, **context) if self._now() else data)
+        hooks.on_filter("copy", lambda data, **context: change(data, **context) if self._now() else data)
 
     # -- on newcomers ----------------------------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class Corruption:
                 assert values[3] != values[4]
                 values[[3, 4]] = values[[4, 3]]
 
-        points.on("taken", swap)
+        hooks.on("taken", swap)
 
     def random_state_on_newcomer(self) -> None:
         """One number is drawn too many, just after the streams have been set."""
@@ -132,7 +132,7 @@ class Corruption:
             if self._now():
                 torch.rand(1)
 
-        points.on("streams set", draw)
+        hooks.on("streams set", draw)
 
     def data_position_on_newcomer(self) -> None:
         """It starts one batch too late."""
@@ -140,7 +140,7 @@ class Corruption:
         def late(position: DataPosition, source: Source) -> DataPosition:
             return replace(position, index=position.index + 1) if self._now() else position
 
-        points.passing("position", late)
+        hooks.on_filter("position", late)
 
 
 def install(kinds: str, folder: Path, optimizer: torch.optim.Optimizer, newcomer: bool) -> None:

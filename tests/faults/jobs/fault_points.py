@@ -1,4 +1,4 @@
-"""The points of this script at which faults can happen, besides those of the runtime itself (`understudy.worker.points`), and faults
+"""The points of this script at which faults can happen, besides those of the runtime itself (`understudy.worker.hooks`), and faults
 that only tests need.
 
 `GATE` waits until the test opens it. `KILL_BOTH` takes another rank's worker along.

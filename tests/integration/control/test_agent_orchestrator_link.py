@@ -49,7 +49,7 @@ from understudy.core.events import *
 from understudy.core.model import *
 say(Committed(me, 0, 0, 1))
 abort = commands.get()
-say(Quiesced(me, abort.generation, Position(4, Stand.VOTED), (), 4))
+say(Quiesced(me, abort.generation, Position(4, VotePhase.VOTED), (), 4))
 commands.get()
 """
 

@@ -23,7 +23,7 @@ from understudy.agent.link import WorkerLink
 from understudy.common.page_view import UNKNOWN
 from understudy.core import commands, events
 from understudy.core.events import FromWorker
-from understudy.core.model import Position, Stand
+from understudy.core.model import Position, VotePhase
 from understudy.links.lifeline import Lifeline
 from understudy.links.messages import LIMIT, encode
 from understudy.links.page import PageWriter
@@ -58,7 +58,7 @@ def test_nothing_that_nobody_said_is_accepted(tmp_path: Path, undisturbed_spread
 GOOD: list[events.Event] = [
     events.Committed("w1", 3, 7, 7),
     events.Finished("w1", 3),
-    events.Quiesced("w1", 4, Position(3, Stand.VOTED), (), 2),
+    events.Quiesced("w1", 4, Position(3, VotePhase.VOTED), (), 2),
     events.Notice("w1", 0, "é\n[{"),
 ]
 FOREIGN: list[events.Event] = [
@@ -164,7 +164,7 @@ def test_a_worker_obeys_the_newest_generation_only(tmp_path: Path) -> None:
     ]
     recover = commands.Recover("w1", 5, 7, "redo", "host:1", (0,), (1,), ())
     ours.sendall(encode(abort).encode() + b"\n")
-    answer = events.Quiesced("w1", 5, Position(7, Stand.RUNNING), (), 6)
+    answer = events.Quiesced("w1", 5, Position(7, VotePhase.RUNNING), (), 6)
     assert control.wait_for(lambda: control.announcement == abort, 30)
     assert quiet.published.get(timeout=30) == (0,)
     control.send(answer)

@@ -7,7 +7,6 @@ import json
 import signal
 from typing import Any
 
-import pytest
 from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.recovery.test_drill import begin, drill, wait_for_spare
 from tests.integration.training import LONG, Started, Training, training, understudy

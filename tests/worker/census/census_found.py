@@ -14,7 +14,7 @@ import torch
 
 from understudy.worker.census import leaves, roots
 from understudy.worker.census.census import Census
-from understudy.worker.state.beside import is_beside
+from understudy.worker.state.unregistered import is_unregistered
 
 HERE = "tests.worker.census.census_script"
 LARGE: dict[str, Callable[[int], Any]] = {
@@ -49,7 +49,7 @@ class Found:
 
     def changed(self, closely: bool = True) -> dict[str, bytes]:
         found = self.census.encoded(None, closely)
-        assert all(map(is_beside, found))
+        assert all(map(is_unregistered, found))
         return {entry: data for entry, data in found.items() if "census_script" in entry}
 
     def names(self, closely: bool = True) -> set[str]:

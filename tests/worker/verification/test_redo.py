@@ -12,7 +12,7 @@ from torch import nn
 
 from understudy.core.commands import Recover
 from understudy.core.events import Event, RedoDiffers
-from understudy.core.model import Stand
+from understudy.core.model import VotePhase
 from understudy.worker.errors import GenerationAborted
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Reduce
@@ -53,7 +53,7 @@ class Rank:
         held: Any = SimpleNamespace(state=state, pre_vote=self.pre_vote)
         control = SimpleNamespace(worker="w0", send=self.said.append, wait_for=lambda over: self.waited.append(over()))
         membership: Any = SimpleNamespace(control=control, superseded=lambda generation: generation, quiesce=lambda: "quiesced")
-        progress = Progress(0, 2, transaction=7, step=6, generation=4, phase=Stand.VOTED)
+        progress = Progress(0, 2, transaction=7, step=6, generation=4, phase=VotePhase.VOTED)
         self.proof = RedoProof(RankContext(progress, membership, held, notices=SimpleNamespace()))  # type: ignore[arg-type]
         self.computes()
 

@@ -11,9 +11,9 @@ from tests.worker.job_in_one_process import Job, Loss, Rank, replace_what_needs_
 from tests.worker.scripts_in_one_process import ITERATIONS, computes, undisturbed
 
 from understudy.core import events
-from understudy.core.model import Incident, Stand
+from understudy.core.model import Incident, VotePhase
 from understudy.messages import disputes, drills, losses, recoveries
-from understudy.worker import points
+from understudy.worker import hooks
 
 LOST_IN = 2  # iteration
 LOST = Loss(1, "others have voted")
@@ -36,8 +36,8 @@ def job_with_a_loss(folder: Path, *, hidden: bool) -> Job:
             counts[rank.number] += 1
             rank.net.weight.grad = gradient * counts[rank.number] if hidden else gradient
             if iteration == LOST_IN and rank.number == LOST.rank:
-                until(lambda: all(ranks[other].runtime.progress.phase is Stand.VOTED for other in (0, 2)))
-                points.reach(LOST.point)
+                until(lambda: all(ranks[other].runtime.progress.phase is VotePhase.VOTED for other in (0, 2)))
+                hooks.fire(LOST.point)
             rank.step_optimizer()
             rank.optimizer.zero_grad()
 
@@ -88,7 +88,7 @@ def test_where_nobody_had_voted_nothing_is_compared_and_the_incident_says_so(tmp
         def step() -> None:
             counts[rank.number] += 1
             if iteration == LOST_IN and rank.number == LOST.rank:
-                points.reach(LOST.point)
+                hooks.fire(LOST.point)
             rank.net.weight.grad = computes(rank) * counts[rank.number]
             rank.step_optimizer()
 

@@ -17,14 +17,14 @@ from understudy.core.model import JobSpec
 from understudy.core.transitions import Why
 from understudy.messages import coverage
 from understudy.orchestrator.state_view import state_table
-from understudy.worker.state.beside import Item, Nothing
 from understudy.worker.state.namespace import Namespace
 from understudy.worker.state.registry import State
+from understudy.worker.state.unregistered import Item, NoUnregisteredState
 from understudy.worker.verification import state_listing
 from understudy.worker.verification.state_listing import adopted, items_of, that_fit
 
 
-class Beside(Nothing):
+class Listing(NoUnregisteredState):
     def __init__(self, *items: Item) -> None:
         super().__init__()
         self.items = list(items)
@@ -46,7 +46,7 @@ def state(*items: Item) -> State:
         found.names.add(name)
         found.register(name, thing)
     found.randomness.find("rng (__main__)", torch.Generator())
-    found.beside = Beside(*items)
+    found.unregistered = Listing(*items)
     return found
 
 

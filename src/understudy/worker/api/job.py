@@ -124,7 +124,7 @@ class Job:
         They are neither taken over nor told about.
         """
         if self._runtime is not None:
-            self._runtime.state.beside.ignore(names)
+            self._runtime.state.unregistered.ignore(names)
 
     def step(self, function: Callable[P, R]) -> Callable[P, R]:
         """Makes `function` the training step: a transaction that returns once, when it is committed on every rank.
@@ -140,7 +140,7 @@ class Job:
 
     def _transaction(self, function: Callable[P, R], kind: str) -> Callable[P, R]:
         if self._runtime is not None:
-            self._runtime.state.beside.transaction(function)
+            self._runtime.state.unregistered.transaction(function)
 
         @functools.wraps(function)
         def transaction(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -195,7 +195,7 @@ class Job:
         loops = runtime.loops if runtime else self._plain_loops
         loop = loops.enter()
         if runtime is not None:
-            runtime.state.beside.set_up()
+            runtime.state.unregistered.set_up()
         first = 0
         frame = left_names.script_frame()
         behind = read_behind(frame) if frame is not None else Behind()
@@ -218,7 +218,7 @@ class Job:
                 if newcomer is not None and not newcomer.arrived:
                     newcomer.at_top()
                 elif runtime is not None:
-                    runtime.state.beside.at_top()
+                    runtime.state.unregistered.at_top()
                     runtime.verification.post_vote.look(TOP, Look.AT_STREAMS)
 
             del frame  # which holds this iterator
@@ -227,7 +227,7 @@ class Job:
                 self._leave_names(runtime, loop, behind)
         finally:
             if runtime is not None and (newcomer is None or newcomer.done):
-                runtime.state.beside.at_end(loop)
+                runtime.state.unregistered.at_end(loop)
             loops.leave(self.committed)
 
     def _leave_names(self, runtime: Runtime, loop: int, behind: Behind) -> None:
@@ -235,7 +235,7 @@ class Job:
         frame = left_names.script_frame()
         if frame is None or read_behind(frame) != behind:
             return  # somebody else draws from this iterator
-        missed = left_names.take(runtime.state.beside.left, loop, frame, behind.names, behind.new)
+        missed = left_names.take(runtime.state.unregistered.left, loop, frame, behind.names, behind.new)
         if missed:
             runtime.notices.tell(script.NAMES_LEFT(names=", ".join(missed[:4]), place=behind.where))
         runtime.verification.post_vote.owed = True

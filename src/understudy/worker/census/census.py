@@ -38,7 +38,7 @@ from understudy.worker.census.stores import home, is_drawn, owner_of
 from understudy.worker.census.walk import OPAQUE, Gone, Path, WalkResult, look, read, told_by, write
 from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.errors import BadMessage
-from understudy.worker.state.beside import Item, is_beside
+from understudy.worker.state.unregistered import Item, is_unregistered
 
 END, ENDS = 4 << 10, 256  # bytes that are kept of the end of a loop at most, and loops of which they are
 CLOSELY = 3  # transactions at whose begin everything is noted
@@ -326,7 +326,7 @@ class Census:
     def listed(self, known: Iterable[str]) -> list[Item]:
         """All that is known of what nobody has registered: carried over, left out, or told."""
         data, found = self.encoded(None, closely=False), []
-        for entry in {*data, *filter(is_beside, known)}:
+        for entry in {*data, *filter(is_unregistered, known)}:
             root, name = told_by(entry)
             _, *rest = decode(data[entry]) if entry in data else (b"",)
             found.append(Item(entry, name, home(root), "adopted", len(rest[-1]) if rest else 0))

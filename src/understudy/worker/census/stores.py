@@ -23,7 +23,7 @@ from understudy.worker.census.carried import is_of_job
 from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, MODULE, RootKey
 from understudy.worker.census.walk import OF_CONTAINERS, Path, told_by
 from understudy.worker.guards.loop_variables import inside, nodes_of, text_of
-from understudy.worker.state.beside import is_beside
+from understudy.worker.state.unregistered import is_unregistered
 
 _CHANGE = {
     "append",
@@ -95,7 +95,7 @@ def home(root: RootKey) -> str:
 
 def called(entry: str) -> str:
     """An entry for a person: of what nobody has registered, by the script's name for it, and where it is."""
-    if not is_beside(entry):
+    if not is_unregistered(entry):
         return entry
     root, name = told_by(entry)
     return f"{name} ({home(root)})"

@@ -24,8 +24,8 @@ from understudy.worker.census.leaves import LONGEST, Room, is_bound, is_leaf
 from understudy.worker.census.roots import CLASS, FRAME, RootKey, Table
 from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.errors import BadMessage
-from understudy.worker.state.beside import PREFIX
 from understudy.worker.state.history import has_history
+from understudy.worker.state.unregistered import PREFIX
 
 MOST = 20_000  # objects of one look; frames that run may have as many of their own
 _ROOM = 20 * MOST  # items of values in one look

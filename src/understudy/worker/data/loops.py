@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from understudy.messages import loading, script
-from understudy.worker import points
+from understudy.worker import hooks
 from understudy.worker.data.loaders import LoaderSource, Source, leave_if_data_process_lost
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.messages import Boundary, BuddyCopy, ScriptPosition
@@ -131,7 +131,7 @@ class Loops(Participant):
         """
         boundary = copy.boundary
         assert boundary is not None
-        position = points.through("position", boundary.position, source=source)
+        position = hooks.filter("position", boundary.position, source=source)
         source.go_to(position)
         if exact:
             at_top()
@@ -194,8 +194,8 @@ class Loops(Participant):
 
 def restore_streams(randomness: Randomness, copy: BuddyCopy, rank: int) -> None:
     """Sets the streams of a copy, and proves that they are set. Raises `StateMismatch` if they are not."""
-    randomness.restore(points.through("streams", copy.streams))
-    points.reach("streams set")
+    randomness.restore(hooks.filter("streams", copy.streams))
+    hooks.fire("streams set")
     now = randomness.capture()
     wrong = sorted(name for name, data in copy.streams.items() if now.get(name) != data)
     if wrong:

@@ -30,7 +30,7 @@ from understudy.common.page_view import Activity
 from understudy.core.commands import Drill, Recover
 from understudy.core.events import DrillBroken
 from understudy.messages import drilled_steps
-from understudy.worker import points
+from understudy.worker import hooks
 from understudy.worker.drill.step_replay import StepRecorder
 from understudy.worker.encoding.messages import DonorState, DrilledCollective, pack
 from understudy.worker.errors import PeerLost, UnderstudyError
@@ -114,7 +114,7 @@ class Drills(StepWatch):
         if drill is None or drill.number <= known or drill.rank != progress.rank or drill.generation != progress.generation:
             return
         self._known, self._drill, started = drill.number, drill, time.monotonic()
-        points.reach("drill begin")
+        hooks.fire("drill begin")
         try:
             meeting, plan = self._tell(drill)
             beginning = moments.at_begin(self._rank_state, step.arguments)
@@ -186,7 +186,7 @@ class Drills(StepWatch):
         except Exception as error:  # as above
             self._broken(drilled_steps.NOT_TOLD_AT_VOTE(error=error))
             return
-        points.reach("drill vote")
+        hooks.fire("drill vote")
         control.page.enter(Activity.RUNNING, self._progress.transaction)  # the hang watch counts from here: a rank that waits has gone on
 
         def settled() -> bool:
@@ -208,7 +208,7 @@ class Drills(StepWatch):
         sender = self._sender
         if sender is None:
             return
-        points.reach("drill end")
+        hooks.fire("drill end")
         started = time.monotonic()
         try:
             ending = moments.at_end(self._rank_state, step.result)
@@ -334,9 +334,9 @@ class _Sender:
 
     def _flow(self) -> Buffers:
         half = len(self._plan.messages) // 2
-        for number, buffer in enumerate(transfer.leaving(self._tensors, self._plan.messages)):
+        for number, buffer in enumerate(transfer.outgoing(self._tensors, self._plan.messages)):
             if number == half:
-                points.reach("drill state")
+                hooks.fire("drill state")
             if self._released:
                 raise PeerLost(drilled_steps.STATE_CHANGED())
             yield buffer
@@ -351,7 +351,7 @@ class _Sender:
             yield from frame(data)
             if data[:1] == COLLECTIVE and not told:
                 told = True
-                points.reach("drill collective")
+                hooks.fire("drill collective")
         yield from frame(OVER)
 
     def _next(self) -> bytes:

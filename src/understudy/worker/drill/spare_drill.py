@@ -26,10 +26,10 @@ import torch
 
 from understudy.core.commands import Drill
 from understudy.core.events import Drilled
-from understudy.core.model import DrillVerdict, Stand
+from understudy.core.model import DrillVerdict, VotePhase
 from understudy.messages import drilled_steps
 from understudy.messages.base import Text
-from understudy.worker import patches, points
+from understudy.worker import hooks, patches
 from understudy.worker.collectives.setup_record import SetUpReplayer
 from understudy.worker.drill.drill import COLLECTIVE, MOMENT, OVER, WHOLE, DrillMembers, StepWatch
 from understudy.worker.drill.step_replay import Beyond, StepReplayer, Unlike
@@ -106,7 +106,7 @@ class SpareDrill(StepWatch, Takeover):
         self._bytes = plan.size
         self._agreed.adopt_habits(job)
         self._rank_state.local.adopt(copy)
-        self._progress.phase, self._progress.generation = Stand.IDLE, self._drill.generation
+        self._progress.phase, self._progress.generation = VotePhase.IDLE, self._drill.generation
         self._comparison.recovered(())
         self._replay.install()
         self._listen(peers)
@@ -129,8 +129,8 @@ class SpareDrill(StepWatch, Takeover):
     def _receive(self, peers: Peers, plan: Plan) -> None:
         member, found = self._progress.world_size, dict[int, bytes]()
         tensors = self._rank_state.state.all_tensors()
-        points.reach("rehearsal state")
-        peers.exchange({}, {member: itertools.chain(transfer.arriving(tensors, plan.messages), read_frame(found, member))})
+        hooks.fire("rehearsal state")
+        peers.exchange({}, {member: itertools.chain(transfer.incoming(tensors, plan.messages), read_frame(found, member))})
         if found[member] != WHOLE:
             raise PeerLost("the rank has sent something else behind its state")
         self._whole = True
@@ -180,10 +180,10 @@ class SpareDrill(StepWatch, Takeover):
         attempts = self._here.setdefault(moments.VOTE, [])
         attempts.append(moments.at_vote(self._rank_state))
         if len(attempts) == 1:
-            points.reach("rehearsal first")
+            hooks.fire("rehearsal first")
             self._progress.must_redo = True
             raise Rehearsed("the first attempt of a drill ends before its vote")
-        points.reach("rehearsal redo")
+        hooks.fire("rehearsal redo")
 
     def failed(self, step: Step, error: Exception) -> None:
         if isinstance(error, Beyond | Saves):
@@ -272,7 +272,7 @@ class SpareDrill(StepWatch, Takeover):
                 ending.pause / 1e6 if ending is not None else 0.0,
             )
         )
-        points.reach("rehearsal over")
+        hooks.fire("rehearsal over")
         control.wait_for(lambda: control.released is not None)
         assert control.released is not None
         os._exit(control.released.exit_code)  # not through the script's exit handlers: it has never been the rank

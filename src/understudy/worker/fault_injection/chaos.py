@@ -1,6 +1,6 @@
 """Faults inside a worker: only in a job that was started with `understudy run --chaos`, which loads this module.
 
-It listens at the points of the runtime (`worker.points`) that `chaos.points` lists, which changes nothing. At each the worker
+It listens at the points of the runtime (`worker.hooks`) that `chaos.points` lists, which changes nothing. At each the worker
 looks whether a fault of the folder `chaos` in the run directory waits for it there (`chaos.armed`), and lets it happen once. Without
 `--chaos` nobody listens and nothing is looked for. Torch's own `backward` is wrapped, because its middle is not the runtime's.
 """
@@ -21,7 +21,7 @@ from understudy.chaos.armed import ANY, HOLD, Armed, Folder
 from understudy.chaos.base import Outcome
 from understudy.chaos.points import POINTS
 from understudy.chaos.registry import registry
-from understudy.worker import patches, points
+from understudy.worker import hooks, patches
 from understudy.worker.api import session
 from understudy.worker.encoding.codec import encode
 from understudy.worker.progress import Progress
@@ -145,9 +145,9 @@ def _listen_in_steps(at: Trigger) -> None:
         at.reach("reduced")
 
     patches.wrap(torch.autograd, "backward", backward, "faults in the middle of a backward pass")
-    points.on("begin", lambda: at.reach("evaluation" if _in_section() else "forward"))
-    points.on("optimizer", lambda: at.reach("apply"))
-    points.on("committed", _reaching(at, "between"))
+    hooks.on("begin", lambda: at.reach("evaluation" if _in_section() else "forward"))
+    hooks.on("optimizer", lambda: at.reach("apply"))
+    hooks.on("committed", _reaching(at, "between"))
     register_optimizer_step_post_hook(lambda *_: at.reach("applied"))
 
 
@@ -162,10 +162,10 @@ def _listen_in_votes(at: Trigger) -> None:
             channel.peers.exchange({first: frame(AGREEMENT + encode(flags))}, {})
         at.reach(here("vote agreement"))
 
-    points.on("vote", lambda: at.reach(here("vote")))
-    points.on("vote copies", lambda: at.reach(here("vote copies")))
-    points.on("vote agreement", agreement)
-    points.on("vote passed", lambda: at.reach(here("vote passed")))
+    hooks.on("vote", lambda: at.reach(here("vote")))
+    hooks.on("vote copies", lambda: at.reach(here("vote copies")))
+    hooks.on("vote agreement", agreement)
+    hooks.on("vote passed", lambda: at.reach(here("vote passed")))
 
 
 def _reaching(at: Trigger, name: str) -> Callable[..., None]:
@@ -178,11 +178,11 @@ def _listen_in_recoveries(at: Trigger) -> None:
         return tensors
 
     for point in ("attach", "quiesce", "transfer", "verified", "attached"):
-        points.on(point, _reaching(at, point))
-    points.on("taken", _reaching(at, "verify"))
-    points.passing("give", giving)
+        hooks.on(point, _reaching(at, point))
+    hooks.on("taken", _reaching(at, "verify"))
+    hooks.on_filter("give", giving)
 
 
 def _listen_in_drills(at: Trigger) -> None:
     for point in ("prepared", *(point for point in POINTS if point.startswith(("drill ", REHEARSAL)))):
-        points.on(point, _reaching(at, point))
+        hooks.on(point, _reaching(at, point))

@@ -2,7 +2,7 @@
 
 For tests and drills only. `UNDERSTUDY_SILENT_FAULTS` names what is to happen, as `KIND:RANK:WHEN` separated by semicolons: RANK is a rank,
 WHEN the generation in whose recovery it happens, or for a kind of `IN_TRAINING` the number of committed steps. Without that variable
-nothing of this is ever imported. Each kind is a plain function that listens at a point of the runtime (`worker.points`) where state moves
+nothing of this is ever imported. Each kind is a plain function that listens at a point of the runtime (`worker.hooks`) where state moves
 or is kept, changes one thing there, once, and says so on stderr.
 
 Those of `ON_NEWCOMERS` happen on the worker that comes to RANK; those of `ON_DONORS` on the survivor that holds it; those of `ON_ALL` on
@@ -21,7 +21,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from understudy.worker import points
+from understudy.worker import hooks
 from understudy.worker.data.loaders import Source
 from understudy.worker.encoding.messages import DataPosition, Streams
 from understudy.worker.generation.plan import Plan
@@ -82,7 +82,7 @@ def parameter_not_loaded(fault: SilentFault) -> None:
         entry = next(name for name in tensors if "/parameter/" in name and tensors[name].dim() == 2)
         return {**tensors, entry: torch.empty_like(tensors[entry])}
 
-    points.passing("take", elsewhere)
+    hooks.on_filter("take", elsewhere)
 
 
 def values_permuted(fault: SilentFault) -> None:
@@ -139,14 +139,14 @@ def random_stream_not_restored(fault: SilentFault) -> None:
         torch.rand(1)  # the stream stands where it stood, and that is not there
         return {name: data for name, data in streams.items() if name != "torch"}
 
-    points.passing("streams", without)
+    hooks.on_filter("streams", without)
 
 
 def data_position_not_restored(fault: SilentFault) -> None:
     def stay(position: DataPosition, source: Source) -> DataPosition:
         return source.position() if fault.now() else position
 
-    points.passing("position", stay)
+    hooks.on_filter("position", stay)
 
 
 # -- on a donor --------------------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def stale_moment(fault: SilentFault) -> None:
         sent = [piece.entry for message in mine for piece in message.pieces if piece.entry in kept]
         return {**tensors, sent[0]: kept[sent[0]]} if sent and fault.now() else tensors
 
-    points.passing("give", older)
+    hooks.on_filter("give", older)
 
 
 def flipped_bit_in_donor(fault: SilentFault) -> None:
@@ -176,7 +176,7 @@ def flipped_bit_in_donor(fault: SilentFault) -> None:
         if fault.now():
             _flip(fault.tensor("/parameter/"))
 
-    points.on("donate", flip)
+    hooks.on("donate", flip)
 
 
 # -- on all ----------------------------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def reduction_order(fault: SilentFault) -> None:
     def turned(members: list[tuple[Any, str, list[int]]]) -> list[tuple[Any, str, list[int]]]:
         return [(group, name, ranks[::-1]) for group, name, ranks in members] if fault.now() else members
 
-    points.passing("members", turned)
+    hooks.on_filter("members", turned)
 
 
 # -- in training -------------------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def _before_proof(fault: SilentFault, change: Callable[[], object]) -> None:
             with torch.no_grad():
                 change()
 
-    points.on("prove", changed)
+    hooks.on("prove", changed)
 
 
 def _after_step(fault: SilentFault, change: Callable[[], None]) -> None:
@@ -241,4 +241,4 @@ def _after_step(fault: SilentFault, change: Callable[[], None]) -> None:
             with torch.no_grad():
                 change()
 
-    points.on("committed", changed)
+    hooks.on("committed", changed)

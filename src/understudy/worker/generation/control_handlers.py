@@ -9,7 +9,7 @@ from collections.abc import Collection
 from understudy.common.page_view import UNKNOWN
 from understudy.core.commands import Abort
 from understudy.core.events import Event, Quiesced
-from understudy.core.model import Position, Stand
+from understudy.core.model import Position, VotePhase
 from understudy.worker.collectives.device_times import DeviceTimes
 from understudy.worker.encoding.messages import pack
 from understudy.worker.errors import GenerationAborted, PeerLost
@@ -118,4 +118,4 @@ class ControlHandlers:
         """While the script sets up, nobody has voted for anything: no need to wait for the main thread to say so."""
         if not self.in_setup:
             return None
-        return Quiesced(self._membership.control.worker, abort.generation, Position(-1, Stand.RUNNING), (), 0)
+        return Quiesced(self._membership.control.worker, abort.generation, Position(-1, VotePhase.RUNNING), (), 0)

@@ -18,7 +18,7 @@ from understudy.core.buddies import Place
 from understudy.core.commands import Abort, Recover
 from understudy.core.events import CommunicationBroken, PhaseDone, Quiesced
 from understudy.messages import transactions, worker_processes
-from understudy.worker import points
+from understudy.worker import hooks
 from understudy.worker.data.loaders import leave_if_data_process_lost
 from understudy.worker.devices.broken_device import leave_if_device_failed
 from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
@@ -82,9 +82,9 @@ class Membership:
 
     def interruptible(self, generation: int, work: Callable[[], None]) -> None:
         """As `beside`, and waits for it."""
-        self.beside(generation, work)()
+        self.in_background(generation, work)()
 
-    def beside(self, generation: int, work: Callable[[], None]) -> Callable[[], None]:
+    def in_background(self, generation: int, work: Callable[[], None]) -> Callable[[], None]:
         """Begins `work` on a thread that is left behind when the generation ends: torch waits for a lost peer until a timeout.
 
         Gives a function that waits for its end. That raises `GenerationAborted`, what Understudy's own code raises in `work`, and
@@ -161,7 +161,7 @@ class Membership:
 
     def quiesce(self) -> Recover:
         """Waits for the announcement, lets go of the old generation, reports the position, and waits for the decision."""
-        points.reach("quiesce")
+        hooks.fire("quiesce")
         self.control.page.enter(Activity.RECOVERING, self.progress.transaction)
         newest = self.newest
         while True:

@@ -9,9 +9,9 @@ from understudy.core.coverage import TransferMessage, stripe
 from understudy.messages import newcomers
 from understudy.worker.encoding.messages import TensorDescription
 from understudy.worker.errors import UnderstudyError
-from understudy.worker.state.beside import is_beside
 from understudy.worker.state.sources import DonorView, EntryHolders, StateSource
 from understudy.worker.state.tensors import size_of
+from understudy.worker.state.unregistered import is_unregistered
 
 CHUNK = 4 << 20  # bytes of one message
 SMALL = 256 << 10  # bytes below which tensors are packed together
@@ -46,7 +46,7 @@ def make_plan(rank: int, donors: Mapping[int, DonorView], sources: Sequence[Stat
     missing: list[str] = []
     for entry, description in entries.items():
         found = next((there for source in sources if (there := source.find(entry, description)) is not None), None)
-        if found is None and not is_beside(entry):
+        if found is None and not is_unregistered(entry):
             missing.append(entry)
         if isinstance(found, EntryHolders):
             donor = donors[found.numbers[0]]

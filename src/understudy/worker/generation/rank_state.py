@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from understudy.core.model import Stand
+from understudy.core.model import VotePhase
 from understudy.messages import coverage
 from understudy.worker.encoding.messages import BuddyCopy, StateDigests
 from understudy.worker.errors import BadMessage
@@ -30,10 +30,10 @@ class RankState:
         """This rank's own copy as of the vote of `transaction`, if it is one of the last two."""
         return self.local.sealed.get(transaction)
 
-    def use_wait(self, phase: Stand, decided: Callable[[], bool]) -> None:
+    def use_wait(self, phase: VotePhase, decided: Callable[[], bool]) -> None:
         """At rest: make digests until the wait is over. After its vote a rank's state may be about to change, and some frameworks (FSDP2)
         have other tensors in a parameter's place."""
-        if phase is not Stand.VOTED and not self.frameworks.replaces_parameters():
+        if phase is not VotePhase.VOTED and not self.frameworks.replaces_parameters():
             self.digest_cache.make(decided)
         else:
             self.digest_cache.forget()

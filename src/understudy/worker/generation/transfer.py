@@ -12,19 +12,19 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from understudy.core.coverage import TransferMessage
-from understudy.worker import points
+from understudy.worker import hooks
 from understudy.worker.encoding.digests import flat_bytes
 from understudy.worker.generation.plan import Plan
 from understudy.worker.state.tensors import local_tensor
 from understudy.worker.transport.peers import Buffers, Peers, frame, read_frame
 
 
-def knock(peers: Peers, plans: Mapping[int, Plan], member: int) -> None:
+def connect(peers: Peers, plans: Mapping[int, Plan], member: int) -> None:
     """On a donor: opens the connections that `send` will use. Raises `PeerLost` or `GenerationAborted`, as all that follow do."""
     peers.exchange({rank: frame(b"") for rank, plan in plans.items() if _between(plan, member)}, {})
 
 
-def answer(peers: Peers, plan: Plan) -> None:
+def accept(peers: Peers, plan: Plan) -> None:
     """On the newcomer: lets its donors in."""
     found: dict[int, bytes] = {}
     peers.exchange({}, {donor: read_frame(found, donor) for donor in _donors(plan)})
@@ -32,12 +32,12 @@ def answer(peers: Peers, plan: Plan) -> None:
 
 def send(peers: Peers, tensors: Mapping[str, torch.Tensor], plans: Mapping[int, Plan], member: int) -> None:
     """On a donor: sends its part of the plans of all newcomers, by rank."""
-    peers.exchange({rank: leaving(tensors, parts) for rank, plan in plans.items() if (parts := _between(plan, member))}, {})
+    peers.exchange({rank: outgoing(tensors, parts) for rank, plan in plans.items() if (parts := _between(plan, member))}, {})
 
 
 def receive(peers: Peers, tensors: Mapping[str, torch.Tensor], plan: Plan) -> None:
     """On the newcomer: receives its whole plan into `tensors`."""
-    peers.exchange({}, {donor: arriving(tensors, _between(plan, donor)) for donor in _donors(plan)})
+    peers.exchange({}, {donor: incoming(tensors, _between(plan, donor)) for donor in _donors(plan)})
 
 
 def _donors(plan: Plan) -> set[int]:
@@ -54,14 +54,14 @@ def _parts(tensors: Mapping[str, torch.Tensor], message: TransferMessage) -> tup
     return parts, len(parts) == 1 and parts[0].device.type == "cpu"
 
 
-def leaving(tensors: Mapping[str, torch.Tensor], messages: Sequence[TransferMessage]) -> Buffers:
+def outgoing(tensors: Mapping[str, torch.Tensor], messages: Sequence[TransferMessage]) -> Buffers:
     for message in messages:
         parts, direct = _parts(tensors, message)
         buffer = parts[0] if direct else torch.cat([part.cpu() for part in parts])
         yield buffer.numpy().data
 
 
-def arriving(tensors: Mapping[str, torch.Tensor], messages: Sequence[TransferMessage]) -> Buffers:
+def incoming(tensors: Mapping[str, torch.Tensor], messages: Sequence[TransferMessage]) -> Buffers:
     for number, message in enumerate(messages, 1):
         parts, direct = _parts(tensors, message)
         buffer = parts[0] if direct else torch.empty(message.size, dtype=torch.uint8)
@@ -70,4 +70,4 @@ def arriving(tensors: Mapping[str, torch.Tensor], messages: Sequence[TransferMes
             for part, content in zip(parts, torch.split(buffer, [part.numel() for part in parts]), strict=True):
                 part.copy_(content)
         if number == max(1, len(messages) // 2):
-            points.reach("transfer")
+            hooks.fire("transfer")

@@ -20,9 +20,9 @@ class AgreedState:
 
     def told(self) -> bytes:
         """By the survivor that speaks for all: a `JobProgress`."""
-        local, gradients, beside = self._rank_state.local, self._rank_state.state.kept_gradients, self._rank_state.state.beside
-        now = beside.encoded(None, closely=True)
-        unseen = dict.fromkeys(now, b"") if beside.exact else now  # where it is not known what they were, as they are
+        local, gradients, unregistered = self._rank_state.local, self._rank_state.state.kept_gradients, self._rank_state.state.unregistered
+        now = unregistered.encoded(None, closely=True)
+        unseen = dict.fromkeys(now, b"") if unregistered.exact else now  # where it is not known what they were, as they are
         return pack(
             JobProgress(
                 place=END if self._progress.finished else self._loops.next_place(),
@@ -44,10 +44,10 @@ class AgreedState:
                 post_vote_agreed=sorted(self._post_vote.agreed),
                 post_vote_behind=self._post_vote.behind(),
                 post_vote_owed=self._post_vote.owed,
-                ends=beside.ends,
-                left=beside.left,
-                top={**unseen, **beside.top},
-                after={**unseen, **beside.after},
+                ends=unregistered.ends,
+                left=unregistered.left,
+                top={**unseen, **unregistered.top},
+                after={**unseen, **unregistered.after},
             )
         )
 
@@ -91,4 +91,4 @@ class AgreedState:
         """On a newcomer that is a rank like the others from now on."""
         self._comparison.every = job.compare_every
         self._comparison.came |= set(job.came)
-        self._rank_state.state.beside.join(job.top, job.after, job.transaction)
+        self._rank_state.state.unregistered.join(job.top, job.after, job.transaction)

@@ -10,9 +10,9 @@ import torch
 
 from understudy.core.commands import Recover
 from understudy.core.events import Verified, VerifyFailed
-from understudy.core.model import Stand
+from understudy.core.model import VotePhase
 from understudy.messages import newcomers
-from understudy.worker import points
+from understudy.worker import hooks
 from understudy.worker.collectives.setup_record import SetUpReplayer
 from understudy.worker.data.loops import restore_streams
 from understudy.worker.data.results import Results
@@ -29,7 +29,7 @@ from understudy.worker.recovery.agreed_state import AgreedState
 from understudy.worker.recovery.attachment import Attachment, read_job
 from understudy.worker.recovery.script_names import ScriptNames
 from understudy.worker.state.attributes import is_of_module
-from understudy.worker.state.beside import is_beside
+from understudy.worker.state.unregistered import is_unregistered
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import Rendezvous
 from understudy.worker.verification.verification import Verification
@@ -135,15 +135,15 @@ class Arrival:
         count = len(plan.expected) + len(plan.local) + len(copy.streams) + 1
         membership.control.page.committed(progress.step, 0.0)  # of the job, and so of this rank
         membership.control.send(Verified(membership.control.worker, generation, count, notes))
-        points.reach("verified")
+        hooks.fire("verified")
         self._agreed.adopt_habits(job)
         self._comparison.moved = set().union(*(donor.summary.moved for _, donor in donors)) & plan.expected.keys()
         for _, donor in donors:
             self._order.adopt(donor.state.sums)
         self._rank_state.local.adopt(copy)
-        progress.phase, progress.generation = Stand.IDLE, generation
+        progress.phase, progress.generation = VotePhase.IDLE, generation
         meeting.put(f"verified/{progress.rank}", b"1")
-        points.reach("attached")
+        hooks.fire("attached")
         self._attachment.complete(members)
 
     def take_over(
@@ -170,11 +170,11 @@ class Arrival:
         for entry, data in plan.values.items():
             state.load_value(entry, data)
         own = self.names.are_set and not self._agreed.is_of_begin(copy)
-        self._rank_state.local.apply(copy, {entry for entry in plan.local if not (own and is_beside(entry))})
+        self._rank_state.local.apply(copy, {entry for entry in plan.local if not (own and is_unregistered(entry))})
         state.attributes.undo(plan.values.keys() | plan.local)
         if not streams_set:
             restore_streams(state.randomness, copy, progress.rank)
-        points.reach("prove")
+        hooks.fire("prove")
         self._verify(plan, copy, donors)
         if not at_end:
             self._compare_frameworks(donors)
@@ -205,11 +205,11 @@ class Arrival:
 
         def take(peers: Peers) -> None:
             started = time.time()
-            transfer.receive(peers, points.through("take", tensors, plan=plan), plan)
+            transfer.receive(peers, hooks.filter("take", tensors, plan=plan), plan)
             self._membership.phase_of(members.recovery.generation, "transfer", started, plan.size)
-            points.reach("taken", tensors=tensors)
+            hooks.fire("taken", tensors=tensors)
 
-        self._attachment.connect(members, meeting, self._progress.rank, lambda peers: transfer.answer(peers, plan), take)
+        self._attachment.connect(members, meeting, self._progress.rank, lambda peers: transfer.accept(peers, plan), take)
 
     def _compare_entries(self, plan: Plan, copy: BuddyCopy, mine: Collection[str]) -> None:
         """In both directions. Raises `UnderstudyError`: another newcomer would not fare better."""
@@ -224,7 +224,7 @@ class Arrival:
         local, progress = self._rank_state.local, self._progress
         now = self._rank_state.digests()
         different = sorted(entry for entry, value in plan.expected.items() if now.get(entry) != value)
-        wrong, self._aside = [e for e in different if not is_beside(e)], [e for e in different if is_beside(e)]
+        wrong, self._aside = [e for e in different if not is_unregistered(e)], [e for e in different if is_unregistered(e)]
         wrong += local.differences(copy, plan.local)
         if wrong:
             more = f" and {', '.join(wrong[1:4])}{', ...' if len(wrong) > 4 else ''}" if len(wrong) > 1 else ""

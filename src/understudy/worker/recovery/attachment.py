@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from understudy.worker import points
+from understudy.worker import hooks
 from understudy.worker.data.loops import END
 from understudy.worker.encoding.messages import JobProgress, unpack
 from understudy.worker.errors import GenerationAborted
@@ -36,7 +36,7 @@ class Attachment:
 
         `reach` opens the connections that `move` uses: a socket that is opened while a group is made is taken for the group's.
         """
-        points.reach("attach")
+        hooks.fire("attach")
         membership, generation = self._membership, members.recovery.generation
         peers = membership.peers = Peers(meeting, member)
         places = peers.meet(range(members.count))
@@ -53,7 +53,7 @@ class Attachment:
                 made.extend([] if alone else membership.groups.connect(self._progress.rank, meeting))
                 membership.phase_of(generation, "attach", started)
 
-            wait = membership.beside(generation, attach)
+            wait = membership.in_background(generation, attach)
             move(peers)
             wait()
             if not alone:

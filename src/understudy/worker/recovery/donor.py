@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from understudy.core.events import ReplicasDiffer, Uncovered
 from understudy.messages import newcomers
-from understudy.worker import points
+from understudy.worker import hooks
 from understudy.worker.encoding.messages import DonorState, pack
 from understudy.worker.errors import DonorMismatch, GenerationAborted, StateMismatch, UnderstudyError
 from understudy.worker.frameworks.base import disagreement
@@ -12,7 +12,7 @@ from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.donors import Donors
 from understudy.worker.generation.members import Members
 from understudy.worker.generation.plan import Plan
-from understudy.worker.generation.transfer import knock, send
+from understudy.worker.generation.transfer import connect, send
 from understudy.worker.process.exits import leave
 from understudy.worker.recovery.agreed_state import AgreedState
 from understudy.worker.recovery.attachment import Attachment, read_job
@@ -32,7 +32,7 @@ class Donation:
         self._comparison, self._judge, self._order = verification.comparison, verification.judge, verification.order
 
     def run(self) -> None:
-        points.reach("donate")
+        hooks.fire("donate")
         recovery = self._membership.pending
         assert recovery is not None
         members = Members(recovery, self._progress.world_size)
@@ -50,7 +50,9 @@ class Donation:
         self._end_if_they_differ(donors)
         plans = self._plans(donors)
         started = self._attachment.connect(
-            *(members, meeting, member), lambda peers: knock(peers, plans, member), lambda peers: self._give(peers, tensors, plans, member)
+            *(members, meeting, member),
+            lambda peers: connect(peers, plans, member),
+            lambda peers: self._give(peers, tensors, plans, member),
         )
         if leaver is not None:
             self._leave(recovery.generation)
@@ -70,7 +72,7 @@ class Donation:
         for newcomer in members.recovery.newcomers:
             stored = self._membership.store.get(newcomer, before)
             if stored is not None:
-                data = points.through("copy", stored.data, store=self._membership.store, rank=newcomer, transaction=before)
+                data = hooks.filter("copy", stored.data, store=self._membership.store, rank=newcomer, transaction=before)
                 meeting.put(f"copy/{newcomer}/{rank}", data)
         state.reshard()
         tensors = state.all_tensors()
@@ -118,7 +120,7 @@ class Donation:
             raise GenerationAborted("nobody can go on") from error
 
     def _give(self, peers: Peers, tensors: Tensors, plans: dict[int, Plan], member: int) -> None:
-        send(peers, points.through("give", tensors, plans=plans, member=member), plans, member)
+        send(peers, hooks.filter("give", tensors, plans=plans, member=member), plans, member)
 
     def _leave(self, generation: int) -> None:
         """This worker has given its rank away, or the generation is over."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 from understudy.core.model import DrillVerdict
-from understudy.worker import points
+from understudy.worker import hooks
 from understudy.worker.encoding.messages import BuddyCopy, JobProgress, MemoryDescription, unpack
 from understudy.worker.errors import GenerationAborted, PeerLost, StateMismatch
 from understudy.worker.generation.context import RankContext
@@ -59,7 +59,7 @@ class Fetching:
 
     def drilled(self, takeover: Takeover) -> tuple[JobProgress, BuddyCopy]:
         """Of a rank that is alive: where it begins its next step, and what it has handed over."""
-        points.reach("rehearsal begin")
+        hooks.fire("rehearsal begin")
         try:
             job = read_job(takeover.meeting)
             return job, read_copy(takeover.members(job.transaction), self._progress.rank, takeover.meeting)

@@ -22,7 +22,7 @@ from understudy.core.commands import Drill
 from understudy.core.events import NewcomerReady, Notice, Prepared
 from understudy.core.model import DrillVerdict
 from understudy.messages import newcomers
-from understudy.worker import points
+from understudy.worker import hooks
 from understudy.worker.census import left_names
 from understudy.worker.collectives.setup_record import SetUpReplayer
 from understudy.worker.data.loaders import Source
@@ -119,7 +119,7 @@ class Newcomer:
         """Prepared: the set-up is done, and nobody has lost this rank yet."""
         control = self._membership.control
         control.page.enter(Activity.WARM, -1)
-        points.reach("prepared")
+        hooks.fire("prepared")
         control.send(Prepared(control.worker, self._progress.rank))
         self._fetching.take_memory()
         control.wait_for(lambda: control.assignment is not None or control.released is not None or control.drill is not None)
@@ -165,13 +165,13 @@ class Newcomer:
         `behind` it."""
         registered = {id(thing) for thing in self._rank_state.state.values.values()}
         comes_later = any(id(part) in registered for part in source.parts)
-        job, beside = self._job, self._rank_state.state.beside
+        job, unregistered = self._job, self._rank_state.state.unregistered
         ended = job.ends[loop] if loop < len(job.ends) else {}
 
         def at_end() -> None:
             for entry, data in ended.items():
                 if len(set(job.replicas.get(entry, ()))) <= 1:
-                    beside.load(entry, data)
+                    unregistered.load(entry, data)
 
         try:
             last = self._loops.pass_by(source, self._copy, self._progress.rank, job.drained[loop], comes_later, at_end)
@@ -182,8 +182,8 @@ class Newcomer:
             self._arrival.names.are_set = True
             self._set_streams()  # the script may draw behind the loop
         at_end()
-        beside.ends[loop:] = [ended]
-        beside.left = {**job.left, **self._copy.left}
+        unregistered.ends[loop:] = [ended]
+        unregistered.left = {**job.left, **self._copy.left}
         if frame is not None and behind.names:
             doubtful = left_names.put(loop, frame, behind, self._copy.left, job.left, last)
             self._arrival.names.of_others += [f"{name}, as the loop at {behind.where} left it," for name in doubtful]

@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping
 
 from understudy.worker.encoding.messages import BuddyCopy, JobProgress
 from understudy.worker.generation.donors import Donor
-from understudy.worker.state.beside import is_beside
 from understudy.worker.state.registry import State
+from understudy.worker.state.unregistered import is_unregistered
 
 
 class ScriptNames:
@@ -28,7 +28,7 @@ class ScriptNames:
         """What others have `told` and all of them have the same, as they had it at this place (`alike`), and what the rank of the `copy`
         has handed over. `own`: where that was something else at this place; b"": as in the set-up.
         """
-        for entry in sorted({entry for donor in told for entry in donor.values if is_beside(entry)}):
+        for entry in sorted({entry for donor in told for entry in donor.values if is_unregistered(entry)}):
             if len({donor.digests.get(entry) for donor in told}) == 1 and len(set(job.replicas.get(entry, ()))) <= 1:
                 self._load(entry, alike.get(entry, next(donor.values[entry] for donor in told)))
         self.put_own(copy, own)
@@ -36,7 +36,7 @@ class ScriptNames:
     def put_own(self, copy: BuddyCopy, own: Mapping[str, bytes]) -> None:
         if not self.are_set:
             for entry, data in {**copy.values, **own}.items():
-                if is_beside(entry):
+                if is_unregistered(entry):
                     self._load(entry, data)
 
     def _load(self, entry: str, data: bytes) -> None:

@@ -19,10 +19,10 @@ from understudy.messages import registered
 from understudy.worker.encoding.digests import digest, digest_bytes
 from understudy.worker.encoding.messages import Boundary, BuddyCopy, CopyDigests, ScriptPosition, pack, unpack
 from understudy.worker.errors import StateMismatch, UsageError
-from understudy.worker.state.beside import is_beside
 from understudy.worker.state.registry import State
 from understudy.worker.state.streams import ITERATOR
 from understudy.worker.state.tensors import describe, local_tensor
+from understudy.worker.state.unregistered import is_unregistered
 
 LIMIT = int(os.environ.get("UNDERSTUDY_LOCAL_LIMIT", 64 << 20))  # bytes of rank-local state that go with a vote at most
 STREAM, POSITION = "the random stream", "the position of"
@@ -135,8 +135,8 @@ class LocalState:
             results,
             list(behind),
             {} if earlier is None else _as_of({**earlier.values, **earlier.earlier}, mine, closely),
-            _as_of(self._state.beside.top, mine, closely) if boundary is not None else {},
-            dict(self._state.beside.left),
+            _as_of(self._state.unregistered.top, mine, closely) if boundary is not None else {},
+            dict(self._state.unregistered.left),
             told,
         )
         self.shared = self._shared(copy)
@@ -194,7 +194,7 @@ class LocalState:
         values = known
         if unknown := [e for e in mine if e not in known]:
             values = {**known, **self._state.encoded_values(unknown, closely=False)}
-        mine = [e for e in mine if e in values or not is_beside(e)]  # what this iteration sets anew is not there
+        mine = [e for e in mine if e in values or not is_unregistered(e)]  # what this iteration sets anew is not there
         names = [e for e in mine if values.get(e) != copy.values[e] and (inside or not self._is_left(e, moved))]
         tensors = [n for n in copy.tensors if self._mine(n)]
         if not tensors:
@@ -207,7 +207,7 @@ class LocalState:
         """Whether a change of it behind the vote is let be: nobody has registered it, and it matters to people only, or is too new for
         anybody to know whether it differs from rank to rank."""
         known = self.replicas is not None and entry in self.replicas.classes
-        return is_beside(entry) and (not known or moved or self._state.beside.leave(entry))
+        return is_unregistered(entry) and (not known or moved or self._state.unregistered.leave(entry))
 
     def apply(self, copy: BuddyCopy, entries: set[str]) -> None:
         """On a newcomer: sets those `entries` of the copy. Streams are set where the place is reached."""
@@ -233,7 +233,7 @@ class LocalState:
     def differences(self, copy: BuddyCopy, entries: set[str]) -> list[str]:
         """After `apply`: those of the `entries` that are not in place."""
         current = dict(self._state.mutable_tensors()) | dict(self._state.gradients())
-        asked = {entry for entry in entries if not is_beside(entry)}
+        asked = {entry for entry in entries if not is_unregistered(entry)}
         values = self._state.encoded_values(asked)
         wrong = []
         for entry in sorted(asked):
@@ -254,7 +254,7 @@ def _as_of(known: Mapping[str, bytes], values: Mapping[str, bytes], all_known: b
 
     `all_known`: what is not known had not changed by then; else nobody can tell, and what there is now is the best guess.
     """
-    then = {entry: known.get(entry, b"") for entry in values if is_beside(entry) and (all_known or entry in known)}
+    then = {entry: known.get(entry, b"") for entry in values if is_unregistered(entry) and (all_known or entry in known)}
     return {entry: data for entry, data in then.items() if data != values[entry]}
 
 

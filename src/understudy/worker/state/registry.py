@@ -33,12 +33,12 @@ from understudy.worker.encoding.digests import digest_bytes, flat_bytes
 from understudy.worker.encoding.messages import Streams, TensorDescription
 from understudy.worker.errors import UnderstudyError, UsageError
 from understudy.worker.state.attributes import Attributes, NotedAttributes, is_of_module
-from understudy.worker.state.beside import Beside, Nothing, is_beside
 from understudy.worker.state.gradients import Gradients
 from understudy.worker.state.optimizers import all_tensors, common_values, loose_values, parameters_of
 from understudy.worker.state.sharding import Sharding, Whole, named_parameters
 from understudy.worker.state.streams import Randomness
 from understudy.worker.state.tensors import describe, digest_of, dtype_of, empty, in_place, is_trained, local_tensor, put_back
+from understudy.worker.state.unregistered import NoUnregisteredState, UnregisteredState, is_unregistered
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Snapshot:
     values: dict[str, bytes]
     tensors: dict[str, tuple[torch.Tensor, torch.Tensor]]  # the memory of each, and what stood in it
     attributes: NotedAttributes
-    beside: Any
+    unregistered: Any
     gradients: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # id of the parameter -> its gradient, content
     scalers: dict[str, dict[Any, Any]] = field(default_factory=dict)
 
@@ -70,7 +70,7 @@ class State:
         self.loaders: dict[str, Any] = {}
         self.randomness = Randomness()
         self.attributes = Attributes(self.modules, self._sharding)
-        self.beside: Beside = Nothing()
+        self.unregistered: UnregisteredState = NoUnregisteredState()
         self._copies: dict[str, torch.Tensor] = {}
         self._shards: dict[str, dict[tuple[int, str], torch.Tensor]] | None = None  # by module
         self._tables: list[tuple[int, dict[str, torch.nn.Parameter | None]]] | None = None  # parameters of each module, by its id
@@ -275,7 +275,7 @@ class State:
             if only is None or f"{name}/value" in only:
                 found[f"{name}/value"] = self._encode_value(name, thing)
         found |= self.attributes.encoded(only, closely)
-        found |= self.beside.encoded(only, closely and only is None)
+        found |= self.unregistered.encoded(only, closely and only is None)
         for key, optimizer in self.optimizers.items():
             if only is not None and f"{key}/settings" not in only:
                 continue
@@ -320,8 +320,8 @@ class State:
 
     def load_value(self, entry: str, data: bytes, beside: bool = True) -> None:
         """Sets a value as it was encoded; of an optimizer what it keeps `beside` tensors, too."""
-        if is_beside(entry):
-            self.beside.load(entry, data)
+        if is_unregistered(entry):
+            self.unregistered.load(entry, data)
             return
         name, kind = entry.rsplit("/", 1)
         if is_of_module(entry):
@@ -366,14 +366,14 @@ class State:
             self.encoded_values(closely=False),
             dict(zip(tensors, zip(sources, targets, strict=True), strict=True)),
             self.attributes.note(),
-            self.beside.note(),
+            self.unregistered.note(),
             gradients,
             self._scaler_stages(),
         )
 
     def restore(self, snapshot: Snapshot) -> None:
         self.attributes.restore(snapshot.attributes)
-        self.beside.restore(snapshot.beside, snapshot.values)
+        self.unregistered.restore(snapshot.unregistered, snapshot.values)
         self.look_again()
         with torch.no_grad():
             mutable = {
@@ -391,7 +391,7 @@ class State:
             self.kept_gradients.begin()
         now = self.encoded_values(closely=False)
         for entry, data in snapshot.values.items():
-            if now.get(entry) != data and not is_beside(entry):
+            if now.get(entry) != data and not is_unregistered(entry):
                 self.load_value(entry, data, beside=False)  # which changes behind the vote only
         for name, stages in snapshot.scalers.items():
             self.values[name]._per_optimizer_states.clear()
@@ -409,7 +409,7 @@ class State:
     def set_up(self) -> None:
         """At the end of the set-up: from now on counts what changes."""
         self.attributes.set_up()
-        self.beside.set_up()
+        self.unregistered.set_up()
         self._groups = {key: len(optimizer.param_groups) for key, optimizer in self.optimizers.items()}
 
     # -- digests ---------------------------------------------------------------------------------------------------------

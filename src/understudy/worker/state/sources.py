@@ -17,8 +17,8 @@ from understudy.core.judgement import sides_of
 from understudy.messages import registered
 from understudy.worker.encoding.messages import BuddyCopy, CopyDigests, TensorDescription
 from understudy.worker.errors import DonorMismatch
-from understudy.worker.state.beside import is_beside
 from understudy.worker.state.rank_local import kept_locally
+from understudy.worker.state.unregistered import is_unregistered
 
 
 class Elsewhere(Enum):
@@ -90,7 +90,7 @@ class ReplicaSource:
         if self._leaver is not None and entry in self._donors[self._leaver].digests:
             who.append(self._leaver)
         who = [member for member in who if self._had(member, entry, description is None)]
-        if is_beside(entry) and len({self._donors[member].digests[entry] for member in who}) > 1:
+        if is_unregistered(entry) and len({self._donors[member].digests[entry] for member in who}) > 1:
             return Elsewhere.NOT_NEEDED  # it differs from rank to rank, and nobody has what this one had
         return EntryHolders(who, self._common_digest(entry, who)) if who else None
 

@@ -19,7 +19,7 @@ class BeginChecks(Participant):
         self._strict = os.environ.get(STRICT_VARIABLE) == "1"  # what a newcomer would not have is refused, and not only reported
 
     def begin(self, step: Step) -> None:
-        news = self._state.beside.news()
+        news = self._state.unregistered.news()
         if news and self._strict:
             raise UsageError(news[0])
         for text in (*self._state.attributes.news(), *news):
@@ -30,4 +30,4 @@ class BeginChecks(Participant):
             self._notices.tell(texts.OWN_ITERATOR())
 
     def committed(self, step: Step) -> None:
-        self._state.beside.committed()
+        self._state.unregistered.committed()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from understudy.common.page_view import Activity
 from understudy.core.commands import Abort
-from understudy.core.model import Stand
+from understudy.core.model import VotePhase
 from understudy.worker.encoding.messages import HandedAgain, pack, unpack
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.control_handlers import ControlHandlers
@@ -43,7 +43,7 @@ class StepBoundary(Participant):
             self._setup.complete()
         if not redo:
             self._count.notice_outside()
-        self._progress.phase = Stand.IDLE
+        self._progress.phase = VotePhase.IDLE
         self._membership.control.page.enter(Activity.IDLE, self._progress.transaction)
         self._handlers.describe()
         self.join_newest()

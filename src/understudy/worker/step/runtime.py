@@ -11,7 +11,7 @@ from understudy.common.names import OWN_TIME_VARIABLE
 from understudy.common.page_view import Activity
 from understudy.core.commands import Assign, Drill, Prepare
 from understudy.core.events import Finished
-from understudy.core.model import Stand
+from understudy.core.model import VotePhase
 from understudy.worker.census.census import Census
 from understudy.worker.collectives.device_times import CudaEvents, DeviceTimes
 from understudy.worker.data.loops import Loops
@@ -99,7 +99,7 @@ class Runtime:
         if self.newcomer is not None:
             self.newcomer.come_to_end()
         progress.finished = True
-        progress.phase = Stand.IDLE
+        progress.phase = VotePhase.IDLE
         self.handlers.describe()
         if self._setup.under_way:
             self._setup.abandon()
@@ -120,7 +120,7 @@ class Runtime:
 def _context(control: Control, server: StoreServer, progress: Progress, boundary: CodeType) -> RankContext:
     """What every part of the rank works with. `boundary` as `Runtime` takes it."""
     state = State(Shards())
-    state.beside = Census(state.takes_care_of, boundary, state.randomness.find)
+    state.unregistered = Census(state.takes_care_of, boundary, state.randomness.find)
     groups = Groups(own_port=server.port)
     parts = LocalState(state, progress.rank), Frameworks(state, groups), PreVoteChanges(state), DigestCache(state), Preallocation(state)
     rank_state = RankState(state, *parts)

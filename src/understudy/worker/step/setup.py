@@ -7,7 +7,7 @@ import time
 import torch.distributed as dist
 
 from understudy.common.page_view import Activity
-from understudy.core.model import Stand
+from understudy.core.model import VotePhase
 from understudy.messages import set_up, transactions
 from understudy.worker.collectives.setup_record import SetUpRecorder
 from understudy.worker.data.loops import Loops
@@ -70,13 +70,13 @@ class SetUp:
                 membership.store.put_setup(rank, data)
             for rank, data in channel.hand_over(seal(copy)).items():
                 membership.store.put(rank, StoredBuddyCopy(-1, data))
-            progress.phase = Stand.VOTED
+            progress.phase = VotePhase.VOTED
             channel.agree([0])
         except RuntimeError as error:
             decision = membership.quiesce_after(error)
             if decision.start != 0:
                 raise UsageError(set_up.STARTS_ANEW()) from error  # not reached: the orchestrator ends this worker instead
-        progress.transaction, progress.phase = 0, Stand.IDLE
+        progress.transaction, progress.phase = 0, VotePhase.IDLE
         self._count.end()
 
     def abandon(self) -> None:

@@ -24,9 +24,9 @@ from typing import Any
 from torch.optim import Optimizer
 
 from understudy.common.page_view import Activity
-from understudy.core.model import Stand
+from understudy.core.model import VotePhase
 from understudy.messages import transactions as texts
-from understudy.worker import points
+from understudy.worker import hooks
 from understudy.worker.data.loops import Loops
 from understudy.worker.drill.drill import WatchSlot
 from understudy.worker.errors import GenerationAborted, UsageError
@@ -58,7 +58,7 @@ class Transactions:
             self._roll_back(step)
         self._order.returned(step)
         self._commit(step)
-        points.reach("committed", kind=kind, function=step.function, result=step.result)
+        hooks.fire("committed", kind=kind, function=step.function, result=step.result)
         return step.result
 
     def _begin(self, kind: str, function: str, arguments: Any) -> Step:
@@ -74,10 +74,10 @@ class Transactions:
         progress = self._progress
         progress.kind, progress.function = step.kind, step.function
         progress.past_vote = progress.must_redo = False
-        progress.phase = Stand.RUNNING
+        progress.phase = VotePhase.RUNNING
         self._membership.control.page.enter(Activity.RUNNING, progress.transaction)
         self._order.attempt(step)
-        points.reach("begin")
+        hooks.fire("begin")
         result = function()
         if progress.must_redo:
             raise GenerationAborted("the failure of this attempt was swallowed inside it")
@@ -116,7 +116,7 @@ class Transactions:
         progress.kind = ""
         progress.transaction += 1
         progress.step += step.kind == "step"
-        progress.phase = Stand.IDLE
+        progress.phase = VotePhase.IDLE
         self._order.committed(step)
         self._order.closed(step)
 
@@ -133,4 +133,4 @@ class Transactions:
             raise UsageError(texts.OPTIMIZER_IN_SECTION(running=progress.running))
         elif progress.transaction >= 0:
             raise UsageError(texts.OPTIMIZER_OUTSIDE())
-        points.reach("optimizer")
+        hooks.fire("optimizer")

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from understudy.common.page_view import Activity
 from understudy.core.commands import Recover
-from understudy.core.model import Stand
+from understudy.core.model import VotePhase
 from understudy.messages import worker_processes
-from understudy.worker import points
+from understudy.worker import hooks
 from understudy.worker.data.loops import Loops
 from understudy.worker.data.results import Results
 from understudy.worker.encoding.messages import BuddyCopy
@@ -78,18 +78,18 @@ class Votes:
         results = self._results.encoded(place)
         copy = self._local.make(progress.transaction, place, progress.step, self._loops.boundary, results, step.carried)
         data = seal(copy)
-        progress.phase = Stand.VOTED
+        progress.phase = VotePhase.VOTED
         membership.control.page.enter(Activity.VOTED, progress.transaction)
         unbroken = not membership.aborted()  # no wait of its collectives was ended
         try:
-            points.reach("vote")
+            hooks.fire("vote")
             self._first.vote(channel)
             self._hand_over(channel, data)
-            points.reach("vote copies")
+            hooks.fire("vote copies")
             agreed = self._exchange(channel)
             if agreed[SHARED] is None:  # what all ranks had alike is in no copy
                 self._hand_over_whole(channel, copy, step)
-            points.reach("vote passed")
+            hooks.fire("vote passed")
             if agreed[DIFFERS]:
                 self._redo.disputed()
             self._order.voted(agreed)
@@ -99,7 +99,7 @@ class Votes:
     def _exchange(self, channel: Channel) -> VoteResult:
         fields = self._order.vote_fields()
         flags = numbers(fields)
-        points.reach("vote agreement", channel=channel, flags=flags)
+        hooks.fire("vote agreement", channel=channel, flags=flags)
         return result(fields, channel.agree(flags))
 
     def _hand_over(self, channel: Channel, data: bytes) -> None:

@@ -22,7 +22,7 @@ from torch.distributed import ProcessGroup, distributed_c10d
 
 from understudy.common.page_view import UNKNOWN
 from understudy.messages import worker_processes
-from understudy.worker import patches, points
+from understudy.worker import hooks, patches
 from understudy.worker.encoding.digests import digest
 from understudy.worker.encoding.messages import GroupMembers
 from understudy.worker.errors import UnderstudyError
@@ -235,7 +235,7 @@ class Groups:
         self.detached = False
         self._building.list = []
         replacements = []
-        for group, name, ranks in points.through("members", self.members()):
+        for group, name, ranks in hooks.filter("members", self.members()):
             devices = _devices_of(group)
             for kind in sorted(set(devices.values())):
                 mine = [device for device, other in devices.items() if other == kind]

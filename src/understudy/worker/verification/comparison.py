@@ -41,9 +41,9 @@ from understudy.worker.generation.group_listing import groups_of
 from understudy.worker.generation.rank_state import StateSummary
 from understudy.worker.generation.step_copy import SHARED, StepCopy
 from understudy.worker.participant import Participant, Reduce, Step, VoteField, VoteResult
-from understudy.worker.state.beside import is_beside
 from understudy.worker.state.rank_local import CLASSIFIED
 from understudy.worker.state.registry import State
+from understudy.worker.state.unregistered import is_unregistered
 from understudy.worker.verification.coverage_report import coverage
 from understudy.worker.verification.post_vote_changes import PostVoteChanges
 from understudy.worker.verification.state_listing import adopted, items_of, that_fit
@@ -243,7 +243,7 @@ class Comparison(Participant):
     def _tell_roles(self, replicas: Replicas) -> None:
         progress, control = self._progress, self._membership.control
         if progress.rank == 0 and replicas.classes:
-            registered = {entry: row for entry, row in replicas.classes.items() if not is_beside(entry)}
+            registered = {entry: row for entry, row in replicas.classes.items() if not is_unregistered(entry)}
             roles, names = Replicas(registered).roles()
             told = roles, f"{digest_bytes(names.encode() + self._layouts):016x}"
             if told != self._roles:

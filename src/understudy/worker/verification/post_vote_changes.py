@@ -24,9 +24,9 @@ from understudy.worker.census.stores import called
 from understudy.worker.encoding.messages import BuddyCopy, ScriptPosition
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Reduce, Step, VoteField, VoteResult
-from understudy.worker.state.beside import PREFIX
 from understudy.worker.state.buddy_store import StoredBuddyCopy
 from understudy.worker.state.rank_local import POSITION, STREAM, seal
+from understudy.worker.state.unregistered import PREFIX
 
 POINTS = 16  # how many such points of a script are told apart
 EARLY = 2  # transactions behind whose votes all ranks hand over at every point

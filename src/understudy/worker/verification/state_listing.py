@@ -8,10 +8,10 @@ from understudy.common.bounds import size
 from understudy.core.coverage import Replicas
 from understudy.core.events import StateItem
 from understudy.messages import coverage
-from understudy.worker.state.beside import is_beside
 from understudy.worker.state.registry import State
 from understudy.worker.state.streams import FOUND
 from understudy.worker.state.tensors import local_tensor
+from understudy.worker.state.unregistered import is_unregistered
 
 ROOM = 1 << 18  # bytes of all items as written: a quarter of what a message may have
 _LONGEST = 200  # characters of a name
@@ -23,12 +23,12 @@ def items_of(state: State, replicas: Replicas) -> list[StateItem]:
     sizes = {entry: local_tensor(tensor).numel() * tensor.element_size() for entry, tensor in state.all_tensors().items()}
     sizes |= {entry: len(data) for entry, data in state.encoded_values(closely=False).items()}
     names: dict[str, list[str]] = {}
-    for entry in filter(lambda entry: not is_beside(entry), replicas.classes):
+    for entry in filter(lambda entry: not is_unregistered(entry), replicas.classes):
         names.setdefault(entry.partition("/")[0], []).append(entry)
     found = [_registered(name, _alike(replicas, entries), sum(sizes.get(e, 0) for e in entries)) for name, entries in sorted(names.items())]
     found += [_registered(name, None, 0) for name in sorted(state.loaders)]
     found += [_stream(name, state.names) for name in state.randomness.names()]
-    for one in sorted(state.beside.listed(replicas.classes), key=lambda one: (one.kind != "adopted", one.kind, one.root, one.name)):
+    for one in sorted(state.unregistered.listed(replicas.classes), key=lambda one: (one.kind != "adopted", one.kind, one.root, one.name)):
         same = _alike(replicas, [one.entry]) if one.entry in replicas.classes else None
         found.append(StateItem(_short(one.name), _short(one.root), one.kind, same, one.size, one.why))
     return found
@@ -46,7 +46,7 @@ def that_fit(items: list[StateItem]) -> tuple[StateItem, ...]:
 
 def adopted(state: State, replicas: Replicas) -> str:
     """For the coverage report, in a notice of its own: what a newcomer gets though nobody has registered it; "" if there is nothing."""
-    known = sorted((one.root, one.name) for one in state.beside.listed(replicas.classes) if one.kind == "adopted")
+    known = sorted((one.root, one.name) for one in state.unregistered.listed(replicas.classes) if one.kind == "adopted")
     if not known:
         return ""
     shown = [f"{', '.join(name for _, name in group)} ({root})" for root, group in groupby(known[:_SHOWN], lambda one: one[0])]

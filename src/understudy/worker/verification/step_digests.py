@@ -12,8 +12,8 @@ from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.encoding.messages import DrilledMoment
 from understudy.worker.generation.rank_state import RankState
-from understudy.worker.state.beside import is_beside
 from understudy.worker.state.tensors import digest_of
+from understudy.worker.state.unregistered import is_unregistered
 
 BEGIN, VOTE, END = "begin", "vote", "end"
 _SHOWN = 64  # bytes of an encoding that is told to a person
@@ -106,13 +106,15 @@ def differences(here: DrilledMoment, there: DrilledMoment, whose: Whose = DRILLE
     """What is not the same, by name; of short values with both. `here` is the spare's, or the redo's. `without`: what does not count."""
     mine, theirs = here.digests, there.digests
     names = [name for name in theirs if mine.get(name) != theirs[name]] + [name for name in mine if name not in theirs]
-    return [_told(name, here, there, whose) for name in names if name not in without and not is_beside(name)]
+    return [_told(name, here, there, whose) for name in names if name not in without and not is_unregistered(name)]
 
 
 def aside(here: DrilledMoment, there: DrilledMoment) -> list[str]:
     """What of the script's own is not the same, which nobody has registered: a cause, and no difference by itself."""
     both = here.digests.keys() & there.digests.keys()
-    return [_told(name, here, there, DRILLED) for name in sorted(both) if is_beside(name) and here.digests[name] != there.digests[name]]
+    return [
+        _told(name, here, there, DRILLED) for name in sorted(both) if is_unregistered(name) and here.digests[name] != there.digests[name]
+    ]
 
 
 def joined(texts: list[str]) -> str:
@@ -121,7 +123,7 @@ def joined(texts: list[str]) -> str:
 
 
 def _told(name: str, here: DrilledMoment, there: DrilledMoment, whose: Whose) -> str:
-    if is_beside(name):
+    if is_unregistered(name):
         return f"{name.rpartition(':')[2]} of the script is not the same"
     plain = name.replace("/attribute/", ".").replace(".:", ".").replace(":", ".") if "/attribute/" in name else name
     what, verb = f"module attribute {plain}" if "/attribute/" in name else plain, "are" if name == ARGUMENTS else "is"

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 PREFIX = "script:"  # of the entries
 
 
-def is_beside(entry: str) -> bool:
+def is_unregistered(entry: str) -> bool:
     return entry.startswith(PREFIX)
 
 
@@ -28,7 +28,7 @@ class Item:
     why: str = ""
 
 
-class Beside(Protocol):
+class UnregisteredState(Protocol):
     top: dict[str, bytes]  # what had changed by the top of the iteration
     after: dict[str, bytes]  # ... and behind the last transaction
     ends: list[dict[str, bytes]]  # ... and by the end of each loop of the job that is over
@@ -96,7 +96,7 @@ class Beside(Protocol):
         ...
 
 
-class Nothing:
+class NoUnregisteredState:
     """Where nobody looks."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Named moments in a worker's life, for tools that let something go wrong there: chaos, silent faults, tests.
 
-The runtime says where it is (`reach`), and lets values pass that move state (`through`). In a job in which nobody listens both do nothing.
+The runtime says where it is (`fire`), and lets values pass that move state (`filter`). In a job in which nobody listens both do nothing.
 A listener is a plain function; what the runtime does at a point it does itself, so nothing of it is replaced.
 
 | point | where | context |
@@ -15,17 +15,17 @@ A listener is a plain function; what the runtime does at a point it does itself,
 | `quiesce` | the generation is over, and nothing is let go of yet | |
 | `donate` | on a survivor, before it says what it holds | |
 | `attach` | before the members of a generation connect | |
-| `give`, through | on a donor: what leaves, by entry | `plans`, `member` |
-| `take`, through | on a newcomer: where it goes, by entry | `plan` |
+| `give`, filter | on a donor: what leaves, by entry | `plans`, `member` |
+| `take`, filter | on a newcomer: where it goes, by entry | `plan` |
 | `transfer` | on a newcomer, when half of a donor's messages have come | |
 | `taken` | on a newcomer, when all have come | `tensors` |
 | `prove` | on a newcomer, before it looks at what it has | |
 | `verified` | on a newcomer, when it has said that its state is right | |
 | `attached` | on a newcomer, before it is a rank like the others | |
-| `copy`, through | on a survivor: the copy that it holds of a lost rank | `store`, `rank` |
-| `streams`, through | on a newcomer: the random streams that it sets | |
+| `copy`, filter | on a survivor: the copy that it holds of a lost rank | `store`, `rank` |
+| `streams`, filter | on a newcomer: the random streams that it sets | |
 | `streams set` | behind that | |
-| `position`, through | on a newcomer: where its loader goes | `source` |
+| `position`, filter | on a newcomer: where its loader goes | `source` |
 | `prepared` | on a spare that has been through the set-up as a rank, before it says so | |
 | `drill begin` | on a rank whose step a spare will compute beside it, before it tells anything | |
 | `drill state` | there, on the thread that sends: half of the state's messages are still to come | |
@@ -37,7 +37,7 @@ A listener is a plain function; what the runtime does at a point it does itself,
 | `rehearsal first` | there, when its first attempt has come to its vote | |
 | `rehearsal redo` | there, when its redo has | |
 | `rehearsal over` | there, when it has said its verdict | |
-| `members`, through | the ranks of a group that is connected anew, in order | |
+| `members`, filter | the ranks of a group that is connected anew, in order | |
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ _reached: defaultdict[str, list[Callable[..., None]]] = defaultdict(list)
 _through: defaultdict[str, list[Callable[..., Any]]] = defaultdict(list)
 
 
-def reach(point: str, **context: Any) -> None:
+def fire(point: str, **context: Any) -> None:
     """This thread is at `point`: the main one, where the table names no other."""
     if _reached:
         for listener in _reached.get(point, ()):
             listener(**context)
 
 
-def through(point: str, value: Value, **context: Any) -> Value:
+def filter(point: str, value: Value, **context: Any) -> Value:
     """What goes on in place of `value`: the same, if nobody listens."""
     if _through:
         for listener in _through.get(point, ()):
@@ -72,6 +72,6 @@ def on(point: str, listener: Callable[..., None]) -> None:
     _reached[point].append(listener)
 
 
-def passing(point: str, listener: Callable[..., Any]) -> None:
+def on_filter(point: str, listener: Callable[..., Any]) -> None:
     """`listener` is called with the value and the point's context, and gives the value that goes on."""
     _through[point].append(listener)
