@@ -8,6 +8,7 @@ import torch
 from tests.worker.job_in_one_process import DTYPE, Ask, Job, Loss, Rank, Script
 
 from understudy.worker import hooks
+from understudy.worker.verification.post_vote_changes import TOP, Look
 
 ITERATIONS = 5
 
@@ -68,16 +69,30 @@ def with_a_section(rank: Rank, iteration: int) -> None:
     hooks.fire("after")
 
 
+def with_a_change_behind_the_vote(rank: Rank, iteration: int) -> None:
+    """Of a buffer that differs from rank to rank, in the transaction: a loss between the two takes the change with it, which is told."""
+
+    def step() -> None:
+        rank.net.weight.grad = computes(rank)
+        rank.step_optimizer()
+        rank.net.mean.add_(rank.number)
+
+    rank.transaction(step)
+    rank.runtime.verification.post_vote.look(TOP, Look.AT_STREAMS)  # as a loop of the job does
+    hooks.fire("after")
+
+
 SCRIPTS: dict[str, tuple[Script, int]] = {  # with the transactions of an iteration
     "optimizer": (with_an_optimizer, 1),
     "accumulated": (accumulated, 2),
     "section": (with_a_section, 2),
 }
+BEHIND_THE_VOTE = "behind the vote"
 _undisturbed: dict[tuple[str, int], Job] = {}
 
 
 def run(folder: Path, name: str, size: int, *happens: Loss | Ask) -> Job:
-    script, each = SCRIPTS[name]
+    script, each = SCRIPTS.get(name, (with_a_change_behind_the_vote, 1))
     return Job(folder, size, script, ITERATIONS, each, happens).run()
 
 

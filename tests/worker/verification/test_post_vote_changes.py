@@ -94,6 +94,17 @@ def test_whoever_goes_on_knows_that_it_is_kept(rank: Rank) -> None:
     assert rank.did == ["handed over", "kept"]
 
 
+def test_a_change_in_a_transaction_that_a_loss_has_rolled_forward_is_found_there(rank: Rank) -> None:
+    """If it counted as one of the next point, a newcomer would run what follows the transaction again, before it has any state."""
+    rank.membership.channel, rank.membership.pending = None, "the recovery, in which this rank is about to take part"
+    rank.changes.closed(step_of(function="train"))
+    rank.changes.look(TOP, Look.AT_STREAMS)
+    (told,) = rank.said
+    assert said(told, transactions.CHANGES_AFTER_VOTE, point="after train")
+    assert rank.changes.behind() == [rank.changes.numbers["after train"]]
+    assert rank.did == []
+
+
 @pytest.mark.parametrize(
     ("copied", "now", "point", "moved"),
     [

@@ -79,8 +79,8 @@ class PostVoteChanges(Participant):
         self.look(step.before, Look.AT_VALUES, step.values)
 
     def closed(self, step: Step) -> None:
-        if self._membership.pending is None:
-            self.look(after(step.function), Look.AFTER)
+        """Also of a transaction that is rolled forward because of a loss, else its changes would be taken for those of a later point."""
+        self.look(after(step.function), Look.AFTER)
 
     def look(self, point: str, look: Look, values: Mapping[str, bytes] | None = None) -> None:
         """Hands over again what has changed since the vote, at points where that is known to happen; finds new such points.
