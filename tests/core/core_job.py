@@ -33,11 +33,11 @@ class Job:
         self.now += 0.01
         return self.machine.handle(event, self.now)
 
-    def warm(self) -> list[commands.Command]:
-        """All that start come through."""
+    def warm(self, *only: str) -> list[commands.Command]:
+        """All that start come through, or only these workers."""
         said = []
         for worker in list(self.machine.state.workers.values()):
-            if worker.state is WorkerState.STARTING:
+            if worker.state is WorkerState.STARTING and (not only or worker.name in only):
                 said += self.submit(events.WorkerStarted(worker.name, worker.node, 100))
                 said += self.submit(events.WorkerWarm(worker.name, f"{worker.node}:7000"))
         return said

@@ -269,10 +269,27 @@ def test_a_group_goes_home_as_a_whole() -> None:
     job.now += 10
     job.submit(events.Expired("home"))
     job.warm()
-    for _ in range(2):
-        assert moves(job)
-        finish(job)
+    assert moves(job)
+    finish(job)
     assert [job.node_of(state.ranks[rank]) for rank in (0, 1)] == ["n0", "n1"]
+
+
+def test_ranks_of_several_nodes_go_home_at_one_boundary() -> None:
+    job = placed("a", "a", "b", "b", "c", spares={4: 2}, home_after=5.0)
+    state = job.machine.state
+    for name in ("n0", "n1"):
+        job.submit(events.NodeTainted(name, "loud", "nvml", leave=True))
+        finish(job)
+    for name in ("n0", "n1"):
+        job.submit(events.NodeTainted(name, "", "nvml"))
+    job.now += 10
+    job.submit(events.Expired("home"))
+    job.submit(events.Expired("home"))
+    first, second = (worker.name for name in ("n0", "n1") for worker in state.nodes[name].idle(WorkerState.STARTING))
+    job.warm(first)
+    assert not moves(job), "the other one's spare is still starting"
+    job.warm(second)
+    assert state.migration is not None and [move.rank for move in state.migration.moves] == [0, 1]
 
 
 def moves(job: Job) -> bool:
@@ -286,7 +303,8 @@ def finish(job: Job) -> None:
     if state.migration is None:
         return
     migration = state.migration
-    job.submit(events.NewcomerReady(migration.moves[0].newcomer, migration.generation))
+    for move in list(migration.moves):
+        job.submit(events.NewcomerReady(move.newcomer, migration.generation))
     for name in sorted(state.recovery.waiting if state.recovery else ()):
         job.submit(events.Quiesced(name, migration.generation, Position(1, VotePhase.IDLE), (), 1))
     job.verify()

@@ -3,16 +3,18 @@ there, and the spares that they took are free again.
 
     trusted    a node is trusted again: the time runs. A taint that comes meanwhile stops it, so a node that comes and goes moves nobody
     due        the time is over: spares are started there for the ranks that were started on this node and are elsewhere
-    go         in plain training: one after the other moves to one of these spares, as if somebody had asked for it
+    go         in plain training, when none of these spares is still starting: they move there, at one boundary
 
 A rank whose move home has failed twice stays where it is. A group that is kept together (`topology.py`) goes home as a whole or not at all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from understudy.core import migration
 from understudy.core.membership import top_up
-from understudy.core.state import JobState, Node, Worker
+from understudy.core.state import JobState, Move, Node, Worker
 from understudy.core.topology import nvlink_domain, splits
 from understudy.core.transitions import Phase, WorkerState
 from understudy.messages import moves
@@ -53,22 +55,36 @@ def due(state: JobState) -> None:
 
 
 def go(state: JobState) -> None:
-    """The next rank goes home, if one can. In plain training, when nobody has to leave a node first."""
+    """The ranks that can go home do. In plain training, when nobody has to leave a node first."""
     if state.phase in (Phase.FORMING, Phase.ENDED) or state.incident is not None or state.unsettled():
         return
-    for node in state.nodes.values():
-        if node.home_at >= 0 or node.lost or node.taints:
-            continue
+    homes = [node for node in state.nodes.values() if node.home_at < 0 and not node.lost and not node.taints]
+    if any(_still_starts(state, node) for node in homes):
+        return  # another pause for each spare that comes later would cost more than the wait
+    found: list[Move] = []
+    for node in homes:
         for rank in _away(state, node):
-            spare = _spare(node, rank)
+            spare = _spare(node, rank, {move.newcomer for move in found})
             if spare is None or state.unmoved.get(rank, 0) >= ATTEMPTS or not _goes_with_group(state, rank, node):
                 continue
-            state.unmoved[rank] = state.unmoved.get(rank, 0) + 1
-            if node.awaits and state.spec.replenish:
-                node.spares = max(0, node.spares - 1)
-            node.awaits = max(0, node.awaits - 1)
-            migration.begin(state, [migration.move_of(state, rank, spare, moves.RETURNS(node=node.name))])
-            return
+            if len(found) < migration.most(state):
+                found.append(_move(state, node, rank, spare))
+    if found:
+        migration.begin(state, found)
+
+
+def _still_starts(state: JobState, node: Node) -> bool:
+    """Whether a spare that a rank of this node needs is still starting there."""
+    missing = len(_away(state, node)) > len(node.idle(WorkerState.WARM))
+    return node.awaits > 0 and missing and bool(node.idle(WorkerState.STARTING))
+
+
+def _move(state: JobState, node: Node, rank: int, spare: Worker) -> Move:
+    state.unmoved[rank] = state.unmoved.get(rank, 0) + 1
+    if node.awaits and state.spec.replenish:
+        node.spares = max(0, node.spares - 1)
+    node.awaits = max(0, node.awaits - 1)
+    return migration.move_of(state, rank, spare, moves.RETURNS(node=node.name))
 
 
 def _runs(node: Node) -> bool:
@@ -96,8 +112,9 @@ def _goes_with_group(state: JobState, rank: int, node: Node) -> bool:
     return all(nvlink_domain(where) == here or comes(other) for other, where in others.items())
 
 
-def _spare(node: Node, rank: int) -> Worker | None:
-    fit = [worker for worker in node.idle(WorkerState.WARM) if worker.prepare is None or worker.prepare.rank == rank]
+def _spare(node: Node, rank: int, taken: Collection[str]) -> Worker | None:
+    idle = [worker for worker in node.idle(WorkerState.WARM) if worker.name not in taken]
+    fit = [worker for worker in idle if worker.prepare is None or worker.prepare.rank == rank]
     return min(fit, key=lambda worker: not worker.ready, default=None)
 
 

@@ -169,8 +169,8 @@ def overdue(state: JobState) -> list[Worker]:
 
 
 def leave(state: JobState) -> None:
-    """The ranks of nodes that are to be left move, as many as can; if none has to, the next one that can goes home. Nodes are claimed, and
-    given back.
+    """The ranks of nodes that are to be left move, as many as can; if none has to, those that can go home. Nodes are claimed, and given
+    back.
     """
     if state.phase in (Phase.FORMING, Phase.ENDED) or state.incident is not None:
         return
