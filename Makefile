@@ -57,7 +57,7 @@ help:
 	@echo "    make conformance-1    a third of the conformance scripts; also -2 and -3; 33 min on a busy machine"
 	@echo "    make slurm            everything on a real Slurm cluster; 56 min"
 	@echo "    make kubernetes       everything on a real Kubernetes control plane; 57 min"
-	@echo "    make whole-newest     what depends most on torch, on torch $(TORCH_NEWEST) (not timed yet)"
+	@echo "    make whole-newest     what depends most on torch, on torch $(TORCH_NEWEST); 9 min, its first setup included"
 	@echo "  make conformance  its three parts in one go; writes docs/conformance.md"
 	@echo "  make mutants      changes of meaning in the pure parts, one at a time, and which of them the fast tests do not notice"
 	@echo "More:"
