@@ -50,7 +50,7 @@ def slower_is_seen(name: str, step: Callable[[], None]) -> bool:
 def main() -> int:
     rank, count = int(os.environ["RANK"]), torch.cuda.device_count()
     torch.cuda.set_device(rank % count)
-    if count == 1:
+    if count < int(os.environ["WORLD_SIZE"]) and "NCCL_MULTI_RANK_GPU_ENABLE" not in os.environ:
         os.environ.setdefault("NCCL_HOSTID", f"rank-{rank}")  # NCCL refuses two ranks of one host on one GPU
     dist.init_process_group(sys.argv[1])
     slow = dist.get_rank() == 1

@@ -292,6 +292,31 @@ def test_ranks_of_several_nodes_go_home_at_one_boundary() -> None:
     assert state.migration is not None and [move.rank for move in state.migration.moves] == [0, 1]
 
 
+@pytest.mark.parametrize("hinders", ["its spare is refused", "it was tried twice"])
+def test_a_rank_that_cannot_go_home_does_not_hold_the_others_back(hinders: str) -> None:
+    job = placed("a", "a", "a", "a", "c", spares={4: 2}, home_after=5.0)
+    state = job.machine.state
+    job.submit(events.GroupsListed("w0", 1, ()))
+    state.together.clear()
+    for name in ("n0", "n1"):
+        job.submit(events.NodeTainted(name, "loud", "nvml", leave=True))
+        finish(job)
+    for name in ("n0", "n1"):
+        job.submit(events.NodeTainted(name, "", "nvml"))
+    job.now += 10
+    job.submit(events.Expired("home"))
+    job.submit(events.Expired("home"))
+    first, second = (worker.name for name in ("n0", "n1") for worker in state.nodes[name].idle(WorkerState.STARTING))
+    if hinders == "its spare is refused":
+        job.warm(first)
+        assert not moves(job)
+        job.submit(events.StartRefused(second, "n1", "no room"))
+    else:
+        state.unmoved[1] = 2
+        job.warm(first)
+    assert state.migration is not None and [move.rank for move in state.migration.moves] == [0]
+
+
 def moves(job: Job) -> bool:
     return job.machine.state.migration is not None
 

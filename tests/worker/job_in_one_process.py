@@ -381,11 +381,11 @@ class Job:
         _size = self.size
         stock = hooks.fire
 
-        def reach(point: str, **context: Any) -> None:
+        def fire(point: str, **context: Any) -> None:
             self._reach(point)
             stock(point, **context)
 
-        hooks.fire = reach
+        hooks.fire = fire
         try:
             self._run()
         finally:

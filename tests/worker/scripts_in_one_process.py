@@ -70,7 +70,8 @@ def with_a_section(rank: Rank, iteration: int) -> None:
 
 
 def with_a_change_behind_the_vote(rank: Rank, iteration: int) -> None:
-    """Of a buffer that differs from rank to rank, in the transaction: a loss between the two takes the change with it, which is told."""
+    """A buffer that differs from rank to rank changes in the transaction, behind the vote. A loss between the two takes that change with
+    it, which is told."""
 
     def step() -> None:
         rank.net.weight.grad = computes(rank)

@@ -14,16 +14,16 @@ from understudy.worker import hooks
 @pytest.fixture(autouse=True)
 def nobody() -> Iterator[None]:
     yield
-    hooks._reached.clear()
-    hooks._through.clear()
+    hooks._listeners.clear()
+    hooks._filters.clear()
 
 
 def test_nobody_listens() -> None:
     value = [1]
     hooks.fire("vote")
     assert hooks.filter("streams", value, rank=1) is value
-    assert not hooks._reached
-    assert not hooks._through
+    assert not hooks._listeners
+    assert not hooks._filters
 
 
 def test_who_listens_is_called_in_order_with_the_context() -> None:

@@ -3,9 +3,10 @@ there, and the spares that they took are free again.
 
     trusted    a node is trusted again: the time runs. A taint that comes meanwhile stops it, so a node that comes and goes moves nobody
     due        the time is over: spares are started there for the ranks that were started on this node and are elsewhere
-    go         in plain training, when none of these spares is still starting: they move there, at one boundary
+    go         in plain training, when none of these spares is still starting: the ranks move there, at one boundary
 
-A rank whose move home has failed twice stays where it is. A group that is kept together (`topology.py`) goes home as a whole or not at all.
+A rank whose move home was called off twice, for whatever reason, stays where it is. A group that is kept together (`topology.py`) goes home
+as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -59,32 +60,30 @@ def go(state: JobState) -> None:
     if state.phase in (Phase.FORMING, Phase.ENDED) or state.incident is not None or state.unsettled():
         return
     homes = [node for node in state.nodes.values() if node.home_at < 0 and not node.lost and not node.taints]
-    if any(_still_starts(state, node) for node in homes):
-        return  # another pause for each spare that comes later would cost more than the wait
+    able = [(rank, node) for node in homes for rank in _away(state, node) if _may_go(state, rank, node)]
     found: list[Move] = []
-    for node in homes:
-        for rank in _away(state, node):
-            spare = _spare(node, rank, {move.newcomer for move in found})
-            if spare is None or state.unmoved.get(rank, 0) >= ATTEMPTS or not _goes_with_group(state, rank, node):
-                continue
-            if len(found) < migration.most(state):
-                found.append(_move(state, node, rank, spare))
+    for rank, node in able:
+        spare = _spare(node, rank, {move.newcomer for move in found})
+        if spare is not None and len(found) < migration.most(state):
+            found.append(migration.move_of(state, rank, spare, moves.RETURNS(node=node.name)))
+        elif spare is None and node.awaits and node.idle(WorkerState.STARTING):
+            return  # another pause for each spare that comes later would cost more than the wait
+    for move in found:
+        _count(state, state.nodes[state.workers[move.newcomer].node], move.rank)
     if found:
         migration.begin(state, found)
 
 
-def _still_starts(state: JobState, node: Node) -> bool:
-    """Whether a spare that a rank of this node needs is still starting there."""
-    missing = len(_away(state, node)) > len(node.idle(WorkerState.WARM))
-    return node.awaits > 0 and missing and bool(node.idle(WorkerState.STARTING))
+def _may_go(state: JobState, rank: int, node: Node) -> bool:
+    return state.unmoved.get(rank, 0) < ATTEMPTS and _goes_with_group(state, rank, node)
 
 
-def _move(state: JobState, node: Node, rank: int, spare: Worker) -> Move:
+def _count(state: JobState, node: Node, rank: int) -> None:
+    """An attempt of this rank to go home takes a spare that was started there for it."""
     state.unmoved[rank] = state.unmoved.get(rank, 0) + 1
     if node.awaits and state.spec.replenish:
         node.spares = max(0, node.spares - 1)
     node.awaits = max(0, node.awaits - 1)
-    return migration.move_of(state, rank, spare, moves.RETURNS(node=node.name))
 
 
 def _runs(node: Node) -> bool:

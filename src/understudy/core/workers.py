@@ -100,12 +100,14 @@ def start_refused(state: JobState, event: StartRefused) -> None:
         state.end(1, forming.WORKER_NOT_STARTED(node=event.node, worker=worker.name, detail=event.detail))
         return
     node = state.nodes[worker.node]
-    node.spares, node.refused = max(0, node.spares - 1), node.refused + 1
+    node.spares, node.refused, node.awaits = max(0, node.spares - 1), node.refused + 1, max(0, node.awaits - 1)
     state.tell(forming.SPARE_NOT_STARTED(node=node.name, detail=event.detail))
     if state.phase is Phase.QUIESCING:
         if state.vacant():
             fill(state)
         advance(state)
+    elif state.phase is not Phase.FORMING:
+        leave(state)  # others may have waited for it
 
 
 def idle_lost(state: JobState, worker: Worker, was: WorkerState, detail: str) -> None:

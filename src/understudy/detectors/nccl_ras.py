@@ -9,7 +9,7 @@ A rank is behind if nothing in its communicator has moved for `STILL` seconds, a
 collectives, and it has started fewer. All evidence is a note: `hang` ends a worker, by its own limits, and this tells a person why in
 NCCL's words, also where waits are not known.
 
-Known limits: its answers were recorded from NCCL 2.28.9, its judgement of a rank that lags was tried with answers alone. One job at an
+Known limits: tried with answers recorded from NCCL 2.28.9. That a rank lags was judged from such answers only. One job at an
 address: of several on a node only the one that came first is seen. Counts of sends and receives are not compared, since they differ among
 ranks that are well. A rank that the agent's own process namespace does not have cannot be told from one that has ended.
 """

@@ -114,6 +114,13 @@ SCRIPT_EXITED = Message(
     cause="The script has called sys.exit with something else than 0 on this rank, so the job ends with that exit code.",
     remedy="Look why the script does that. To end well, let all ranks come to the end of the script.",
 )
+NOT_LET_GO = Message(
+    "US4910",
+    "this worker cannot end its old communicators, so it leaves: {error}",
+    cause="After a loss every rank ends its communicators before it joins new ones. Here that failed or took too long, so what is still "
+    "under way may write into memory at any time. A spare takes the rank.",
+    remedy="Nothing, if it happens once. Otherwise check the node's devices and links (`understudy check-node`).",
+)
 DEVICE_FAILED = Message(
     "US4909",
     "{device} failed with {error} {where}, so this worker leaves: {detail}",

@@ -48,30 +48,30 @@ from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 
-_reached: defaultdict[str, list[Callable[..., None]]] = defaultdict(list)
-_through: defaultdict[str, list[Callable[..., Any]]] = defaultdict(list)
+_listeners: defaultdict[str, list[Callable[..., None]]] = defaultdict(list)
+_filters: defaultdict[str, list[Callable[..., Any]]] = defaultdict(list)
 
 
 def fire(point: str, **context: Any) -> None:
     """This thread is at `point`: the main one, where the table names no other."""
-    if _reached:
-        for listener in _reached.get(point, ()):
+    if _listeners:
+        for listener in _listeners.get(point, ()):
             listener(**context)
 
 
 def filter(point: str, value: Value, **context: Any) -> Value:
     """What goes on in place of `value`: the same, if nobody listens."""
-    if _through:
-        for listener in _through.get(point, ()):
+    if _filters:
+        for listener in _filters.get(point, ()):
             value = listener(value, **context)
     return value
 
 
 def on(point: str, listener: Callable[..., None]) -> None:
     """`listener` is called with the point's context, by name."""
-    _reached[point].append(listener)
+    _listeners[point].append(listener)
 
 
 def on_filter(point: str, listener: Callable[..., Any]) -> None:
     """`listener` is called with the value and the point's context, and gives the value that goes on."""
-    _through[point].append(listener)
+    _filters[point].append(listener)

@@ -72,13 +72,13 @@ class Corruption:
     def _wrap_send(self, name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
         """On the donors that send the tensor whose entry ends with `name`."""
 
-        def leaving(tensors: dict[str, torch.Tensor], plans: dict[int, Plan], member: int) -> dict[str, torch.Tensor]:
+        def outgoing(tensors: dict[str, torch.Tensor], plans: dict[int, Plan], member: int) -> dict[str, torch.Tensor]:
             entry = next(entry for entry in tensors if entry.endswith(name))
             messages = [message for plan in plans.values() for message in plan.messages if message.donor == member]
             sent = {piece.entry for message in messages for piece in message.pieces}
             return {**tensors, entry: change(local_tensor(tensors[entry]))} if entry in sent and self._now() else tensors
 
-        hooks.on_filter("give", leaving)
+        hooks.on_filter("give", outgoing)
 
     def flipped_bit_in_copy_on_donors(self) -> None:
         """In the middle of a buddy copy that has random states in it."""

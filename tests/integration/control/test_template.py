@@ -14,7 +14,7 @@ from tests.integration.training import JOBS, LONG, Outcome, Training, template_o
 from tests.said import said
 
 from understudy.agent.config import AgentConfig
-from understudy.agent.processes import hash_seed, worker_environment
+from understudy.agent.processes import NCCL_WATCHDOG, hash_seed, worker_environment
 from understudy.messages import agents, forming
 from understudy.worker.process.template import devices_open
 
@@ -33,6 +33,9 @@ OURS = {
     "RES_OPTIONS",
     "FAULTS",
 }
+WATCHDOG = set(NCCL_WATCHDOG) | {"TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"}
+OURS |= WATCHDOG
+OF_A_RUN |= WATCHDOG  # torchrun lets it end processes
 OURS |= {"TORCHINDUCTOR_CACHE_DIR"}  # importing torch's compiler sets it, which a script's first optimizer does
 
 
@@ -85,9 +88,10 @@ def test_hashes_are_the_same_on_every_node_unless_the_user_says_otherwise() -> N
 
 def test_the_watchdog_of_nccl_ends_no_worker_whatever_the_user_says() -> None:
     config = AgentConfig("a job", Path(), "node0", 0, "127.0.0.1", ("script.py",), 1)
-    for value in ({}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "TORCH_NCCL_RETHROW_CUDA_ERRORS": "1"}):
-        environment = worker_environment(config, value, "w0")
-        assert environment["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == environment["TORCH_NCCL_RETHROW_CUDA_ERRORS"] == "0"
+    names = ["TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_RETHROW_CUDA_ERRORS", "TORCH_NCCL_ENABLE_MONITORING"]
+    for given in ({}, dict.fromkeys(names, "1")):
+        environment = worker_environment(config, given, "w0")
+        assert [environment[name] for name in names] == ["0"] * 3
 
 
 WATCH = """

@@ -130,7 +130,8 @@ def test_a_token_of_one_job_speaks_of_that_job_only(service: Service) -> None:
         answer = http.post("/v1/evidence", json=[item, {**item, "node": "c"}])
         assert answer.status_code == 200, answer.text
         assert [(one["jobs"], bool(one["refused"])) for one in answer.json()] == [(["first"], False), ([], True)]
-    why = "matmul at 61 % (webhook:burn-in), by rule 'a node or a part of it that is suspected'"
+    rule = "a node or a part of it that is suspected"
+    why = policies.DECIDED(detail="matmul at 61 %", detector="webhook:burn-in", rule=rule)
     jobs["first"].wait_until(lambda status: status["taints"] == {"a": why}, "the taint")
     assert jobs["second"].status()["taints"] == {} and jobs["second"].status()["evidence"] == []
     for job in jobs.values():

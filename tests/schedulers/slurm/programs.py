@@ -1,4 +1,4 @@
-"""VotePhase-ins for Slurm's programs: small scripts on PATH that write down how they were called, and print what a test gives them."""
+"""Stand-ins for Slurm's programs: small scripts on PATH that write down how they were called, and print what a test gives them."""
 
 from __future__ import annotations
 

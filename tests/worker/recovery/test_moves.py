@@ -15,20 +15,9 @@ from understudy.core.state import Stage
 
 RANKS = 3
 ASKED_IN = 2  # iteration
-IN_MOVES = (
-    "begin",
-    "vote",
-    "vote agreement",
-    "vote passed",
-    "committed",
-    "quiesce",
-    "donate",
-    "attach",
-    "taken",
-    "prove",
-    "verified",
-    "attached",
-)
+IN_STEPS = ("begin", "vote", "vote agreement", "vote passed", "committed")
+OF_DONORS = ("quiesce", "donate")  # of the leaver, too
+OF_NEWCOMERS = ("taken", "prove", "verified", "attached")
 
 
 @pytest.fixture(autouse=True)
@@ -69,16 +58,29 @@ def test_a_rank_moves(name: str, rank: int, tmp_path: Path) -> None:
     assert job.states == expected
 
 
-@pytest.mark.parametrize("lost", [0, 1], ids=["donor", "leaver or newcomer"])
-@pytest.mark.parametrize("point", IN_MOVES)
-def test_a_loss_at_each_point_of_a_move(point: str, lost: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "loss",
+    [
+        *(Loss(rank, point, 4) for point in IN_STEPS for rank in (0, 1)),
+        *(Loss(rank, point) for point in OF_DONORS for rank in (0, 1)),
+        *(Loss(0, "attach"), Loss(1, "attach", 1), Loss(1, "attach", 2)),  # of the donor, the leaver, the newcomer
+        *(Loss(1, point) for point in OF_NEWCOMERS),
+    ],
+    ids=lambda loss: f"{loss.point}-{loss.rank}-{loss.time}",
+)
+def test_a_loss_at_each_point_of_a_move(loss: Loss, tmp_path: Path) -> None:
+    """Of rank 0, which stays, and of rank 1, which moves: of the worker that has it then."""
     expected = undisturbed(tmp_path, "optimizer", RANKS).states
-    job = moving(tmp_path, "optimizer", 1, Loss(lost, point, 4))
+    job = moving(tmp_path, "optimizer", 1, loss)
+    assert loss in job.struck, job.struck
     assert job.ended is not None and job.ended[0] == 0, job.told
     assert job.states == expected
 
 
-LOSSES = some.builds(Loss, some.integers(0, 2), some.sampled_from(IN_MOVES), some.integers(1, 8))
+LOSSES = some.one_of(
+    some.builds(Loss, some.integers(0, 2), some.sampled_from(IN_STEPS), some.integers(3, 8)),
+    some.builds(Loss, some.integers(0, 2), some.sampled_from((*OF_DONORS, "attach", *OF_NEWCOMERS)), some.integers(1, 2)),
+)
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

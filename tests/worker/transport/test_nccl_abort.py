@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch._C._distributed_c10d import HashStore, Store
 
-from understudy.worker.transport.backends import nccl
+from understudy.worker.transport.backends import nccl, rejoining
 from understudy.worker.transport.backends.base import Communicator
 
 LIMIT = 60.0
@@ -85,13 +86,20 @@ def test_a_second_abort_waits_for_nothing_and_does_nothing(idle_device: None) ->
     assert begun == [1]
 
 
-def test_one_that_is_joined_again_can_be_aborted_again(idle_device: None) -> None:
+def test_one_that_is_joined_again_can_be_aborted_again_and_a_late_call_for_the_last_abort_does_nothing(
+    idle_device: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun = list[int]()
-    (one,) = communicators(1, lambda: begun.append(1))
-    for _ in range(2):
+    monkeypatch.setattr(rejoining, "rejoin", lambda *given: None)
+    monkeypatch.setattr(nccl, "Door", lambda store: SimpleNamespace(open=lambda store: None))
+    one = nccl._second(stand_in(lambda: begun.append(1)), Kept())(HashStore(), 0, 1, SimpleNamespace())
+    for number in range(1, 3):
         one.abort()
         one.drain()
-    assert begun == [1, 1]
+        one.abort()  # from the thread that was told of the loss
+        one.drain()
+        assert begun == [1] * number
+        one.rejoin(HashStore(), 0, 1)
 
 
 def test_an_abort_that_fails_ends_the_drain(idle_device: None) -> None:

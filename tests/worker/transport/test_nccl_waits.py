@@ -45,8 +45,8 @@ NOT_TIMED = entry("completed", time_discovered_started_ns=0)
 
 
 def test_what_nccl_has_recorded_tells_the_rank_that_hangs_from_the_one_that_waits_for_it() -> None:
-    """On one H200 (torch 2.11.0, NCCL 2.28.9), of two ranks that had issued two sums each, while the device of the second one computed for
-    long before them."""
+    """On one H200 (torch 2.11.0, NCCL 2.28.9), of two ranks that had issued two sums each, while the device of the second one was
+    busy with a long computation before them."""
     assert [nccl_waits.count(0, (RECORDED / f"nccl_recorder_{rank}.json").read_bytes) for rank in ("waits", "hangs")] == [1, 0]
 
 

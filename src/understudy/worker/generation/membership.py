@@ -7,6 +7,8 @@ the decision, which becomes `pending` until it is attached (`attachment`).
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -31,6 +33,7 @@ from understudy.worker.transport.groups import Groups
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import Rendezvous, StoreServer
 
+NOT_LET_GO = 72  # exit code
 EXPLANATION = 40.0  # seconds that a failed script waits for the news of what was behind it
 
 
@@ -81,7 +84,7 @@ class Membership:
         return made[0]
 
     def interruptible(self, generation: int, work: Callable[[], None]) -> None:
-        """As `beside`, and waits for it."""
+        """As `in_background`, and waits for it."""
         self.in_background(generation, work)()
 
     def in_background(self, generation: int, work: Callable[[], None]) -> Callable[[], None]:
@@ -220,7 +223,12 @@ class Membership:
     def let_go(self) -> None:
         """Drops what was attached of a generation that is over."""
         self.groups.abort()
-        self.groups.drain()
+        try:
+            self.groups.drain()
+        except Exception as error:
+            self.leave_if_device_failed(error)
+            print(f"understudy: {worker_processes.NOT_LET_GO(error=error)}", file=sys.stderr, flush=True)
+            os._exit(NOT_LET_GO)
         if self.peers is not None:
             self.peers.close()
         self.peers = self.channel = None

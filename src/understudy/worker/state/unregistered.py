@@ -18,7 +18,7 @@ def is_unregistered(entry: str) -> bool:
 
 @dataclass(frozen=True)
 class Item:
-    """One thing that is there beside, for a person."""
+    """One unregistered thing, as it is shown to a person."""
 
     entry: str  # ""; it is not carried over
     name: str

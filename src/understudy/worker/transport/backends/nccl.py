@@ -31,15 +31,18 @@ class _Abort(threading.Thread):
 
     def __init__(self, abort: Callable[[], None]) -> None:
         super().__init__(name="nccl-abort", daemon=True)
-        self._abort = abort
+        self._abort: Callable[[], None] | None = abort
         self.error: Exception | None = None
         self.start()
 
     def run(self) -> None:
         try:
+            assert self._abort is not None
             self._abort()
         except Exception as error:
             self.error = error
+        finally:
+            self._abort = None  # it refers to the communicator, which refers to this thread
 
 
 class _Aborted:
@@ -49,22 +52,27 @@ class _Aborted:
     peer. One after the other, the first abort would wait for ever.
     """
 
-    _abort: _Abort | None = None
+    _abort: _Abort | None = None  # kept until the communicator is joined again: a second call may come late, from another thread
+    _aborting = threading.Lock()
 
     def abort(self) -> None:
-        if self._abort is None:
-            self._abort = _Abort(super().abort)  # type: ignore[misc]
+        with self._aborting:
+            if self._abort is None:
+                self._abort = _Abort(super().abort)  # type: ignore[misc]
 
     def closed(self) -> bool:
         return True  # its abort forgets nobody
 
-    def drain(self) -> None:
+    def wait_for_abort(self) -> None:
         """Raises what the abort raised: then the kernels may still write."""
         if self._abort is not None:
             self._abort.join()
             if self._abort.error is not None:
                 raise self._abort.error
-            self._abort = None  # it may be joined again
+
+    def drain(self) -> None:
+        """As `wait_for_abort`."""
+        self.wait_for_abort()
         torch.cuda.synchronize()
 
     def is_broken(self) -> bool:
@@ -95,6 +103,7 @@ def _second(stock: Any, host: Host) -> Any:
 
         def rejoin(self, store: Store, rank: int, size: int) -> None:
             """As `rejoining.rejoin`."""
+            self._abort = None
             self._door.open(store)
             rejoining.rejoin(self, store, rank, size)
 
@@ -124,6 +133,7 @@ class Nccl(Backend):
             made.rejoin(store, rank, size)
         elif again:
             last.abort()  # it may have been connected all the same
+            last.wait_for_abort()  # type: ignore[attr-defined]
             kind: Any = type(last)
             made = kind(store, rank, size, options)
         else:
