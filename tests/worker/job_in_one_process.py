@@ -282,6 +282,8 @@ class Worker:
         if given is None:
             return
         self.number = given.rank
+        if not given.newcomer and (device := self.job.devices.get(given.rank)):
+            control.send(events.UsesDevice(self.name, device))
         made = runtime.Runtime(control, given, self.server, FileAccessGuard() if given.newcomer else None, Worker.run.__code__)
         self.rank = Rank(made)
         if given.newcomer:
@@ -347,20 +349,31 @@ class Job:
     """`run` it once. `states`: of every rank, when its script has ended. `told`: what the job has said."""
 
     def __init__(
-        self, folder: Path, size: int, script: Script, iterations: int, each: int = 1, happens: tuple[Loss | Ask, ...] = ()
+        self,
+        folder: Path,
+        size: int,
+        script: Script,
+        iterations: int,
+        each: int = 1,
+        happens: tuple[Loss | Ask, ...] = (),
+        *,
+        spares: int | None = None,
     ) -> None:
-        """`each`: transactions of an iteration. `happens`: each has a spare of its own. `answers`: what is asked when the job has said
-        something with this code."""
+        """`each`: transactions of an iteration. `happens`: each has a spare of its own, unless `spares` says how many there are. `answers`:
+        what is asked when the job has said something with this code."""
         self.folder, self.size, self.script, self.iterations, self.each = folder, size, script, iterations, each
         self.happens = happens
         self.answers: dict[str, events.Event] = {}
+        self.devices: dict[int, str] = {}  # of ranks, as the first workers that have them say
         self.states: dict[int, dict[str, bytes]] = {}
         self.struck: list[Loss | Ask] = []
         self.failures: list[BaseException] = []
         self.told: list[str] = []
         self.ended: tuple[int, str] | None = None
         self.over = threading.Event()
-        self.machine = Machine(JobSpec("job", size, size, spares=len(happens) or 1, replenish=False), Timeouts())
+        self.machine = Machine(
+            JobSpec("job", size, size, spares=(len(happens) or 1) if spares is None else spares, replenish=False), Timeouts()
+        )
         self._workers: dict[str, Worker] = {}
         self._reached: Counter[tuple[int, str]] = Counter()
         self._woken, self._wake = socket.socketpair()
