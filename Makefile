@@ -51,7 +51,7 @@ help:
 	@echo "    make whole-faults     faults in every place of a step, each in every mode; 9 min"
 	@echo "    make whole-control    command line, agents, orchestrators, service, hosts; 38 min on a busy machine"
 	@echo "    make whole-recovery   scripts that lose ranks; drills, redo, messages; 52 min on a busy machine"
-	@echo "    make whole-leaving    nodes that are left before they fail: detectors, policies, drains, checks; 47 min"
+	@echo "    make whole-leaving    nodes that are left before they fail: detectors, policies, drains, checks; 26 min"
 	@echo "    make drills           every fault in every phase of a drill, and a drill at every step of a score of scripts; 15 min"
 	@echo "    make matrix           every fault in every phase in every mode, 840 cells; 30 min with three jobs at once"
 	@echo "    make conformance-1    a third of the conformance scripts; also -2 and -3; 33 min on a busy machine"
