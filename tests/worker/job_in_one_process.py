@@ -46,7 +46,7 @@ from understudy.worker.step import order, runtime
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import StoreServer
 
-LIMIT = 60.0  # seconds for a whole job
+LIMIT = 240.0  # seconds for a whole job
 DTYPE = torch.float64
 
 
@@ -360,7 +360,7 @@ class Job:
         spares: int | None = None,
     ) -> None:
         """`each`: transactions of an iteration. `happens`: each has a spare of its own, unless `spares` says how many there are. `answers`:
-        what is asked when the job has said something with this code."""
+        what is asked whenever the job says something with this code."""
         self.folder, self.size, self.script, self.iterations, self.each = folder, size, script, iterations, each
         self.happens = happens
         self.answers: dict[str, events.Event] = {}
@@ -408,7 +408,7 @@ class Job:
     def _run(self) -> None:
         self._start(self._serve)
         if not self.over.wait(LIMIT):
-            raise AssertionError(f"the job hangs; {[str(loss) for loss in self.struck]} struck; it has said {self.told}")
+            raise AssertionError(f"the job hangs; {[str(loss) for loss in self.struck]} struck; it has said {self.told}; {self._state()}")
         for worker in list(self._workers.values()):
             self._close(worker)
         for thread in self._threads:
@@ -420,6 +420,12 @@ class Job:
         gc.collect()  # stores and pages are closed when they are freed
         if self.failures:
             raise self.failures[0]
+
+    def _state(self) -> str:
+        state = self.machine.state
+        waiting = sorted(state.recovery.waiting) if state.recovery is not None else []
+        workers = {name: (str(worker.state), worker.rank) for name, worker in state.workers.items()}
+        return f"{state.phase} in generation {state.generation}, waits for {waiting}; {workers}; refused: {state.refused}"
 
     def _reach(self, point: str) -> None:
         worker: Worker | None = getattr(_here, "worker", None)
@@ -514,8 +520,8 @@ class Job:
             self.over.set()
         elif isinstance(command, commands.Tell):
             self.told.append(command.text)
-            for code in [code for code in self.answers if code in command.text]:
-                self._asked.append(self.answers.pop(code))
+            if answers := [event for code, event in self.answers.items() if code in command.text]:
+                self._asked += answers
                 self._nudge()
         elif isinstance(command, commands.KillWorker):
             self._close(self._workers[command.worker])
