@@ -468,8 +468,7 @@ class Job:
             readers: dict[str, LineReader] = {}
             while not self.over.is_set():
                 lines = {worker.theirs: worker for worker in self._workers.values() if worker.theirs.fileno() >= 0}
-                ready, _, _ = select.select([self._woken, *lines], [], [], 1.0)
-                for one in ready:
+                for one in readable([self._woken, *lines]):
                     if one is self._woken:
                         self._woken.recv(100)
                         self._bury()
@@ -478,6 +477,8 @@ class Job:
                             self._submit(decode(line or b""))  # type: ignore[arg-type]
                 self._answer()
         except BaseException as error:
+            if self.over.is_set() and isinstance(error, OSError):
+                return  # the lines are being closed
             self.failures.append(error)
             self.over.set()
 
@@ -537,6 +538,14 @@ def until(condition: Callable[[], bool]) -> None:
         if time.monotonic() > end:
             raise AssertionError("it has not come")
         tick.wait(0.002)
+
+
+def readable(sockets: list[socket.socket]) -> list[socket.socket]:
+    """Wait until some of these have something to read. They may be among thousands of open files, which `select` cannot take."""
+    poll, by_number = select.poll(), {one.fileno(): one for one in sockets}
+    for number in by_number:
+        poll.register(number, select.POLLIN)
+    return [by_number[number] for number, _ in poll.poll(1000)]
 
 
 def replace_what_needs_processes(monkeypatch: Any) -> None:

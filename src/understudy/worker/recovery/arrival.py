@@ -134,17 +134,27 @@ class Arrival:
         notes = (*self._agreed.missed(copy, job, self.names.again), *self._notes(replayer))
         count = len(plan.expected) + len(plan.local) + len(copy.streams) + 1
         membership.control.page.committed(progress.step, 0.0)  # of the job, and so of this rank
-        membership.control.send(Verified(membership.control.worker, generation, count, notes))
-        hooks.fire("verified")
         self._agreed.adopt_habits(job)
         self._comparison.moved = set().union(*(donor.summary.moved for _, donor in donors)) & plan.expected.keys()
         for _, donor in donors:
             self._order.adopt(donor.state.sums)
         self._rank_state.local.adopt(copy)
+        membership.control.send(Verified(membership.control.worker, generation, count, notes))
+        hooks.fire("verified")
         progress.phase, progress.generation = VotePhase.IDLE, generation
-        meeting.put(f"verified/{progress.rank}", b"1")
+        self._publish_verified(meeting)
         hooks.fire("attached")
         self._attachment.complete(members)
+
+    def _publish_verified(self, meeting: Rendezvous) -> None:
+        """From here on this worker is a rank: if the generation is over, it takes part in the recovery as one, at its next begin."""
+        membership = self._membership
+        try:
+            meeting.put(f"verified/{self._progress.rank}", b"1")
+        except RuntimeError as error:
+            if not membership.is_failure(error):
+                raise
+            membership.broken = membership.newest
 
     def take_over(
         self,
