@@ -274,9 +274,9 @@ def test_a_group_goes_home_as_a_whole() -> None:
     assert [job.node_of(state.ranks[rank]) for rank in (0, 1)] == ["n0", "n1"]
 
 
-def test_ranks_of_several_nodes_go_home_at_one_boundary() -> None:
-    job = placed("a", "a", "b", "b", "c", spares={4: 2}, home_after=5.0)
-    state = job.machine.state
+def spares_at_home(job: Job) -> list[str]:
+    """Ranks 0 and 1 leave their nodes, which are trusted again. Return the spares that start there for them."""
+    nodes = job.machine.state.nodes
     for name in ("n0", "n1"):
         job.submit(events.NodeTainted(name, "loud", "nvml", leave=True))
         finish(job)
@@ -285,7 +285,13 @@ def test_ranks_of_several_nodes_go_home_at_one_boundary() -> None:
     job.now += 10
     job.submit(events.Expired("home"))
     job.submit(events.Expired("home"))
-    first, second = (worker.name for name in ("n0", "n1") for worker in state.nodes[name].idle(WorkerState.STARTING))
+    return [worker.name for name in ("n0", "n1") for worker in nodes[name].idle(WorkerState.STARTING)]
+
+
+def test_ranks_of_several_nodes_go_home_at_one_boundary() -> None:
+    job = placed("a", "a", "b", "b", "c", spares={4: 2}, home_after=5.0)
+    state = job.machine.state
+    first, second = spares_at_home(job)
     job.warm(first)
     assert not moves(job), "the other one's spare is still starting"
     job.warm(second)
@@ -298,15 +304,7 @@ def test_a_rank_that_cannot_go_home_does_not_hold_the_others_back(hinders: str) 
     state = job.machine.state
     job.submit(events.GroupsListed("w0", 1, ()))
     state.together.clear()
-    for name in ("n0", "n1"):
-        job.submit(events.NodeTainted(name, "loud", "nvml", leave=True))
-        finish(job)
-    for name in ("n0", "n1"):
-        job.submit(events.NodeTainted(name, "", "nvml"))
-    job.now += 10
-    job.submit(events.Expired("home"))
-    job.submit(events.Expired("home"))
-    first, second = (worker.name for name in ("n0", "n1") for worker in state.nodes[name].idle(WorkerState.STARTING))
+    first, second = spares_at_home(job)
     if hinders == "its spare is refused":
         job.warm(first)
         assert not moves(job)

@@ -1,4 +1,4 @@
-"""What jobs in one process train, and the same without a disturbance."""
+"""Training scripts for jobs in one process, and their undisturbed runs."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def with_a_section(rank: Rank, iteration: int) -> None:
     hooks.fire("after")
 
 
-def with_a_change_behind_the_vote(rank: Rank, iteration: int) -> None:
-    """A buffer that differs from rank to rank changes in the transaction, behind the vote. A loss between the two takes that change with
-    it, which is told."""
+def with_a_change_after_the_vote(rank: Rank, iteration: int) -> None:
+    """A buffer that differs from rank to rank changes in the transaction, after the vote. A loss between the two loses that change, which
+    is reported."""
 
     def step() -> None:
         rank.net.weight.grad = computes(rank)
@@ -88,12 +88,12 @@ SCRIPTS: dict[str, tuple[Script, int]] = {  # with the transactions of an iterat
     "accumulated": (accumulated, 2),
     "section": (with_a_section, 2),
 }
-BEHIND_THE_VOTE = "behind the vote"
+AFTER_THE_VOTE = "after the vote"
 _undisturbed: dict[tuple[str, int], Job] = {}
 
 
 def run(folder: Path, name: str, size: int, *happens: Loss | Ask) -> Job:
-    script, each = SCRIPTS.get(name, (with_a_change_behind_the_vote, 1))
+    script, each = SCRIPTS.get(name, (with_a_change_after_the_vote, 1))
     return Job(folder, size, script, ITERATIONS, each, happens).run()
 
 

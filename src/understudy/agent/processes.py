@@ -57,8 +57,8 @@ class Started:
     stderr: int
 
 
-# The watchdog of torch's ProcessGroupNCCL, and the monitor of that, only watch, whatever the user has set. After the loss of a peer they
-# would end the survivors a minute later, and after an error of the device this process, before the main thread can say what it was.
+# torch's NCCL watchdog and its monitor must not end a worker, whatever the user has set. After the loss of a peer they would end the
+# survivors a minute later. After a device error they would end the process before the main thread can report the error.
 NCCL_WATCHDOG = {
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
     "TORCH_NCCL_RETHROW_CUDA_ERRORS": "0",
@@ -77,7 +77,7 @@ def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str
     environment["UNDERSTUDY_DOMAIN"] = failure_domain(config.node, config.domain, dict(config.labels))
     environment["UNDERSTUDY_ADDRESS"] = config.address  # stores and Gloo listen there, and nowhere else
     environment |= NCCL_WATCHDOG
-    # It writes no records, and does not sleep for a minute so that others can write theirs.
+    # No flight record is written, and the watchdog does not sleep for a minute so that other ranks can write theirs.
     environment.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "0")
     environment.setdefault("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "0")
     # An abort breaks connections on purpose, and torch warns of each with a C++ stack trace.

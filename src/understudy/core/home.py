@@ -1,7 +1,7 @@
 """Ranks that had left a node go home when it has been trusted for a while (`JobSpec.home_after`): their peers and the better links are
 there, and the spares that they took are free again.
 
-    trusted    a node is trusted again: the time runs. A taint that comes meanwhile stops it, so a node that comes and goes moves nobody
+    trusted    a node is trusted again: the time runs. A taint that comes meanwhile stops it, so a node that comes and goes moves no rank
     due        the time is over: spares are started there for the ranks that were started on this node and are elsewhere
     go         in plain training, when none of these spares is still starting: the ranks move there, at one boundary
 
@@ -56,7 +56,7 @@ def due(state: JobState) -> None:
 
 
 def go(state: JobState) -> None:
-    """The ranks that can go home do. In plain training, when nobody has to leave a node first."""
+    """Move the ranks home that can go. In plain training, when no rank has to leave a node first."""
     if state.phase in (Phase.FORMING, Phase.ENDED) or state.incident is not None or state.unsettled():
         return
     homes = [node for node in state.nodes.values() if node.home_at < 0 and not node.lost and not node.taints]

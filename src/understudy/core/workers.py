@@ -107,7 +107,7 @@ def start_refused(state: JobState, event: StartRefused) -> None:
             fill(state)
         advance(state)
     elif state.phase is not Phase.FORMING:
-        leave(state)  # others may have waited for it
+        leave(state)  # ranks that go home may have waited for this spare
 
 
 def idle_lost(state: JobState, worker: Worker, was: WorkerState, detail: str) -> None:

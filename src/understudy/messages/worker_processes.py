@@ -116,9 +116,9 @@ SCRIPT_EXITED = Message(
 )
 NOT_LET_GO = Message(
     "US4910",
-    "this worker cannot end its old communicators, so it leaves: {error}",
-    cause="After a loss every rank ends its communicators before it joins new ones. Here that failed or took too long, so what is still "
-    "under way may write into memory at any time. A spare takes the rank.",
+    "this worker cannot abort its old communicators, so it exits: {error}",
+    cause="After a loss every rank aborts its communicators before it joins new ones. Here the abort failed or timed out, so a collective "
+    "may still write into memory. A spare takes over the rank.",
     remedy="Nothing, if it happens once. Otherwise check the node's devices and links (`understudy check-node`).",
 )
 DEVICE_FAILED = Message(

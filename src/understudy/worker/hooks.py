@@ -1,6 +1,6 @@
 """Named moments in a worker's life, for tools that let something go wrong there: chaos, silent faults, tests.
 
-The runtime says where it is (`fire`), and lets values pass that move state (`filter`). In a job in which nobody listens both do nothing.
+The runtime says where it is (`fire`), and lets values pass that move state (`filter`). Both do nothing in a job without listeners.
 A listener is a plain function; what the runtime does at a point it does itself, so nothing of it is replaced.
 
 | point | where | context |
@@ -37,7 +37,7 @@ A listener is a plain function; what the runtime does at a point it does itself,
 | `rehearsal first` | there, when its first attempt has come to its vote | |
 | `rehearsal redo` | there, when its redo has | |
 | `rehearsal over` | there, when it has said its verdict | |
-| `members`, filter | the ranks of a group that is connected anew, in order | |
+| `members`, filter | the ranks of a group that is connected again, in order | |
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A newcomer that has said Verified is a rank, also if its generation ends before the others hear of it."""
+"""A newcomer that has reported Verified is a rank, even if its generation ends before the others learn of it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_it_is_published() -> None:
     assert there.kept == ["verified/3"] and newcomer._membership.broken == -1
 
 
-def test_a_generation_that_has_ended_is_left_at_the_next_begin_as_by_any_rank() -> None:
+def test_a_generation_that_has_ended_is_left_at_the_next_begin_as_any_rank_does() -> None:
     """Else it would wait as a newcomer for a decision that waits for its answer."""
     newcomer = arrival(is_failure=True)
     newcomer._publish_verified(meeting(GenerationAborted("rank 1 was lost")))

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
+from tests.said import said
 from tests.worker.job_in_one_process import Ask, Job, Loss, Rank, replace_what_needs_processes, until
 from tests.worker.scripts_in_one_process import ITERATIONS, SCRIPTS, undisturbed
 
 from understudy.core import events
 from understudy.core.state import Stage
+from understudy.messages import recoveries
 
 RANKS = 3
 ASKED_IN = 2  # iteration
@@ -87,16 +89,33 @@ def test_a_loss_at_each_point_of_a_move(loss: Loss, tmp_path: Path) -> None:
 
 
 FOUR = (1, 2, 3, 4)
+LEFT = events.NodeTainted("n0", "it is about to fail", "detector", "gpu0", leave=True)
 
 
 def test_four_ranks_leave_a_device_at_one_boundary(tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, "optimizer", 5).states
-    left = events.NodeTainted("n0", "it is about to fail", "detector", "gpu0", leave=True)
-    job = disturbed(tmp_path, "optimizer", 5, left, spares=4, devices=dict.fromkeys(FOUR, "gpu0"))
+    job = disturbed(tmp_path, "optimizer", 5, LEFT, spares=4, devices=dict.fromkeys(FOUR, "gpu0"))
     assert job.ended is not None and job.ended[0] == 0, job.told
     (incident,) = job.machine.incidents()
     assert (incident.planned, [one.rank for one in incident.ranks]) == (True, list(FOUR))
     assert job.states == expected
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [Loss(2, "donate"), Loss(3, "quiesce"), Loss(4, "taken"), Loss(1, "verified")],
+    ids=lambda loss: f"{loss.point}-{loss.rank}",
+)
+def test_a_loss_while_four_ranks_leave(loss: Loss, tmp_path: Path) -> None:
+    """Of a leaver or of a newcomer. The loss of the only rank that stays ends the job (`core/migration.py`, known limit). So may that of a
+    verified newcomer: its leaver is released, and the ranks that kept its copies have left as well."""
+    expected = undisturbed(tmp_path, "optimizer", 5).states
+    job = disturbed(tmp_path, "optimizer", 5, LEFT, loss, spares=4, devices=dict.fromkeys(FOUR, "gpu0"))
+    assert loss in job.struck and job.ended is not None, job.told
+    if job.ended[0] == 0:
+        assert job.states == expected
+    else:
+        assert loss.point == "verified" and said(job.ended[1], recoveries.LOST_TOGETHER), job.ended
 
 
 LOSSES = some.one_of(

@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from tests.said import said
 from tests.worker.job_in_one_process import Loss, replace_what_needs_processes
-from tests.worker.scripts_in_one_process import BEHIND_THE_VOTE, ITERATIONS, SCRIPTS, run, undisturbed
+from tests.worker.scripts_in_one_process import AFTER_THE_VOTE, ITERATIONS, SCRIPTS, run, undisturbed
 
 from understudy.messages import newcomers
 from understudy.worker.generation.step_copy import StepCopy
 from understudy.worker.participant import Step
 
 IN_STEPS = ("begin", "reduced", "vote", "vote copies", "vote agreement", "vote passed", "optimizer", "stepped", "committed", "after")
-BEHIND = ("vote copies", "vote agreement", "vote passed", "optimizer", "stepped")  # survivors may go on from this vote
+MAY_ROLL_FORWARD = ("vote copies", "vote agreement", "vote passed", "optimizer", "stepped")  # survivors may go on from this vote
 IN_RECOVERIES = ("quiesce", "donate", "attach", "taken", "prove", "verified", "attached")
 
 
@@ -39,17 +39,17 @@ def test_a_loss_at_each_point_of_a_step(name: str, point: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("point", IN_STEPS)
-def test_a_loss_takes_at_most_one_change_behind_the_vote_with_it_and_says_so(point: str, tmp_path: Path) -> None:
-    expected = undisturbed(tmp_path, BEHIND_THE_VOTE, 3).states
-    job = run(tmp_path, BEHIND_THE_VOTE, 3, Loss(1, point, ITERATIONS))
+def test_a_loss_loses_at_most_one_change_after_the_vote_and_reports_it(point: str, tmp_path: Path) -> None:
+    expected = undisturbed(tmp_path, AFTER_THE_VOTE, 3).states
+    job = run(tmp_path, AFTER_THE_VOTE, 3, Loss(1, point, ITERATIONS))
     assert job.ended is not None and job.ended[0] == 0, job.told
     (incident,) = job.machine.incidents()
-    lost = any(said(note, newcomers.CHANGE_LOST, point="after with_a_change_behind_the_vote.<locals>.step") for note in incident.notes)
+    lost = any(said(note, newcomers.CHANGE_LOST, point="after with_a_change_after_the_vote.<locals>.step") for note in incident.notes)
     assert not any(said(note, newcomers.CHANGE_RUN_AGAIN) for note in incident.notes), incident.notes
     buffer = "net/buffer/mean"
     if lost:
-        assert point in BEHIND
-        short = np.frombuffer(job.states[1].pop(buffer)) + 1.0  # what rank 1 adds behind each vote
+        assert point in MAY_ROLL_FORWARD
+        short = np.frombuffer(job.states[1].pop(buffer)) + 1.0  # what rank 1 adds after each vote
         assert np.array_equal(short, np.frombuffer(expected[1][buffer]))
         expected = {**expected, 1: {name: data for name, data in expected[1].items() if name != buffer}}
     assert job.states == expected, incident.notes

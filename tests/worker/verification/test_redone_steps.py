@@ -25,7 +25,7 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def job_with_a_loss(folder: Path, *, hidden: bool) -> Job:
-    """Rank 1 is lost when all others stand in the vote. `hidden`: the gradient goes by a count that nobody carries."""
+    """Rank 1 is lost while all others wait in the vote. `hidden`: the gradient depends on a count that no rank hands over."""
     counts, ranks = Counter[int](), dict[int, Rank]()
 
     def script(rank: Rank, iteration: int) -> None:
@@ -81,7 +81,7 @@ def test_a_job_that_is_held_can_be_stopped(tmp_path: Path) -> None:
 
 
 def test_where_nobody_had_voted_nothing_is_compared_and_the_incident_says_so(tmp_path: Path) -> None:
-    """The same count, wrong in the same way: without the comparison nothing notices it."""
+    """The same hidden count. Without a comparison it is not noticed."""
     counts = Counter[int]()
 
     def script(rank: Rank, iteration: int) -> None:

@@ -147,7 +147,8 @@ class Arrival:
         self._attachment.complete(members)
 
     def _publish_verified(self, meeting: Rendezvous) -> None:
-        """From here on this worker is a rank: if the generation is over, it takes part in the recovery as one, at its next begin."""
+        """Report to the donors that this worker is a rank like them. If the generation is over, it answers as one at its next begin: the
+        orchestrator has its `Verified`, and waits for that answer."""
         membership = self._membership
         try:
             meeting.put(f"verified/{self._progress.rank}", b"1")

@@ -79,7 +79,7 @@ class PostVoteChanges(Participant):
         self.look(step.before, Look.AT_VALUES, step.values)
 
     def closed(self, step: Step) -> None:
-        """Also of a transaction that is rolled forward because of a loss, else its changes would be taken for those of a later point."""
+        """Look also after a transaction that a loss has rolled forward: else its changes would be attributed to a later point."""
         self.look(after(step.function), Look.AFTER)
 
     def look(self, point: str, look: Look, values: Mapping[str, bytes] | None = None) -> None:

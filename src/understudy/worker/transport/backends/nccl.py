@@ -27,7 +27,7 @@ from understudy.worker.transport.rendezvous import Door
 
 
 class _Abort(threading.Thread):
-    """Run `abort`, and keep the error that it ends with."""
+    """A thread that runs `abort` and keeps the error that it raises."""
 
     def __init__(self, abort: Callable[[], None]) -> None:
         super().__init__(name="nccl-abort", daemon=True)
@@ -46,7 +46,7 @@ class _Abort(threading.Thread):
 
 
 class _Aborted:
-    """How both kinds are aborted: all communicators of the process at the same time, each on a thread of its own.
+    """Aborts all NCCL communicators of the process at the same time, each on its own thread.
 
     An abort in NCCL waits until the device is idle, and so for the kernels of the process's other communicators, which wait for the lost
     peer. One after the other, the first abort would wait for ever.
@@ -64,14 +64,14 @@ class _Aborted:
         return True  # its abort forgets nobody
 
     def wait_for_abort(self) -> None:
-        """Raises what the abort raised: then the kernels may still write."""
+        """Wait until the abort has ended. Raises what it raised; kernels may still write then."""
         if self._abort is not None:
             self._abort.join()
             if self._abort.error is not None:
                 raise self._abort.error
 
     def drain(self) -> None:
-        """As `wait_for_abort`."""
+        """Wait for the abort and for the device. Raises as `wait_for_abort`."""
         self.wait_for_abort()
         torch.cuda.synchronize()
 
