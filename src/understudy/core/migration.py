@@ -11,7 +11,10 @@ any other loss. While ranks move a newcomer may have been verified, and may have
 then, the others' positions tell whether ranks are given back to the leavers that are there (`quiesce._decide`). For that, one rank at
 least stays where it is (`most`).
 
-Known limit: where nobody but leavers is left, no position tells. If the newcomers are lost as well, the job goes on
+Known limits. A leaver is released when its newcomer is verified. If that newcomer is lost before the ranks have handed their copies over
+again, and the ranks that kept the leaver's copy have moved as well, its own state is nowhere and the job ends (`LOST_TOGETHER`).
+
+Where nobody but leavers is left, no position tells. If the newcomers are lost as well, the job goes on
 with what the leavers have, from the boundary; what the newcomers and the other ranks have done after that is done again,
 and is in nobody's state. If they are not lost, the job ends.
 """
