@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from tests.integration.processes import wait_until
 from torch._C import _distributed_c10d
 
 from understudy.common.page_view import UNKNOWN
@@ -105,6 +106,7 @@ def test_torch_writes_what_is_read_here() -> None:
         written = json.loads(read())["entries"][-1]
         assert entry("scheduled").keys() == written.keys()
         assert before <= written["time_created_ns"] <= time.time_ns()
-        assert nccl_waits.count(before, read) == 0  # its only collective is over
+        # Its only collective is over, which Gloo's thread records after it has woken the caller.
+        wait_until(lambda: nccl_waits.count(before, read) == 0, "the collective is recorded as over")
     finally:
         dist.destroy_process_group()
