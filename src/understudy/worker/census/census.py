@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -126,10 +126,10 @@ class Census:
             elif not (entry in self._uncovered[LEFT] or entry in self._uncovered[LARGE] or path.name in names):
                 yield entry, path, value
 
-    def _set_anew(self) -> dict[RootKey, frozenset[str] | None]:
-        """Names of each scope that runs which need not be carried; None where nobody can know."""
+    def _set_anew(self, here: Sequence[FrameType] | None = None) -> dict[RootKey, frozenset[str] | None]:
+        """Names of each scope that runs which need not be carried; None where nobody can know. `here`: the `frames_here`, if known."""
         found: dict[RootKey, frozenset[str] | None] = {}
-        for frame in frames_here(self._boundary):
+        for frame in frames_here(self._boundary) if here is None else here:
             of_module = not frame.f_code.co_flags & inspect.CO_OPTIMIZED
             key = (MODULE, str(frame.f_globals.get("__name__"))) if of_module else (FRAME, name_of(frame))
             found.setdefault(key, set_anew(frame))
@@ -197,9 +197,10 @@ class Census:
         wanted = {entry: path for entry, path in self._watched.items() if only is None or entry in only}
         if not wanted:
             return {}
-        anew = self._set_anew()
+        here = frames_here(self._boundary)
+        anew = self._set_anew(here)
         wanted = {entry: path for entry, path in wanted.items() if not _is_among(path, anew)}
-        tables, found = self._tables(wanted), {}
+        tables, found = self._roots.some({path.root for path in wanted.values()}, here), {}
         for entry, path in wanted.items():
             data = _ABSENT
             with contextlib.suppress(Gone):

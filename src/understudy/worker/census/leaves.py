@@ -24,8 +24,9 @@ LARGEST = 1 << 20  # bytes of one value
 LONGEST = 4096  # items of a list
 SAMPLE = 1024  # items of what is larger, at least, whose change is seen
 ITEMS = 1 << 16  # of a value, with all that it holds
-_LEAVES = frozenset({type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.Size})
-_IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, Enum)
+FIXED = frozenset({type(None), bool, int, float, complex, str, bytes})  # types of what cannot change and holds nothing
+_LEAVES = FIXED | {torch.dtype, torch.Size}
+_IMMUTABLE = (*FIXED, Enum)
 _LISTS, _DICTS, _SETS = (list, tuple), (dict, OrderedDict, Counter, defaultdict), (set, frozenset)
 Stream = random.Random | numpy.random.Generator | numpy.random.RandomState | torch.Generator
 _STREAMS = (random.Random, numpy.random.Generator, numpy.random.RandomState, torch.Generator)
@@ -131,7 +132,7 @@ def _size(value: Any) -> int:
     if isinstance(value, numpy.ndarray):
         return int(value.nbytes)
     if type(value) in (*_LISTS, deque):
-        return sum(map(_size, value))
+        return 0 if FIXED.issuperset(map(type, value)) else sum(map(_size, value))
     if type(value) in _DICTS:
         return sum(map(_size, value.values()))
     return 0
@@ -155,7 +156,7 @@ def _plain(value: Any) -> Any:
             return _tagged("device", [value.device.type, value])
         return value.detach().clone()  # whose memory is handed to numpy, which nobody may resize from then on
     if kind is list or kind is tuple:
-        return kind([_plain(item) for item in value])
+        return kind(value) if FIXED.issuperset(map(type, value)) else kind([_plain(item) for item in value])
     if kind is deque:
         return _tagged("deque", [value.maxlen, [_plain(item) for item in value]])
     if kind is defaultdict:

@@ -11,7 +11,7 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Protocol
@@ -141,33 +141,33 @@ def _is_own(name: str) -> bool:
     return isinstance(file, str) and is_of_script(file)
 
 
-def frames_here(boundary: CodeType) -> Iterator[FrameType]:
+def frames_here(boundary: CodeType) -> list[FrameType]:
     """Of the script, from the innermost on, without those that run in a transaction, and without lambdas and comprehensions, which carry
-    nothing from one call to the next. `boundary`: the code of what wraps a transaction."""
-    stack: list[FrameType] = []
+    nothing from one call to the next. `boundary`: the code of what wraps a transaction. Every step asks several times."""
+    found: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code is boundary:
-            stack.clear()
-        stack.append(frame)
+        code = frame.f_code
+        if code is boundary:
+            found.clear()
+        elif _carries(code.co_filename, code.co_name):
+            found.append(frame)
         frame = frame.f_back
-    for one in stack:
-        if is_of_script(one.f_code.co_filename) and (one.f_code.co_name == "<module>" or not one.f_code.co_name.startswith("<")):
-            yield one
-
-
-def frames(boundary: CodeType) -> Iterator[FrameType]:
-    """Those of them that have names of their own."""
-    return (frame for frame in frames_here(boundary) if frame.f_code.co_flags & inspect.CO_OPTIMIZED)
-
-
-def name_of(frame: FrameType) -> str:
-    return _name_of(frame.f_code)
+    return found
 
 
 @functools.cache
-def _name_of(code: CodeType) -> str:
-    return f"{Path(code.co_filename).name}:{code.co_qualname}"
+def _carries(file: str, name: str) -> bool:
+    return is_of_script(file) and (name == "<module>" or not name.startswith("<"))
+
+
+def name_of(frame: FrameType) -> str:
+    return _name_of(frame.f_code.co_filename, frame.f_code.co_qualname)
+
+
+@functools.cache
+def _name_of(file: str, name: str) -> str:
+    return f"{Path(file).name}:{name}"
 
 
 class Roots:
@@ -200,14 +200,15 @@ class Roots:
         self._lasting = found
         return {**found, **running}
 
-    def some(self, keys: Collection[RootKey]) -> dict[RootKey, Table]:
-        """Only these, without a search."""
+    def some(self, keys: Collection[RootKey], here: Sequence[FrameType] | None = None) -> dict[RootKey, Table]:
+        """Only these, without a search. `here`: the `frames_here`, if they are known."""
         if any(key[0] != FRAME and key not in self._lasting for key in keys):
             self.all()
         found = {key: self._lasting[key] for key in keys if key in self._lasting}
-        return found | (self._frames() if any(key[0] == FRAME for key in keys) else {})
+        return found | (self._frames(here) if any(key[0] == FRAME for key in keys) else {})
 
-    def _frames(self) -> dict[RootKey, Table]:
-        """The outermost first: what several of them reach is known by the one that is there for longest."""
-        running = {(FRAME, name_of(frame)): frame for frame in reversed(list(frames(self._boundary)))}
+    def _frames(self, here: Sequence[FrameType] | None = None) -> dict[RootKey, Table]:
+        """Of frames with names of their own, the outermost first: what several reach is known by the one that is there for longest."""
+        every = reversed(frames_here(self._boundary) if here is None else here)
+        running = {(FRAME, name_of(frame)): frame for frame in every if frame.f_code.co_flags & inspect.CO_OPTIMIZED}
         return {key: Locals(frame) for key, frame in running.items()}

@@ -10,26 +10,25 @@ from itertools import chain
 from operator import is_
 from typing import Any
 
-from understudy.worker.census.leaves import encoded, is_fixed
+from understudy.worker.census.leaves import FIXED, encoded, is_fixed
 from understudy.worker.encoding.codec import Unencodable
 
 Sketch = tuple[Any, ...]  # the value itself, and its items
 
-_FIXED = {type(None), bool, int, float, complex, str, bytes}
 _SEQUENCES, _MAPPINGS = (list, tuple, deque), (dict, OrderedDict, Counter, defaultdict)
 
 
 def sketch(value: Any) -> Sketch | None:
     """None of what can only be told by its content."""
     kind = type(value)
-    if kind in _FIXED or is_fixed(value):
+    if kind in FIXED or is_fixed(value):
         return (value,)
     try:
         if kind in _SEQUENCES:
-            return (value, *value) if _FIXED.issuperset(map(type, value)) else None
+            return (value, *value) if FIXED.issuperset(map(type, value)) else None
         if kind in _MAPPINGS:
             items = (value, *chain.from_iterable(value.items()))
-            return items if _FIXED.issuperset(map(type, items[1:])) else None
+            return items if FIXED.issuperset(map(type, items[1:])) else None
     except RuntimeError:  # it changes meanwhile, on a thread of the script's
         pass
     return None

@@ -42,6 +42,8 @@ _TENSOR, _ARRAY, _TUPLE, _INT, _SET, _ORDERED, _DTYPE, _DEVICE, _SIZE, _SCALAR, 
 
 def _default(value: Any) -> msgpack.ExtType | dict[str, Any]:
     kind = type(value)
+    if kind is tuple:  # as in every optimizer's settings; torch's own checks of an instance are slow
+        return msgpack.ExtType(_TUPLE, encode(list(value)))
     if isinstance(value, Record):
         return vars(value)
     if isinstance(value, torch.Tensor):
@@ -52,8 +54,6 @@ def _default(value: Any) -> msgpack.ExtType | dict[str, Any]:
         return msgpack.ExtType(_TENSOR, encode(list(head), flat=True))
     if isinstance(value, torch.Size):
         return msgpack.ExtType(_SIZE, encode(list(value)))
-    if kind is tuple:
-        return msgpack.ExtType(_TUPLE, encode(list(value)))
     if kind is int:
         return msgpack.ExtType(_INT, str(value).encode())
     if kind is set or kind is frozenset:

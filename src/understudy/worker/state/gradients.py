@@ -35,9 +35,11 @@ class Gradients:
         return None if self._withheld and self.is_withheld(parameter) else parameter.grad
 
     def _present(self) -> list[tuple[int, torch.Tensor]]:
-        """By id of the parameter."""
-        there = [(id(parameter), self.of(parameter)) for parameter in self._parameters()]
-        return [(parameter, gradient) for parameter, gradient in there if gradient is not None]
+        """By id of the parameter. Every step asks three times."""
+        there = self._parameters()
+        if self._withheld:
+            there = [parameter for parameter in there if not self.is_withheld(parameter)]
+        return [(id(parameter), gradient) for parameter in there if (gradient := parameter.grad) is not None]
 
     def begin(self) -> None:
         self._found = {parameter: (weakref.ref(gradient), changes(gradient)) for parameter, gradient in self._present()}
