@@ -6,6 +6,7 @@ Real are the machine of `core`, the workers' control threads and their lines, vo
   its line and its connections are closed, and its agent reports it as killed.
 - collectives of the script add up in memory (`Groups`), and fail for those that wait when a peer is lost.
 - the set-up of the script is not recorded, and a newcomer does not run it.
+- a drill records and replays the sums in memory in place of torch's collectives.
 
 A script is a function of its `Rank`: see `Script`.
 """
@@ -19,9 +20,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import torch
@@ -37,10 +39,13 @@ from understudy.links.lifeline import Lifeline
 from understudy.links.messages import decode, encode
 from understudy.links.page import PageWriter
 from understudy.worker import hooks
+from understudy.worker.collectives.interception import Kernels
+from understudy.worker.drill import spare_drill
+from understudy.worker.drill.step_replay import StepRecorder, StepReplayer
 from understudy.worker.guards.file_access import FileAccessGuard
 from understudy.worker.participant import Participant
 from understudy.worker.process.control import Control
-from understudy.worker.recovery import donor
+from understudy.worker.recovery import donor, newcomer
 from understudy.worker.state.unregistered import NoUnregisteredState
 from understudy.worker.step import order, runtime
 from understudy.worker.transport.peers import Peers
@@ -48,6 +53,7 @@ from understudy.worker.transport.rendezvous import StoreServer
 
 LIMIT = 240.0  # seconds for a whole job
 DTYPE = torch.float64
+SPARE_OF = 100  # and a rank: the number of the spare that is prepared for it
 
 
 class Gone(BaseException):
@@ -60,7 +66,8 @@ def left(exit_code: int) -> NoReturn:
 
 @dataclass(frozen=True)
 class Loss:
-    """The rank dies when it comes to this point of the runtime for the `time`-th time, in whatever worker."""
+    """The rank, or the spare that is prepared for it (`SPARE_OF`), dies when it comes to this point of the runtime for the `time`-th time,
+    in whatever worker."""
 
     rank: int
     point: str
@@ -69,8 +76,8 @@ class Loss:
 
 @dataclass(frozen=True)
 class Ask:
-    """When the rank comes to this point for the `time`-th time, somebody asks the orchestrator for something. A move is asked for again
-    until it is not refused."""
+    """When the rank comes to this point for the `time`-th time, somebody asks the orchestrator for something: for a move or a drill again
+    and again, until it is not refused."""
 
     rank: int
     point: str
@@ -188,19 +195,20 @@ class Worker:
         control.start()
         self.server = StoreServer("127.0.0.1")
         control.send(events.WorkerWarm(self.name, self.server.address))
-        control.wait_for(lambda: control.assignment is not None or control.released is not None)
-        given = control.assignment
+        control.wait_for(lambda: control.role is not None or control.released is not None)
+        given = control.role
         if given is None:
             return
-        self.number = given.rank
-        if not given.newcomer and (device := self.job.devices.get(given.rank)):
+        first = isinstance(given, commands.Assign) and not given.newcomer
+        self.number = given.rank if isinstance(given, commands.Assign) else SPARE_OF + given.rank
+        if first and (device := self.job.devices.get(given.rank)):
             control.send(events.UsesDevice(self.name, device))
-        made = runtime.Runtime(control, given, self.server, FileAccessGuard() if given.newcomer else None, Worker.run.__code__)
+        made = runtime.Runtime(control, given, self.server, None if first else FileAccessGuard(), Worker.run.__code__)
         self.rank = Rank(made)
-        if given.newcomer:
-            self._take_over(given, made)
-        else:
+        if isinstance(given, commands.Assign) and first:
             self._set_up(given, made)
+        else:
+            self._take_over(given, made)
         while self.rank.transactions < self.job.iterations * self.job.each:
             self.job.script(self.rank, self.rank.transactions // self.job.each)
         self.job.states[self.number] = self.rank.state()
@@ -228,14 +236,14 @@ class Worker:
         made.progress.generation = given.generation
         made.handlers.in_setup = True
 
-    def _take_over(self, given: commands.Assign, made: runtime.Runtime) -> None:
+    def _take_over(self, given: commands.Assign | commands.Prepare, made: runtime.Runtime) -> None:
         newcomer: Any = made.newcomer
         made.membership.groups._rank = given.rank  # type: ignore[attr-defined]
+        made.membership.record = newcomer._fetching.record()
         newcomer._replayer = _NoRecord()
-        made.state.set_up()
-        self.control.send(events.NewcomerReady(self.name, self.control.generation))
-        newcomer._known = newcomer._fetching.position()
-        newcomer._agreed.adopt_points(newcomer._known[0])
+        newcomer._learn()
+        if self.control.assignment is not None:
+            self.number = given.rank
         newcomer.arrive()
 
 
@@ -269,9 +277,10 @@ class Job:
         happens: tuple[Loss | Ask, ...] = (),
         *,
         spares: int | None = None,
+        replenish: bool = False,
     ) -> None:
-        """`each`: transactions of an iteration. `happens`: each has a spare of its own, unless `spares` says how many there are. `answers`:
-        what is asked whenever the job says something with this code."""
+        """`each`: transactions of an iteration. `happens`: each has a spare of its own, unless `spares` says how many there are.
+        `replenish`: as of `JobSpec`. `answers`: what is asked whenever the job says something with this code."""
         self.folder, self.size, self.script, self.iterations, self.each = folder, size, script, iterations, each
         self.happens = happens
         self.answers: dict[str, events.Event] = {}
@@ -283,7 +292,7 @@ class Job:
         self.ended: tuple[int, str] | None = None
         self.over = threading.Event()
         self.machine = Machine(
-            JobSpec("job", size, size, spares=(len(happens) or 1) if spares is None else spares, replenish=False), Timeouts()
+            JobSpec("job", size, size, spares=(len(happens) or 1) if spares is None else spares, replenish=replenish), Timeouts()
         )
         self._workers: dict[str, Worker] = {}
         self._reached: Counter[tuple[int, str]] = Counter()
@@ -402,10 +411,10 @@ class Job:
         with self._lock:
             asked, self._asked = self._asked, []
         for event in asked:
-            if isinstance(event, events.MigrationAsked) and self.machine.migration_refusal(event.rank):
-                self._asked.append(event)
-            else:
-                self._submit(event)
+            refused = (isinstance(event, events.MigrationAsked) and self.machine.migration_refusal(event.rank)) or (
+                isinstance(event, events.DrillAsked) and self.machine.drill_refusal(event.rank)
+            )
+            self._asked.append(event) if refused else self._submit(event)
 
     def _close(self, worker: Worker) -> None:
         worker.ended = True
@@ -449,6 +458,12 @@ def until(condition: Callable[[], bool]) -> None:
         tick.wait(0.002)
 
 
+def stand_still() -> None:
+    """Until this worker is killed."""
+    worker: Worker = _here.worker
+    until(lambda: worker.ended)
+
+
 def readable(sockets: list[socket.socket]) -> list[socket.socket]:
     """Wait until some of these have something to read. They may be among thousands of open files, which `select` cannot take."""
     poll, by_number = select.poll(), {one.fileno(): one for one in sockets}
@@ -457,10 +472,35 @@ def readable(sockets: list[socket.socket]) -> list[socket.socket]:
     return [by_number[number] for number, _ in poll.poll(1000)]
 
 
+def _nothing(*given: Any) -> None: ...
+
+
+def _watch_sums(kernels: Kernels) -> None:
+    _groups().watch = kernels
+
+
+def _watch_no_sums(kernels: Kernels) -> None:
+    _groups().watch = None
+
+
+def _groups() -> Groups:
+    worker: Worker = _here.worker
+    assert worker.rank is not None
+    return worker.rank.groups
+
+
 def replace_what_needs_processes(monkeypatch: Any) -> None:
     """Of torch's and of a process's own, everything that a worker needs."""
     monkeypatch.setattr(runtime, "Groups", Groups)
     monkeypatch.setattr(order, "Works", lambda tell: Participant())
     monkeypatch.setattr(donor, "leave", left)
+    process = SimpleNamespace(_exit=left, environ=dict[str, str]())
+    monkeypatch.setattr(newcomer, "os", process)
+    monkeypatch.setattr(spare_drill, "os", process)
+    monkeypatch.setattr(newcomer, "Reads", lambda *given: SimpleNamespace(install=_nothing, remove=_nothing, ours=nullcontext))
+    monkeypatch.setattr(spare_drill, "patches", SimpleNamespace(wrap=_nothing))
+    for kind in (StepRecorder, StepReplayer):
+        monkeypatch.setattr(kind, "install", _watch_sums)
+        monkeypatch.setattr(kind, "remove", _watch_no_sums)
     monkeypatch.setenv("RES_OPTIONS", "attempts:0")  # torch's stores ask for the names of addresses, which are not needed here
     monkeypatch.setattr(runtime, "Census", lambda *given: NoUnregisteredState())  # it would find the other workers
