@@ -20,48 +20,20 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
-import torch
 from tests.worker import groups_in_memory
-from tests.worker.groups_in_memory import Groups, sums_of
-from torch import nn
+from tests.worker.worker_in_one_process import LIMIT, Gone, Script, Worker, here, stacks
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Timeouts
 from understudy.links.framing import LineReader
-from understudy.links.lifeline import Lifeline
 from understudy.links.messages import decode, encode
-from understudy.links.page import PageWriter
 from understudy.worker import hooks
-from understudy.worker.collectives.interception import Kernels
-from understudy.worker.drill import spare_drill
-from understudy.worker.drill.step_replay import StepRecorder, StepReplayer
-from understudy.worker.guards.file_access import FileAccessGuard
-from understudy.worker.participant import Participant
-from understudy.worker.process.control import Control
-from understudy.worker.recovery import donor, newcomer
-from understudy.worker.state.unregistered import NoUnregisteredState
-from understudy.worker.step import order, runtime
-from understudy.worker.transport.peers import Peers
-from understudy.worker.transport.rendezvous import StoreServer
-
-LIMIT = 240.0  # seconds for a whole job
-DTYPE = torch.float64
-SPARE_OF = 100  # and a rank: the number of the spare that is prepared for it
-
-
-class Gone(BaseException):
-    """This worker's process has ended."""
-
-
-def left(exit_code: int) -> NoReturn:
-    raise Gone
 
 
 @dataclass(frozen=True)
@@ -83,185 +55,6 @@ class Ask:
     point: str
     event: events.Event
     time: int = 1
-
-
-class QuietControl(Control):
-    """One whose threads end when the agent closes the line, which it does because the worker is dead."""
-
-    gone: Callable[[], bool] = staticmethod(lambda: False)
-
-    def wait_for(self, condition: Callable[[], bool], timeout: float | None = None) -> bool:
-        found = super().wait_for(lambda: self.gone() or condition(), timeout)
-        if self.gone():
-            raise Gone
-        return found
-
-    def _listen(self) -> None:
-        with suppress(Gone):
-            super()._listen()
-
-    def _reattach(self) -> None:
-        raise Gone
-
-
-_here = threading.local()  # the worker whose thread this is
-
-
-class Count:
-    """A value of the script's own."""
-
-    def __init__(self) -> None:
-        self.value = 0
-
-    def state_dict(self) -> dict[str, int]:
-        return {"value": self.value}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self.value = state["value"]
-
-
-class Rank:
-    """What a script has of its worker. All that it trains is the same in every run of as many ranks."""
-
-    def __init__(self, runtime: runtime.Runtime) -> None:
-        self.runtime, self.number = runtime, runtime.progress.rank
-        self.net: Any = nn.utils.skip_init(nn.Linear, 3, 2, dtype=DTYPE)  # type: ignore[no-untyped-call]  # nothing is drawn: all ranks have one stream of torch
-        with torch.no_grad():
-            for parameter in self.net.parameters():
-                parameter.copy_(torch.arange(parameter.numel(), dtype=DTYPE).reshape(parameter.shape) / 7)
-        self.net.register_buffer("mean", torch.zeros(3, dtype=DTYPE))
-        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1, momentum=0.9)
-        self.count = Count()
-        self.dice = torch.Generator().manual_seed(100 + self.number)
-        for name, thing in (("net", self.net), ("optimizer", self.optimizer), ("count", self.count), ("dice", self.dice)):
-            runtime.state.register(name, thing)
-
-    @property
-    def transactions(self) -> int:
-        """How many are committed."""
-        return max(0, self.runtime.progress.transaction)
-
-    @property
-    def groups(self) -> Groups:
-        groups = self.runtime.membership.groups
-        assert isinstance(groups, Groups)
-        return groups
-
-    def transaction(self, function: Callable[[], Any], kind: str = "step") -> Any:
-        return self.runtime.transactions.run(function, kind, (), {})
-
-    def step_optimizer(self) -> None:
-        self.runtime.transactions.before_optimizer_step(self.optimizer, (), {})
-        self.optimizer.step()
-        hooks.fire("stepped")
-
-    def state(self) -> dict[str, bytes]:
-        """All that the script has trained, as bytes."""
-        tensors = {name: tensor for name, tensor in self.runtime.state.all_tensors().items() if not name.endswith("/gradient")}
-        tensors["dice"] = self.dice.get_state()
-        found = {name: tensor.detach().numpy().tobytes() for name, tensor in tensors.items()}
-        return {**found, "count": str(self.count.value).encode()}
-
-
-Script = Callable[[Rank, int], None]  # one iteration, by its number; a newcomer begins with that in which the job goes on
-
-
-@dataclass
-class Worker:
-    name: str
-    job: Job
-    ours: socket.socket
-    theirs: socket.socket
-    rank: Rank | None = None
-    number: int = -1
-    ended: bool = False
-    control: Control = field(init=False)
-    server: StoreServer = field(init=False)
-
-    def run(self) -> None:
-        _here.worker = self
-        try:
-            self._live()
-        except Gone:
-            self.job.died(self)
-        except BaseException as error:
-            self.job.failures.append(error)
-            self.job.over.set()
-
-    def _live(self) -> None:
-        page = PageWriter(self.job.folder / f"{self.name}.page")
-        self.control = control = QuietControl(self.ours, self.name, page, Lifeline(None), (-1, -1), self.job.folder)
-        control.gone = lambda: self.ended
-        control.start()
-        self.server = StoreServer("127.0.0.1")
-        control.send(events.WorkerWarm(self.name, self.server.address))
-        control.wait_for(lambda: control.role is not None or control.released is not None)
-        given = control.role
-        if given is None:
-            return
-        first = isinstance(given, commands.Assign) and not given.newcomer
-        self.number = given.rank if isinstance(given, commands.Assign) else SPARE_OF + given.rank
-        if first and (device := self.job.devices.get(given.rank)):
-            control.send(events.UsesDevice(self.name, device))
-        made = runtime.Runtime(control, given, self.server, None if first else FileAccessGuard(), Worker.run.__code__)
-        self.rank = Rank(made)
-        if isinstance(given, commands.Assign) and first:
-            self._set_up(given, made)
-        else:
-            self._take_over(given, made)
-        while self.rank.transactions < self.job.iterations * self.job.each:
-            self.job.script(self.rank, self.rank.transactions // self.job.each)
-        self.job.states[self.number] = self.rank.state()
-        made.finish()
-
-    def release(self) -> None:
-        """What is open is closed, once the worker's thread has ended."""
-        if self.rank is not None and self.rank.runtime.membership.peers is not None:
-            self.rank.runtime.membership.peers.close()
-        self.control._thread.join(LIMIT)
-        self.ours.close()
-        self.rank = None
-        del self.control, self.server
-
-    def _set_up(self, given: commands.Assign, made: runtime.Runtime) -> None:
-        membership, size = made.membership, made.progress.world_size
-        groups: Any = membership.groups
-        setup: Any = made._setup
-        meeting = membership.meet(given.store, given.generation)
-        groups.join(given.rank, sums_of(given.generation))
-        setup._recorder = _NoRecord()
-        membership.peers = Peers(meeting, given.rank)
-        membership.open_channel(membership.peers, membership.peers.meet(range(size)))
-        membership.new_buddies.clear()
-        made.progress.generation = given.generation
-        made.handlers.in_setup = True
-
-    def _take_over(self, given: commands.Assign | commands.Prepare, made: runtime.Runtime) -> None:
-        newcomer: Any = made.newcomer
-        made.membership.groups._rank = given.rank  # type: ignore[attr-defined]
-        made.membership.record = newcomer._fetching.record()
-        newcomer._replayer = _NoRecord()
-        newcomer._learn()
-        if self.control.assignment is not None:
-            self.number = given.rank
-        newcomer.arrive()
-
-
-class _NoRecord:
-    """In the place of the record of a set-up."""
-
-    given_up = 0
-
-    def moved(self, tensors: Any) -> bool:
-        return False
-
-    def finish(self, *given: Any) -> bytes:
-        return b"a record"
-
-    def differences(self, storages: Any) -> list[str]:
-        return []
-
-    def remove(self) -> None: ...
 
 
 class Job:
@@ -331,6 +124,7 @@ class Job:
             self._close(worker)
         for thread in self._threads:
             thread.join(LIMIT)
+            assert not thread.is_alive(), f"a worker's thread has not ended; {stacks()}"
         for worker in self._workers.values():
             worker.release()
         for end in (self._woken, self._wake):
@@ -346,7 +140,7 @@ class Job:
         return f"{state.phase} in generation {state.generation}, waits for {waiting}; {workers}; refused: {state.refused}"
 
     def _reach(self, point: str) -> None:
-        worker: Worker | None = getattr(_here, "worker", None)
+        worker: Worker | None = getattr(here, "worker", None)
         if worker is None or worker.job is not self:
             return
         if worker.ended:
@@ -366,10 +160,10 @@ class Job:
         """On its thread."""
         worker.ended = True
         if worker.rank is not None:
-            membership = worker.rank.runtime.membership
-            membership.groups.abort()
-            if membership.peers is not None:
-                membership.peers.close()
+            worker.rank.runtime.membership.groups.abort()
+            worker.hang_up()
+            for peers in worker.peers:
+                peers.close()
         with self._lock:
             self._died.append(worker)
         self._nudge()
@@ -423,6 +217,7 @@ class Job:
         worker.theirs.close()
         if hasattr(worker, "control"):
             worker.control.wake()
+        worker.hang_up()
 
     def _submit(self, event: events.Event) -> None:
         for command in self.machine.handle(event, time.time()):
@@ -449,58 +244,9 @@ class Job:
                 self._workers[to].theirs.sendall(encode(command).encode() + b"\n")
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait in a script for what another thread does."""
-    tick, end = threading.Event(), time.monotonic() + LIMIT
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError("it has not come")
-        tick.wait(0.002)
-
-
-def stand_still() -> None:
-    """Until this worker is killed."""
-    worker: Worker = _here.worker
-    until(lambda: worker.ended)
-
-
 def readable(sockets: list[socket.socket]) -> list[socket.socket]:
     """Wait until some of these have something to read. They may be among thousands of open files, which `select` cannot take."""
     poll, by_number = select.poll(), {one.fileno(): one for one in sockets}
     for number in by_number:
         poll.register(number, select.POLLIN)
     return [by_number[number] for number, _ in poll.poll(1000)]
-
-
-def _nothing(*given: Any) -> None: ...
-
-
-def _watch_sums(kernels: Kernels) -> None:
-    _groups().watch = kernels
-
-
-def _watch_no_sums(kernels: Kernels) -> None:
-    _groups().watch = None
-
-
-def _groups() -> Groups:
-    worker: Worker = _here.worker
-    assert worker.rank is not None
-    return worker.rank.groups
-
-
-def replace_what_needs_processes(monkeypatch: Any) -> None:
-    """Of torch's and of a process's own, everything that a worker needs."""
-    monkeypatch.setattr(runtime, "Groups", Groups)
-    monkeypatch.setattr(order, "Works", lambda tell: Participant())
-    monkeypatch.setattr(donor, "leave", left)
-    process = SimpleNamespace(_exit=left, environ=dict[str, str]())
-    monkeypatch.setattr(newcomer, "os", process)
-    monkeypatch.setattr(spare_drill, "os", process)
-    monkeypatch.setattr(newcomer, "Reads", lambda *given: SimpleNamespace(install=_nothing, remove=_nothing, ours=nullcontext))
-    monkeypatch.setattr(spare_drill, "patches", SimpleNamespace(wrap=_nothing))
-    for kind in (StepRecorder, StepReplayer):
-        monkeypatch.setattr(kind, "install", _watch_sums)
-        monkeypatch.setattr(kind, "remove", _watch_no_sums)
-    monkeypatch.setenv("RES_OPTIONS", "attempts:0")  # torch's stores ask for the names of addresses, which are not needed here
-    monkeypatch.setattr(runtime, "Census", lambda *given: NoUnregisteredState())  # it would find the other workers

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from tests.worker.job_in_one_process import DTYPE, Ask, Job, Loss, Rank, Script
+from tests.worker.job_in_one_process import Ask, Job, Loss
+from tests.worker.worker_in_one_process import DTYPE, Rank, Script
 
 from understudy.worker import hooks
 from understudy.worker.verification.post_vote_changes import TOP, Look

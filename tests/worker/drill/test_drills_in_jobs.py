@@ -11,8 +11,9 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
-from tests.worker.job_in_one_process import DTYPE, SPARE_OF, Ask, Job, Loss, Rank, Script, replace_what_needs_processes, stand_still, until
+from tests.worker.job_in_one_process import Ask, Job, Loss
 from tests.worker.scripts_in_one_process import ITERATIONS, SCRIPTS, computes, undisturbed
+from tests.worker.worker_in_one_process import DTYPE, SPARE_OF, Rank, Script, replace_what_needs_processes, stand_still, until
 
 from understudy.core import drill, events
 from understudy.core.model import DrillResult, DrillVerdict

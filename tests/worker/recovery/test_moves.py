@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from tests.said import said
-from tests.worker.job_in_one_process import Ask, Job, Loss, Rank, replace_what_needs_processes, until
+from tests.worker.job_in_one_process import Ask, Job, Loss
 from tests.worker.scripts_in_one_process import ITERATIONS, SCRIPTS, undisturbed
+from tests.worker.worker_in_one_process import Rank, replace_what_needs_processes, until
 
 from understudy.core import events
 from understudy.core.state import Stage

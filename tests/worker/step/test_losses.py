@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from tests.said import said
-from tests.worker.job_in_one_process import Loss, replace_what_needs_processes
+from tests.worker.job_in_one_process import Loss
 from tests.worker.scripts_in_one_process import AFTER_THE_VOTE, ITERATIONS, SCRIPTS, run, undisturbed
+from tests.worker.worker_in_one_process import replace_what_needs_processes
 
 from understudy.messages import newcomers
 from understudy.worker.generation.step_copy import StepCopy

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from tests.said import said
-from tests.worker.job_in_one_process import Job, Loss, Rank, replace_what_needs_processes, until
+from tests.worker.job_in_one_process import Job, Loss
 from tests.worker.scripts_in_one_process import ITERATIONS, computes, undisturbed
+from tests.worker.worker_in_one_process import Rank, replace_what_needs_processes, until
 
 from understudy.core import events
 from understudy.core.model import Incident, VotePhase
