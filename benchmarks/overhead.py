@@ -2,10 +2,12 @@
 
     python benchmarks/overhead.py --pairs 20 --steps 8 --json overhead.json
     python benchmarks/overhead.py --model small --ranks 2,4,8,16,32       how the cost of a step grows with the ranks
+    python benchmarks/overhead.py --apart --device cuda --ranks 2 --pairs 3 --steps 120      on a GPU
 
 Both jobs take turns (`turns.py`). The result is the median of the pairs' ratios, with the quartiles: where these stand on both sides of 1,
 the difference is smaller than what this machine can show. Besides, the processor time per step of all processes of a job together,
 over all its turns: this is what a machine pays that has no core to spare. A spare is kept warm meanwhile, as in real use.
+With `--apart` each turn is a job of its own: processes that share a GPU cannot be stopped.
 
 Page faults are counted because they can decide the comparison: glibc gives memory at the top of its heap back to the kernel
 when `zero_grad` frees the gradients, and takes it again in the next backward pass; how much, depends on which small object
@@ -30,7 +32,7 @@ from recovery import MODELS, ROOT, machine
 sys.path.insert(0, str(ROOT / "examples"))
 
 from running import SCRIPT, Metrics, RunningJob
-from turns import Side, take_turns
+from turns import Side, run_apart, take_turns
 
 
 def under_understudy(arguments: list[str], ranks: int, args: argparse.Namespace, folder: Path, stack: ExitStack) -> Side:
@@ -63,8 +65,8 @@ def variable(text: str) -> tuple[str, str]:
 
 def measure(ranks: int, args: argparse.Namespace) -> dict[str, Any]:
     """All pairs with this number of ranks, in seconds, and what both jobs used; prints it."""
-    arguments = ["--steps", "1000000", "--parallel", args.parallel, "--log-every", "1000", *MODELS[args.model]]
-    turns = take_turns(
+    arguments = ["--steps", "1000000", "--parallel", args.parallel, "--log-every", "1000", "--device", args.device, *MODELS[args.model]]
+    turns = (run_apart if args.apart else take_turns)(
         [functools.partial(start, arguments, ranks, args) for start in (under_understudy, under_torchrun)],
         args.pairs,
         args.steps,
@@ -107,6 +109,8 @@ def main() -> None:
     parser.add_argument("--model", default="default", choices=sorted(MODELS))
     parser.add_argument("--ranks", type=lambda text: [int(part) for part in text.split(",")], default=[4], help="by comma (4)")
     parser.add_argument("--spares", type=int, default=1)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--apart", action="store_true", help="a job for each turn, in place of two that take turns")
     parser.add_argument("--environment", action="append", default=[], type=variable, metavar="NAME=VALUE", help="for both jobs")
     parser.add_argument("--json", default="", help="file for all figures")
     args = parser.parse_args()

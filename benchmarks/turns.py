@@ -47,13 +47,15 @@ class Side:
             time.sleep(POLL)
             self.metrics.refresh()
 
-    def turn(self, steps: int) -> Turn:
-        """Trains for `steps` steps and some more."""
+    def turn(self, steps: int, stops: bool = True) -> Turn:
+        """Trains for `steps` steps and some more. `stops`: it was stopped until now, and is stopped again."""
         self.metrics.refresh()
         first, before = max(self.metrics.complete(), default=0), self._used()
-        self.signal(signal.SIGCONT)
+        if stops:
+            self.signal(signal.SIGCONT)
         self.reach(first + 1 + steps)
-        self.signal(signal.SIGSTOP)
+        if stops:
+            self.signal(signal.SIGSTOP)
         ends = self.metrics.complete()
         after = self._used()
         passed, used = max(ends) - first, after[0] - before[0]
@@ -108,6 +110,33 @@ class Turns:
         values = [figure(*pair) for pair in self.pairs]
         lower, middle, upper = statistics.quantiles(values, n=4, method="inclusive")
         return {"median": middle, "lower quartile": lower, "upper quartile": upper, "min": min(values), "max": max(values)}
+
+
+def run_apart(
+    starts: Sequence[Callable[[Path, ExitStack], Side]], pairs: int, steps: int, tell: Callable[[int, Turn, Turn], None]
+) -> Turns:
+    """As `take_turns`, with a fresh job for each turn, which runs alone: processes that share a GPU cannot be stopped."""
+    folder = Path(tempfile.mkdtemp(prefix="understudy-benchmark-"))
+    found: list[tuple[Turn, Turn]] = []
+    sides: dict[int, Side] = {}
+    try:
+        for number in range(pairs):
+            turns: dict[int, Turn] = {}
+            for which in (0, 1) if number % 2 == 0 else (1, 0):
+                with ExitStack() as stack:
+                    side = starts[which](folder / f"{number}-{which}", stack)
+                    side.reach(SKIP)
+                    turns[which] = side.turn(steps, stops=False)
+                if (before := sides.get(which)) is not None:
+                    side.steps += before.steps
+                    side.processor += before.processor
+                    side.faults += before.faults
+                sides[which] = side
+            found.append((turns[0], turns[1]))
+            tell(number + 1, *found[-1])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return Turns((sides[0], sides[1]), found)
 
 
 def take_turns(
