@@ -81,3 +81,8 @@ def test_small_pieces_share_messages_up_to_their_limit() -> None:
     messages = stripe(0, entries, dict.fromkeys(entries, (1,)), 64, 8)
     assert [message.size for message in messages] == [7 * 9, 7 * 9, 7 * 9, 7 * 9, 7 * 9, 7 * 5]
     assert [piece.entry for message in messages for piece in message.pieces] == list(entries)
+
+
+def test_a_rank_that_does_not_have_an_entry_any_more_has_not_parted_from_its_replicas() -> None:
+    before, later = Replicas({"a": (0, 0, 0)}), Replicas({"a": (0, 0, -1)})
+    assert before.parted(later) == [] == later.parted(before)

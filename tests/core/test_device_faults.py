@@ -230,3 +230,11 @@ def test_it_is_the_scripts_also_if_the_same_device_failed_twice_before() -> None
     job.submit(failed("w1", 1, device="gpu1"))
     job.submit(failed(recovered(job), 1, device="gpu1"))
     assert ended(job.submit(failed(recovered(job), 1, device="gpu3")))
+
+
+@shows("device errors of two ranks of a node within a step, otherwise")
+def test_two_ranks_of_one_node_with_the_same_uncertain_error_speak_against_the_node_where_another_has_ranks() -> None:
+    job = Job(JobSpec("job", 4, 2, nodes=2, spares=4))
+    job.submit(suspect("w0", 0, device="gpu0"))
+    said = job.submit(suspect("w1", 1, device="gpu1"))
+    assert not ended(said) and taints(job) == {("n0", "gpu0"), ("n0", "gpu1"), ("n0", "")}

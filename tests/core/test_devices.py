@@ -183,3 +183,23 @@ def test_a_rank_on_its_way_away_is_known_with_its_new_device() -> None:
     job.submit(events.UsesDevice(newcomer, "gpu2"))
     job.commit(1)
     assert moves_of(job.submit(seen("gpu1", leave=True))) == [], "nobody is on it any more"
+
+
+def test_of_several_taints_of_a_device_one_that_asks_to_leave_it_is_enough() -> None:
+    job = known(JobSpec("job", 2, 2, spares=1))
+    assert moves_of(job.submit(seen("gpu1"))) == []
+    assert moves_of(job.submit(seen("gpu1", source="kernel", leave=True))) == [1]
+
+
+def test_a_rank_can_be_sent_to_the_first_device_of_its_own_node() -> None:
+    """Where the rank that was there has gone to another node."""
+    job = Job(JobSpec("job", 2, 2, spares=1), spares={0: 1, 1: 1})
+    for number in range(2):
+        job.submit(events.UsesDevice(f"w{number}", f"gpu{number}"))
+    gone = assigned(job.submit(asked(0, "n1")))
+    job.submit(events.NewcomerReady(gone.worker, gone.generation))
+    job.rest()
+    job.verify()
+    job.commit(1)
+    assert job.machine.state.holder(0).node == "n1"
+    assert assigned(job.submit(asked(1, "n0", "gpu0"))).environment["LOCAL_RANK"] == "0"

@@ -133,3 +133,35 @@ def test_a_node_is_empty_only_when_its_processes_are_known_to_have_ended() -> No
     assert [stage(there) for there in (None, {"w2"}, ())] == ["draining", "draining", "drained"]
     job.submit(events.NodesLost((events.LostNode("n2", "silent"),)))
     assert stage({"w2"}) == "drained", "nothing runs on a node that is lost"
+
+
+def test_a_spare_that_is_prepared_for_a_drained_rank_takes_it_at_once() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=1, prepared=1), spares={0: 0, 1: 0, 2: 1})
+    assert [spare.prepare.rank for spare in job.machine.state.idle(WorkerState.WARM) if spare.prepare] == [0]
+    assert [drain.plan(job.machine.state, [name]).warm for name in ("n0", "n1")] == [1, 0]
+
+
+def test_a_node_that_was_given_back_cannot_be_drained() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={2: 2})
+    job.submit(events.NodeTainted("n2", "loud", "nvml", leave=True))
+    job.submit(events.NodeReleased("n2"))
+    assert refusal(job, "n2") == moves.NODE_RELEASED(node="n2")
+
+
+def test_a_node_that_is_left_is_not_given_back_while_its_only_rank_waits_for_a_spare() -> None:
+    """A spare on the node itself is no place to go, and does not hide the rank."""
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={0: 1, 1: 0})
+    job.submit(events.NodeTainted("n0", "loud", "nvml", leave=True))
+    state = job.machine.state
+    assert state.migration is None and len(state.nodes["n0"].workers) == 2
+    assert not drain.releasable(state, state.nodes["n0"])
+
+
+def test_a_drain_is_done_when_its_node_is_lost_and_given_back_also_in_a_recovery() -> None:
+    job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={0: 1, 2: 1})
+    job.lose("w0")
+    job.submit(events.NodeTainted("n2", "a new kernel", "drain", leave=True))
+    job.submit(events.NodesLost((events.LostNode("n2", "silent"),)))
+    said = job.submit(events.NodeReleased("n2"))
+    assert job.machine.state.incident is not None
+    assert [command.text for command in of(commands.Tell, said)] == [moves.DRAIN_DONE(node="n2")]

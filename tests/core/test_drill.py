@@ -166,3 +166,29 @@ def test_the_rank_hears_that_nobody_comes_to_its_step_any_more() -> None:
     spare = asked(job)
     job.submit(events.Prepared(spare, 1))
     assert not of(commands.DrillOver, job.lose("w1")), "it is called off by what the rank hears anyway"
+
+
+def test_no_spare_is_started_in_place_of_one_whose_drill_is_called_off_while_a_rank_moves_or_when_the_job_ends() -> None:
+    """Warming takes processor time from the newcomer, which sets up."""
+    job = Job(JobSpec("job", 2, 2, spares=2))
+    asked(job)
+    (fresh,) = job.machine.state.idle(WorkerState.STARTING)
+    job.submit(events.StartRefused(fresh.name, "n0", "no memory"))
+    said = job.submit(events.MigrationAsked(1, "asked"))
+    assert job.machine.state.migration is not None and not of(commands.StartWorker, said)
+    job = Job(JobSpec("job", 1, 1, spares=1))
+    asked(job, 0)
+    (fresh,) = job.machine.state.idle(WorkerState.STARTING)
+    job.submit(events.StartRefused(fresh.name, "n0", "no memory"))
+    said = job.submit(events.Finished("w0", 0, 1))
+    assert of(commands.EndJob, said) and not of(commands.StartWorker, said)
+
+
+def test_a_script_that_raises_in_another_spare_is_no_verdict_of_the_drill() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=2, prepared=1))
+    (other,) = [worker for worker in job.machine.state.idle(WorkerState.WARM) if worker.prepare is not None]
+    spare = asked(job)
+    said = job.submit(events.ScriptFailed(other.name, 0, 0, "OSError: the file is locked", "..."))
+    assert [kill.worker for kill in of(commands.KillWorker, said)] == [other.name]
+    drill = job.machine.state.drill
+    assert drill is not None and drill.worker == spare and job.machine.state.drills == []

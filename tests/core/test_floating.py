@@ -177,3 +177,58 @@ def test_it_is_not_negative() -> None:
     with refused(ValueError, forming.FLOATING_NEGATIVE, floating=-1):
         Machine(spec(floats=-1), Timeouts())
     assert JobState(spec(), Timeouts()).claims == {} and Claim(0, 0, "", ()).node == ""
+
+
+def on_a_claimed_node(job: Job, lost: str, spares: int = 1) -> None:
+    """This node is lost, and a node that is claimed has taken over its rank."""
+    lose_node(job, lost)
+    joins(job, 0, spares=spares)
+    job.warm(), job.rest(), job.verify(), job.commit(1)
+    assert job.machine.state.all_committed and "n7" in {worker.node for worker in job.machine.state.members()}
+
+
+def test_a_rank_on_a_claimed_node_does_not_move_to_a_spare_on_a_claimed_node() -> None:
+    """That would cost a pause, and the claim would stay."""
+    job = Job(spec(2, 2, floats=1))
+    on_a_claimed_node(job, "n1", spares=2)
+    assert [spare.node for spare in job.machine.state.unassigned.values()] == ["n7"], "there is one that it could take"
+    assert job.machine.state.migration is None
+
+
+def test_a_rank_on_a_claimed_node_does_not_move_to_a_node_that_is_not_trusted() -> None:
+    job = Job(spec(2, 2, floats=1))
+    on_a_claimed_node(job, "n1")
+    job.submit(events.NodeTainted("n0", "loud"))
+    job.submit(events.NodeJoined("n2", "h2", 2, spares=1))
+    job.submit(events.NodeTainted("n2", "loud", "nvml"))
+    job.warm()
+    assert job.machine.state.migration is None
+
+
+def test_a_rank_on_a_claimed_node_tries_two_spares_of_the_jobs_own_and_no_third() -> None:
+    job = Job(spec(2, 2, floats=1))
+    on_a_claimed_node(job, "n1")
+    job.submit(events.NodeJoined("n2", "h2", 2, spares=1))
+    tried = 0
+    for _ in range(4):
+        job.warm()
+        if job.machine.state.migration is not None:
+            tried += 1
+            job.lose(job.machine.state.migration.moves[0].newcomer)
+    assert tried == 2
+
+
+def test_a_claimed_node_that_is_in_use_does_not_count_for_a_rank_that_is_to_leave() -> None:
+    job = Job(spec(3, 3, floats=2))
+    on_a_claimed_node(job, "n2")
+    (claim,) = of(commands.ClaimNode, leave(job, "n0"))
+    assert (claim.claim, claim.rank) == (1, 0) and not job.machine.state.nodes["n7"].lost
+
+
+def test_a_claimed_node_is_given_back_when_spares_of_the_jobs_own_start_for_the_ranks_that_leave() -> None:
+    job = Job(spec(floats=1))
+    leave(job, "n0")
+    assert len(of(commands.StartWorker, joins(job, 0))) == 2
+    said = job.submit(events.NodeJoined("n2", "h2", 2, spares=2))
+    assert [start.node for start in of(commands.StartWorker, said)] == ["n2", "n2"]
+    assert of(commands.GiveBackNode, said) == [commands.GiveBackNode(0, "n7")]

@@ -83,3 +83,8 @@ def test_what_moved_elsewhere_proves_nothing_here() -> None:
     found = tables(WEIGHT, 5, 6, 7, 7)
     assert differences(known, found, {2: {WEIGHT}}, NO_OWNERS) == []
     assert differences(known, found, {1: {WEIGHT}}, NO_OWNERS) == [Difference(WEIGHT, ((0,), (1,)))]
+
+
+def test_the_gradient_of_a_parameter_is_no_training_state_whatever_the_parameter_is_called() -> None:
+    name = "model/parameter/recurrent/state/weight"
+    assert is_training_state(name) and not is_training_state(f"{name}/gradient")

@@ -191,3 +191,26 @@ def test_nothing_is_proven_where_nobody_is_new() -> None:
     job.submit(events.CommunicationBroken("w0", 0, "reset"))
     job.submit(events.Expired("communication"))
     assert not any(command.proven for command in job.rest() if isinstance(command, commands.Recover))
+
+
+def test_a_table_of_a_generation_that_is_over_is_refused_as_such() -> None:
+    job = job_of(2)
+    job.submit(events.Registered("w0", 7, 4, (0, 1), "a"))
+    assert job.machine.state.refused == {("Registered", Why.GENERATION): 1}
+
+
+def test_what_a_rank_has_compared_is_of_no_matter_when_its_incident_is_over() -> None:
+    """An agent that has connected again repeats what it had said."""
+    job = job_of(2)
+    job.lose("w1")
+    job.rest()
+    job.verify()
+    generation, members = job.machine.state.generation, [worker.name for worker in job.machine.state.members()]
+    said = [events.Committed(name, generation, 1, 2, compared=1) for name in members]
+    for event in said:
+        job.submit(event)
+    (incident,) = job.machine.state.incidents
+    assert incident.proven_by == (0, 1)
+    for event in said:
+        assert job.submit(event) == []
+    assert job.machine.state.incidents == [incident]

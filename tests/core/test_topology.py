@@ -336,3 +336,11 @@ def finish(job: Job) -> None:
         if worker.state == "released":
             job.submit(events.WorkerLost(worker.name, LossCause.EXITED, "", job.now))
     job.warm()
+
+
+def test_before_ranks_are_given_out_no_domain_holds_a_rank() -> None:
+    """When all ranks are started again, the groups are known already."""
+    state = placed("a", "a", "b", "b").machine.state
+    assert topology.domain_of(state, 0) == "a"
+    state.ranks.clear()
+    assert topology.domain_of(state, 0) == ""

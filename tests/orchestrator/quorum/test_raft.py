@@ -429,3 +429,29 @@ def test_who_is_a_candidate_waits_for_the_votes() -> None:
     member.receive(1, Vote(4, True, pre_vote=True), ELECTION * 1.9)
     member.tick(ELECTION * 2)
     assert member.role is Role.CANDIDATE
+
+
+def test_who_hears_a_leader_of_an_earlier_term_does_not_follow_it() -> None:
+    member = Raft(1, 3, 0.0, lambda: 0.0, (5, -1), [Entry(5, "kept")])
+    member.receive(0, AppendEntries(3, 0, 0, (Entry(3, "old"),), 1, 0.1), 0.1)
+    assert told(member) == [AppendReply(5, False, 0, 0.1)]
+    assert (member.leader, member.log, member.committed) == (None, [Entry(5, "kept")], 0)
+
+
+def test_half_of_four_members_is_no_majority_for_an_entry() -> None:
+    member = led(4, [])
+    member.receive(1, AppendReply(3, True, 1, 0.0), 0.1)
+    assert member.committed == 0
+    member.receive(2, AppendReply(3, True, 1, 0.0), 0.1)
+    assert member.committed == 1
+
+
+def test_who_has_heard_of_a_leader_since_it_asked_does_not_stand_for_election() -> None:
+    """What the others have answered comes late."""
+    member = Raft(0, 3, 0.0, lambda: 0.0, (3, -1))
+    member.campaign(ELECTION)
+    member.receive(1, AppendEntries(3, 0, 0, (), 0, 0.0), ELECTION)
+    member.ready()
+    for sender in (1, 2):
+        member.receive(sender, Vote(4, True, pre_vote=True), ELECTION)
+    assert (member.role, member.term, member.leader) == (Role.FOLLOWER, 3, 1) and told(member) == []
