@@ -5,11 +5,12 @@ What is wrong is printed as the way to it and as a scenario (`tests/scenarios/la
 
 from __future__ import annotations
 
+import random
 import sys
 import time
 
 from tests.core.test_machine import check
-from tests.model.bounds import BOUNDS
+from tests.model.bounds import BOUNDS, WALKS
 from tests.model.explore import Explorer
 from tests.model.scenario import scenario
 
@@ -40,7 +41,30 @@ def main(names: list[str]) -> int:
             f"{time.process_time() - began:.0f}",
         )
         print("| " + " | ".join(map(str, row)) + " |", flush=True)
+    wrong += _walks(names)
     return 1 if wrong else 0
+
+
+def _walks(names: list[str]) -> int:
+    """Drawn ways through what is too large. How many of them were wrong."""
+    wrong = 0
+    for name, (bounds, count) in WALKS.items():
+        if names and name not in names:
+            continue
+        began = time.process_time()
+        explorer = Explorer(bounds, lambda machine: check(machine.state))
+        ways = [explorer.walk(random.Random(number)) for number in range(count)]
+        if (found := next((way for way in ways if way.wrong), None)) is not None:
+            print(f"\n{name}: {found.wrong}", *found.trace, sep="\n  ")
+            print(scenario(bounds, found.events, found.wrong))
+            wrong += 1
+            continue
+        steps = [way.transitions for way in ways]
+        finished = sum("finished" in way.ends for way in ways)
+        ends = f"{finished} finished, {count - finished} held or ended with a reason"
+        row = (f"{name}: {count} drawn ways", "", f"{sum(steps):,}", max(steps), f"{len(explorer.machines):,}", ends)
+        print("| " + " | ".join(map(str, (*row, f"{time.process_time() - began:.0f}"))) + " |", flush=True)
+    return wrong
 
 
 if __name__ == "__main__":

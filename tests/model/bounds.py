@@ -194,3 +194,29 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
     "one of two nodes ends and is started anew": (_one(nodes=2, spares=2, faults={"agent": 1}, replenish=True), 5_022),
     "such a node ends and a worker dies": (_one(nodes=2, spares=2, faults={"agent": 1, "kill": 1}), 111_970),
 }
+
+_FOUR_LEAVE: dict[str, Any] = {"ranks": 5, "transactions": 8}
+# What is too large to be searched through: how many ways are drawn, for `make model`.
+WALKS: dict[str, tuple[Bounds, int]] = {
+    "four ranks leave one device": (Bounds(spares=4, faults={"leave shared device": 1}, **_FOUR_LEAVE), 200),
+    "four ranks leave one device, and a worker dies": (
+        Bounds(spares=5, faults={"leave shared device": 1, "kill": 1}, together=2, **_FOUR_LEAVE),
+        200,
+    ),
+    "four ranks leave one device, and two workers die": (
+        Bounds(spares=6, faults={"leave shared device": 1, "kill": 2}, together=3, **_FOUR_LEAVE),
+        200,
+    ),
+    "four ranks leave one device, and a newcomer's state differs": (
+        Bounds(spares=5, faults={"leave shared device": 1, "differs": 1}, together=2, **_FOUR_LEAVE),
+        200,
+    ),
+    "four ranks leave one device, and a connection breaks": (
+        Bounds(spares=4, faults={"leave shared device": 1, "break": 1}, together=2, **_FOUR_LEAVE),
+        200,
+    ),
+    "four ranks leave one device, and the orchestrator dies": (
+        Bounds(spares=4, faults={"leave shared device": 1, "crash": 1}, together=2, **_FOUR_LEAVE),
+        200,
+    ),
+}

@@ -1,9 +1,13 @@
-"""Every interleaving, within bounds: breadth first, so that what is wrong is shown on the shortest way to it."""
+"""Every interleaving, within bounds: breadth first, so that what is wrong is shown on the shortest way to it. Or drawn ways,
+where the bounds are too large for that."""
 
 from __future__ import annotations
 
 import gc
+import random
+import re
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.model.moves import Moves
@@ -12,6 +16,8 @@ from tests.model.world import Wrong
 from understudy.core import events
 from understudy.messages import recoveries
 from understudy.messages.base import code_of
+
+_WORKER = re.compile(r"\bw\d+")
 
 
 @dataclass
@@ -76,6 +82,28 @@ class Explorer(Moves):
                     queue.append((key, after, depth + 1))
         return found
 
+    def walk(self, chance: random.Random, look: Callable[[State], None] = lambda state: None) -> Found:
+        """One way to an end, drawn: for jobs that have too many states. Each worker is slow or fast on it, by up to 300 times, so that some
+        ways come where most do not. `look` sees every state."""
+        found, state, pace = Found(complete=False), self.start(), dict[str, float]()
+        step = "looks at what can happen"
+        try:
+            while options := self.after(state):
+                weights = [pace.setdefault(_who(step), 10 ** chance.uniform(-2.5, 0)) for step, _ in options]
+                step, make = chance.choices(options, weights)[0]
+                found.trace.append(step)
+                state = self.tidied(make())
+                found.states += 1
+                look(state)
+            end = self._end(state)
+        except (Wrong, AssertionError, KeyError) as error:
+            end = f"WRONG: {type(error).__name__}: {error}"
+        if end.startswith("WRONG"):
+            found.wrong, found.events = end, self.replayed(found.trace)
+        found.transitions = found.deepest = found.states
+        found.ends[end] = 1
+        return found
+
     def _show(self, found: Found, parents: dict[int, tuple[int, str]], name: int, step: str, why: str) -> Found:
         steps = [step]
         while parents[name][1]:
@@ -120,6 +148,11 @@ class Explorer(Moves):
                 return "WRONG: it ended well in the middle of an incident"
             return f"WRONG: it ended well, and {short} have not done everything" if short else "finished"
         return f"held: {_words(ended.message)}"
+
+
+def _who(step: str) -> str:
+    """The worker that does it, or to whom it happens."""
+    return next(iter(_WORKER.findall(step)), "")
 
 
 def _words(message: str) -> str:
