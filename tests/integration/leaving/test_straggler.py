@@ -56,8 +56,9 @@ def stopped_now_and_then(pid: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def in_a_cgroup(pid: int) -> Iterator[None]:
-    """A process that gets so much of one processor as the kernel lets its control group have."""
-    period, quota = 100_000, int(100_000 * RUN / (RUN + STOP))  # microseconds
+    """A process that gets so much of one processor as the kernel lets its control group have: less than its share even of a machine on
+    which a dozen processes wait for each of two cores."""
+    period, quota = 100_000, 4_000  # microseconds
     group = next((root for root in CGROUPS if (root / "cgroup.procs").exists()), CGROUPS[0]) / f"understudy-test-{os.getpid()}-{pid}"
     try:
         group.mkdir()
