@@ -10,8 +10,8 @@ import sys
 import time
 
 from tests.core.test_machine import check
-from tests.model.bounds import BOUNDS, WALKS
-from tests.model.explore import Explorer
+from tests.model.bounds import BOUNDS, WALKS, Bounds
+from tests.model.explore import Explorer, Found
 from tests.model.scenario import scenario
 
 
@@ -26,8 +26,7 @@ def main(names: list[str]) -> int:
         explorer = Explorer(bounds, lambda machine: check(machine.state))
         found = explorer.explore()
         if found.wrong:
-            print(f"\n{name}: {found.wrong}", *found.trace, sep="\n  ")
-            print(scenario(bounds, found.events, found.wrong))
+            _show(name, bounds, found)
             wrong += 1
             continue
         ends = f"{found.ends.pop('finished', 0)} finished, {sum(found.ends.values())} held or ended with a reason"
@@ -45,6 +44,12 @@ def main(names: list[str]) -> int:
     return 1 if wrong else 0
 
 
+def _show(name: str, bounds: Bounds, found: Found) -> None:
+    """What is wrong, the way to it, and a scenario of it."""
+    print(f"\n{name}: {found.wrong}", *found.trace, sep="\n  ")
+    print(scenario(bounds, found.events, found.wrong))
+
+
 def _walks(names: list[str]) -> int:
     """Drawn ways through what is too large. How many of them were wrong."""
     wrong = 0
@@ -55,8 +60,7 @@ def _walks(names: list[str]) -> int:
         explorer = Explorer(bounds, lambda machine: check(machine.state))
         ways = [explorer.walk(random.Random(number)) for number in range(count)]
         if (found := next((way for way in ways if way.wrong), None)) is not None:
-            print(f"\n{name}: {found.wrong}", *found.trace, sep="\n  ")
-            print(scenario(bounds, found.events, found.wrong))
+            _show(name, bounds, found)
             wrong += 1
             continue
         steps = [way.transitions for way in ways]

@@ -195,28 +195,18 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
     "such a node ends and a worker dies": (_one(nodes=2, spares=2, faults={"agent": 1, "kill": 1}), 111_970),
 }
 
-_FOUR_LEAVE: dict[str, Any] = {"ranks": 5, "transactions": 8}
-# What is too large to be searched through: how many ways are drawn, for `make model`.
+
+def _four_leave(spares: int, faults: dict[str, int]) -> tuple[Bounds, int]:
+    faults = {"leave shared device": 1, **faults}
+    return Bounds(ranks=5, spares=spares, transactions=8, faults=faults, together=sum(faults.values())), 200
+
+
+# Too large to be searched through. The number: how many ways `make model` draws.
 WALKS: dict[str, tuple[Bounds, int]] = {
-    "four ranks leave one device": (Bounds(spares=4, faults={"leave shared device": 1}, **_FOUR_LEAVE), 200),
-    "four ranks leave one device, and a worker dies": (
-        Bounds(spares=5, faults={"leave shared device": 1, "kill": 1}, together=2, **_FOUR_LEAVE),
-        200,
-    ),
-    "four ranks leave one device, and two workers die": (
-        Bounds(spares=6, faults={"leave shared device": 1, "kill": 2}, together=3, **_FOUR_LEAVE),
-        200,
-    ),
-    "four ranks leave one device, and a newcomer's state differs": (
-        Bounds(spares=5, faults={"leave shared device": 1, "differs": 1}, together=2, **_FOUR_LEAVE),
-        200,
-    ),
-    "four ranks leave one device, and a connection breaks": (
-        Bounds(spares=4, faults={"leave shared device": 1, "break": 1}, together=2, **_FOUR_LEAVE),
-        200,
-    ),
-    "four ranks leave one device, and the orchestrator dies": (
-        Bounds(spares=4, faults={"leave shared device": 1, "crash": 1}, together=2, **_FOUR_LEAVE),
-        200,
-    ),
+    "four ranks leave one device": _four_leave(4, {}),
+    "four ranks leave one device, and a worker dies": _four_leave(5, {"kill": 1}),
+    "four ranks leave one device, and two workers die": _four_leave(6, {"kill": 2}),
+    "four ranks leave one device, and a newcomer's state differs": _four_leave(5, {"differs": 1}),
+    "four ranks leave one device, and a connection breaks": _four_leave(4, {"break": 1}),
+    "four ranks leave one device, and the orchestrator dies": _four_leave(4, {"crash": 1}),
 }

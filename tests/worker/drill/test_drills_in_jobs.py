@@ -1,4 +1,4 @@
-"""Drills of whole jobs in one process: a spare computes a rank's step beside it, and whatever becomes of that, the job comes to the same
+"""Drills of whole jobs in one process: a spare computes the same step as a rank. However that ends, the job's result has the same
 bits."""
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def _is_own(name: str) -> bool:
 
 def frames_here(boundary: CodeType) -> list[FrameType]:
     """Of the script, from the innermost on, without those that run in a transaction, and without lambdas and comprehensions, which carry
-    nothing from one call to the next. `boundary`: the code of what wraps a transaction. Every step asks several times."""
+    nothing from one call to the next. `boundary`: the code of what wraps a transaction. Called several times in every step."""
     found: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

@@ -35,7 +35,7 @@ class Gradients:
         return None if self._withheld and self.is_withheld(parameter) else parameter.grad
 
     def _present(self) -> list[tuple[int, torch.Tensor]]:
-        """By id of the parameter. Every step asks three times."""
+        """By id of the parameter. Called three times in every step."""
         there = self._parameters()
         if self._withheld:
             there = [parameter for parameter in there if not self.is_withheld(parameter)]
