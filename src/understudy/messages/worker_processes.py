@@ -64,7 +64,7 @@ TWO_BACKENDS = Message(
 )
 OTHER_VOTE = Message(
     "US4871",
-    "a rank votes with {theirs!r:.200}, this one with {count} numbers",
+    "a rank votes with {size} bytes, this one with {wanted}",
     cause=_BAD,
     remedy=_SAME_VERSION,
 )

@@ -8,7 +8,7 @@ A listener is a plain function; what the runtime does at a point it does itself,
 | `setup`, `newcomer` | a worker has just got its rank, its script has not begun | |
 | `begin` | an attempt begins, nothing of it has run | |
 | `vote`, `vote copies` | in a vote, before copies are handed over; behind that | |
-| `vote agreement` | before all ranks agree | `channel`, `flags` |
+| `vote agreement` | before all ranks agree | `channel`, `ballot` |
 | `vote passed` | behind that | |
 | `optimizer` | the vote is passed, the optimizer's step has not begun | |
 | `committed` | behind a commit | `kind`, `function`, `result` |

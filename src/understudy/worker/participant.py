@@ -33,10 +33,12 @@ from understudy.worker.encoding.messages import ScriptPosition
 class Reduce(Enum):
     GREATEST = "greatest"
     EQUAL = "equal"  # the value that all ranks have said; None if they differ
+    ANY = "any"  # the bits that any rank has set
 
 
 class VoteField(NamedTuple):
-    """`value`: 63 bits and a sign; None where this rank has nothing to say, and the others decide (EQUAL only)."""
+    """`value`: 63 bits and a sign, of ANY 64 bits without one; None where this rank has nothing to say, and the others decide (EQUAL
+    only)."""
 
     name: str
     reduce: Reduce

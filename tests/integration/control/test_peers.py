@@ -89,14 +89,26 @@ def test_everybody_sends_much_to_everybody_at_once(members: Callable[[int], Memb
 def test_votes_copies_and_comparisons(members: Callable[[int], Members], size: int) -> None:
     group = members(size)
 
-    def work(rank: int) -> tuple[dict[int, bytes], list[int], list[bytes]]:
+    def work(rank: int) -> tuple[dict[int, bytes], tuple[list[int], list[int]], list[bytes]]:
         channel = Channel(group.peers[rank], rank, [Place("rack", "node")] * size)
-        return channel.hand_over(data_of(rank, 9000)), channel.agree([rank, -rank, 7]), channel.gather(data_of(rank, 2000))
+        voted = channel.vote([rank, -rank, 7], [1 << rank, 0])
+        return channel.hand_over(data_of(rank, 9000)), voted, channel.gather(data_of(rank, 2000))
 
     for rank, (copies, agreed, gathered) in enumerate(group.all(work)):
         assert copies == {(rank - step) % size: data_of((rank - step) % size, 9000) for step in (1, 2) if step < size}
-        assert agreed == [size - 1, 0, 7]
+        assert agreed == ([size - 1, 0, 7], [(1 << size) - 1, 0])
         assert gathered == [data_of(other, 2000) for other in range(size)]
+
+
+def test_a_vote_of_another_size_is_refused(members: Callable[[int], Members]) -> None:
+    group = members(2)
+
+    def work(rank: int) -> bool:
+        with refused(BadMessage, worker_processes.OTHER_VOTE, size=8 * (2 - rank), wanted=8 * (1 + rank)):
+            Channel(group.peers[rank], rank, [Place("rack", "node")] * 2).vote([0], [1] * rank)
+        return True
+
+    assert group.all(work) == [True, True]
 
 
 def test_where_no_unix_socket_can_be_had_it_goes_without(members: Callable[[int], Members], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from understudy.worker.generation.step_copy import SHARED, StepCopy
 from understudy.worker.progress import Progress
 from understudy.worker.state.pre_vote_changes import PreVoteChanges
 from understudy.worker.state.registry import State
-from understudy.worker.step.votes import numbers, result
+from understudy.worker.step.votes import ballot, result
 
 
 class Rank:
@@ -45,10 +45,10 @@ class Rank:
 def vote(*ranks: Rank) -> int | None:
     """Gives what was agreed on what all have alike."""
     fields = [rank.copy.vote_fields() for rank in ranks]
-    greatest = list(map(max, *map(numbers, fields)))
+    greatest = list(map(max, *(ballot(own)[0] for own in fields)))
     for rank, own in zip(ranks, fields, strict=True):
-        rank.copy.voted(result(own, greatest))
-    return result(fields[0], greatest)[SHARED]
+        rank.copy.voted(result(own, greatest, ()))
+    return result(fields[0], greatest, ())[SHARED]
 
 
 def test_ranks_agree_on_what_any_of_them_has_found() -> None:

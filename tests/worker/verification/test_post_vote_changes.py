@@ -14,8 +14,8 @@ from understudy.worker.encoding.messages import BuddyCopy, CopyDigests, HandedAg
 from understudy.worker.errors import PeerLost
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.membership import Membership
-from understudy.worker.state.buddy_store import BuddyStore
-from understudy.worker.state.rank_local import unseal
+from understudy.worker.state.buddy_store import BuddyStore, StoredBuddyCopy
+from understudy.worker.state.rank_local import seal, unseal
 from understudy.worker.step.boundary import StepBoundary
 from understudy.worker.verification.post_vote_changes import EARLY, TOP, Look, PostVoteChanges
 
@@ -55,6 +55,7 @@ class Rank:
         self.lost = False  # another rank is
         membership = self.membership = SimpleNamespace(
             channel=self,
+            hand_over=self.give,
             record=b"set-up",
             store=self.store,
             is_failure=lambda error: True,
@@ -73,6 +74,10 @@ class Rank:
             raise PeerLost("rank 1 is")
         return {1: data}
 
+    def give(self, own: BuddyCopy) -> None:
+        for rank, data in self.hand_over(seal(own)).items():
+            self.store.put(rank, StoredBuddyCopy(own.transaction, data))
+
     def receipt(self) -> None:
         kept = self.store.get(1, self.progress.transaction - 1)
         self.did.append("kept" if kept is not None and unseal(kept.data).streams else "not kept")
@@ -85,7 +90,8 @@ def rank() -> Rank:
 
 def agree(rank: Rank, *points: int) -> None:
     """In a vote: a rank has seen a change at these."""
-    rank.changes.voted({field.name: int(number in points) for number, field in enumerate(rank.changes.vote_fields())})
+    (field,) = rank.changes.vote_fields()
+    rank.changes.voted({field.name: sum(1 << number for number in points)})
 
 
 def test_whoever_goes_on_knows_that_it_is_kept(rank: Rank) -> None:

@@ -16,11 +16,10 @@ first look, in an attempt that was interrupted, is put back in the first transac
 from __future__ import annotations
 
 import contextlib
-import inspect
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -28,10 +27,9 @@ import torch
 from understudy.messages import encoding
 from understudy.worker.census import leaves, naming
 from understudy.worker.census.baseline import Baseline
-from understudy.worker.census.carried import set_anew
 from understudy.worker.census.naming import BEYOND, HISTORY, LARGE, LEFT, MOVED, RUNNING, UNREAD
 from understudy.worker.census.owners import Owners, is_held
-from understudy.worker.census.roots import FRAME, MODULE, RootKey, Roots, Table, frames_here, name_of
+from understudy.worker.census.roots import FRAME, RootKey, Roots, Table
 from understudy.worker.census.running import Running, running_in
 from understudy.worker.census.sketches import Sketch, is_same, sketch
 from understudy.worker.census.stores import home, is_drawn, owner_of
@@ -67,7 +65,6 @@ class Census:
         `found_stream` gets each generator of random numbers that the script has when its set-up is over, by name."""
         self._covered = covered
         self._roots = Roots(boundary)
-        self._boundary = boundary
         self._found_stream = found_stream
         self._ignored: set[str] = set()  # names that may start afresh
         self._first: Baseline | None = None
@@ -118,22 +115,13 @@ class Census:
 
     def _chosen(self, found: WalkResult) -> Iterator[tuple[str, Path, Any]]:
         """Entries that are looked at, with what is there."""
-        anew = self._set_anew()
+        anew = self._roots.scopes().place.anew
         for entry, (path, value) in found.leaves.items():
             names = anew.get(path.root, frozenset())
             if names is None:
                 self._uncovered[UNREAD].setdefault("", Path(path.root, ""))
             elif not (entry in self._uncovered[LEFT] or entry in self._uncovered[LARGE] or path.name in names):
                 yield entry, path, value
-
-    def _set_anew(self, here: Sequence[FrameType] | None = None) -> dict[RootKey, frozenset[str] | None]:
-        """Names of each scope that runs which need not be carried; None where nobody can know. `here`: the `frames_here`, if known."""
-        found: dict[RootKey, frozenset[str] | None] = {}
-        for frame in frames_here(self._boundary) if here is None else here:
-            of_module = not frame.f_code.co_flags & inspect.CO_OPTIMIZED
-            key = (MODULE, str(frame.f_globals.get("__name__"))) if of_module else (FRAME, name_of(frame))
-            found.setdefault(key, set_anew(frame))
-        return found
 
     def _is_ignored(self, path: Path) -> bool:
         if not self._ignored:
@@ -158,15 +146,17 @@ class Census:
         if self._inside:
             moved = self._uncovered[MOVED]
             moved |= {entry: path for entry, (path, thing) in found.moving.items() if self._has_moved(entry, path, thing)}
-            running = [one for frame in frames_here(self._boundary) for one in running_in(frame)]
+            running = [one for frame in self._roots.scopes().frames for one in running_in(frame)]
             self._running |= {f"{one.where} {one.name}": one for one in running if one.name not in self._ignored}
         return found
 
     def _find_histories(self, found: WalkResult) -> None:
         """Between two steps: what a step has from the one before. Within a step there are many."""
-        anew = self._set_anew() if found.histories else {}
+        if self._first is None or not found.histories:
+            return
+        scopes = self._roots.scopes()
         for entry, (path, tensor) in found.histories.items():
-            if self._first is not None and not self._first.has_kept(path, tensor) and not _is_among(path, anew):
+            if not self._first.has_kept(path, tensor) and not scopes.sets_anew(path.root, path.name):
                 self._uncovered[HISTORY][entry] = path
 
     def _has_moved(self, entry: str, path: Path, thing: Any) -> bool:
@@ -194,13 +184,12 @@ class Census:
         """What has changed since the set-up: all of it if `closely`, else what was found before."""
         if closely:
             self._look_closely()
-        wanted = {entry: path for entry, path in self._watched.items() if only is None or entry in only}
+        wanted = self._watched if only is None else {entry: path for entry, path in self._watched.items() if entry in only}
         if not wanted:
             return {}
-        here = frames_here(self._boundary)
-        anew = self._set_anew(here)
-        wanted = {entry: path for entry, path in wanted.items() if not _is_among(path, anew)}
-        tables, found = self._roots.some({path.root for path in wanted.values()}, here), {}
+        scopes, found = self._roots.scopes(), dict[str, bytes]()
+        wanted = {entry: path for entry, path in wanted.items() if not scopes.sets_anew(path.root, path.name)}
+        tables = self._roots.some({path.root for path in wanted.values()}, scopes)
         for entry, path in wanted.items():
             data = _ABSENT
             with contextlib.suppress(Gone):
@@ -232,7 +221,7 @@ class Census:
             raise BadMessage(encoding.MALFORMED_ENTRY(entry=entry, error=repr(error))) from error
         path = Path.decoded(way)
         self._watched.setdefault(entry, path)
-        if len(rest) != 2 or path.entry != entry or _is_among(path, self._set_anew()):
+        if len(rest) != 2 or path.entry != entry or self._roots.scopes().sets_anew(path.root, path.name):
             return
         tables = self._tables({entry: path})
         try:
@@ -288,8 +277,8 @@ class Census:
             if leaves.is_large(value) and not self._is_ignored(path)
         ]
         if found:
-            anew = self._set_anew()
-            self._uncovered[LARGE] |= {path.entry: path for path in found if not _is_among(path, anew)}
+            here = self._roots.scopes()
+            self._uncovered[LARGE] |= {path.entry: path for path in found if not here.sets_anew(path.root, path.name)}
 
     @property
     def exact(self) -> bool:
@@ -382,12 +371,6 @@ class Census:
             if data is not None and not leaves.is_bound(thing) and self._data_of(path, thing) != data:
                 _, *rest = decode(data)
                 leaves.put_into(thing, rest[1], own=True) if rest else None
-
-
-def _is_among(path: Path, names: Mapping[RootKey, frozenset[str] | None]) -> bool:
-    """Whether it is a name that the running iteration sets anew, or nobody can know."""
-    found = names.get(path.root, frozenset())
-    return found is None or path.name in found
 
 
 def _is_handed_over(value: Any) -> bool:

@@ -12,14 +12,17 @@ import inspect
 import sys
 import types
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Protocol
 
+from understudy.worker.census.carried import set_anew
 from understudy.worker.script_files import is_of_script
 
 MODULE, CLASS, FRAME, CLOSURE, FUNCTION = "module", "class", "frame", "closure", "function"
 RootKey = tuple[str, str]  # one of these, and what it is called
+_PLACES = 1024  # of a script that are remembered
 
 
 class Table(Protocol):
@@ -177,6 +180,7 @@ class Roots:
         self._boundary = boundary
         self.functions: list[FunctionType] = []  # of transactions
         self._lasting: dict[RootKey, Table] = {}  # all but frames, as of the last time that all were looked for
+        self._places: dict[tuple[tuple[int, int], ...], _Place] = {}  # by code and line of each scope
 
     def all(self) -> dict[RootKey, Table]:
         """As of now."""
@@ -200,15 +204,72 @@ class Roots:
         self._lasting = found
         return {**found, **running}
 
-    def some(self, keys: Collection[RootKey], here: Sequence[FrameType] | None = None) -> dict[RootKey, Table]:
-        """Only these, without a search. `here`: the `frames_here`, if they are known."""
-        if any(key[0] != FRAME and key not in self._lasting for key in keys):
-            self.all()
-        found = {key: self._lasting[key] for key in keys if key in self._lasting}
-        return found | (self._frames(here) if any(key[0] == FRAME for key in keys) else {})
+    def some(self, keys: Collection[RootKey], scopes: Scopes | None = None) -> dict[RootKey, Table]:
+        """Only these, without a search. `scopes`: those that run, if they are known."""
+        found: dict[RootKey, Table] = {}
+        for key in keys:
+            if key[0] == FRAME:
+                scopes = scopes or self.scopes()
+                if (frame := scopes.frame_of(key)) is not None:
+                    found[key] = Locals(frame)
+                continue
+            if key not in self._lasting:
+                self.all()
+            if key in self._lasting:
+                found[key] = self._lasting[key]
+        return found
 
-    def _frames(self, here: Sequence[FrameType] | None = None) -> dict[RootKey, Table]:
+    def scopes(self) -> Scopes:
+        """Those of the script that run."""
+        frames = frames_here(self._boundary)
+        lines = tuple([(id(frame.f_code), frame.f_lineno) for frame in frames])
+        known = self._places.get(lines)
+        if known is None:
+            if len(self._places) >= _PLACES:
+                self._places.clear()
+            known = self._places[lines] = _Place.of(frames)
+        return Scopes(frames, known)
+
+    def _frames(self) -> dict[RootKey, Table]:
         """Of frames with names of their own, the outermost first: what several reach is known by the one that is there for longest."""
-        every = reversed(frames_here(self._boundary) if here is None else here)
-        running = {(FRAME, name_of(frame)): frame for frame in every if frame.f_code.co_flags & inspect.CO_OPTIMIZED}
-        return {key: Locals(frame) for key, frame in running.items()}
+        scopes = self.scopes()
+        return {key: Locals(scopes.frames[number]) for key, number in scopes.place.frames.items()}
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the script stands, in all scopes that run: what follows from its source alone, and is the same whenever it stands there."""
+
+    codes: list[CodeType]  # kept, so that a place is known by their ids
+    frames: dict[RootKey, int]  # those with names of their own, by number, the outermost first
+    anew: dict[RootKey, frozenset[str] | None]  # names that need not be carried; None where nobody can know
+
+    @staticmethod
+    def of(frames: Sequence[FrameType]) -> _Place:
+        anew: dict[RootKey, frozenset[str] | None] = {}
+        numbers: dict[RootKey, int] = {}
+        for number, frame in reversed(list(enumerate(frames))):
+            if frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+                numbers[FRAME, name_of(frame)] = number
+        for frame in frames:
+            of_module = not frame.f_code.co_flags & inspect.CO_OPTIMIZED
+            key = (MODULE, str(frame.f_globals.get("__name__"))) if of_module else (FRAME, name_of(frame))
+            anew.setdefault(key, set_anew(frame))
+        return _Place([frame.f_code for frame in frames], numbers, anew)
+
+
+@dataclass(frozen=True)
+class Scopes:
+    """Those of the script that run. Looked up several times in every step."""
+
+    frames: Sequence[FrameType]  # the innermost first
+    place: _Place
+
+    def frame_of(self, key: RootKey) -> FrameType | None:
+        number = self.place.frames.get(key)
+        return self.frames[number] if number is not None else None
+
+    def sets_anew(self, root: RootKey, name: str) -> bool:
+        """Whether it is a name that the running iteration sets anew, or nobody can know."""
+        names = self.place.anew.get(root, frozenset())
+        return names is None or name in names

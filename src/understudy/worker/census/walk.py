@@ -151,13 +151,26 @@ def write(path: Path, tables: Mapping[RootKey, Table], value: Any) -> None:
 
 
 def _step(thing: Any, kind: str, key: Any) -> Any:
-    if isinstance(thing, _NO_STATE):  # no look goes this way
+    if _has_no_state(type(thing)):  # no look goes this way
         raise LookupError(key)
     if kind == "item":
         return thing[key]
     if kind == "place":
         return thing[_key_at(thing, key)]
     return thing.__dict__[key] if kind == "attribute" else object.__getattribute__(thing, key)
+
+
+_stateless: dict[type, bool] = {}
+
+
+def _has_no_state(kind: type) -> bool:
+    """Asked once of every type: whether something is a process group torch answers in Python, which takes its time."""
+    found = _stateless.get(kind)
+    if found is None:
+        if len(_stateless) >= 1024:
+            _stateless.clear()
+        found = _stateless[kind] = issubclass(kind, _NO_STATE)
+    return found
 
 
 def _place(number: int, key: Any) -> str:

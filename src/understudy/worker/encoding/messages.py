@@ -18,7 +18,7 @@ beside messages, from memory to memory (`transfer`).
 | `DrilledCollective`, `DrilledMoment` | a rank -> the spare that computes a step beside it (a drill) | connection |
 | `Announced`, `Standing` | each rank -> all, in the first transaction after a recovery | store, below `first` |
 | `CallSequences` | each rank -> all, with the vote of that transaction if a drill has passed | connection |
-| the flags of a vote | each rank -> all | connection, a list of numbers (`votes`) |
+| the ballot of a vote | each rank -> all | connection, a list of numbers (`votes`) |
 """
 
 from __future__ import annotations
@@ -335,9 +335,12 @@ def _adapter(kind: type[PeerMessage]) -> TypeAdapter[Any]:
     return _adapters[kind]
 
 
-def pack(message: PeerMessage) -> bytes:
-    """Raises `Unencodable` for a value in it that cannot be moved to another worker."""
-    return encode([VERSION, type(message).__name__, message])
+def pack(message: PeerMessage, **instead: Any) -> bytes:
+    """Encode `message`, with other values `instead` of some of its fields.
+
+    Raises `Unencodable` for a value in it that cannot be moved to another worker.
+    """
+    return encode([VERSION, type(message).__name__, {**vars(message), **instead} if instead else message])
 
 
 def unpack(kind: type[Kind], data: bytes) -> Kind:

@@ -23,9 +23,8 @@ from understudy.chaos.points import POINTS
 from understudy.chaos.registry import registry
 from understudy.worker import hooks, patches
 from understudy.worker.api import session
-from understudy.worker.encoding.codec import encode
 from understudy.worker.progress import Progress
-from understudy.worker.transport.channel import AGREEMENT, Channel
+from understudy.worker.transport.channel import AGREEMENT, Channel, ballot_layout
 from understudy.worker.transport.peers import frame
 
 REHEARSAL = "rehearsal "  # in front of the names of points that only the spare of a drill reaches
@@ -155,11 +154,13 @@ def _listen_in_votes(at: Trigger) -> None:
     def here(point: str) -> str:
         return f"section {point}" if _in_section() else point
 
-    def agreement(channel: Channel, flags: list[int]) -> None:
+    def agreement(channel: Channel, ballot: tuple[list[int], list[int]]) -> None:
         due = at.due(here("vote agreement"))
         if due and all(armed.fault != HOLD and registry().find(armed.fault).expected is Outcome.REPLACED for armed in due):
             first = (channel.rank + 1) % channel.world_size  # what an agreement begins with; who comes back says it again
-            channel.peers.exchange({first: frame(AGREEMENT + encode(flags))}, {})
+            numbers, bits = ballot
+            told = ballot_layout(len(numbers), len(bits)).pack(*numbers, *bits)
+            channel.peers.exchange({first: frame(AGREEMENT + told)}, {})
         at.reach(here("vote agreement"))
 
     hooks.on("vote", lambda: at.reach(here("vote")))

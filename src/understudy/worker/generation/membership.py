@@ -23,11 +23,13 @@ from understudy.messages import transactions, worker_processes
 from understudy.worker import hooks
 from understudy.worker.data.loaders import leave_if_data_process_lost
 from understudy.worker.devices.broken_device import leave_if_device_failed
+from understudy.worker.encoding.messages import BuddyCopy
 from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
 from understudy.worker.generation.rank_state import RankState
 from understudy.worker.process.control import Announcement, Control
 from understudy.worker.progress import Progress
-from understudy.worker.state.buddy_store import BuddyStore
+from understudy.worker.state.buddy_store import BuddyStore, StoredBuddyCopy
+from understudy.worker.state.rank_local import seal
 from understudy.worker.transport.channel import Channel
 from understudy.worker.transport.groups import Groups
 from understudy.worker.transport.peers import Peers
@@ -127,6 +129,13 @@ class Membership:
         known = self.channel.buddies if self.channel is not None else ()
         self.channel = Channel(peers, self.progress.rank, places)
         self.new_buddies |= set(self.channel.buddies) - set(known)
+
+    def hand_over(self, own: BuddyCopy) -> None:
+        """Give this rank's copy to its buddies, and keep those of the ranks whose buddy it is. Raises what the channel raises."""
+        channel = self.channel
+        assert channel is not None
+        for rank, received in channel.hand_over(seal(own)).items():
+            self.store.put(rank, StoredBuddyCopy(own.transaction, received))
 
     def aborted(self) -> bool:
         return self.superseded(self.newest)

@@ -55,10 +55,10 @@ class Works(Participant):
 
         Never a second time: some Works copy their result when they are waited for, and what is there by then may be another one.
         """
-        for number in self._pending():
-            assert self._kernels is not None
-            wait_unseen(self._kernels.works[number])
-            self._settled.add(number)
+        if (kernels := self._kernels) is not None:
+            for number in self._pending():
+                wait_unseen(kernels.works[number])
+                self._settled.add(number)
         self._unread.settle()
 
     def _pending(self) -> list[int]:
@@ -72,9 +72,11 @@ class Works(Participant):
 
     def returned(self, step: Step) -> None:
         """Tells of Works that the function leaves."""
-        works = self._kernels.works if self._kernels is not None else []
+        if self._kernels is None:
+            return
+        works = self._kernels.works
         still = [n for n in sorted(self._settled) if sys.getrefcount(works[n]) > _OWN + _kept(works[n]) and not self._is_waited(works[n])]
-        found = [self._kernels.names[number] for number in [*still, *self._pending()] if self._kernels is not None]
+        found = [self._kernels.names[number] for number in [*still, *self._pending()]]
         self.end()
         if found:
             self._leaving.add(step.function)

@@ -35,7 +35,7 @@ class Gradients:
         return None if self._withheld and self.is_withheld(parameter) else parameter.grad
 
     def _present(self) -> list[tuple[int, torch.Tensor]]:
-        """By id of the parameter. Called three times in every step."""
+        """By id of the parameter. Called up to three times in every step."""
         there = self._parameters()
         if self._withheld:
             there = [parameter for parameter in there if not self.is_withheld(parameter)]
@@ -53,7 +53,7 @@ class Gradients:
 
     def live_on(self) -> bool:
         """At a vote: whether the step leaves what it has found, the first one that does (`learn`)."""
-        return not self.matter and self._have_stayed(self._present())
+        return not self.matter and bool(self._found) and self._have_stayed(self._present())
 
     def _have_stayed(self, present: list[tuple[int, torch.Tensor]]) -> bool:
         return any(_is(self._found.get(parameter), gradient) for parameter, gradient in present)
@@ -115,10 +115,9 @@ class Gradients:
         not, because the next step drops them first (`zero_grad`), or this one has dropped them itself. That is not assumed but watched:
         it counts once two steps have dropped all that they found or made, and no longer as soon as one has not.
         """
-        present = self._present()
         if not self._found:
-            self.dropped += not present
-        elif self._have_stayed(present):
+            self.dropped += self.dropped < 2 and not self._present()
+        elif self._have_stayed(self._present()):
             self.kept += 1
         else:
             self.dropped += 1

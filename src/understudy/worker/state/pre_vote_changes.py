@@ -127,9 +127,10 @@ class PreVoteChanges:
         return told(function=before.function, entry=example, more=more)
 
     def _changed(self, before: Before) -> set[str]:
-        watched = self._watched
-        triples = zip(watched.names, before.versions, watched.tensors, strict=True)
-        changed = {name for name, version, tensor in triples if changes(tensor) != version}
+        watched, changed = self._watched, set[str]()
+        now = [changes(tensor) for tensor in watched.tensors]
+        if now != before.versions:
+            changed = {name for name, version, before_it in zip(watched.names, now, before.versions, strict=True) if version != before_it}
         if before.full:
             present = dict(self._tensors())
             changed |= {entry for entry, kept in before.kept.items() if entry not in present or not _is_same(present[entry], kept)}

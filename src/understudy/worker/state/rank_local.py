@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import torch
 
@@ -30,12 +29,13 @@ CLASSIFIED = 2  # comparisons after which it is known which values differ from r
 
 
 def seal(copy: BuddyCopy) -> bytes:
-    """The bytes to hand over, with a digest in front."""
-    boundary = copy.boundary
-    if boundary is not None:  # its streams are mostly those of the copy
-        changed = {name: data for name, data in boundary.streams.items() if copy.streams.get(name) != data}
-        copy = replace(copy, boundary=replace(boundary, streams=changed))
-    body = pack(copy)
+    """The bytes to hand over, with a digest before them."""
+    boundary, streams = copy.boundary, copy.streams
+    if boundary is None:
+        body = pack(copy)
+    else:  # its streams are mostly those of the copy
+        changed = {name: data for name, data in boundary.streams.items() if streams.get(name) != data}
+        body = pack(copy, boundary={**vars(boundary), "streams": changed})
     return digest_bytes(body).to_bytes(8, "little") + body
 
 

@@ -13,6 +13,8 @@ from understudy.worker.encoding.digests import digest, digest_bytes
 from understudy.worker.encoding.messages import Placed, TensorDescription
 from understudy.worker.errors import BadMessage, UsageError
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
 
 def local_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """The memory that this rank holds of `tensor`."""
@@ -24,6 +26,8 @@ def changes(tensor: torch.Tensor) -> int:
     """How often `tensor` was changed in place, as torch counts it: not through `.data` or numpy. A DTensor counts what is done to it,
     and its memory what is done to that; neither counts `torch._foreach_` functions over DTensors (torch 2.13 to 2.14).
     """
+    if type(tensor) in _PLAIN:
+        return tensor._version
     return tensor._version + tensor._local_tensor._version if isinstance(tensor, DTensor) else tensor._version
 
 

@@ -14,8 +14,6 @@ from understudy.worker.data.loops import Loops
 from understudy.worker.errors import UsageError
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.control_handlers import ControlHandlers
-from understudy.worker.state.buddy_store import StoredBuddyCopy
-from understudy.worker.state.rank_local import seal
 from understudy.worker.state.registration import uncovered
 from understudy.worker.transport.peers import Peers
 from understudy.worker.verification.verification import Verification
@@ -68,8 +66,7 @@ class SetUp:
             copy = self._rank_state.local.make(-1, self._loops.next_place(), 0, self._loops.boundary, {})
             for rank, data in channel.hand_over(membership.record).items():
                 membership.store.put_setup(rank, data)
-            for rank, data in channel.hand_over(seal(copy)).items():
-                membership.store.put(rank, StoredBuddyCopy(-1, data))
+            membership.hand_over(copy)
             progress.phase = VotePhase.VOTED
             channel.agree([0])
         except RuntimeError as error:

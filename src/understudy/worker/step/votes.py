@@ -1,7 +1,8 @@
 """The vote of a transaction: every rank hands a copy of its own state to its buddies, and all agree that they can commit.
 
-The fields that participants vote with are sent as one vector of numbers, of which all ranks get the greatest, element by element. A field
-that tells whether all ranks have the same value takes two elements, the value and its negative.
+The fields that participants vote with are sent as one vector of numbers, of which all ranks get the greatest, element by element, and one
+of bits, of which they get those that any rank has set. A field that tells whether all ranks have the same value takes two numbers, the
+value and its negative.
 """
 
 from __future__ import annotations
@@ -20,33 +21,34 @@ from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.step_copy import SHARED
 from understudy.worker.participant import Reduce, Step, VoteField, VoteResult
-from understudy.worker.state.buddy_store import StoredBuddyCopy
-from understudy.worker.state.rank_local import seal
 from understudy.worker.step.order import Order
 from understudy.worker.transport.channel import Channel
 from understudy.worker.verification.redo import DIFFERS
 from understudy.worker.verification.verification import Verification
 
 _SILENT = -(1 << 63)  # less than what any rank says
+_EQUAL, _ANY = Reduce.EQUAL, Reduce.ANY  # an attribute of an enumeration takes its time, and this is asked in every step
 
 
-def numbers(fields: Sequence[VoteField]) -> list[int]:
+def ballot(fields: Sequence[VoteField]) -> tuple[list[int], list[int]]:
+    """What this rank votes with: numbers, of which the greatest is asked for, and bits."""
     found: list[int] = []
+    bits: list[int] = []
     for _, reduce, value in fields:
-        if reduce is Reduce.EQUAL:
+        if reduce is _EQUAL:
             found += (_SILENT, _SILENT) if value is None else (value, -value)
-        else:
-            assert value is not None, "only where all must be equal a rank may have nothing to say"
-            found.append(value)
-    return found
+            continue
+        assert value is not None, "only where all must be equal a rank may have nothing to say"
+        (bits if reduce is _ANY else found).append(value)
+    return found, bits
 
 
-def result(fields: Sequence[VoteField], greatest: Sequence[int]) -> dict[str, int | None]:
-    """`fields` of any rank, and the greatest of all ranks' `numbers`, element by element."""
-    left, found = iter(greatest), dict[str, int | None]()
+def result(fields: Sequence[VoteField], greatest: Sequence[int], bits: Sequence[int]) -> dict[str, int | None]:
+    """`fields` of any rank, and what all ranks together have voted, element by element."""
+    numbers, every, found = iter(greatest), iter(bits), dict[str, int | None]()
     for name, reduce, _ in fields:
-        value = next(left)
-        found[name] = value if reduce is Reduce.GREATEST or value == -next(left) else None
+        value = next(every if reduce is _ANY else numbers)
+        found[name] = value if reduce is not _EQUAL or value == -next(numbers) else None
     return found
 
 
@@ -77,14 +79,13 @@ class Votes:
         place = self._loops.next_place()
         results = self._results.encoded(place)
         copy = self._local.make(progress.transaction, place, progress.step, self._loops.boundary, results, step.carried)
-        data = seal(copy)
         progress.phase = VotePhase.VOTED
         membership.control.page.enter(Activity.VOTED, progress.transaction)
         unbroken = not membership.aborted()  # no wait of its collectives was ended
         try:
             hooks.fire("vote")
             self._first.vote(channel)
-            self._hand_over(channel, data)
+            membership.hand_over(copy)
             hooks.fire("vote copies")
             agreed = self._exchange(channel)
             if agreed[SHARED] is None:  # what all ranks had alike is in no copy
@@ -98,16 +99,12 @@ class Votes:
 
     def _exchange(self, channel: Channel) -> VoteResult:
         fields = self._order.vote_fields()
-        flags = numbers(fields)
-        hooks.fire("vote agreement", channel=channel, flags=flags)
-        return result(fields, channel.agree(flags))
-
-    def _hand_over(self, channel: Channel, data: bytes) -> None:
-        for rank, received in channel.hand_over(data).items():
-            self._membership.store.put(rank, StoredBuddyCopy(self._progress.transaction, received))
+        own = ballot(fields)
+        hooks.fire("vote agreement", channel=channel, ballot=own)
+        return result(fields, *channel.vote(*own))
 
     def _hand_over_whole(self, channel: Channel, copy: BuddyCopy, step: Step) -> None:
-        self._hand_over(channel, seal(self._local.make_whole(copy, step.carried)))
+        self._membership.hand_over(self._local.make_whole(copy, step.carried))
         channel.receipt()
 
     def _interrupted(self, decision: Recover, error: RuntimeError, *, keep: bool) -> None:

@@ -9,14 +9,17 @@ Who is whose buddy follows from where the ranks are (`core.buddies`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import functools
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from operator import or_
 from typing import Any, TypeVar
 
 from understudy.core.buddies import Place, buddies
 from understudy.messages import transactions, worker_processes
 from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.errors import BadMessage, UsageError
-from understudy.worker.transport.peers import Peers, frame, read_frame
+from understudy.worker.transport.peers import Peers, framed, read_frame
 
 RADIX = 8  # of an agreement
 # In front of what is sent: ranks at different places of a script notice it.
@@ -31,13 +34,8 @@ _WHAT = {
 Value = TypeVar("Value")
 
 
-def _greater(mine: list[int], theirs: Any) -> list[int]:
-    if type(theirs) is not list or len(mine) != len(theirs) or not all(type(number) is int for number in theirs):
-        raise BadMessage(worker_processes.OTHER_VOTE(theirs=theirs, count=len(mine)))
-    return list(map(max, mine, theirs))
-
-
-def _joined(mine: dict[int, bytes], theirs: Any) -> dict[int, bytes]:
+def _joined(mine: dict[int, bytes], data: bytes) -> dict[int, bytes]:
+    theirs = _decoded(data)
     if type(theirs) is not dict or not all(type(rank) is int and type(data) is bytes for rank, data in theirs.items()):
         raise BadMessage(worker_processes.NO_TABLE())
     return mine | theirs
@@ -48,6 +46,12 @@ def _decoded(data: bytes) -> Any:
         return decode(data)
     except (ValueError, TypeError, AttributeError, RuntimeError) as error:
         raise BadMessage(worker_processes.UNREADABLE(error=error)) from error
+
+
+@functools.cache
+def ballot_layout(numbers: int, bits: int) -> struct.Struct:
+    """Of what one rank tells another in a vote."""
+    return struct.Struct(f"<{numbers}q{bits}Q")
 
 
 class Channel:
@@ -69,20 +73,19 @@ class Channel:
     def hand_over(self, data: bytes) -> dict[int, bytes]:
         """Sends `data` to the buddies; gives what the ranks sent whose buddy this one is."""
         found: dict[int, bytes] = {}
-        self._exchange(HAND_OVER, dict.fromkeys(self.buddies, data), self._from, found)
+        self._exchange(HAND_OVER, data, self.buddies, self._from, found)
         return found
 
     def receipt(self) -> None:
         """Behind a hand-over whose data this rank has kept: returns when its buddies have kept theirs."""
-        self._exchange(RECEIPT, dict.fromkeys(self._from, b""), self.buddies, {})
+        self._exchange(RECEIPT, b"", self._from, self.buddies, {})
 
-    def _exchange(self, kind: bytes, sending: Mapping[int, bytes], senders: Iterable[int], found: dict[int, bytes]) -> None:
-        """Sends to some peers, and puts into `found` what others send at the same point of the script. Raises `UsageError` if they are
-        at another one, as when the ranks of a script run different numbers of transactions.
+    def _exchange(self, kind: bytes, data: bytes, receivers: Iterable[int], senders: Iterable[int], found: dict[int, bytes]) -> None:
+        """Sends `data` to some peers, and puts into `found` what others send at the same point of the script. Raises `UsageError` if they
+        are at another one, as when the ranks of a script run different numbers of transactions.
         """
-        self.peers.exchange(
-            {peer: frame(kind + data) for peer, data in sending.items()}, {peer: read_frame(found, peer) for peer in senders}
-        )
+        whole = framed(kind + data)
+        self.peers.exchange({peer: iter((whole,)) for peer in receivers}, {peer: read_frame(found, peer) for peer in senders})
         for peer in senders:
             theirs = found[peer][:1]
             if theirs != kind:
@@ -90,19 +93,33 @@ class Channel:
                 raise UsageError(transactions.OTHER_TRANSACTIONS(rank=self.rank, mine=mine, peer=peer, theirs=other))
             found[peer] = found[peer][1:]
 
-    def agree(self, flags: list[int]) -> list[int]:
-        """The element-wise maximum over all ranks. Returns only when every rank has called it."""
-        return self._spread(AGREEMENT, flags, _greater)
+    def agree(self, numbers: Sequence[int]) -> list[int]:
+        """The element-wise maximum over all ranks. Returns only when every rank has called it. `numbers`: of 63 bits and a sign."""
+        return self.vote(numbers, ())[0]
+
+    def vote(self, numbers: Sequence[int], bits: Sequence[int]) -> tuple[list[int], list[int]]:
+        """The element-wise maximum of `numbers` over all ranks, and of each element of `bits` those that any rank has set. Otherwise as
+        `agree`. `bits`: of 64 bits, without a sign."""
+        layout, split = ballot_layout(len(numbers), len(bits)), len(numbers)
+
+        def merged(mine: tuple[int, ...], data: bytes) -> tuple[int, ...]:
+            if len(data) != layout.size:
+                raise BadMessage(worker_processes.OTHER_VOTE(size=len(data), wanted=layout.size))
+            theirs = layout.unpack(data)
+            return (*map(max, mine[:split], theirs), *map(or_, mine[split:], theirs[split:]))
+
+        found = self._spread(AGREEMENT, (*numbers, *bits), lambda value: layout.pack(*value), merged)
+        return list(found[:split]), list(found[split:])
 
     def gather(self, data: bytes, kind: bytes = GATHERING) -> list[bytes]:
         """Every rank's `data`, in order of ranks."""
-        found = self._spread(kind, {self.rank: data}, _joined)
+        found = self._spread(kind, {self.rank: data}, encode, _joined)
         if missing := set(range(self.world_size)) - found.keys():
             raise BadMessage(worker_processes.INCOMPLETE(rank=min(missing)))
         return [found[rank] for rank in range(self.world_size)]
 
-    def _spread(self, kind: bytes, value: Value, merge: Callable[[Value, Any], Value]) -> Value:
-        """Merges the values of all ranks, each of them perhaps more than once.
+    def _spread(self, kind: bytes, value: Value, packed: Callable[[Value], bytes], merge: Callable[[Value, bytes], Value]) -> Value:
+        """Merges the values of all ranks, each of them perhaps more than once. `merge` gets what `packed` made of another rank's value.
 
         In round k a rank tells those 1, 2, ... 7 times 8^k further what it knows by now: the dissemination of Hensgen, Finkel and Manber
         (1988) with 8 in place of 2, because waiting for another round costs more than a few short messages.
@@ -110,10 +127,10 @@ class Channel:
         distance = 1
         while distance < self.world_size:
             steps = range(distance, min(RADIX * distance, self.world_size), distance)
-            data, found = encode(value), dict[int, bytes]()
-            sending = {(self.rank + step) % self.world_size: data for step in steps}
-            self._exchange(kind, sending, [(self.rank - step) % self.world_size for step in steps], found)
+            after, before = ([(self.rank + sign * step) % self.world_size for step in steps] for sign in (1, -1))
+            found: dict[int, bytes] = {}
+            self._exchange(kind, packed(value), after, before, found)
             for theirs in found.values():
-                value = merge(value, _decoded(theirs))
+                value = merge(value, theirs)
             distance *= RADIX
         return value

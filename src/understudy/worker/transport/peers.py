@@ -31,12 +31,19 @@ _HELLO = _TOKEN + 4  # the token and the number of the member that connects
 _LENGTH = 8  # bytes in front of a frame
 LARGEST = 1 << 34  # bytes of one: a set-up's record and the copy of a rank have limits far below
 
+_AHEAD = 4096  # bytes that are read at once where less is asked for
+
 Buffers = Iterator[memoryview]
 
 
-def frame(data: bytes) -> Buffers:
+def framed(data: bytes) -> memoryview:
     """`data` with its length, to be read by `read_frame`."""
-    yield memoryview(len(data).to_bytes(_LENGTH, "little") + data)
+    return memoryview(len(data).to_bytes(_LENGTH, "little") + data)
+
+
+def frame(data: bytes) -> Buffers:
+    """The same, to be sent to one member."""
+    yield framed(data)
 
 
 def read_frame(found: dict[int, bytes], key: int) -> Buffers:
@@ -51,19 +58,18 @@ def read_frame(found: dict[int, bytes], key: int) -> Buffers:
     found[key] = bytes(data)
 
 
-class _Flow:
-    """Bytes on their way through one connection: out of buffers, or into them. Methods raise `PeerLost`."""
+class _Outgoing:
+    """Bytes on their way out of buffers through one connection."""
 
-    def __init__(self, peer: int, connection: socket.socket | None, buffers: Buffers) -> None:
+    def __init__(self, peer: int, connection: socket.socket, buffers: Buffers) -> None:
         self.peer = peer
-        self.connection = connection  # None: the peer has not connected yet
+        self.connection = connection
         self._buffers = buffers
         self._rest: memoryview | None = next(buffers, None)
 
     def push(self) -> bool:
-        """Sends what can be sent now; whether that was all."""
+        """Send what can be sent now; return whether that was all. Raises `PeerLost`."""
         while (rest := self._rest) is not None:
-            assert self.connection is not None
             try:
                 count = self.connection.send(rest, socket.MSG_NOSIGNAL) if rest else 0
             except BlockingIOError:
@@ -73,13 +79,42 @@ class _Flow:
             self._rest = rest[count:] if count < len(rest) else next(self._buffers, None)
         return True
 
+
+class _Source:
+    """A connection that bytes come from. Of small messages several are read at once: with one, the next has often arrived."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self._ahead = b""  # read, and not asked for yet
+
+    def recv_into(self, room: memoryview) -> int:
+        """As of a socket. Never blocks while there is something ahead."""
+        if not self._ahead:
+            if len(room) >= _AHEAD:
+                return self.connection.recv_into(room)
+            self._ahead = self.connection.recv(_AHEAD)
+        count = min(len(room), len(self._ahead))
+        room[:count] = self._ahead[:count]
+        self._ahead = self._ahead[count:]
+        return count
+
+
+class _Incoming:
+    """Bytes on their way into buffers."""
+
+    def __init__(self, peer: int, source: _Source | None, buffers: Buffers) -> None:
+        self.peer = peer
+        self.source = source  # None: the peer has not connected yet
+        self._buffers = buffers
+        self._rest: memoryview | None = next(buffers, None)
+
     def pull(self) -> bool:
-        """Receives what is there; whether that was all."""
+        """Receive what is there; return whether that was all. Raises `PeerLost`."""
         while (room := self._rest) is not None:
-            if self.connection is None:
+            if self.source is None:
                 return False
             try:
-                count = self.connection.recv_into(room) if room else 0
+                count = self.source.recv_into(room) if room else 0
             except BlockingIOError:
                 return False
             except OSError as error:
@@ -108,7 +143,7 @@ class Peers:
             listener.setblocking(False)
         self._woken, self._wake = socket.socketpair()
         self._out: dict[int, socket.socket] = {}
-        self._in: dict[int, socket.socket] = {}
+        self._in: dict[int, _Source] = {}
         self._broken = False
         self.waiting = False  # the main thread sleeps until a peer sends or takes something; read by the control thread
         self._strangers: dict[socket.socket, bytes] = {}  # have connected, but not said all of who they are
@@ -144,21 +179,21 @@ class Peers:
     def _exchange(self, sending: Mapping[int, Buffers], receiving: Mapping[int, Buffers]) -> None:
         outgoing, incoming = [], []
         for peer, buffers in sending.items():
-            flow = self._outgoing(peer, buffers)
-            if not flow.push():
-                outgoing.append(flow)
+            going = self._outgoing(peer, buffers)
+            if not going.push():
+                outgoing.append(going)
         for peer, rooms in receiving.items():
-            flow = _Flow(peer, self._in.get(peer), rooms)
-            if not flow.pull():
-                incoming.append(flow)
+            coming = _Incoming(peer, self._in.get(peer), rooms)
+            if not coming.pull():
+                incoming.append(coming)
         while outgoing or incoming:
             self._wait(outgoing, incoming)
-            if any(flow.connection is None for flow in incoming):
+            if any(coming.source is None for coming in incoming):
                 self._accept()
-                for flow in incoming:
-                    flow.connection = self._in.get(flow.peer)
-            outgoing = [flow for flow in outgoing if not flow.push()]
-            incoming = [flow for flow in incoming if not flow.pull()]
+                for coming in incoming:
+                    coming.source = self._in.get(coming.peer)
+            outgoing = [going for going in outgoing if not going.push()]
+            incoming = [coming for coming in incoming if not coming.pull()]
 
     def abort(self) -> None:
         """Ends an `exchange` that is under way, if the generation is over by now."""
@@ -168,22 +203,22 @@ class Peers:
 
     def close(self) -> None:
         """For the main thread. `_wake` stays: another thread may be at it."""
-        for connection in (*self._out.values(), *self._in.values()):
+        connections = [*self._out.values(), *(source.connection for source in self._in.values())]
+        for connection in connections:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)  # forked data loaders have it too
-        for one in (*self._listeners, self._woken, *self._out.values(), *self._in.values(), *self._strangers):
+        for one in (*self._listeners, self._woken, *connections, *self._strangers):
             one.close()
 
-    def _wait(self, outgoing: Iterable[_Flow], incoming: Iterable[_Flow]) -> None:
+    def _wait(self, outgoing: Iterable[_Outgoing], incoming: Iterable[_Incoming]) -> None:
         """Until something can move."""
         poll = select.poll()
         poll.register(self._woken, select.POLLIN)
-        for flow in outgoing:
-            assert flow.connection is not None
-            poll.register(flow.connection, select.POLLOUT)
-        for flow in incoming:
-            if flow.connection is not None:
-                poll.register(flow.connection, select.POLLIN)
+        for going in outgoing:
+            poll.register(going.connection, select.POLLOUT)
+        for coming in incoming:
+            if coming.source is not None:
+                poll.register(coming.source.connection, select.POLLIN)
                 continue
             for door in (*self._listeners, *self._strangers):
                 poll.register(door, select.POLLIN)
@@ -195,9 +230,9 @@ class Peers:
         if self._meeting.over():
             raise self._aborted()
 
-    def _outgoing(self, peer: int, buffers: Buffers) -> _Flow:
+    def _outgoing(self, peer: int, buffers: Buffers) -> _Outgoing:
         if peer in self._out:
-            return _Flow(peer, self._out[peer], buffers)
+            return _Outgoing(peer, self._out[peer], buffers)
         address = self._address(peer)
         try:
             self._out[peer] = connection = _connect_locally(address) or _connect(address.host, address.port)
@@ -208,7 +243,7 @@ class Peers:
             yield memoryview(address.token + self._member.to_bytes(4, "little"))
             yield from buffers
 
-        return _Flow(peer, connection, introduced())
+        return _Outgoing(peer, connection, introduced())
 
     def _accept(self) -> None:
         """Lets in who has knocked, and asks each who it is."""
@@ -231,7 +266,7 @@ class Peers:
             del self._strangers[connection]
             member = int.from_bytes(said[_TOKEN:], "little")
             if len(said) == _HELLO and hmac.compare_digest(said[:_TOKEN], self._token) and member not in self._in:
-                self._in[member] = connection
+                self._in[member] = _Source(connection)
             else:
                 connection.close()
 

@@ -23,9 +23,6 @@ class CollectiveCount(Participant):
         """Of the set-up, of an attachment, or of a transaction."""
         self._at_end = self._groups.collectives()
 
-    def committed(self, step: Step) -> None:
-        self.end()
-
     def before_vote(self, step: Step) -> None:
         self._at_vote = self._groups.collectives()
 
@@ -36,6 +33,7 @@ class CollectiveCount(Participant):
             count = issued - self._at_vote
             collectives = f"{count} collective{'s' * (count != 1)}"
             raise UsageError(transactions.COLLECTIVES_AFTER_VOTE(rank=self._progress.rank, function=step.function, collectives=collectives))
+        self._at_end = issued  # the function is over
 
     def notice_outside(self, where: str = "") -> None:
         """At a begin, or where the script has ended: tells of those since the last transaction."""

@@ -24,14 +24,14 @@ from understudy.worker.census.stores import called
 from understudy.worker.encoding.messages import BuddyCopy, ScriptPosition
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Reduce, Step, VoteField, VoteResult
-from understudy.worker.state.buddy_store import StoredBuddyCopy
-from understudy.worker.state.rank_local import POSITION, STREAM, seal
+from understudy.worker.state.rank_local import POSITION, STREAM
 from understudy.worker.state.unregistered import PREFIX
 
 POINTS = 16  # how many such points of a script are told apart
 EARLY = 2  # transactions behind whose votes all ranks hand over at every point
 CLOSELY = 16  # transactions in which values are looked at at every point, at first
-_NOWHERE = tuple(VoteField(f"changes after votes, at point {number}", Reduce.GREATEST, 0) for number in range(POINTS))
+_CHANGES = "changes after votes"
+_NOWHERE = (VoteField(_CHANGES, Reduce.ANY, 0),)
 
 
 class Look(Enum):
@@ -138,8 +138,7 @@ class PostVoteChanges(Participant):
         if membership.channel is None:
             return  # the generation is over: the copy is handed over behind the recovery, as one that comes no further than this
         try:
-            for rank, data in membership.channel.hand_over(seal(fresh)).items():
-                membership.store.put(rank, StoredBuddyCopy(copy.transaction, data))
+            membership.hand_over(fresh)
             membership.channel.receipt()
         except RuntimeError as error:
             if not membership.is_failure(error):
@@ -165,14 +164,15 @@ class PostVoteChanges(Participant):
         return Look.AFTER if not behind else Look.AT_STREAMS if set(behind) == {TOP} else Look.AT_VALUES
 
     def vote_fields(self) -> Sequence[VoteField]:
-        """For every point whether this rank has seen a change there."""
+        """A bit for every point at which this rank has seen a change."""
         if not self._found:
             return _NOWHERE
-        return [VoteField(name, reduce, int(number in self._found)) for number, (name, reduce, _) in enumerate(_NOWHERE)]
+        return (VoteField(_CHANGES, Reduce.ANY, sum(1 << number for number in self._found)),)
 
     def voted(self, result: VoteResult) -> None:
-        self.agreed |= {number for number, field in enumerate(_NOWHERE) if result[field.name]}
-        self._found |= self.agreed
+        if bits := result[_CHANGES]:
+            self.agreed |= {number for number in range(POINTS) if bits >> number & 1}
+            self._found |= self.agreed
 
     def adopt(self, numbers: dict[str, int], agreed: list[int], behind: list[int], owed: bool) -> None:
         """After a recovery all ranks go on with what one of them knew: they must hand over at the same points."""
