@@ -25,7 +25,7 @@ from understudy.worker import hooks, patches
 from understudy.worker.api import session
 from understudy.worker.progress import Progress
 from understudy.worker.transport.channel import AGREEMENT, Channel, ballot_layout
-from understudy.worker.transport.peers import frame
+from understudy.worker.transport.peers import framed
 
 REHEARSAL = "rehearsal "  # in front of the names of points that only the spare of a drill reaches
 LOOK = 0.01  # seconds between two looks whether an earlier fault has happened
@@ -160,7 +160,7 @@ def _listen_in_votes(at: Trigger) -> None:
             first = (channel.rank + 1) % channel.world_size  # what an agreement begins with; who comes back says it again
             numbers, bits = ballot
             told = ballot_layout(len(numbers), len(bits)).pack(*numbers, *bits)
-            channel.peers.exchange({first: frame(AGREEMENT + told)}, {})
+            channel.peers.exchange({first: iter((framed(told, AGREEMENT),))}, {})
         at.reach(here("vote agreement"))
 
     hooks.on("vote", lambda: at.reach(here("vote")))

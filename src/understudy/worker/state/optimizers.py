@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any
 
 import torch
 from torch.optim import Optimizer
+
+from understudy.worker.encoding.codec import encode
+
+_FIXED = frozenset({type(None), bool, int, float, str, bytes})
 
 
 def ends_of(optimizer: Optimizer) -> list[torch.Tensor]:
@@ -51,6 +56,29 @@ def common_values(optimizer: Optimizer) -> dict[Any, Any]:
     """What an optimizer keeps for all of its parameters together."""
     state: dict[Any, Any] = optimizer.state
     return {key: value for key, value in state.items() if isinstance(key, str)}
+
+
+class EncodedSettings:
+    """The settings of an optimizer's groups as bytes, made again only where some value is another object than the last time."""
+
+    def __init__(self) -> None:
+        self._values: list[Any] | None = None  # what the bytes were made of, if that cannot change
+        self._data = b""
+
+    def of(self, groups: list[dict[str, Any]], beside: list[Any]) -> bytes:
+        """Encode settings, and what the optimizer keeps `beside` tensors. Raises `Unencodable`."""
+        if beside != [{}]:
+            return encode([groups, *beside])
+        values = [part for group in groups for part in (len(group), *group, *group.values())]
+        known = self._values
+        if known is None or len(values) != len(known) or not all(map(is_, values, known)):
+            self._data = encode([groups, {}])
+            self._values = values if all(map(_cannot_change, values)) else None
+        return self._data
+
+
+def _cannot_change(value: Any) -> bool:
+    return type(value) in _FIXED or (type(value) is tuple and _FIXED.issuperset(map(type, value)))
 
 
 def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:

@@ -34,7 +34,7 @@ from understudy.worker.encoding.messages import Streams, TensorDescription
 from understudy.worker.errors import UnderstudyError, UsageError
 from understudy.worker.state.attributes import Attributes, NotedAttributes, is_of_module
 from understudy.worker.state.gradients import Gradients
-from understudy.worker.state.optimizers import all_tensors, common_values, loose_values, parameters_of
+from understudy.worker.state.optimizers import EncodedSettings, all_tensors, common_values, loose_values, parameters_of
 from understudy.worker.state.sharding import Sharding, Whole, named_parameters
 from understudy.worker.state.streams import Randomness
 from understudy.worker.state.tensors import describe, digest_of, dtype_of, empty, in_place, is_trained, local_tensor, put_back
@@ -76,6 +76,7 @@ class State:
         self._tables: list[tuple[int, dict[str, torch.nn.Parameter | None]]] | None = None  # parameters of each module, by its id
         self._groups: dict[str, int] = {}  # of each optimizer: how many groups of parameters it had when the set-up ended
         self._buffers: list[tuple[str, torch.nn.Module]] | None = None  # modules that have buffers, with the names' prefixes
+        self._settings: dict[str, EncodedSettings] = {}  # by optimizer
         self._beside: set[str] = set()  # optimizers that keep something beside tensors
         self.kept_gradients = Gradients(self._trained)
 
@@ -289,7 +290,7 @@ class State:
                     self._beside.add(key)
                 beside = [canonical(loose), *([canonical(rest)] if rest else [])]
             try:
-                found[f"{key}/settings"] = encode([groups, *beside])
+                found[f"{key}/settings"] = self._settings.setdefault(key, EncodedSettings()).of(groups, beside)
             except Unencodable as error:
                 raise UsageError(script.UNMOVABLE_SETTINGS(optimizer=key, reason=str(error))) from error
         return found

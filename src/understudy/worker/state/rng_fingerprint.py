@@ -32,50 +32,65 @@ Marks = Callable[[], Mark | None]  # tells the present mark, None where a genera
 
 def marks_of_python() -> Marks:
     """Of the generator behind the functions of `random`, which is the same one as long as the process lives."""
-    return partial(_python, random._inst) if _python_tells() else no_mark
+    return _python(random._inst) if _python_tells() else no_mark
 
 
 def marks_of_numpy() -> Marks:
     """Of the generator behind the functions of `numpy.random`; None while that is no Mersenne Twister."""
-    return partial(_numpy, numpy.random.mtrand._rand) if _numpy_tells() else no_mark
+    return _numpy(numpy.random.mtrand._rand) if _numpy_tells() else no_mark
 
 
 def marks_of_torch(generator: torch.Generator) -> Marks:
     """Of a generator on the host; of another one always None."""
     start = _torch_tells()
-    return partial(_torch, generator, start) if start is not None and generator.device.type == "cpu" else no_mark
+    return _torch(generator, start) if start is not None and generator.device.type == "cpu" else no_mark
 
 
 def no_mark() -> None:
     """Of what is always read."""
 
 
-@functools.lru_cache
 def _view(address: int, size: int) -> ctypes.Array[ctypes.c_char]:
     return (ctypes.c_char * size).from_address(address)
 
 
-@functools.lru_cache  # which keeps the object, and so the address its own
-def _twister(bits: Any) -> int:
-    return int(bits.ctypes.state_address)
-
-
-def _python(generator: random.Random) -> Mark:
+def _python(generator: random.Random) -> Marks:
     position = 4  # bytes, in front of the words
-    return _view(id(generator) + _HEAD, position + _FIRST).raw, generator.gauss_next  # type: ignore[attr-defined]
+    first = _view(id(generator) + _HEAD, position + _FIRST)
+    return lambda: (first.raw, generator.gauss_next)  # type: ignore[attr-defined]
 
 
-def _numpy(generator: Any) -> Mark | None:
-    bits = generator._bit_generator
-    if type(bits) is not numpy.random.MT19937:
-        return None
-    words, own = _twister(bits), _view(id(generator) + _HEAD, type(generator).__basicsize__ - _HEAD)
-    return own.raw, words, _view(words, _FIRST).raw, _view(words + 4 * _WORDS, 4).raw
+def _numpy(generator: Any) -> Marks:
+    own = _view(id(generator) + _HEAD, type(generator).__basicsize__ - _HEAD)
+    known: Any = None
+    words = 0
+    first = rest = own
+
+    def mark() -> Mark | None:
+        nonlocal known, words, first, rest
+        bits = generator._bit_generator
+        if bits is not known:
+            if type(bits) is not numpy.random.MT19937:
+                return None
+            known, words = bits, int(bits.ctypes.state_address)
+            first, rest = _view(words, _FIRST), _view(words + 4 * _WORDS, 4)
+        return own.raw, words, first.raw, rest.raw
+
+    return mark
 
 
-def _torch(generator: torch.Generator, start: int) -> Mark:
-    words = generator._cdata + start  # type: ignore[attr-defined]
-    return _view(words - _BEFORE, _BEFORE + _FIRST).raw, _view(words + 4 * _WORDS, _BEHIND).raw
+def _torch(generator: Any, start: int) -> Marks:
+    known = 0
+    first = rest = _view(id(generator), 0)
+
+    def mark() -> Mark:
+        nonlocal known, first, rest
+        if generator._cdata != known:
+            known = generator._cdata
+            first, rest = _view(known + start - _BEFORE, _BEFORE + _FIRST), _view(known + start + 4 * _WORDS, _BEHIND)
+        return first.raw, rest.raw
+
+    return mark
 
 
 def _words_of_torch(generator: torch.Generator) -> int | None:
@@ -102,21 +117,21 @@ def _torch_tells() -> int | None:
     moves: list[Callable[[], object]] = [partial(torch.rand, n, generator=own, dtype=torch.float32, device="cpu") for n in (1, _WORDS)]
     moves += [lambda: own.manual_seed(2)]
     moves += [partial(normal, kind) for kind in (torch.float64, torch.float32) for _ in range(2)]  # the second takes what is kept
-    return start if start is not None and _tells(lambda: _torch(own, start), *moves) else None
+    return start if start is not None and _tells(_torch(own, start), *moves) else None
 
 
 @functools.cache
 def _python_tells() -> bool:
     own = random.Random(1)
     moves = own.random, lambda: own.getrandbits(32 * _WORDS), lambda: own.gauss(0, 1), lambda: own.gauss(0, 1), lambda: own.seed(2)
-    return _tells(lambda: _python(own), *moves)
+    return _tells(_python(own), *moves)
 
 
 @functools.cache
 def _numpy_tells() -> bool:
     own = numpy.random.RandomState(1)
     moves = own.random, lambda: own.bytes(4 * _WORDS), own.standard_normal, own.standard_normal, lambda: own.seed(2)
-    return _tells(lambda: _numpy(own), *moves)
+    return _tells(_numpy(own), *moves)
 
 
 def _tells(mark: Marks, *moves: Callable[[], object]) -> bool:

@@ -91,6 +91,7 @@ class Randomness:
         self.iterators: dict[str, Position] = {}
         self._there: tuple[object, ...] = ()  # which streams there are
         self._sources: dict[str, _Source] = {}
+        self._looks: list[Marks] = []  # of each source
         self._marks: list[Mark | None] = []  # of `_last`
         self._last: Streams = {}
         self._moment: Streams | None = None  # the last capture, while nothing draws
@@ -132,8 +133,9 @@ class Randomness:
         there = numpys, cuda, *self.generators, *self.numpy_generators, *self.python_generators, *self.iterators
         if there != self._there:
             self._there, self._sources = there, self._find_sources(numpys, cuda)
+            self._looks = [source.mark for source in self._sources.values()]
             self._last, self._marks = {}, [None] * len(self._sources)
-        marks = [source.mark() for source in self._sources.values()]
+        marks = [mark() for mark in self._looks]
         if marks != self._marks or None in marks:
             self._read(marks)
         self._moment = self._last if self._still else None

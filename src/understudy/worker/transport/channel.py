@@ -84,14 +84,12 @@ class Channel:
         """Sends `data` to some peers, and puts into `found` what others send at the same point of the script. Raises `UsageError` if they
         are at another one, as when the ranks of a script run different numbers of transactions.
         """
-        whole = framed(kind + data)
-        self.peers.exchange({peer: iter((whole,)) for peer in receivers}, {peer: read_frame(found, peer) for peer in senders})
-        for peer in senders:
-            theirs = found[peer][:1]
+        whole, kinds = framed(data, kind), dict[int, bytes]()
+        self.peers.exchange({peer: iter((whole,)) for peer in receivers}, {peer: read_frame(found, peer, kinds) for peer in senders})
+        for peer, theirs in kinds.items():
             if theirs != kind:
                 mine, other = _WHAT[kind], _WHAT.get(theirs, "does something else")
                 raise UsageError(transactions.OTHER_TRANSACTIONS(rank=self.rank, mine=mine, peer=peer, theirs=other))
-            found[peer] = found[peer][1:]
 
     def agree(self, numbers: Sequence[int]) -> list[int]:
         """The element-wise maximum over all ranks. Returns only when every rank has called it. `numbers`: of 63 bits and a sign."""

@@ -36,9 +36,9 @@ _AHEAD = 4096  # bytes that are read at once where less is asked for
 Buffers = Iterator[memoryview]
 
 
-def framed(data: bytes) -> memoryview:
-    """`data` with its length, to be read by `read_frame`."""
-    return memoryview(len(data).to_bytes(_LENGTH, "little") + data)
+def framed(data: bytes, kind: bytes = b"") -> memoryview:
+    """`data` with its length and `kind` before it, to be read by `read_frame`."""
+    return memoryview(b"".join((len(data).to_bytes(_LENGTH, "little"), kind, data)))
 
 
 def frame(data: bytes) -> Buffers:
@@ -46,11 +46,16 @@ def frame(data: bytes) -> Buffers:
     yield framed(data)
 
 
-def read_frame(found: dict[int, bytes], key: int) -> Buffers:
-    """Room for a frame; its data is then in `found[key]`. Raises `BadMessage` for one that nobody would send."""
-    head = bytearray(_LENGTH)
+def read_frame(found: dict[int, bytes], key: int, kinds: dict[int, bytes] | None = None) -> Buffers:
+    """Room for a frame; its data is then in `found[key]`, and its kind, of one byte, in `kinds[key]` where frames have one.
+
+    Raises `BadMessage` for one that nobody would send.
+    """
+    head = bytearray(_LENGTH + (kinds is not None))
     yield memoryview(head)
-    size = int.from_bytes(head, "little")
+    size = int.from_bytes(head[:_LENGTH], "little")
+    if kinds is not None:
+        kinds[key] = bytes(head[_LENGTH:])
     if size > LARGEST:
         raise BadMessage(worker_processes.TOO_LARGE(member=key, size=size, most=LARGEST))
     data = bytearray(size)
