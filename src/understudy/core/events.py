@@ -211,7 +211,8 @@ class ReplicasDiffer:
 @dataclass(frozen=True)
 class RedoDiffers:
     """A survivor that had come to its vote of `transaction` before a loss has come to something else in the redo. Nobody goes on in this
-    generation. `detail`: to what, by name; `step`: steps that it has committed.
+    generation. `detail`: to what, by name; `step`: steps that it has committed. `partly`: it had not come to its vote, and something else
+    goes into a collective.
     """
 
     worker: str
@@ -219,13 +220,15 @@ class RedoDiffers:
     transaction: int
     step: int
     detail: str
+    partly: bool = False
 
 
 @dataclass(frozen=True)
 class Committed:
     """The worker's first commit in this generation (later ones are not sent; progress is read from its page). `compared`: digests of a
     redo that are those of the attempt before it; 0: it has redone nothing, or nothing was left to compare with; -1: it does not say, as
-    workers of earlier versions.
+    workers of earlier versions. `collectives`: those of the redo into which the same was put as before, and all of them; `size`: the same
+    in bytes.
     """
 
     worker: str
@@ -233,6 +236,8 @@ class Committed:
     transaction: int
     step: int
     compared: int = -1
+    collectives: tuple[int, int] = (0, 0)
+    size: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)

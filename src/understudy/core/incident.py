@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from understudy.core.events import Committed
 from understudy.core.model import Incident, Interruption, LossCause, Span
 
 
@@ -39,6 +40,8 @@ class OpenIncident:
     differed: bool = False  # the redo, from what it redoes
     held_in: int = -1  # the newest generation in which it did, and the job was held for that
     measured: bool = False  # its ranks say with how much of that it was compared
+    collectives: tuple[int, int] = (0, 0)  # as of `Incident`
+    compared: tuple[int, int] = (0, 0)
     proven_by: set[int] = field(default_factory=set)  # ranks whose redo is what they had come to before
 
     def lost(self, rank: int, cause: LossCause, detail: str, worker: str) -> None:
@@ -61,6 +64,12 @@ class OpenIncident:
         if known is None or ended - self.fault_at >= known.start + known.seconds:
             self.spans[phase] = Span(phase, begin, max(0.0, ended - started))
 
+    def has_redone(self, event: Committed) -> None:
+        """A rank has committed, perhaps what it has done again."""
+        (same, of), (size, size_of) = event.collectives, event.size
+        self.collectives = self.collectives[0] + same, self.collectives[1] + of
+        self.compared = self.compared[0] + size, self.compared[1] + size_of
+
     def note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
@@ -81,5 +90,7 @@ class OpenIncident:
             notes=tuple(self.notes),
             disputed=self.disputed,
             proven_by=tuple(sorted(self.proven_by)),
+            collectives=self.collectives,
+            compared=self.compared,
             seconds=-1.0 if now is None else max(0.0, now - self.fault_at),
         )

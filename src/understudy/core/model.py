@@ -169,4 +169,6 @@ class Incident:
     notes: tuple[str, ...] = ()
     disputed: bool = False  # replicas differed, and nobody could tell who was right
     proven_by: tuple[int, ...] = ()  # survivors whose redo is, bit by bit, what they had come to before the loss
+    collectives: tuple[int, int] = (0, 0)  # of the redo, on all ranks: into how many the same was put as before, and how many there were
+    compared: tuple[int, int] = (0, 0)  # the same in bytes
     seconds: float = field(default=-1.0)  # fault to next commit by every rank; -1 while open

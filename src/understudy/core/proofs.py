@@ -90,7 +90,11 @@ def redone(incident: OpenIncident) -> None:
     if ranks:
         who = f"rank {ranks[0]}: it" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}: they"
         incident.note(drills.REDO_PROVEN(who=who))
-    elif incident.redone and incident.measured and not incident.differed:
+    same, of = incident.collectives
+    if same:
+        share = incident.compared[0] / max(1, incident.compared[1])
+        incident.note(drills.REDO_COMPARED(same=same, of=of, share=f"{100 * share:.0f}"))
+    elif not ranks and incident.redone and incident.measured and not incident.differed:
         incident.note(drills.REDO_UNCOMPARED())
 
 

@@ -66,6 +66,7 @@ def committed(state: JobState, event: Committed) -> None:
         if event.compared >= 0 and state.incident is not None:
             state.incident.measured = True
             state.incident.proven_by |= {worker.rank} if event.compared else set()
+            state.incident.has_redone(event)
         _settle(state)
 
 

@@ -79,3 +79,25 @@ OBJECT_DIFFERS = Message(
     cause="In a drill, a spare gave another object to all_gather_object, broadcast_object_list or the like than the rank did.",
     remedy="Look for a variable that the step depends on and that is not registered.",
 )
+
+# -- between an attempt that a loss has interrupted and its redo ----------------------------------------------------------------
+
+REDO_ISSUES_ANOTHER = Message(
+    "US1721",
+    "collective {number} on group {lane!r} is {here} in the redo, and was {there}",
+    cause="A step was interrupted and is done again. At this place its redo calls another collective, or the same one with other sizes.",
+    remedy="Look for a branch or a size that depends on something that is not registered and changes in the step.",
+)
+REDO_GIVES_ANOTHER = Message(
+    "US1722",
+    "what goes into collective {number} on group {lane!r}, {call}{of} is not the same",
+    cause="A step was interrupted and is done again. Its redo gives this collective other numbers than the interrupted attempt did.",
+    remedy="Look for something that is not registered and changes in the step: a counter, a cache, a generator, data that is read "
+    "differently; or for kernels that are not deterministic. A collective of times is never the same.",
+)
+REDO_ISSUES_LESS = Message(
+    "US1723",
+    "collective {number} on group {lane!r}, {call}, is not called in the redo",
+    cause="A step was interrupted and is done again. The interrupted attempt called a collective that its redo does not call.",
+    remedy="Look for a branch that depends on something that is not registered and changes in the step.",
+)

@@ -58,6 +58,15 @@ REDO_AFTER_CORRUPTION = Message(
     f"{_REDO}. Rank {{corrupt}} was corrupt, and what it gave was in what had been computed before{_GOES_ON}",
     cause="The first attempt contained what a corrupt rank had sent. That rank was replaced, so the redo differs and is right.",
 )
+REDO_UNPROVEN = Message(
+    "US4367",
+    f"{_REDO}. No drill has shown that this step is computed reproducibly, so it may be of no consequence, as with times that are summed "
+    f"up for a person; or the state is wrong from here on{_GOES_ON}",
+    cause="A step was interrupted and done again, and its redo put other numbers into a collective than the interrupted attempt. Something "
+    "that is not registered changes in the step, or the numbers are of no consequence.",
+    remedy="Run `understudy drill` for this rank: it computes a step twice and says what differs. Register what it names. If the state "
+    "matters, go back to a checkpoint from before this incident.",
+)
 NOT_HELD = Message(
     "US4380",
     "the job is not held: nothing is in dispute",

@@ -151,8 +151,14 @@ REDO_PROVEN = Message(
 )
 REDO_UNCOMPARED = Message(
     "US4316",
-    "the redo has nothing to be compared with: no survivor had come to its vote",
-    cause="The loss came before any survivor was through the step, so there is no first result.",
+    "the redo has nothing to be compared with: no survivor had come to its vote, nor to a collective",
+    cause="The loss came before any survivor had called a collective in this step, so there is no first result.",
+)
+REDO_COMPARED = Message(
+    "US4317",
+    "survivors put the same into {same} of the {of} collectives of the redo as before the loss ({share} % of the bytes); the others they "
+    "had not come to",
+    cause="Every rank notes what it puts into its collectives. The redo is compared with that, as far as the interrupted attempt had come.",
 )
 KEPT = Message(
     "US4330",

@@ -19,6 +19,7 @@ from understudy.worker.participant import Reduce
 from understudy.worker.progress import Progress
 from understudy.worker.state.pre_vote_changes import PreVoteChanges
 from understudy.worker.state.registry import State
+from understudy.worker.verification.issued import IssuedCollectives
 from understudy.worker.verification.redo import DIFFERS, RedoProof
 
 GRADIENT = "net/parameter/0.weight/gradient"
@@ -54,7 +55,8 @@ class Rank:
         control = SimpleNamespace(worker="w0", send=self.said.append, wait_for=lambda over: self.waited.append(over()))
         membership: Any = SimpleNamespace(control=control, superseded=lambda generation: generation, quiesce=lambda: "quiesced")
         progress = Progress(0, 2, transaction=7, step=6, generation=4, phase=VotePhase.VOTED)
-        self.proof = RedoProof(RankContext(progress, membership, held, notices=SimpleNamespace()))  # type: ignore[arg-type]
+        context = RankContext(progress, membership, held, notices=SimpleNamespace())  # type: ignore[arg-type]
+        self.proof = RedoProof(context, IssuedCollectives(context))
         self.computes()
 
     def computes(self, scale: float = 1.0) -> None:
@@ -81,10 +83,11 @@ def differs(proof: RedoProof) -> int | None:
 
 
 def test_without_an_attempt_before_nothing_is_looked_at() -> None:
-    proof = RedoProof(RankContext(*[None] * 4))  # type: ignore[arg-type]
+    context = RankContext(*[None] * 4)  # type: ignore[arg-type]
+    proof = RedoProof(context, IssuedCollectives(context))
     proof.before_vote(step_of())
     proof.committed(step_of())
-    assert (differs(proof), proof.compared()) == (0, 0)
+    assert (differs(proof), proof.compared()[0]) == (0, 0)
 
 
 def test_the_same_bits_are_told_once() -> None:
@@ -92,7 +95,7 @@ def test_the_same_bits_are_told_once() -> None:
     rank.proof.keep()
     assert rank.redoes() == 0
     rank.proof.committed(step_of())
-    assert rank.proof.compared() > 4 and rank.proof.compared() == 0
+    assert rank.proof.compared()[0] > 4 and rank.proof.compared()[0] == 0
     assert rank.redoes(2.0) == 0, "the next transaction is another one"
 
 
@@ -102,10 +105,10 @@ def test_another_gradient_is_named_and_goes_with_the_vote() -> None:
     assert rank.redoes(2.0) == 1
     with pytest.raises(GenerationAborted, match="generation 4 ended"):
         rank.proof.disputed()
-    assert rank.told() == RedoDiffers("w0", 4, 7, 6, f"{GRADIENT} is not the same") and rank.waited == [4]
+    assert rank.told() == RedoDiffers("w0", 4, 7, 6, f"{GRADIENT} is not the same", False) and rank.waited == [4]
     assert rank.proof.told(NEXT) is NEXT, "it is known already"
     rank.proof.committed(step_of())
-    assert rank.proof.compared() == 0
+    assert rank.proof.compared()[0] == 0
 
 
 def test_a_rank_whose_redo_is_the_same_waits_for_the_end_of_the_generation_and_says_nothing() -> None:

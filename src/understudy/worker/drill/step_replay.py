@@ -16,14 +16,11 @@ Known limits: on an accelerator none of it has run yet. Reading `Work.result` of
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -31,22 +28,13 @@ import torch._C._distributed_c10d as c10d
 from torch.distributed import Work
 
 from understudy.messages import calls
-from understudy.worker.collectives.interception import BETWEEN_TWO, FROM_ROOT, Collective, Kernels, shapes, work_of
-from understudy.worker.encoding.contents import content_of
+from understudy.worker.collectives.calls import given_to, lane_of, moved_objects, settings_of
+from understudy.worker.collectives.interception import Collective, Kernels, shapes, work_of
 from understudy.worker.encoding.digests import digest
 from understudy.worker.encoding.messages import DrilledCollective
 from understudy.worker.errors import GenerationAborted
 
 _c10d: Any = c10d  # for what its stub does not list
-_OF_TORCH = str(Path(torch.distributed.__file__).parent)
-_OBJECTS = {  # functions of torch that move objects -> where they have what this rank gives
-    "all_gather_object": "obj",
-    "gather_object": "obj",
-    "broadcast_object_list": "object_list",
-    "send_object_list": "object_list",
-    "scatter_object_list": "scatter_object_input_list",
-}
-_UNSAID = ("timeout", "async_op", "sparse_indices", "process_group", "device_ids")  # arguments that do not matter for the result
 
 
 class Unlike(GenerationAborted):
@@ -55,52 +43,6 @@ class Unlike(GenerationAborted):
 
 class Beyond(GenerationAborted):
     """What the rank was given from here on was too much to be sent."""
-
-
-def lane_of(collective: Collective) -> str:
-    group = str(collective.group.group_name)
-    if collective.operator not in BETWEEN_TWO:
-        return group
-    given = collective.arguments
-    return f"{group} {collective.operator} {given.get('dst', given.get('src', 'any'))} tag {given.get('tag', 0)}"
-
-
-def settings_of(collective: Collective) -> str:
-    """Its arguments but tensors: root, reduction, sizes."""
-    found = []
-    for name, value in collective.arguments.items():
-        if name in _UNSAID or isinstance(value, torch.Tensor):
-            continue
-        if isinstance(value, torch.ScriptObject):
-            value = value.op() if value._has_method("op") else "?"  # type: ignore[attr-defined]
-        elif isinstance(value, list | tuple) and not all(isinstance(item, int) for item in value):
-            continue
-        found.append(f"{name}={value}")
-    return ", ".join(found)
-
-
-def given_to(collective: Collective) -> list[torch.Tensor]:
-    """What the operation reads of this member's."""
-    if collective.operator in FROM_ROOT and not _is_root(collective):
-        return []
-    return collective.inputs
-
-
-def _is_root(collective: Collective) -> bool:
-    return bool(collective.arguments["root_rank"] == collective.group.rank())
-
-
-def _moved_objects() -> int | None:
-    """If a function of torch that moves objects issues the present collective: a digest of those that this rank gives, 0 where they cannot
-    be read."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_name
-        if "_object" in name and frame.f_code.co_filename.startswith(_OF_TORCH):
-            content = content_of(frame.f_locals.get(_OBJECTS.get(name, ""), None))
-            return 0 if content.opaque else content.all
-        frame = frame.f_back
-    return None
 
 
 def _comparable(tensors: list[torch.Tensor], objects: int | None) -> list[int]:
@@ -178,7 +120,7 @@ class StepRecorder(Kernels):
         with self._lock:
             number = self._numbers[lane]
             self._numbers[lane] += 1
-        return _entry(collective, lane, number, _moved_objects())
+        return _entry(collective, lane, number, moved_objects())
 
 
 class _Once:
@@ -343,7 +285,7 @@ class StepReplayer(Kernels):
         return ""
 
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
-        lane, objects = lane_of(collective), _moved_objects()
+        lane, objects = lane_of(collective), moved_objects()
         with self._changed:
             number = self._numbers[lane]
             self._numbers[lane] += 1

@@ -42,4 +42,5 @@ class CommitReport(Participant):
         if device.name and device != self._device:
             self._device = device
             control.send(UsesDevice(control.worker, device.name, device.others))
-        control.send(Committed(control.worker, generation, progress.transaction - 1, progress.step, self._redo.compared()))
+        digests, (same, of, size, size_of) = self._redo.compared()
+        control.send(Committed(control.worker, generation, progress.transaction - 1, progress.step, digests, (same, of), (size, size_of)))

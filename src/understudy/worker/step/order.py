@@ -39,12 +39,13 @@ def participants(context: RankContext, verification: Verification, parts: Parts)
         parts.times,  # ends its measurement and waits for the device: what comes next in a vote may read what collectives gave
         verification.first,  # lets go of collectives that wait to be compared, so that waiting for them cannot hang
         Works(context.notices.tell),  # waits for collectives that the script has left under way: from here on all of them are done
+        verification.issued,  # all of them are known: none may follow
         ArgumentsGuard(context.notices.tell),  # looked at before a rollback puts back what is registered, which may be among them
         parts.copy,  # of the state: all that follows goes by it
         BeginChecks(context, parts.loops),  # refuses before anything is handed over or drilled
         verification.post_vote,  # hands over what has changed since the last vote, of which a drill tells its spare
         parts.watch,  # a drill: compares what the step has computed, once nothing is under way
-        verification.redo,  # likewise
+        verification.redo,  # likewise, and goes by what was issued
         verification.comparison,  # goes by what the copy has found in this vote
         verification.count,  # no collective may follow
         CommitReport(context, verification.redo),  # the first of a generation, when the redo has its result

@@ -9,6 +9,8 @@ A difference goes with the vote, so that all ranks know of it before anybody has
 if it knows why, lets it go on; either way the vote is then rolled forward like one that a loss has interrupted. If a loss does interrupt
 it, that may be decided before anybody else knew; then this rank says so before it goes on (`told`), and others may have committed.
 
+An attempt that a loss has interrupted on its way there is compared by what it had put into its collectives (`issued`).
+
 Of several attempts the first one that came to its vote is what all later ones are compared with: as a rule nothing had been restored before
 it, so it is what would have been committed. An attempt whose generation was over before it had come to its vote is never kept: its
 collectives may have been ended, and what they gave may be anything.
@@ -28,18 +30,21 @@ from understudy.worker.errors import GenerationAborted
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Reduce, Step, VoteField
 from understudy.worker.verification import step_digests as moments
+from understudy.worker.verification.issued import Compared, IssuedCollectives
 
 DIFFERS = "a redo differs"
 
 
 class RedoProof(Participant):
-    def __init__(self, context: RankContext) -> None:
+    def __init__(self, context: RankContext, issued: IssuedCollectives) -> None:
+        self._issued = issued
         self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
         self._before: DrilledMoment | None = None  # of the first attempt at this transaction that came to its vote
         self._written: frozenset[str] = frozenset()  # what was known, then, to change in front of the vote
         self._differs = ""  # in what the running attempt does
         self._said = False  # ... and the orchestrator was told
         self._compared = 0
+        self._collectives = Compared(0, 0, 0, 0)
 
     def keep(self) -> None:
         """The attempt that stands in its vote is to be redone, and nothing is restored yet."""
@@ -48,12 +53,15 @@ class RedoProof(Participant):
             self._before = moments.at_vote(self._rank_state, self._written)
 
     def before_vote(self, step: Step) -> None:
-        """An attempt has come to its vote."""
+        """An attempt has come to its vote. Where the one before it had, too, what went into collectives on the way does not count: what
+        they have both come to says more."""
+        self._said, self._collectives = False, self._issued.compared()
         if self._before is None:
+            self._differs = self._issued.difference
             return
         now = moments.at_vote(self._rank_state, self._written)
         found = moments.differences(now, self._before, moments.REDONE)
-        self._differs, self._said = moments.joined(found), False
+        self._differs = moments.joined(found)
         self._compared = 0 if found else len(now.digests)
 
     def vote_fields(self) -> Sequence[VoteField]:
@@ -76,14 +84,14 @@ class RedoProof(Participant):
         control, progress = self._membership.control, self._progress
         if self._differs:
             self._said = True
-            control.send(RedoDiffers(control.worker, generation, progress.transaction, progress.step, self._differs))
+            partly = self._before is None
+            control.send(RedoDiffers(control.worker, generation, progress.transaction, progress.step, self._differs, partly))
         control.wait_for(lambda: self._membership.superseded(generation))
 
     def committed(self, step: Step) -> None:
-        if self._before is not None:
-            self._before, self._differs = None, ""
+        self._before, self._differs = None, ""
 
-    def compared(self) -> int:
-        """How many digests of a redo were those of the attempt before; told once, behind its commit."""
-        count, self._compared = self._compared, 0
-        return count
+    def compared(self) -> tuple[int, Compared]:
+        """How many digests of a redo were those of the attempt before, and what went into its collectives; told once, after its commit."""
+        found, self._compared, self._collectives = (self._compared, self._collectives), 0, Compared(0, 0, 0, 0)
+        return found

@@ -11,6 +11,7 @@ from understudy.worker.generation.step_copy import StepCopy
 from understudy.worker.verification.collective_count import CollectiveCount
 from understudy.worker.verification.comparison import Comparison
 from understudy.worker.verification.first_transaction import FirstTransaction
+from understudy.worker.verification.issued import IssuedCollectives
 from understudy.worker.verification.post_vote_changes import PostVoteChanges
 from understudy.worker.verification.redo import RedoProof
 from understudy.worker.verification.reduction_order import ReductionOrder
@@ -25,6 +26,7 @@ class Verification:
     count: CollectiveCount  # collectives where none may be
     order: ReductionOrder  # in which order groups add
     first: FirstTransaction  # what ranks issue after a recovery
+    issued: IssuedCollectives  # what goes into collectives, in a redo and before
     redo: RedoProof  # whether a redo is what it redoes
 
     @staticmethod
@@ -33,4 +35,5 @@ class Verification:
         judge, post_vote = Judge(context), PostVoteChanges(context, place)
         order = ReductionOrder(context.membership.groups, context.progress.rank)
         comparison = Comparison(context, copy, post_vote, judge)
-        return Verification(judge, comparison, post_vote, CollectiveCount(context), order, FirstTransaction(context), RedoProof(context))
+        first, issued = FirstTransaction(context), IssuedCollectives(context)
+        return Verification(judge, comparison, post_vote, CollectiveCount(context), order, first, issued, RedoProof(context, issued))

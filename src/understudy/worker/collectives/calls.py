@@ -1,0 +1,73 @@
+"""What one call of a collective is: on which lane, with which arguments, and what it reads of this rank.
+
+Calls of two runs of one step are matched by *lanes*: a lane is a group, and for messages between two ranks also the direction, the other
+one and the tag. Within a lane the order is the same in both, or the job itself would not work; between lanes it need not be, as autograd
+runs threads of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from understudy.worker.collectives.interception import BETWEEN_TWO, FROM_ROOT, Collective
+from understudy.worker.encoding.contents import content_of
+
+_OF_TORCH = str(Path(torch.distributed.__file__).parent)
+_OBJECTS = {  # functions of torch that move objects -> where they have what this rank gives
+    "all_gather_object": "obj",
+    "gather_object": "obj",
+    "broadcast_object_list": "object_list",
+    "send_object_list": "object_list",
+    "scatter_object_list": "scatter_object_input_list",
+}
+_UNSAID = ("timeout", "async_op", "sparse_indices", "process_group", "device_ids")  # arguments that do not matter for the result
+
+
+def lane_of(collective: Collective) -> str:
+    group = str(collective.group.group_name)
+    if collective.operator not in BETWEEN_TWO:
+        return group
+    given = collective.arguments
+    return f"{group} {collective.operator} {given.get('dst', given.get('src', 'any'))} tag {given.get('tag', 0)}"
+
+
+def settings_of(collective: Collective) -> str:
+    """Its arguments but tensors: root, reduction, sizes."""
+    found = []
+    for name, value in collective.arguments.items():
+        if name in _UNSAID or isinstance(value, torch.Tensor):
+            continue
+        if isinstance(value, torch.ScriptObject):
+            value = value.op() if value._has_method("op") else "?"  # type: ignore[attr-defined]
+        elif isinstance(value, list | tuple) and not all(isinstance(item, int) for item in value):
+            continue
+        found.append(f"{name}={value}")
+    return ", ".join(found)
+
+
+def given_to(collective: Collective) -> list[torch.Tensor]:
+    """What the operation reads of this member's."""
+    if collective.operator in FROM_ROOT and not _is_root(collective):
+        return []
+    return collective.inputs
+
+
+def _is_root(collective: Collective) -> bool:
+    return bool(collective.arguments["root_rank"] == collective.group.rank())
+
+
+def moved_objects() -> int | None:
+    """If a function of torch that moves objects issues the present collective: a digest of those that this rank gives, 0 where they cannot
+    be read."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_name
+        if "_object" in name and frame.f_code.co_filename.startswith(_OF_TORCH):
+            content = content_of(frame.f_locals.get(_OBJECTS.get(name, ""), None))
+            return 0 if content.opaque else content.all
+        frame = frame.f_back
+    return None

@@ -1,0 +1,189 @@
+"""What a rank puts into its collectives: noted in every attempt at a transaction, and compared in a redo.
+
+A survivor nearly always waits in a collective when a rank is lost. What it had put into that one, and into those before it, is known, and
+the redo must put the same into the same collectives, as far as the interrupted attempt had come. So every attempt notes one entry for each
+collective that it issues up to its vote: what is called, and a digest of what the operator reads on this rank, taken before it runs.
+Entries are compared lane by lane (`collectives.calls`), as they are issued. A difference stops nobody: it goes with the vote (`redo`).
+
+Of several attempts the first that came to an entry is what all later ones are compared with.
+
+Not noted is what says nothing of the step: what is issued once the generation is over or a collective has failed, because what broken
+collectives gave may be anything; and what threads issue that the script has started, because they keep no step with it.
+
+Known limits: of tensors that are not on the host, and of sparse ones, only types and shapes are compared. Of what is larger than `WHOLE`
+bytes every `STRIDE`th element is, so a difference in a few elements may be missed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+import xxhash
+from torch.distributed import Work
+
+from understudy.messages import calls
+from understudy.worker.collectives.calls import given_to, lane_of, moved_objects, settings_of
+from understudy.worker.collectives.interception import Collective, Kernels, shapes
+from understudy.worker.encoding.digests import digest
+from understudy.worker.generation.context import RankContext
+from understudy.worker.participant import Participant, Step
+from understudy.worker.state.registry import State
+from understudy.worker.state.tensors import local_tensor
+
+WHOLE = 32 << 20  # bytes of one tensor that are read in full; xxh3 reads 40 MB in 2.8 ms
+STRIDE = 509  # a prime: with 64, gradients of layers whose features lie at multiples of it had the same digest
+_OF_OBJECTS = (torch.uint8, torch.int64)  # as which torch sends objects, and their sizes
+
+
+class Entry(NamedTuple):
+    """One collective."""
+
+    operator: str
+    settings: str
+    given: list[tuple[str, list[int]]]  # type and shape of each tensor that is read
+    digests: list[int]  # of them; none where they cannot be read
+    size: int  # bytes that the digests stand for
+
+    def __str__(self) -> str:
+        tensors = ", ".join(f"{kind} {tuple(shape)}" for kind, shape in self.given[:3]) or "nothing"
+        return f"{self.operator.strip('_')} ({self.settings or 'no settings'}) of {tensors}"
+
+
+class Compared(NamedTuple):
+    """How much of a redo was the same as before."""
+
+    collectives: int
+    of: int  # that the redo has issued
+    size: int  # bytes that were put into them
+    size_of: int
+
+
+Lanes = dict[str, list[Entry]]
+
+
+class IssuedCollectives(Kernels, Participant):
+    def __init__(self, context: RankContext) -> None:
+        self._membership, self._progress, self._rank_state = context.membership, context.progress, context.rank_state
+        self._lock = threading.Lock()  # autograd has threads of its own
+        self._thread = 0  # the one that runs transactions
+        self._noting = False
+        self._attempt: Lanes = {}
+        self._before: Lanes = {}  # of attempts that were interrupted
+        self._same = self._same_size = 0  # entries of the running attempt that are as before, and their bytes
+        self.difference = ""  # in the running attempt, the first one
+
+    # -- a transaction -----------------------------------------------------------------------------------------------------
+
+    def begin(self, step: Step) -> None:
+        self._before = {}  # those of a transaction whose error the script has caught
+
+    def attempt(self, step: Step) -> None:
+        if step.alone:
+            return
+        if self not in Kernels._standing:
+            self.install()
+        self._thread = threading.get_ident()
+        self._attempt, self._same, self._same_size, self.difference = {}, 0, 0, ""
+        self._noting = True
+
+    def before_vote(self, step: Step) -> None:
+        self._noting = False
+        for lane, entries in self._before.items():
+            issued = len(self._attempt.get(lane, ()))
+            if issued < len(entries) and not self.difference:
+                self.difference = calls.REDO_ISSUES_LESS(call=entries[issued], number=issued, lane=lane)
+
+    def failed(self, step: Step, error: Exception) -> None:
+        self._noting = False
+
+    def rollback(self, step: Step) -> None:
+        with self._lock:
+            for lane, entries in self._attempt.items():
+                known = self._before.setdefault(lane, [])
+                known += entries[len(known) :]
+
+    def committed(self, step: Step) -> None:
+        self._before = {}
+
+    def compared(self) -> Compared:
+        """Of the redo that has come to its vote; nothing where there was none."""
+        if not self._before:
+            return Compared(0, 0, 0, 0)
+        every = [entry for entries in self._attempt.values() for entry in entries]
+        return Compared(self._same, len(every), self._same_size, sum(entry.size for entry in every))
+
+    # -- its collectives ---------------------------------------------------------------------------------------------------
+
+    def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
+        if not self._noting or not self._is_of_step() or self._membership.aborted():
+            return operate()
+        lane, entry = lane_of(collective), self._entry(collective)
+        with self._lock:
+            entries = self._attempt.setdefault(lane, [])
+            number = len(entries)
+            entries.append(entry)
+        self._compare(lane, number, entry, collective)
+        try:
+            return operate()
+        except BaseException:
+            self._noting = False
+            raise
+
+    def wait(self, work: Work, wait: Callable[[], Any]) -> Any:
+        try:
+            return wait()
+        except BaseException:
+            self._noting = False
+            raise
+
+    def _is_of_step(self) -> bool:
+        """Whether this thread runs the transaction, or is one of autograd's for it."""
+        return threading.get_ident() == self._thread or isinstance(threading.current_thread(), threading._DummyThread)
+
+    def _entry(self, collective: Collective) -> Entry:
+        given = given_to(collective)
+        if given and all(tensor.dtype in _OF_OBJECTS for tensor in given) and (objects := moved_objects()) is not None:
+            return Entry(collective.operator, settings_of(collective), [], [objects], 0)  # equal objects may have different pickles
+        offset = self._progress.transaction % STRIDE
+        digests = [sampled(tensor, offset) for tensor in given]
+        known = [one for one in digests if one is not None]
+        size = sum(tensor.numel() * tensor.element_size() for tensor in given) if len(known) == len(given) else 0
+        return Entry(collective.operator, settings_of(collective), shapes(given), known if size else [], size)
+
+    def _compare(self, lane: str, number: int, entry: Entry, collective: Collective) -> None:
+        known = self._before.get(lane)
+        if known is None or number >= len(known):
+            return
+        before = known[number]
+        if entry == before:
+            self._same, self._same_size = self._same + 1, self._same_size + entry.size
+        elif not self.difference:
+            if entry[:3] != before[:3]:
+                self.difference = calls.REDO_ISSUES_ANOTHER(here=entry, there=before, number=number, lane=lane)
+            else:
+                names = sorted(set(_names(self._rank_state.state, given_to(collective))))
+                of = f", with {', '.join(names[:3])}{' and more' if len(names) > 3 else ''} in it," if names else ","
+                self.difference = calls.REDO_GIVES_ANOTHER(call=before, number=number, lane=lane, of=of)
+
+
+def sampled(tensor: torch.Tensor, offset: int) -> int | None:
+    """The digest of a tensor on the host, or of a sample of its elements from `offset` on; None of what cannot be read."""
+    if tensor.device.type != "cpu" or tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+        return None
+    plain = tensor.detach()
+    if plain.numel() * plain.element_size() <= WHOLE:
+        return digest(plain if plain.is_contiguous() else plain.contiguous())
+    if not plain.is_contiguous():
+        return None
+    return xxhash.xxh3_64_intdigest(plain.view(-1)[offset::STRIDE].contiguous().view(torch.uint8).numpy().data)
+
+
+def _names(state: State, given: list[torch.Tensor]) -> Iterator[str]:
+    """Of registered tensors and gradients that share memory with what was given."""
+    memory = {tensor.untyped_storage().data_ptr() for tensor in given}
+    for name, tensor in (*state.parameters(), *state.mutable_tensors(), *state.gradients()):
+        if local_tensor(tensor).untyped_storage().data_ptr() in memory:
+            yield name

@@ -1,0 +1,240 @@
+"""What a rank puts into its collectives, in an attempt that is interrupted and in its redo: what is the same, and what is not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as some
+from tests.said import said
+from tests.worker.steps import step_of
+from torch import nn
+
+from understudy.messages import calls
+from understudy.worker.collectives.interception import Collective, Kernels
+from understudy.worker.errors import GenerationAborted
+from understudy.worker.generation.context import RankContext
+from understudy.worker.progress import Progress
+from understudy.worker.state.registry import State
+from understudy.worker.verification import issued
+from understudy.worker.verification.issued import Compared, IssuedCollectives, sampled
+
+
+class Group:
+    def __init__(self, name: str, rank: int = 0) -> None:
+        self.group_name, self._rank = name, rank
+
+    def rank(self) -> int:
+        return self._rank
+
+
+class Rank:
+    """Rank 0, in transaction 7."""
+
+    def __init__(self) -> None:
+        self.net = nn.Linear(2, 2)
+        state = State()
+        state.register("net", self.net)
+        self.over = False  # the generation
+        membership: Any = SimpleNamespace(aborted=lambda: self.over)
+        held: Any = SimpleNamespace(state=state)
+        self.issued = IssuedCollectives(RankContext(Progress(0, 2, transaction=7), membership, held, SimpleNamespace()))  # type: ignore[arg-type]
+        self.step = step_of()
+        self.issued.begin(self.step)
+        self.issued.attempt(self.step)
+
+    def call(self, tensor: torch.Tensor, group: str = "0", operator: str = "allreduce_", **more: Any) -> None:
+        names = {"allreduce_": "tensors", "broadcast_": "tensors", "_allgather_base_": "input_tensor", "recv_": "tensors"}
+        arguments = {names[operator]: [tensor], **more}
+        self.issued.call(Collective(operator, Group(group), arguments), lambda: None)  # type: ignore[arg-type]
+
+    def interrupted(self) -> None:
+        self.issued.failed(self.step, GenerationAborted())
+        self.over = True
+        self.issued.rollback(self.step)
+        self.over = False
+        self.issued.attempt(self.step)
+
+    def votes(self) -> tuple[str, Compared]:
+        self.issued.before_vote(self.step)
+        return self.issued.difference, self.issued.compared()
+
+
+@pytest.fixture
+def rank() -> Iterator[Rank]:
+    rank = Rank()
+    yield rank
+    rank.issued.remove()
+    assert rank.issued not in Kernels._standing
+
+
+def test_a_step_that_is_done_once_has_nothing_to_be_compared_with(rank: Rank) -> None:
+    rank.call(torch.ones(4))
+    assert rank.votes() == ("", Compared(0, 0, 0, 0))
+
+
+def test_a_redo_is_compared_as_far_as_the_interrupted_attempt_had_come(rank: Rank) -> None:
+    rank.call(torch.ones(4))
+    rank.call(torch.zeros(2), group="tp")
+    rank.interrupted()
+    rank.call(torch.zeros(2), group="tp")  # the order between groups is not fixed
+    rank.call(torch.ones(4))
+    rank.call(torch.full((4,), 5.0))
+    assert rank.votes() == ("", Compared(2, 3, 24, 40))
+
+
+def test_another_number_is_named_with_the_parameter_that_is_in_it(rank: Rank) -> None:
+    rank.net.weight.grad = torch.ones(2, 2)
+    rank.call(torch.ones(1))
+    rank.call(rank.net.weight.grad)
+    rank.interrupted()
+    rank.net.weight.grad.add_(1e-6)
+    rank.call(torch.ones(1))
+    rank.call(rank.net.weight.grad)
+    rank.call(torch.ones(9))
+    difference, compared = rank.votes()
+    assert said(difference, calls.REDO_GIVES_ANOTHER, number=1, lane="0") and "net/parameter/weight/gradient" in difference
+    assert compared == Compared(1, 3, 4, 56)
+
+
+@pytest.mark.parametrize(
+    "other", [{"tensor": torch.ones(5)}, {"tensor": torch.ones(4, dtype=torch.float64)}, {"tensor": torch.ones(4), "root_rank": 1}]
+)
+def test_another_call_is_named_with_both(rank: Rank, other: dict[str, Any]) -> None:
+    rank.call(torch.ones(4))
+    rank.interrupted()
+    rank.call(**other)
+    assert said(rank.votes()[0], calls.REDO_ISSUES_ANOTHER, number=0, lane="0")
+
+
+def test_a_redo_that_calls_less_is_noticed_at_its_vote(rank: Rank) -> None:
+    rank.call(torch.ones(4))
+    rank.interrupted()
+    assert said(rank.votes()[0], calls.REDO_ISSUES_LESS, number=0, lane="0")
+
+
+def test_what_is_not_read_does_not_count(rank: Rank) -> None:
+    for content in (torch.ones(4), torch.zeros(4)):
+        rank.call(content, operator="broadcast_", root_rank=1)
+        rank.call(content, operator="recv_", src=1)
+        if content[0] == 1:
+            rank.interrupted()
+    assert rank.votes() == ("", Compared(2, 2, 0, 0))
+
+
+def test_of_several_attempts_the_first_one_that_came_to_a_collective_counts(rank: Rank) -> None:
+    rank.call(torch.ones(4))
+    rank.interrupted()
+    rank.call(torch.ones(4))
+    rank.call(torch.full((4,), 2.0))
+    rank.interrupted()
+    rank.call(torch.zeros(4))  # not as in the first attempt ...
+    rank.interrupted()
+    rank.call(torch.ones(4))
+    rank.call(torch.full((4,), 3.0))  # ... nor as in the second
+    assert said(rank.votes()[0], calls.REDO_GIVES_ANOTHER, number=1)
+
+
+def test_what_is_issued_once_the_generation_is_over_does_not_count(rank: Rank) -> None:
+    rank.over = True
+    rank.call(torch.ones(4))
+    rank.interrupted()
+    rank.call(torch.zeros(4))
+    assert rank.votes() == ("", Compared(0, 0, 0, 0))
+
+
+@pytest.mark.parametrize("fails", ["issue", "wait"])
+def test_what_follows_a_failure_does_not_count_either(rank: Rank, fails: str) -> None:
+    """Even if the script catches that, and goes on."""
+
+    def broken() -> None:
+        raise RuntimeError("connection closed by peer")
+
+    rank.call(torch.ones(4))
+    with pytest.raises(RuntimeError):
+        if fails == "issue":
+            rank.issued.call(Collective("allreduce_", Group("0"), {"tensors": [torch.ones(3)]}), broken)  # type: ignore[arg-type]
+        else:
+            rank.issued.wait(None, broken)  # type: ignore[arg-type]
+    rank.call(torch.full((4,), float("nan")))
+    rank.interrupted()
+    rank.call(torch.ones(4))
+    if fails == "issue":
+        rank.call(torch.ones(3))
+    rank.call(torch.ones(4))
+    assert rank.votes()[0] == ""
+
+
+def on_thread(work: Callable[[], None]) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def test_what_a_thread_of_the_script_issues_does_not_count(rank: Rank) -> None:
+    on_thread(lambda: rank.call(torch.ones(4)))
+    rank.interrupted()
+    assert rank.votes() == ("", Compared(0, 0, 0, 0))
+
+
+def test_the_next_transaction_knows_nothing_of_the_last(rank: Rank) -> None:
+    rank.call(torch.ones(4))
+    rank.interrupted()
+    rank.call(torch.ones(4))
+    rank.issued.before_vote(rank.step)
+    rank.issued.committed(rank.step)
+    rank.issued.begin(rank.step)
+    rank.issued.attempt(rank.step)
+    rank.call(torch.zeros(4))
+    assert rank.votes() == ("", Compared(0, 0, 0, 0))
+
+
+def test_a_spare_that_computes_alone_notes_nothing() -> None:
+    rank = Rank()
+    rank.issued.remove()
+    alone = step_of(alone=True)
+    spare = IssuedCollectives(RankContext(Progress(0, 2), *[None] * 3))  # type: ignore[arg-type]
+    spare.attempt(alone)
+    assert spare not in Kernels._standing
+
+
+def test_objects_are_compared_and_not_their_pickles(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    for pickle, objects in ((b"\1\2", 7), (b"\2\1\3", 7)):
+        monkeypatch.setattr(issued, "moved_objects", lambda objects=objects: objects)
+        rank.call(torch.tensor(list(pickle), dtype=torch.uint8))
+        if len(pickle) == 2:
+            rank.interrupted()
+    assert rank.votes()[0] == ""
+
+
+# -- digests of what is large -------------------------------------------------------------------------------------------------------
+
+
+@given(some.integers(0, 2**31), some.integers(0, issued.STRIDE - 1))
+def test_a_sample_begins_at_its_offset(seed: int, offset: int) -> None:
+    torch.manual_seed(seed)
+    tensor = torch.randn(3000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(issued, "WHOLE", 4000)
+        before = sampled(tensor, offset)
+        place = int(torch.randint(0, 3000, ()))
+        tensor[place] += 1
+        assert (sampled(tensor, offset) != before) == (place % issued.STRIDE == offset)
+
+
+def test_rows_whose_features_lie_at_multiples_of_64_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issued, "WHOLE", 1)
+    one, other = torch.randn(200, 1024), torch.randn(200, 1024)
+    for tensor in (one, other):
+        tensor[:, ::64] = 0
+    assert sampled(one, 0) != sampled(other, 0)
+
+
+@pytest.mark.parametrize("tensor", [torch.eye(3).to_sparse(), torch.empty(3, device="meta")])
+def test_what_cannot_be_read_is_compared_by_its_shape_only(tensor: torch.Tensor) -> None:
+    assert sampled(tensor, 0) is None
