@@ -14,7 +14,7 @@ from rich.console import Console
 from tests.said import codes, refused, said
 
 from understudy.cli.check.command import check
-from understudy.cli.check.course import Kill
+from understudy.cli.check.kills import PHASES, Kill, planned, told
 from understudy.cli.check.page import as_values, view
 from understudy.cli.check.records import Commit, Records, compare
 from understudy.cli.check.runs import Ended, Run, Standstill
@@ -47,20 +47,21 @@ def unlike(entry: str, rank: int, *steps: int) -> Callable[[Commit], Commit]:
 
 
 INCIDENT = {"ranks": [{"old_worker": "w1"}], "notes": ["the redo is proven"]}
-KILL = Kill(1, BEFORE, BEFORE, "w1", 0.25)
+KILL = Kill(1, BEFORE, "vote", BEFORE, "w1", 0.25)
+KILLED = "rank 1 was killed in step 6 (vote)"
 DRILL: dict[str, Any] = {"rank": 0, "verdict": "same", "step": 3, "detail": "", "compared": 9, "collectives": 1, "left_out": 0}
 DRILL |= {"bytes_moved": 10, "pause": 0.01, "worker": "w2"}
 
 
 def judged(found: Records, **changes: Any) -> Page:
     run = replace(Ended(found, reached=True, incidents=[INCIDENT], drills=[DRILL]), **changes)
-    return Judge(2, BEFORE, LAST, ["reference/output.txt", "recovery/output.txt"]).disturbed(records(), run, KILL)
+    return Judge(2, BEFORE, LAST, ["reference/output.txt", "recovery/output.txt"]).disturbed(records(), run, [KILL])
 
 
 def test_the_same_is_bitwise() -> None:
     page = judged(records())
     assert (page.verdict, page.exit_code, page.digests) == (Verdict.BITWISE, 0, 2 * 3 * 3)
-    assert page.line == script_check.BITWISE(rank=1, step=6, seconds="0.250 s", steps=3, ranks=2, digests="18")
+    assert page.line == script_check.BITWISE(kills=KILLED, seconds="0.250 s", steps=3, ranks=2, digests="18")
 
 
 @pytest.mark.parametrize("entry", [WEIGHT, RESULT, NOTED])
@@ -69,7 +70,7 @@ def test_the_same_is_bitwise() -> None:
 def test_one_entry_of_one_rank_in_one_step_is_enough(entry: str, rank: int, step: int) -> None:
     page = judged(records(unlike(entry, rank, step)))
     assert (page.verdict, page.exit_code) == (Verdict.DIFFERS, 3)
-    assert said(page.line, script_check.DIFFERS, rank=1, step=6) and said(page.line, script_check.VALUE_DIFFERS, rank=rank, step=step)
+    assert said(page.line, script_check.DIFFERS, kills=KILLED) and said(page.line, script_check.VALUE_DIFFERS, rank=rank, step=step)
 
 
 def test_values_that_are_short_are_shown_and_each_entry_once() -> None:
@@ -96,7 +97,7 @@ def test_a_training_that_differs_undisturbed_says_nothing() -> None:
 @pytest.mark.parametrize("missing", [(0, 8), (1, 6)])
 def test_a_step_that_was_not_told_is_no_step_that_is_the_same(missing: tuple[int, int]) -> None:
     page = judged(records(lambda one: None if (one.rank, one.step) == missing else one))
-    assert page.verdict is Verdict.INCONCLUSIVE and said(page.line, script_check.RECORDS_DIFFER, rank=1, step=6)
+    assert page.verdict is Verdict.INCONCLUSIVE and said(page.line, script_check.RECORDS_DIFFER, kills=KILLED)
     assert said(page.line, script_check.RECORDED_ONCE, rank=missing[0], transaction=missing[1] - 1)
 
 
@@ -110,7 +111,7 @@ def test_an_entry_that_is_gone_differs_unless_nobody_has_registered_it() -> None
 
 def test_a_role_for_whose_drill_there_were_too_few_steps_is_named() -> None:
     run = Ended(records(), reached=True, incidents=[INCIDENT], drills=[DRILL])
-    page = Judge(2, BEFORE, LAST, ["", ""]).disturbed(records(), run, replace(KILL, undrilled=1))
+    page = Judge(2, BEFORE, LAST, ["", ""]).disturbed(records(), run, [KILL], undrilled=1)
     assert page.verdict is Verdict.BITWISE and page.drills[1] == script_check.UNDRILLED(rank=1)
 
 
@@ -128,12 +129,12 @@ def test_a_result_that_cannot_be_read_is_named() -> None:
             script_check.BITWISE_BUT_NAMED,
             {"drilled": 0, "verdict": "different"},
         ),
-        ({"incidents": [INCIDENT, INCIDENT]}, Verdict.INCONCLUSIVE, script_check.OTHERWISE_DISTURBED, {"incidents": 2}),
+        ({"incidents": [INCIDENT, INCIDENT]}, Verdict.INCONCLUSIVE, script_check.OTHERWISE_DISTURBED, {"incidents": 2, "wanted": 1}),
         (
             {"incidents": [{**INCIDENT, "ranks": [{"old_worker": "w0"}]}]},
             Verdict.INCONCLUSIVE,
             script_check.OTHERWISE_DISTURBED,
-            {"incidents": 1},
+            {"incidents": 1, "wanted": 1},
         ),
         ({"reached": False, "message": "rank 1 has no replica"}, Verdict.REFUSED, script_check.NOT_SURVIVED, {}),
         (
@@ -146,7 +147,44 @@ def test_a_result_that_cannot_be_read_is_named() -> None:
 )
 def test_what_else_speaks_against_it(changes: dict[str, Any], verdict: Verdict, message: Message, arguments: dict[str, Any]) -> None:
     page = judged(records(), **changes)
-    assert page.verdict is verdict and said(page.line, message, rank=1, step=6, **arguments)
+    assert page.verdict is verdict and said(page.line, message, kills=KILLED, **arguments)
+
+
+TWICE = [KILL, Kill(1, 7, "between", 8, "w3", 0.5)]
+
+
+@pytest.mark.parametrize(("step", "kill"), [(6, 0), (7, 0), (8, 1)])
+def test_of_several_kills_the_one_before_the_first_difference_is_named(step: int, kill: int) -> None:
+    run = Ended(records(unlike(WEIGHT, 0, step)), reached=True, incidents=[INCIDENT, INCIDENT], drills=[DRILL])
+    page = Judge(2, BEFORE, LAST, ["", ""]).disturbed(records(), run, TWICE)
+    assert page.verdict is Verdict.DIFFERS and said(page.line, script_check.DIFFERS, kills=told([TWICE[kill]]))
+
+
+def test_every_kill_has_its_incident_and_the_longest_recovery_is_told() -> None:
+    incidents = [INCIDENT, {**INCIDENT, "ranks": [{"old_worker": "w3"}]}]
+    page = Judge(2, BEFORE, LAST, ["", ""]).disturbed(records(), Ended(records(), reached=True, incidents=incidents, drills=[DRILL]), TWICE)
+    kills = "rank 1 was killed in step 6 (vote) and in step 8 (between)"
+    assert page.line == script_check.BITWISE(kills=kills, seconds="0.500 s", steps=3, ranks=2, digests="18")
+
+
+def test_a_phase_to_which_the_script_does_not_come_is_named() -> None:
+    run = Ended(records(), reached=True, incidents=[INCIDENT], drills=[DRILL])
+    page = Judge(2, BEFORE, LAST, ["", ""]).disturbed(records(), run, [KILL, Kill(1, 7, "backward")])
+    file = io.StringIO()
+    Console(file=file, width=140).print(view(page, "runs/1"))
+    assert page.verdict is Verdict.BITWISE and page.line.startswith(script_check.BITWISE.code + ": " + KILLED + ",")
+    assert said(file.getvalue(), script_check.NOT_REACHED, phase="backward", step=8)
+
+
+@pytest.mark.parametrize(("phase", "verdict"), [("apply", Verdict.BITWISE), ("vote", Verdict.INCONCLUSIVE)])
+def test_who_is_killed_after_its_vote_does_not_tell_of_that_step(phase: str, verdict: Verdict) -> None:
+    kill = replace(KILL, phase=phase)
+    run = Ended(records(lambda one: None if one.place == (1, BEFORE) else one), reached=True, incidents=[INCIDENT], drills=[DRILL])
+    assert Judge(2, BEFORE, LAST, ["", ""]).disturbed(records(), run, [kill]).verdict is verdict
+
+
+def test_kills_are_two_steps_apart() -> None:
+    assert [(kill.before, kill.phase) for kill in planned(1, 12, list(PHASES))] == [(12 + 2 * n, phase) for n, phase in enumerate(PHASES)]
 
 
 def test_the_records_of_a_run_are_read_without_what_a_killed_worker_left(tmp_path: Path) -> None:
@@ -180,10 +218,10 @@ def test_the_page_is_for_people_and_programs() -> None:
     file = io.StringIO()
     Console(file=file, width=100).print(view(page, "runs/1"))
     text = file.getvalue()
-    assert text.startswith("BITWISE: ") and said(text, script_check.BITWISE, rank=1, step=6)
+    assert text.startswith("BITWISE: ") and said(text, script_check.BITWISE, kills=KILLED)
     assert "name[0] is told" in text and "runs/1" in text
     values = json.loads(json.dumps(as_values(page)))
-    assert (values["verdict"], values["exit_code"], values["kill"]["rank"]) == ("bitwise", 0, 1)
+    assert (values["verdict"], values["exit_code"], values["kills"][0]["rank"]) == ("bitwise", 0, 1)
     assert values["advice"] == [script_check.FOLLOW_NOTICES()]
 
 
@@ -194,6 +232,9 @@ def test_the_page_is_for_people_and_programs() -> None:
         ({"nnodes": "2"}, script_check.CHECK_ON_ONE_MACHINE, {}),
         ({"orchestrator": "http://host0:29400"}, script_check.CHECK_ON_ONE_MACHINE, {}),
         ({"no_replenish": True}, script_check.CHECK_NEEDS_SPARES, {}),
+        ({"kills": "vote,lunch"}, script_check.NO_SUCH_PHASE, {"given": "vote,lunch"}),
+        ({"kills": "vote,vote"}, script_check.NO_SUCH_PHASE, {"given": "vote,vote"}),
+        ({"kills": ","}, script_check.NO_SUCH_PHASE, {"given": ","}),
         ({"check_steps": 4}, script_check.CHECK_TOO_SHORT, {"steps": 4, "least": 5}),
         ({"program": ["missing.py"]}, run_options.SCRIPT_MISSING, {"script": "missing.py"}),
     ],

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from understudy.cli.check.kills import PHASES
 from understudy.cli.target import TLS
 from understudy.common.names import CHAOS_VARIABLE, STRICT_VARIABLE
 from understudy.core.model import Timeouts
@@ -44,13 +45,24 @@ class Flags:
         _option(
             CHECK,
             "--check",
-            help="Run some steps, undisturbed, then once more with drills and a rank killed in the middle; compare both bit by bit, end, "
-            "and print a page. It runs here, twice: what the script saves is saved, so give it a scratch folder. On one machine only.",
+            help="Run some steps, undisturbed, then once more with drills and a rank killed in several phases of a step; compare both "
+            "bit by bit, end, and print a page. It runs here, twice: what the script saves is saved, so give it a scratch folder. On one "
+            "machine only.",
         ),
     ] = False
     check_steps: Annotated[
-        int, _option(CHECK, "--check-steps", metavar="N", help="With --check: the kill comes behind so many steps; 8 more follow.")
+        int, _option(CHECK, "--check-steps", metavar="N", help="With --check: the first kill comes after so many steps.")
     ] = 12
+    kills: Annotated[
+        str,
+        _option(
+            CHECK,
+            "--kills",
+            metavar="PHASES",
+            help="With --check: in which phases of a step a rank is killed, in this order, two steps apart; 8 steps follow. Each takes "
+            "about as long as a spare takes to get warm. By comma.",
+        ),
+    ] = ",".join(PHASES)
     as_json: Annotated[bool, _option(CHECK, "--json", help="With --check: the page as JSON, for programs.")] = False
     spares: Annotated[
         int | None,

@@ -93,7 +93,8 @@ def redone(incident: OpenIncident) -> None:
     same, of = incident.collectives
     if same:
         share = incident.compared[0] / max(1, incident.compared[1])
-        incident.note(drills.REDO_COMPARED(same=same, of=of, share=f"{100 * share:.0f}"))
+        rest = "; to the others they had not come" if same < of else ""
+        incident.note(drills.REDO_COMPARED(same=same, of=of, share=f"{100 * share:.0f}", rest=rest))
     elif not ranks and incident.redone and incident.measured and not incident.differed:
         incident.note(drills.REDO_UNCOMPARED())
 

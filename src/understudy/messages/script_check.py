@@ -25,6 +25,13 @@ CHECK_TOO_SHORT = Message(
     remedy="Give a larger --check-steps.",
 )
 
+NO_SUCH_PHASE = Message(
+    "US2504",
+    "--kills {given}: give some of {known}, each once, by comma",
+    cause="--kills names the phases of a step in which the check kills a rank, and one of these is no such phase, or is named twice.",
+    remedy="Leave --kills out for all of them, or name some.",
+)
+
 CHECK_NEEDS_RANKS = Message(
     "US2503",
     "--check needs at least 2 ranks: a lone one has no replica, and nobody to keep its copies (--nproc-per-node 2)",
@@ -40,7 +47,7 @@ CALLED_OFF = Message(
 
 RECOVERY_BEGINS = Message(
     "US2506",
-    "the same with a spare: drills from step {first} on, a kill in step {kill}, and on to step {last}",
+    "the same with a spare: drills from step {first} on, kills in steps {kills}, and on to step {last}. A spare gets warm before each",
     cause="The undisturbed run is done, and the run that is disturbed begins.",
 )
 
@@ -66,22 +73,22 @@ STANDSTILL = Message(
 
 BITWISE = Message(
     "US2510",
-    "rank {rank} was killed in step {step} and recovered in {seconds}; the {steps} steps behind it are the same bit by bit on {ranks} "
-    "ranks ({digests} digests)",
+    "{kills}, and recovered in {seconds} at most; the {steps} steps after the first kill are the same bit by bit on {ranks} ranks "
+    "({digests} digests)",
     cause="Everything that was recorded after the kill is the same as in the undisturbed run.",
 )
 
 BITWISE_BUT_NAMED = Message(
     "US2511",
-    "rank {rank} was killed in step {step} and recovered in {seconds}; the {steps} steps behind it are the same bit by bit on {ranks} "
-    "ranks ({digests} digests); but a drill has found rank {drilled} {verdict}",
+    "{kills}, and recovered in {seconds} at most; the {steps} steps after the first kill are the same bit by bit on {ranks} ranks "
+    "({digests} digests); but a drill has found rank {drilled} {verdict}",
     cause="The recovery was the same bit by bit, but a drill before it has found something that a newcomer would not have.",
     remedy="Do what the drill says, and check again.",
 )
 
 DIFFERS = Message(
     "US2512",
-    "rank {rank} was killed in step {step}, and behind it the training is another one: {difference}",
+    "{kills}, and after it the training is another one: {difference}",
     cause="The rank that took over trains with something else than the rank that was killed: state that a step depends on is not "
     "registered.",
     remedy="Register what the drills and notices on the page name, or what feeds the value that differs, and check again.",
@@ -89,14 +96,14 @@ DIFFERS = Message(
 
 HELD = Message(
     "US2513",
-    "rank {rank} was killed in step {step}, and the job is held: {reason}",
+    "{kills}, and the job is held: {reason}",
     cause="After the recovery the ranks did not agree, and the job was held instead of going on with a wrong state.",
     remedy="Register what the message names, and check again.",
 )
 
 NOT_SURVIVED = Message(
     "US2514",
-    "rank {rank} was killed in step {step}, and the job did not survive it",
+    "{kills}, and the job did not survive it",
     cause="The job ended instead of recovering. The message on the page says why.",
     remedy="Do what the message says, and check again.",
 )
@@ -110,21 +117,21 @@ IRREPRODUCIBLE = Message(
 
 RECORDS_DIFFER = Message(
     "US2516",
-    "rank {rank} was killed in step {step}, and {difference}",
+    "{kills}, and {difference}",
     cause="The two runs have not recorded the same commits, so they cannot be compared.",
     remedy="Run the check again. If it happens again, the script does not run the same steps twice.",
 )
 
 OTHERWISE_DISTURBED = Message(
     "US2517",
-    "rank {rank} was killed in step {step}, and something else happened: {incidents} incidents, and the kill should have been the only one",
+    "{kills}, and something else happened: {incidents} incidents in place of {wanted}",
     cause="Another rank was lost during the check, for a reason that is not the check's.",
     remedy="Look at the recovery's run directory with `understudy report`, and run the check again.",
 )
 
 STEPS_UNRECORDED = Message(
     "US2518",
-    "rank {rank} was killed in step {step}, and of steps {steps} nothing was told",
+    "{kills}, and of steps {steps} nothing was told",
     cause="For these steps after the kill no digests were recorded, so nothing is known about them.",
     remedy="Run the check again.",
 )
@@ -169,6 +176,13 @@ TOO_FEW_STEPS = Message(
     "the script ended by itself after {steps} steps, and the check needs {needed}",
     cause="The script trains for fewer steps than the check has to see.",
     remedy="Let the script train longer, or give a smaller --check-steps.",
+)
+
+NOT_REACHED = Message(
+    "US2526",
+    "in the phase {phase} no rank was killed: the script has not come to it in step {step}",
+    cause="The check waits for a rank in this phase of a step, and the step was over before the rank came to it.",
+    remedy="Nothing if the script has no such phase, as a step without a backward. Otherwise give another --check-steps.",
 )
 
 UNDRILLED = Message(
@@ -265,6 +279,6 @@ CHECK_AGAIN = Message(
 
 NOTHING_TO_CHANGE = Message(
     "US2550",
-    "Nothing. What begins behind step {last}, another phase or an evaluation, it has not seen: --check-steps goes further",
+    "Nothing. What begins after step {last}, another phase or an evaluation, it has not seen: --check-steps goes further",
     cause="The recovery was the same bit by bit, for as many steps as the check has seen.",
 )

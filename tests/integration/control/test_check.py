@@ -12,6 +12,7 @@ from tests.integration.processes import marked, wait_until
 from tests.integration.training import LONG, Outcome, Training, training
 from tests.said import said
 
+from understudy.cli.check.kills import PHASES
 from understudy.messages import asking, census, script_check
 from understudy.messages.drills import REDO_PROVEN
 
@@ -41,23 +42,25 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
 def test_a_recovery_that_is_bitwise(good: Outcome) -> None:
     found = page(good)
     assert (found["verdict"], good.code) == ("bitwise", 0), good.output
-    assert said(found["line"], script_check.BITWISE, rank=1, step=13, steps=8, ranks=2)
-    kill = found["kill"]
-    assert isinstance(kill, dict) and (kill["rank"], kill["before"], kill["worker"]) == (1, 12, "w1"), kill
+    assert said(found["line"], script_check.BITWISE, steps=16, ranks=2)
+    kills = found["kills"]
+    assert isinstance(kills, list)
+    assert [(kill["before"], kill["phase"]) for kill in kills] == [(12 + 2 * number, phase) for number, phase in enumerate(PHASES)]
+    assert all(kill["rank"] == 1 and kill["seconds"] is not None for kill in kills) and len({kill["worker"] for kill in kills}) == 5, kills
     drills, notes = found["drills"], found["notes"]
     assert isinstance(drills, list) and said(drills[0], asking.DRILL_PROVEN, rank=0), drills  # at step 3, if a spare is warm by then
     assert isinstance(notes, list) and any(said(note, REDO_PROVEN, who="rank 0: it") for note in notes), notes
     assert found["covered"] == ["model (DistributedDataParallel)", "optimizer (AdamW)"]
     assert found["adopted"] == ["best"]
-    # Parameters and what belongs to them, the mode, the settings, three streams and a result: on two ranks, in 8 steps and 2 evaluations.
-    assert isinstance(found["digests"], int) and found["digests"] > 2 * 10 * 20
+    # Parameters and what belongs to them, the mode, the settings, three streams and a result: on two ranks, in 16 steps and 3 evaluations.
+    assert isinstance(found["digests"], int) and found["digests"] > 2 * 19 * 20
 
 
 def test_its_page_is_there_for_programs_and_for_people(good: Outcome) -> None:
     printed = good.output[good.output.index("{\n") :]
     assert json.loads(printed[: printed.rindex("}") + 1]) == page(good)
     text = (good.folder / "run" / "check.txt").read_text()
-    assert text.startswith("BITWISE: ") and said(text, script_check.BITWISE, rank=1, step=13)
+    assert text.startswith("BITWISE: ") and said(text, script_check.BITWISE, steps=16)
     for name in ("reference", "recovery"):
         assert (good.folder / "run" / name / "journal.db").exists()
 
@@ -67,7 +70,7 @@ def test_what_nobody_can_carry_over_makes_the_recovery_differ(training: Training
     outcome = check(training, "hidden.py", "generator")
     found = page(outcome)
     assert (found["verdict"], outcome.code) == ("differs", 3), outcome.output
-    assert said(outcome.output, script_check.DIFFERS, rank=1, step=13)
+    assert said(outcome.output, script_check.DIFFERS, kills="rank 1 was killed in step 13 (vote)")
     assert said(found["differences"], script_check.VALUE_DIFFERS, rank=0, step=13)
     assert said(outcome.output, census.ITERATOR_MOVES, shown="kept"), "what it is, by name"
     assert said(outcome.output, asking.DRILL_IRREPRODUCIBLE), "what the drill had found"
@@ -85,7 +88,7 @@ def test_a_clock_in_a_list_is_not_taken_for_another_training(training: Training)
     ("how", "code", "says"),
     [
         ("raises", 5, ("FAILED: ", script_check.SCRIPT_FAILS.code, "ValueError: there is no such table")),
-        ("short", 6, ("INCONCLUSIVE: ", script_check.TOO_FEW_STEPS(steps=6, needed=20), script_check.MORE_STEPS.code)),
+        ("short", 6, ("INCONCLUSIVE: ", script_check.TOO_FEW_STEPS(steps=6, needed=28), script_check.MORE_STEPS.code)),
         ("unregistered", 4, ("REFUSED: ", script_check.REFUSED.code, "AdamW")),
     ],
 )
@@ -106,7 +109,7 @@ def test_a_script_that_computes_something_else_each_time(training: Training) -> 
 def test_who_calls_it_off_leaves_nothing_running(tmp_path: Path, number: signal.Signals, code: int) -> None:
     with marked() as mark:
         started = Training(tmp_path, mark).start(CHECK, "checked.py", "good")
-        held = started.folder / "run" / "reference" / "chaos" / "20-0.fired"
+        held = started.folder / "run" / "reference" / "chaos" / "28-0.fired"
         wait_until(held.exists, "the last step of the reference", LONG)
         started.process.send_signal(number)
         assert started.ends().code == code, started.output

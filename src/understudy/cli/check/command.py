@@ -1,7 +1,7 @@
 """The check itself: the script once undisturbed, once with drills and a kill, and a page of what came of it.
 
-Both runs record what every rank holds behind each commit, and are compared by that. Known limits: one machine, and one kill, of the highest
-rank at its vote; what a script does for the first time behind the last step, the check has not seen.
+Both runs record what every rank holds after each commit, and are compared by that. Known limits: one machine, and kills of the highest rank
+only; what a script does for the first time after the last step, the check has not seen.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from understudy.cli.check.course import FIRST, Disturbance
+from understudy.cli.check.kills import PHASES, Kill, planned
 from understudy.cli.check.page import as_values, view
 from understudy.cli.check.runs import OUTPUT, Ended, Run
 from understudy.cli.check.verdict import Judge, Page
@@ -25,7 +28,7 @@ from understudy.common.console import say
 from understudy.common.names import CHAOS_VARIABLE, RECORD_VARIABLE
 from understudy.messages import script_check
 
-BEHIND = 8  # steps behind the kill
+AFTER = 8  # steps from the last kill on
 LEAST = FIRST + 2  # before it, so that a drill finds its place
 WIDTH = 140  # of the page that is kept
 RUN_NAMES = ("reference", "recovery")  # their folders
@@ -34,14 +37,15 @@ AGAIN = "reference-again"
 
 def check(flags: Flags, name: str) -> int:
     """The exit code. `name`: of the check, and of both jobs. Raises `Usage` and `NoRun`."""
-    plan, before = _plan(flags, name), flags.check_steps
-    last = before + BEHIND
+    began, plan = time.monotonic(), _plan(flags, name)
+    kills = planned(plan.spec.world_size - 1, flags.check_steps, _phases(flags.kills))
+    last = kills[-1].before + AFTER
     folder = (flags.run_dir or RUNS / name).absolute()
     os.environ[CHAOS_VARIABLE] = os.environ[RECORD_VARIABLE] = "1"  # workers read them there
     signal.signal(signal.SIGTERM, _interrupted)
-    judge = Judge(plan.spec.world_size, before, last, [str(folder / one / OUTPUT) for one in RUN_NAMES])
+    judge = Judge(plan.spec.world_size, flags.check_steps, last, [str(folder / one / OUTPUT) for one in RUN_NAMES])
     try:
-        page = _page(plan, folder, judge, before, last)
+        page = replace(_page(plan, folder, judge, kills, last), took=time.monotonic() - began)
     except KeyboardInterrupt:
         say(script_check.CALLED_OFF())
         return 130
@@ -53,6 +57,15 @@ def check(flags: Flags, name: str) -> int:
     else:
         Console().print(view(page, str(folder)))
     return page.exit_code
+
+
+def _phases(text: str) -> list[str]:
+    """Of `--kills`. Raises `Usage`."""
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    unknown = [part for part in found if part not in PHASES]
+    if unknown or not found or len(set(found)) != len(found):
+        raise Usage(script_check.NO_SUCH_PHASE(given=text, known=", ".join(PHASES)))
+    return found
 
 
 def _interrupted(number: int, frame: object) -> None:
@@ -74,22 +87,23 @@ def _plan(flags: Flags, name: str) -> Launch:
     return replace(plan, timeouts=replace(plan.timeouts, hang_floor=plan.timeouts.hang_first))
 
 
-def _page(plan: Launch, folder: Path, judge: Judge, before: int, last: int) -> Page:
+def _page(plan: Launch, folder: Path, judge: Judge, kills: Sequence[Kill], last: int) -> Page:
     alone = replace(plan, spec=replace(plan.spec, spares=0, prepared=0, replenish=False))
     reference = _reference(alone, folder / RUN_NAMES[0], last)
     if not reference.reached:
         return judge.unreached(reference, 0)
     run = Run(plan, folder / RUN_NAMES[1], last)
-    disturbance = Disturbance(run, plan.spec.world_size - 1, before)
-    say(script_check.RECOVERY_BEGINS(first=FIRST + 1, kill=before + 1, last=last))
+    disturbance = Disturbance(run, kills)
+    steps = ", ".join(f"{kill.before + 1} ({kill.phase})" for kill in kills)
+    say(script_check.RECOVERY_BEGINS(first=FIRST + 1, kills=steps, last=last))
     with run, Console(stderr=True).status("the script sets up") as shown:
         run.follow(lambda: disturbance(shown.update))
     ended = run.ended()
     again = None
-    if judge.doubts(reference.records, ended, disturbance.kill):
+    if judge.doubts(reference.records, ended, kills):
         say(script_check.REFERENCE_AGAIN())
         again = _reference(alone, folder / AGAIN, last).records
-    return judge.disturbed(reference.records, ended, disturbance.kill, again)
+    return judge.disturbed(reference.records, ended, kills, disturbance.undrilled, again)
 
 
 def _reference(plan: Launch, path: Path, last: int) -> Ended:

@@ -10,14 +10,23 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from understudy.cli.check.kills import PHASES, Kill
 from understudy.cli.check.verdict import Page, Verdict
-from understudy.cli.show import size
+from understudy.cli.show import seconds, size
 from understudy.common.bounds import plain
+from understudy.messages import script_check
 
 
 def as_values(page: Page) -> dict[str, Any]:
     """For JSON."""
     return {**asdict(page), "exit_code": page.exit_code}
+
+
+def _line(kill: Kill) -> str:
+    if not kill.struck:
+        return script_check.NOT_REACHED(phase=kill.phase, step=kill.before + 1)
+    took = f"recovered in {seconds(kill.seconds)}" if kill.seconds is not None else "not recovered"
+    return f"step {kill.before + 1}, {kill.phase} ({PHASES[kill.phase]}): {took}"
 
 
 def view(page: Page, folder: str) -> RenderableType:
@@ -28,6 +37,7 @@ def view(page: Page, folder: str) -> RenderableType:
     rows = {
         "differences": page.differences,
         "message": [page.message] if page.message else [],
+        "kills": [_line(kill) for kill in page.kills],
         "drills": page.drills or ["none"],
         "covered": [", ".join(page.covered) or "nothing is registered", volume] if page.tensors else [],
         "adopted": [f"{', '.join(page.adopted)} (found in the script, not registered)"] if page.adopted else [],
@@ -35,7 +45,7 @@ def view(page: Page, folder: str) -> RenderableType:
         "told": page.notices,
         "recovery": page.notes,
         "what to change": page.advice,
-        "kept in": [folder],
+        "kept in": [f"{folder}, after {page.took:.0f} s"],
     }
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)

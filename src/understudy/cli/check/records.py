@@ -126,13 +126,21 @@ def unlike_beside(one: Records, other: Records, last: int) -> set[str]:
     return {found.entry for pair in pairs for found in _differences(*pair) if found.entry.startswith(BESIDE)}
 
 
-def compare(reference: Records, found: Records, transaction: int, last: int, left_out: Collection[str] = ()) -> Comparison:
+def compare(
+    reference: Records,
+    found: Records,
+    transaction: int,
+    last: int,
+    left_out: Collection[str] = (),
+    untold: Collection[tuple[int, int]] = (),
+) -> Comparison:
     """From the first commit to those of step `last`. `transaction`: in which a rank was killed, and with which a recovery began.
-    `left_out`: entries that are not the same in two undisturbed runs."""
+    `left_out`: entries that are not the same in two undisturbed runs. `untold`: commits, by rank and transaction, of ranks that were killed
+    after their vote: the newcomer goes on after them, and what it holds is told with its next commit."""
     result = Comparison()
     there = {commit.place: commit for commit in reference.commits if commit.step <= last}
     here = [commit for commit in found.commits if commit.step <= last]
-    for place in sorted(there.keys() ^ {commit.place for commit in here}):
+    for place in sorted((there.keys() ^ {commit.place for commit in here}).difference(untold)):
         run = "undisturbed" if place in there else "with the kill"
         result.missing.append(script_check.RECORDED_ONCE(rank=place[0], transaction=place[1], run=run))
     both = sorted(((there[commit.place], commit) for commit in here if commit.place in there), key=lambda pair: pair[1].transaction)

@@ -68,7 +68,7 @@ class Run:
         self.directory = RunDirectory.create(path, "")
         self.ranks = range(plan.spec.world_size)
         self._faults = Folder(self.directory.path)
-        self._last = last
+        self.last = last
         self._said: dict[str, Any] = {}
         self._standstill = ""
         self._held = False
@@ -107,19 +107,22 @@ class Run:
         """Whether every rank has come there."""
         return all(self._faults.has_fired(f"{step}-{rank}") for rank in self.ranks)
 
-    def hold_in_vote(self, rank: int, step: int) -> None:
-        """One rank, in the step that follows `step` committed ones, when it has computed its gradients and changed nothing yet."""
-        self._faults.arm(Armed("vote", HOLD, rank, "vote", step))
+    def hold_in(self, phase: str, rank: int, step: int) -> None:
+        """One rank, the next time that it comes to `phase` once it has committed `step` steps."""
+        self._faults.arm(Armed(phase, HOLD, rank, phase, step))
 
-    def in_vote(self) -> dict[str, Any] | None:
+    def where(self, phase: str) -> dict[str, Any] | None:
         """Where it waits there: worker, pid, transaction."""
-        return self._faults.fired("vote")
+        return self._faults.fired(phase)
 
-    def kill(self, pid: int) -> None:
-        """What waits in its vote."""
+    def let_go(self, phase: str) -> None:
+        self._faults.disarm(phase)
+
+    def kill(self, phase: str, pid: int) -> None:
+        """What waits there."""
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        self._faults.disarm("vote")
+        self.let_go(phase)
 
     # -- asking ------------------------------------------------------------------------------------------------------------
 
@@ -159,7 +162,7 @@ class Run:
         """Goes through `course`, and up to the last step. What comes in between is kept for `ended`."""
         try:
             course()
-            self._reached = self.wait(f"step {self._last}", lambda status: self.holds(self._last))
+            self._reached = self.wait(f"step {self.last}", lambda status: self.holds(self.last))
         except Over:
             self._process.join(self.plan.timeouts.stop + MARGIN)
         except Standstill as error:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from understudy.cli.check.course import AGAINST, Kill
+from understudy.cli.check.course import AGAINST
+from understudy.cli.check.kills import Kill, told
 from understudy.cli.check.records import BESIDE, Comparison, Records, called, compare, unlike_beside
 from understudy.cli.check.runs import Ended
 from understudy.cli.show import drill_line, seconds
@@ -44,10 +45,10 @@ class Page:
     verdict: Verdict
     line: str  # the verdict, in one sentence
     ranks: int
-    steps: tuple[int, int]  # before the kill, and in all
-    kill: Kill | None = None
-    seconds: float | None = None  # of the recovery
-    digests: int = 0  # that were the same behind the kill
+    steps: tuple[int, int]  # before the first kill, and in all
+    took: float = 0.0  # seconds of the whole check
+    kills: list[Kill] = field(default_factory=list)  # also those to whose phase the script did not come
+    digests: int = 0  # that were the same after the first kill
     differences: list[str] = field(default_factory=list)
     drills: list[str] = field(default_factory=list)
     covered: list[str] = field(default_factory=list)  # name and type of what is registered
@@ -66,7 +67,7 @@ class Page:
 
 
 class Judge:
-    """`before`: committed steps in front of the kill; `last`: in all. `outputs`: where the runs have printed, in their order."""
+    """`before`: committed steps before the first kill; `last`: in all. `outputs`: where the runs have printed, in their order."""
 
     def __init__(self, ranks: int, before: int, last: int, outputs: Sequence[str]) -> None:
         self._ranks, self._before, self._last, self._outputs = ranks, before, last, outputs
@@ -91,58 +92,67 @@ class Judge:
             line, advice = script_check.TOO_FEW_STEPS(steps=steps, needed=self._last), script_check.MORE_STEPS()
         return self._page(verdict, line, run, [advice], message=message)
 
-    def doubts(self, reference: Records, run: Ended, kill: Kill) -> bool:
-        """Whether all that differs in the run with the kill is what nobody has registered: it may be a clock."""
-        if kill.transaction < 0 or run.held:
+    def doubts(self, reference: Records, run: Ended, kills: Sequence[Kill]) -> bool:
+        """Whether all that differs in the run with kills is what nobody has registered: it may be a clock."""
+        struck = [kill for kill in kills if kill.struck]
+        if not struck or run.held:
             return False
-        found = compare(reference, run.records, kill.transaction, self._last)
+        found = compare(reference, run.records, struck[0].transaction, self._last)
         return bool(found.behind) and all(difference.entry.startswith(BESIDE) for difference in found.behind)
 
-    def disturbed(self, reference: Records, run: Ended, kill: Kill, again: Records | None = None) -> Page:
-        """The run with drills and a kill. `again`: of another undisturbed run."""
+    def disturbed(
+        self, reference: Records, run: Ended, kills: Sequence[Kill], undrilled: int | None = None, again: Records | None = None
+    ) -> Page:
+        """The run with drills and kills. `undrilled`: a rank whose role was not drilled. `again`: of another undisturbed run."""
         against = [drill for drill in run.drills if drill["verdict"] in AGAINST]
-        if kill.transaction < 0:
+        struck = [kill for kill in kills if kill.struck]
+        if not struck:
             return self.unreached(run, 1)
         clocks = unlike_beside(reference, again, self._last) if again is not None else set()
-        found = compare(reference, run.records, kill.transaction, self._last, clocks)
-        rest: dict[str, Any] = {"kill": kill, "seconds": kill.seconds, "left_out": sorted(map(called, found.left_out))}
-        struck = {"rank": kill.rank, "step": kill.before + 1}
-        told = [script_check.FOLLOW_NOTICES()] if self._told(run) else []
-        named = [script_check.FOLLOW_DRILL(), *told] if against else told
+        untold = {(kill.rank, kill.transaction) for kill in struck if kill.phase == "apply"}
+        found = compare(reference, run.records, struck[0].transaction, self._last, clocks, untold)
+        rest: dict[str, Any] = {"kills": list(kills), "left_out": sorted(map(called, found.left_out)), "undrilled": undrilled}
+        follow = [script_check.FOLLOW_NOTICES()] if self._told(run) else []
+        named = [script_check.FOLLOW_DRILL(), *follow] if against else follow
         if found.irreproducible:
             first = [difference.told for difference in found.irreproducible[:NAMED]]
             line = script_check.IRREPRODUCIBLE(difference=first[0])
             return self._page(Verdict.INCONCLUSIVE, line, run, [script_check.SEED()], differences=first, **rest)
         if found.behind or run.held:
             if run.held:
-                line = script_check.HELD(reason=run.standstill, **struck)
+                line = script_check.HELD(reason=run.standstill, kills=told(struck))
             else:
-                line = script_check.DIFFERS(difference=found.behind[0].told, **struck)
+                first_unlike = found.behind[0]
+                before_it = [kill for kill in struck if kill.before < first_unlike.step] or struck[:1]
+                line = script_check.DIFFERS(difference=first_unlike.told, kills=told(before_it[-1:]))
             rest |= {"differences": _first_of_each(found), "message": run.standstill}
             return self._page(Verdict.DIFFERS, line, run, [*named, script_check.REGISTER_STATE()], **rest)
         if not run.reached:
             message = str(run.failure["summary"]) if run.failure is not None else run.standstill or run.message
-            line = script_check.NOT_SURVIVED(**struck)
+            line = script_check.NOT_SURVIVED(kills=told(struck[-1:]))
             return self._page(Verdict.REFUSED, line, run, [script_check.FOLLOW_MESSAGE(), *named], message=message, **rest)
-        if problem := self._incomplete(run, kill, found, struck):
+        if problem := self._incomplete(run, struck, found):
             return self._page(Verdict.INCONCLUSIVE, problem, run, [script_check.CHECK_AGAIN()], **rest)
-        same = {**struck, "seconds": seconds(kill.seconds), "steps": self._last - self._before, "ranks": self._ranks}
+        longest = max((kill.seconds for kill in struck if kill.seconds is not None), default=None)
+        same = {"kills": told(struck), "seconds": seconds(longest), "steps": self._last - self._before, "ranks": self._ranks}
         rest["digests"], same["digests"] = found.digests, f"{found.digests:,}"
         if against:
             line = script_check.BITWISE_BUT_NAMED(drilled=against[0]["rank"], verdict=against[0]["verdict"], **same)
             return self._page(Verdict.NAMED, line, run, [script_check.FOLLOW_DRILL()], **rest)
-        advice = told or [script_check.NOTHING_TO_CHANGE(last=self._last)]
+        advice = follow or [script_check.NOTHING_TO_CHANGE(last=self._last)]
         return self._page(Verdict.BITWISE, script_check.BITWISE(**same), run, advice, **rest)
 
-    def _incomplete(self, run: Ended, kill: Kill, found: Comparison, struck: dict[str, int]) -> str:
+    def _incomplete(self, run: Ended, struck: Sequence[Kill], found: Comparison) -> str:
         """Why nothing can be said although nothing differs; empty: it can."""
+        kills = told(struck)
         if found.missing:
-            return script_check.RECORDS_DIFFER(difference=found.missing[0], **struck)
-        if len(run.incidents) != 1 or [part["old_worker"] for part in run.incidents[0]["ranks"]] != [kill.worker]:
-            return script_check.OTHERWISE_DISTURBED(incidents=len(run.incidents), **struck)
-        wanted = set(range(self._before + 1, self._last + 1))
+            return script_check.RECORDS_DIFFER(difference=found.missing[0], kills=kills)
+        lost = [[part["old_worker"] for part in incident["ranks"]] for incident in run.incidents]
+        if lost != [[kill.worker] for kill in struck]:
+            return script_check.OTHERWISE_DISTURBED(incidents=len(lost), wanted=len(struck), kills=kills)
+        wanted = set(range(struck[0].before + 1 + (struck[0].phase == "between"), self._last + 1))
         if found.steps != wanted or not found.digests:
-            return script_check.STEPS_UNRECORDED(steps=sorted(wanted - found.steps), **struck)
+            return script_check.STEPS_UNRECORDED(steps=sorted(wanted - found.steps), kills=kills)
         return ""
 
     def _page(self, verdict: Verdict, line: str, run: Ended, advice: Sequence[str], **more: Any) -> Page:
@@ -152,20 +162,19 @@ class Judge:
             line,
             self._ranks,
             (self._before, self._last),
-            drills=[*map(drill_line, run.drills), *self._undrilled(more.get("kill"))],
+            drills=[*map(drill_line, run.drills), *self._undrilled(more.pop("undrilled", None))],
             covered=[f"{name} ({kind})" for name, kind in sorted(records.registered.items())],
             tensors=records.tensors,
             bytes=records.bytes,
             adopted=records.adopted,
             notices=self._told(run),
-            notes=[note for incident in run.incidents for note in incident["notes"]],
+            notes=list(dict.fromkeys(note for incident in run.incidents for note in incident["notes"])),
             advice=list(advice),
             **more,
         )
 
     @staticmethod
-    def _undrilled(kill: Kill | None) -> list[str]:
-        rank = kill.undrilled if kill is not None else None
+    def _undrilled(rank: int | None) -> list[str]:
         return [script_check.UNDRILLED(rank=rank)] if rank is not None else []
 
     @staticmethod

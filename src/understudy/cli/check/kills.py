@@ -1,0 +1,43 @@
+"""Where a rank is killed in a check, in what order, and how each kill went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+PHASES = {  # points of `chaos.points`, in the order in which they come by default
+    "vote": "at its vote, when all others have come to theirs",
+    "backward": "in backward, while the others wait for it",
+    "forward": "as its step begins, while the others wait for it",
+    "apply": "after its vote, before the optimizer's step",
+    "between": "between two steps",
+}
+GAP = 2  # steps from one kill to the next: one that is interrupted, and one after it
+
+
+@dataclass
+class Kill:
+    """`transaction` and what follows: -1 and empty while it has not struck."""
+
+    rank: int
+    before: int  # committed steps
+    phase: str = "vote"
+    transaction: int = -1
+    worker: str = ""
+    seconds: float | None = None  # to the next commit by all ranks; None: there was none
+
+    @property
+    def struck(self) -> bool:
+        return self.transaction >= 0
+
+
+def planned(rank: int, before: int, phases: Sequence[str]) -> list[Kill]:
+    """One kill for each phase, the first when `before` steps are committed."""
+    return [Kill(rank, before + GAP * number, phase) for number, phase in enumerate(phases)]
+
+
+def told(kills: Sequence[Kill]) -> str:
+    """In words; all of them have struck."""
+    where = [f"in step {kill.before + 1} ({kill.phase})" for kill in kills]
+    places = f"{', '.join(where[:-1])} and {where[-1]}" if len(where) > 1 else where[0]
+    return f"rank {kills[0].rank} was killed {places}"
