@@ -11,7 +11,7 @@ from understudy.core.coverage import Replicas
 from understudy.core.model import DrillVerdict, JobSpec
 from understudy.core.proofs import proven, standing, turn
 from understudy.core.transitions import Phase, Why, WorkerState
-from understudy.messages import drills, moves
+from understudy.messages import disputes, drills, moves
 
 SAME, BROKEN, DIFFERENT = DrillVerdict.SAME, DrillVerdict.BROKEN, DrillVerdict.DIFFERENT
 
@@ -214,3 +214,56 @@ def test_what_a_rank_has_compared_is_of_no_matter_when_its_incident_is_over() ->
     for event in said:
         assert job.submit(event) == []
     assert job.machine.state.incidents == [incident]
+
+
+def redoing(job: Job) -> None:
+    """Rank 1 is lost in a step, and all ranks do it again."""
+    job.lose("w1")
+    job.rest()
+    job.verify()
+
+
+def redo_differs(job: Job, partly: bool) -> None:
+    state = job.machine.state
+    job.submit(events.RedoDiffers("w0", state.generation, 1, 1, "what goes into collective 0 is not the same", partly))
+
+
+@pytest.mark.parametrize(
+    ("partly", "drilled", "held"), [(True, True, True), (True, False, False), (False, True, True), (False, False, True)]
+)
+def test_a_collective_that_differs_in_a_redo_holds_the_job_only_where_a_drill_has_passed(partly: bool, drilled: bool, held: bool) -> None:
+    """Without one it may be a time that is summed up for a person."""
+    job = job_of(2)
+    registered(job, 0, 0)
+    if drilled:
+        drill(job, 20)
+    redoing(job)
+    redo_differs(job, partly)
+    state = job.machine.state
+    assert (state.dispute is not None) == held
+    assert state.incident is not None and said(
+        "\n".join(state.incident.notes), disputes.REDO_HELD if held else disputes.REDO_UNPROVEN, rank=0
+    )
+    assert state.incident.differed
+
+
+def test_an_incident_says_into_how_many_collectives_of_the_redo_the_same_was_put() -> None:
+    job = job_of(3)
+    redoing(job)
+    generation = job.machine.state.generation
+    for worker, collectives, size in (("w0", (2, 3), (80, 100)), ("w2", (1, 3), (20, 100)), ("w3", (0, 0), (0, 0))):
+        job.submit(events.Committed(worker, generation, 1, 2, 0, collectives, size))
+    (incident,) = job.machine.incidents()
+    assert (incident.collectives, incident.compared) == ((3, 6), (100, 200))
+    assert said("\n".join(incident.notes), drills.REDO_COMPARED, same=3, of=6, share="50")
+
+
+@pytest.mark.parametrize("compared", [0, -1])
+def test_a_redo_without_anything_to_compare_with_says_so_where_its_ranks_tell(compared: int) -> None:
+    job = job_of(2)
+    redoing(job)
+    generation = job.machine.state.generation
+    for worker in ("w0", "w2"):
+        job.submit(events.Committed(worker, generation, 1, 2, compared))
+    (incident,) = job.machine.incidents()
+    assert said("\n".join(incident.notes), drills.REDO_UNCOMPARED) == (compared == 0)

@@ -13,7 +13,7 @@ from tests.integration.training import LONG, Outcome, Training, training
 from tests.said import said
 
 from understudy.cli.check.kills import PHASES
-from understudy.messages import asking, census, script_check
+from understudy.messages import asking, calls, census, script_check
 from understudy.messages.drills import REDO_PROVEN
 
 __all__ = ["training"]
@@ -75,6 +75,17 @@ def test_what_nobody_can_carry_over_makes_the_recovery_differ(training: Training
     assert said(outcome.output, census.ITERATOR_MOVES, shown="kept"), "what it is, by name"
     assert said(outcome.output, asking.DRILL_IRREPRODUCIBLE), "what the drill had found"
     assert script_check.REGISTER_STATE() in found["advice"]  # type: ignore[operator]
+
+
+def test_what_is_put_right_before_the_vote_is_found_by_a_kill_before_that(training: Training) -> None:
+    """A drill, and a kill at the vote, find everything as it was. A survivor that was broken off in backward has not put it right: what its
+    redo gives to the all-reduce is not what it had given."""
+    outcome = check(training, "checked.py", "entered", "--kills", "vote,backward")
+    found = page(outcome)
+    assert (found["verdict"], outcome.code) == ("differs", 3), outcome.output
+    assert said(found["line"], script_check.HELD, kills="rank 1 was killed in step 13 (vote) and in step 15 (backward)"), found["line"]
+    assert said(found["message"], calls.REDO_GIVES_ANOTHER), found["message"]
+    assert said(found["drills"], asking.DRILL_PROVEN, rank=0)
 
 
 def test_a_clock_in_a_list_is_not_taken_for_another_training(training: Training) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import threading
 import time
 
 import torch
@@ -25,14 +26,18 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, **({} if how == "unregistered" else {"optimizer": optimizer}))
 best = 0.0  # nobody registers it, and it feeds the training
 timings: list[float] = []
+entered = threading.local()  # which the census does not see
+entered.count = 0
 
 
 @job.step
 def train(number: int) -> torch.Tensor:
     optimizer.zero_grad()
     batch = torch.randn(4, 8) + random.random()
-    loss: torch.Tensor = model(batch).square().mean() * (1 + best)
+    entered.count += how == "entered"
+    loss: torch.Tensor = model(batch).square().mean() * (1 + best + entered.count)
     loss.backward()  # type: ignore[no-untyped-call]
+    entered.count -= how == "entered"  # as before the step, if nothing breaks it off
     if how == "clock" and number > 11:
         timings.append(time.monotonic())
     optimizer.step()
