@@ -62,6 +62,7 @@ def launch(system: str, ranks: int, args: argparse.Namespace, folder: Path) -> R
         "inside": statistics.median(inside) / 1000,
         "outside": statistics.median(outside) / 1000,
         "mean": statistics.mean(outside) / 1000,
+        "noting": statistics.median([took for one in found for took in one["noting"][SKIP:]]) / 1000,
         **{way: statistics.median(floor) / 1000 if floor else 0.0 for way, floor in floors.items()},
     }
 
@@ -84,7 +85,7 @@ def main() -> None:
         parser.error(f"at least one launch of more than {SKIP + 1} steps")
     console, results = Console(width=160), []
     columns = ["ranks", "step", "outside: torchrun", "outside: understudy", "understudy's part", "the same, mean", "of the step"]
-    columns += ["floor", "over the floor", "two sums by Gloo"]
+    columns += ["of it for collectives", "floor", "over the floor", "two sums by Gloo"]
     table = Table(*columns, title=f"{args.model} model, {args.launches} launches of {args.steps} steps; microseconds of processor time")
     with tempfile.TemporaryDirectory() as temporary:
         turns = [(ranks, number, system) for ranks in args.ranks for number in range(args.launches) for system in SYSTEMS]
@@ -99,9 +100,12 @@ def main() -> None:
             step = statistics.median(run["step"] for run in theirs)
             share = f"{statistics.median(part) / step:.2%}, mean {statistics.median(mean) / step:.2%}"
             outside = [spread([run["outside"] for run in side]) for side in (theirs, ours)]
+            noting = spread([run["noting"] for run in ours])
             floors = [spread([run[way] for run in floor]) for way in ("least", "gloo")]
             over = statistics.median(part) / statistics.median(run["least"] for run in floor)
-            table.add_row(str(ranks), f"{step:.0f}", *outside, spread(part), spread(mean), share, floors[0], f"{over:.2f}", floors[1])
+            table.add_row(
+                str(ranks), f"{step:.0f}", *outside, spread(part), spread(mean), share, noting, floors[0], f"{over:.2f}", floors[1]
+            )
             results.append({"ranks": ranks, "understudy": ours, "torchrun": theirs, "floor": floor})
     console.print(table)
     if args.json:

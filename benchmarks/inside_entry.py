@@ -2,7 +2,8 @@
 
     inside_entry.py FOLDER SYSTEM MILLISECONDS train_gpt.py's arguments
 
-The vote counts as outside. As SYSTEM `floor`, in a job of torchrun, what a redo and a vote cannot do without is done in its plainest
+The vote counts as outside, and so does what a rank notes of its collectives (`worker.verification.issued`), which is shown apart, too. As
+SYSTEM `floor`, in a job of torchrun, what a redo and a vote cannot do without is done in its plainest
 form, and timed where it belongs. Before the function: random streams are read, in the cheapest way known, and registered values and an
 optimizer's settings, by `state_dict`. Before the optimizer's step: the same again, because these may have changed; the bytes go to the next
 rank, those of the one before arrive, and then every rank sends a few numbers to every other one and hears theirs, over Unix sockets. No
@@ -31,8 +32,10 @@ import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.worker.api.job import Job
+from understudy.worker.collectives.interception import Collective
 from understudy.worker.state.registry import State
 from understudy.worker.step.transactions import Transactions
+from understudy.worker.verification.issued import IssuedCollectives
 
 ROOT = Path(__file__).resolve().parent.parent
 NUMBERS = 32  # in a sum: as many flags as a vote has
@@ -46,6 +49,8 @@ class Clock:
         self.cycles: list[int] = []
         self.least: list[int] = []  # the least that a redo and a vote need
         self.gloo: list[int] = []  # two sums by Gloo, all threads
+        self.noting: list[int] = []  # what goes into the function's collectives
+        self._noted = 0
         self._began = 0
         self._vote = 0
 
@@ -55,11 +60,12 @@ class Clock:
             now = time.thread_time_ns()
             if self._began:
                 self.cycles.append(now - self._began)
-            self._began, self._vote = now, 0
+            self._began, self._vote, self._noted = now, 0, 0
             try:
                 return function(*args, **kwargs)
             finally:
-                self.inside.append(time.thread_time_ns() - now - self._vote)
+                self.inside.append(time.thread_time_ns() - now - self._vote - self._noted)
+                self.noting.append(self._noted)
 
         return step
 
@@ -70,6 +76,25 @@ class Clock:
                 vote(*args)
             finally:
                 self._vote += time.thread_time_ns() - began
+
+        return timed
+
+    def noted(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(issued: IssuedCollectives, collective: Collective, operate: Callable[[], Any]) -> Any:
+            spent = [0]
+
+            def operated() -> Any:
+                began = time.thread_time_ns()
+                try:
+                    return operate()
+                finally:
+                    spent[0] += time.thread_time_ns() - began
+
+            began = time.thread_time_ns()
+            try:
+                return call(issued, collective, operated)
+            finally:
+                self._noted += time.thread_time_ns() - began - spent[0]
 
         return timed
 
@@ -155,17 +180,18 @@ def main() -> None:
 
     def noted(self: Job, *args: Any) -> None:
         joined(self, *args)
-        self.ignore("inside", "cycles", "least", "gloo", "_began", "_vote")  # the clock's own: nobody's state
+        self.ignore("inside", "cycles", "least", "gloo", "noting", "_noted", "_began", "_vote")  # the clock's own: nobody's state
         rank.append(self.rank)
 
     for kind, name, method in (
         (Job, "__init__", noted),
         (Job, "_transaction", watched),
         (Transactions, "before_optimizer_step", clock.voting(Transactions.before_optimizer_step)),
+        (IssuedCollectives, "call", clock.noted(IssuedCollectives.call)),
     ):
         setattr(kind, name, method)
     runpy.run_path(sys.argv[0], run_name="__main__")
-    found = {"inside": clock.inside, "cycles": clock.cycles, "least": clock.least, "gloo": clock.gloo}
+    found = {"inside": clock.inside, "cycles": clock.cycles, "noting": clock.noting, "least": clock.least, "gloo": clock.gloo}
     Path(folder, f"rank{rank[0]}.json").write_text(json.dumps(found))
     if floor:  # Gloo's threads may still be at work: without this, one rank in a few ended with SIGABRT
         os._exit(0)

@@ -7,13 +7,15 @@ runs threads of its own.
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 
-from understudy.worker.collectives.interception import BETWEEN_TWO, FROM_ROOT, Collective
+from understudy.worker.collectives.interception import BETWEEN_TWO, FROM_ROOT, OPERATORS, Collective
 from understudy.worker.encoding.contents import content_of
 
 _OF_TORCH = str(Path(torch.distributed.__file__).parent)
@@ -35,18 +37,35 @@ def lane_of(collective: Collective) -> str:
     return f"{group} {collective.operator} {given.get('dst', given.get('src', 'any'))} tag {given.get('tag', 0)}"
 
 
-def settings_of(collective: Collective) -> str:
-    """Its arguments but tensors: root, reduction, sizes."""
-    found = []
-    for name, value in collective.arguments.items():
-        if name in _UNSAID or isinstance(value, torch.Tensor):
-            continue
+def arguments_of(collective: Collective) -> tuple[tuple[str, Any], ...]:
+    """Its arguments but tensors, by name: root, reduction, sizes. Quick, because every step asks."""
+    found, given = [], collective.arguments
+    for name in _plain_names(collective.operator, tuple(given)):
+        value = given[name]
         if isinstance(value, torch.ScriptObject):
             value = value.op() if value._has_method("op") else "?"  # type: ignore[attr-defined]
-        elif isinstance(value, list | tuple) and not all(isinstance(item, int) for item in value):
+        elif isinstance(value, list | tuple):
+            if not all(isinstance(item, int) for item in value):
+                continue
+            value = tuple(value)
+        elif isinstance(value, torch.Tensor):
             continue
-        found.append(f"{name}={value}")
-    return ", ".join(found)
+        found.append((name, value))
+    return tuple(found)
+
+
+@functools.cache
+def _plain_names(operator: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in _UNSAID and name not in OPERATORS[operator])
+
+
+def shown(arguments: tuple[tuple[str, Any], ...]) -> str:
+    """For a person."""
+    return ", ".join(f"{name}={list(value) if isinstance(value, tuple) else value}" for name, value in arguments)
+
+
+def settings_of(collective: Collective) -> str:
+    return shown(arguments_of(collective))
 
 
 def given_to(collective: Collective) -> list[torch.Tensor]:

@@ -25,16 +25,18 @@ import xxhash
 from torch.distributed import Work
 
 from understudy.messages import calls
-from understudy.worker.collectives.calls import given_to, lane_of, moved_objects, settings_of
-from understudy.worker.collectives.interception import Collective, Kernels, shapes
+from understudy.worker.collectives.calls import arguments_of, given_to, lane_of, moved_objects, shown
+from understudy.worker.collectives.interception import Collective, Kernels
 from understudy.worker.encoding.digests import digest
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Step
 from understudy.worker.state.registry import State
 from understudy.worker.state.tensors import local_tensor
 
-WHOLE = 32 << 20  # bytes of one tensor that are read in full; xxh3 reads 40 MB in 2.8 ms
-STRIDE = 509  # a prime: with 64, gradients of layers whose features lie at multiples of it had the same digest
+WHOLE = 1 << 20  # bytes of one tensor that are read in full; 40 MB take 2.8 ms, and a sample of them 0.5 ms
+STRIDE = (
+    509  # between two elements of a sample, a prime: with 64, gradients of layers whose features lie at multiples of it had the same digest
+)
 _OF_OBJECTS = (torch.uint8, torch.int64)  # as which torch sends objects, and their sizes
 
 
@@ -42,14 +44,14 @@ class Entry(NamedTuple):
     """One collective."""
 
     operator: str
-    settings: str
-    given: list[tuple[str, list[int]]]  # type and shape of each tensor that is read
+    arguments: tuple[tuple[str, Any], ...]  # but tensors
+    given: list[tuple[torch.dtype, torch.Size]]  # of each tensor that is read
     digests: list[int]  # of them; none where they cannot be read
     size: int  # bytes that the digests stand for
 
     def __str__(self) -> str:
-        tensors = ", ".join(f"{kind} {tuple(shape)}" for kind, shape in self.given[:3]) or "nothing"
-        return f"{self.operator.strip('_')} ({self.settings or 'no settings'}) of {tensors}"
+        tensors = ", ".join(f"{str(kind).removeprefix('torch.')} {tuple(shape)}" for kind, shape in self.given[:3]) or "nothing"
+        return f"{self.operator.strip('_')} ({shown(self.arguments) or 'no settings'}) of {tensors}"
 
 
 class Compared(NamedTuple):
@@ -144,14 +146,14 @@ class IssuedCollectives(Kernels, Participant):
         return threading.get_ident() == self._thread or isinstance(threading.current_thread(), threading._DummyThread)
 
     def _entry(self, collective: Collective) -> Entry:
-        given = given_to(collective)
-        if given and all(tensor.dtype in _OF_OBJECTS for tensor in given) and (objects := moved_objects()) is not None:
-            return Entry(collective.operator, settings_of(collective), [], [objects], 0)  # equal objects may have different pickles
+        given, arguments = given_to(collective), arguments_of(collective)
+        if given and given[0].dtype in _OF_OBJECTS and (objects := moved_objects()) is not None:
+            return Entry(collective.operator, arguments, [], [objects], 0)  # equal objects may have different pickles
         offset = self._progress.transaction % STRIDE
         digests = [sampled(tensor, offset) for tensor in given]
         known = [one for one in digests if one is not None]
-        size = sum(tensor.numel() * tensor.element_size() for tensor in given) if len(known) == len(given) else 0
-        return Entry(collective.operator, settings_of(collective), shapes(given), known if size else [], size)
+        size = sum(tensor.nbytes for tensor in given) if len(known) == len(given) else 0
+        return Entry(collective.operator, arguments, [(tensor.dtype, tensor.shape) for tensor in given], known if size else [], size)
 
     def _compare(self, lane: str, number: int, entry: Entry, collective: Collective) -> None:
         known = self._before.get(lane)
@@ -173,11 +175,9 @@ def sampled(tensor: torch.Tensor, offset: int) -> int | None:
     """The digest of a tensor on the host, or of a sample of its elements from `offset` on; None of what cannot be read."""
     if tensor.device.type != "cpu" or tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
         return None
-    plain = tensor.detach()
-    if plain.numel() * plain.element_size() <= WHOLE:
-        return digest(plain if plain.is_contiguous() else plain.contiguous())
-    if not plain.is_contiguous():
-        return None
+    plain = tensor.detach() if tensor.is_contiguous() else tensor.detach().contiguous()
+    if plain.nbytes <= WHOLE:
+        return digest(plain)
     return xxhash.xxh3_64_intdigest(plain.view(-1)[offset::STRIDE].contiguous().view(torch.uint8).numpy().data)
 
 
