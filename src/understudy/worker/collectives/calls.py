@@ -38,13 +38,12 @@ def lane_of(collective: Collective) -> str:
 
 
 def arguments_of(collective: Collective) -> tuple[tuple[str, Any], ...]:
-    """Its arguments but tensors, by name: root, reduction, sizes. Quick, because every step asks."""
+    """Its arguments but tensors, by name: root, reduction, sizes. Quick, because every step asks: which reduction it is, `shown` finds out,
+    since torch tells that slowly."""
     found, given = [], collective.arguments
     for name in _plain_names(collective.operator, tuple(given)):
         value = given[name]
-        if isinstance(value, torch.ScriptObject):
-            value = value.op() if value._has_method("op") else "?"  # type: ignore[attr-defined]
-        elif isinstance(value, list | tuple):
+        if isinstance(value, list | tuple):
             if not all(isinstance(item, int) for item in value):
                 continue
             value = tuple(value)
@@ -60,8 +59,14 @@ def _plain_names(operator: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def shown(arguments: tuple[tuple[str, Any], ...]) -> str:
-    """For a person."""
-    return ", ".join(f"{name}={list(value) if isinstance(value, tuple) else value}" for name, value in arguments)
+    """For a person, and for comparison."""
+    return ", ".join(f"{name}={_plain(value)}" for name, value in arguments)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, torch.ScriptObject):
+        return value.op() if value._has_method("op") else "?"  # type: ignore[attr-defined]
+    return list(value) if isinstance(value, tuple) else value
 
 
 def settings_of(collective: Collective) -> str:
