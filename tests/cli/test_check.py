@@ -14,12 +14,12 @@ from rich.console import Console
 from tests.said import codes, refused, said
 
 from understudy.cli.check.command import check
-from understudy.cli.check.kills import PHASES, Kill, planned, told
 from understudy.cli.check.page import as_values, view
 from understudy.cli.check.records import Commit, Records, compare
 from understudy.cli.check.runs import Ended, Run, Standstill
 from understudy.cli.check.verdict import Judge, Page, Verdict
 from understudy.cli.flags import Flags
+from understudy.cli.kills import PHASES, Kill, planned, told
 from understudy.cli.launch import Usage, launch
 from understudy.messages import run_options, script_check
 from understudy.messages.base import Message

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from understudy.cli.check.kills import PHASES
+from understudy.cli.kills import PHASES
 from understudy.cli.target import TLS
 from understudy.common.names import CHAOS_VARIABLE, STRICT_VARIABLE
 from understudy.core.model import Timeouts

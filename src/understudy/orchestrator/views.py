@@ -192,13 +192,13 @@ class IncidentReport(TypedDict):
         ),
     ]
     collectives: Annotated[
-        tuple[int, int],
+        list[int],
         Field(
             description="collectives of the redo, on all ranks: into how many survivors put the same as before the loss, and how many "
             "there were"
         ),
     ]
-    compared_bytes: Annotated[tuple[int, int], Field(description="the same in bytes")]
+    compared_bytes: Annotated[list[int], Field(description="the same in bytes")]
     notes: Annotated[list[str], Field(description="what a person should know")]
 
 
@@ -407,7 +407,7 @@ def _incident(incident: Incident) -> IncidentReport:
         steps_lost=incident.steps_lost,
         digests_verified=incident.digests_verified,
         proven_by=list(incident.proven_by),
-        collectives=incident.collectives,
-        compared_bytes=incident.compared,
+        collectives=list(incident.collectives),
+        compared_bytes=list(incident.compared),
         notes=list(incident.notes),
     )

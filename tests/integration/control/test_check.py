@@ -12,7 +12,7 @@ from tests.integration.processes import marked, wait_until
 from tests.integration.training import LONG, Outcome, Training, training
 from tests.said import said
 
-from understudy.cli.check.kills import PHASES
+from understudy.cli.kills import PHASES
 from understudy.messages import asking, calls, census, script_check
 from understudy.messages.drills import REDO_PROVEN
 

@@ -22,7 +22,7 @@ from understudy.worker.generation.context import RankContext
 from understudy.worker.progress import Progress
 from understudy.worker.state.registry import State
 from understudy.worker.verification import issued
-from understudy.worker.verification.issued import Compared, IssuedCollectives, sampled
+from understudy.worker.verification.issued import IssuedCollectives, RedoCompared, sampled
 
 
 class Group:
@@ -60,7 +60,7 @@ class Rank:
         self.over = False
         self.issued.attempt(self.step)
 
-    def votes(self) -> tuple[str, Compared]:
+    def votes(self) -> tuple[str, RedoCompared]:
         self.issued.before_vote(self.step)
         return self.issued.difference, self.issued.compared()
 
@@ -75,7 +75,7 @@ def rank() -> Iterator[Rank]:
 
 def test_a_step_that_is_done_once_has_nothing_to_be_compared_with(rank: Rank) -> None:
     rank.call(torch.ones(4))
-    assert rank.votes() == ("", Compared(0, 0, 0, 0))
+    assert rank.votes() == ("", RedoCompared(0, 0, 0, 0))
 
 
 def test_a_redo_is_compared_as_far_as_the_interrupted_attempt_had_come(rank: Rank) -> None:
@@ -85,7 +85,7 @@ def test_a_redo_is_compared_as_far_as_the_interrupted_attempt_had_come(rank: Ran
     rank.call(torch.zeros(2), group="tp")  # the order between groups is not fixed
     rank.call(torch.ones(4))
     rank.call(torch.full((4,), 5.0))
-    assert rank.votes() == ("", Compared(2, 3, 24, 40))
+    assert rank.votes() == ("", RedoCompared(2, 3, 24, 40))
 
 
 def test_another_number_is_named_with_the_parameter_that_is_in_it(rank: Rank) -> None:
@@ -99,7 +99,7 @@ def test_another_number_is_named_with_the_parameter_that_is_in_it(rank: Rank) ->
     rank.call(torch.ones(9))
     difference, compared = rank.votes()
     assert said(difference, calls.REDO_GIVES_ANOTHER, number=1, lane="0") and "net/parameter/weight/gradient" in difference
-    assert compared == Compared(1, 3, 4, 56)
+    assert compared == RedoCompared(1, 3, 4, 56)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_what_is_not_read_does_not_count(rank: Rank) -> None:
         rank.call(content, operator="recv_", src=1)
         if content[0] == 1:
             rank.interrupted()
-    assert rank.votes() == ("", Compared(2, 2, 0, 0))
+    assert rank.votes() == ("", RedoCompared(2, 2, 0, 0))
 
 
 def test_of_several_attempts_the_first_one_that_came_to_a_collective_counts(rank: Rank) -> None:
@@ -145,7 +145,7 @@ def test_what_is_issued_once_the_generation_is_over_does_not_count(rank: Rank) -
     rank.call(torch.ones(4))
     rank.interrupted()
     rank.call(torch.zeros(4))
-    assert rank.votes() == ("", Compared(0, 0, 0, 0))
+    assert rank.votes() == ("", RedoCompared(0, 0, 0, 0))
 
 
 @pytest.mark.parametrize("fails", ["issue", "wait"])
@@ -179,7 +179,7 @@ def on_thread(work: Callable[[], None]) -> None:
 def test_what_a_thread_of_the_script_issues_does_not_count(rank: Rank) -> None:
     on_thread(lambda: rank.call(torch.ones(4)))
     rank.interrupted()
-    assert rank.votes() == ("", Compared(0, 0, 0, 0))
+    assert rank.votes() == ("", RedoCompared(0, 0, 0, 0))
 
 
 def test_the_next_transaction_knows_nothing_of_the_last(rank: Rank) -> None:
@@ -191,7 +191,7 @@ def test_the_next_transaction_knows_nothing_of_the_last(rank: Rank) -> None:
     rank.issued.begin(rank.step)
     rank.issued.attempt(rank.step)
     rank.call(torch.zeros(4))
-    assert rank.votes() == ("", Compared(0, 0, 0, 0))
+    assert rank.votes() == ("", RedoCompared(0, 0, 0, 0))
 
 
 def test_a_spare_that_computes_alone_notes_nothing() -> None:

@@ -17,11 +17,11 @@ from pathlib import Path
 from rich.console import Console
 
 from understudy.cli.check.course import FIRST, Disturbance
-from understudy.cli.check.kills import PHASES, Kill, planned
 from understudy.cli.check.page import as_values, view
 from understudy.cli.check.runs import OUTPUT, Ended, Run
 from understudy.cli.check.verdict import Judge, Page
 from understudy.cli.flags import Flags
+from understudy.cli.kills import PHASES, Kill, planned
 from understudy.cli.launch import Launch, Usage, launch
 from understudy.cli.run_directory import RUNS
 from understudy.common.console import say

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from understudy.chaos.job import View
-from understudy.cli.check.kills import Kill
 from understudy.cli.check.runs import Run
 from understudy.cli.client import Denied, NoAnswer
+from understudy.cli.kills import Kill
 from understudy.common.names import page_path
 from understudy.common.page_view import Activity
 from understudy.links.page import PageReader

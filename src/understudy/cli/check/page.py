@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from understudy.cli.check.kills import PHASES, Kill
 from understudy.cli.check.verdict import Page, Verdict
+from understudy.cli.kills import PHASES, Kill
 from understudy.cli.show import seconds, size
 from understudy.common.bounds import plain
 from understudy.messages import script_check

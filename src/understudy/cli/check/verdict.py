@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 from understudy.cli.check.course import AGAINST
-from understudy.cli.check.kills import Kill, told
 from understudy.cli.check.records import BESIDE, Comparison, Records, called, compare, unlike_beside
 from understudy.cli.check.runs import Ended
+from understudy.cli.kills import Kill, told
 from understudy.cli.show import drill_line, seconds
 from understudy.messages import coverage, script_check
 

@@ -19,7 +19,7 @@ from understudy.worker.collectives.interception import BETWEEN_TWO, FROM_ROOT, O
 from understudy.worker.encoding.contents import content_of
 
 _OF_TORCH = str(Path(torch.distributed.__file__).parent)
-_OBJECTS = {  # functions of torch that move objects -> where they have what this rank gives
+OBJECTS = {  # functions of torch that move objects -> where they have what this rank gives
     "all_gather_object": "obj",
     "gather_object": "obj",
     "broadcast_object_list": "object_list",
@@ -91,7 +91,7 @@ def moved_objects() -> int | None:
     while frame is not None:
         name = frame.f_code.co_name
         if "_object" in name and frame.f_code.co_filename.startswith(_OF_TORCH):
-            content = content_of(frame.f_locals.get(_OBJECTS.get(name, ""), None))
+            content = content_of(frame.f_locals.get(OBJECTS.get(name, ""), None))
             return 0 if content.opaque else content.all
         frame = frame.f_back
     return None

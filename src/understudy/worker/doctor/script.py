@@ -117,7 +117,7 @@ def _broadcast_coalesced() -> None:
 def _objects() -> None:
     """The functions that move objects, and what their arguments are called: they are looked for among the callers of a collective."""
     dist = module("torch.distributed")
-    named = module("understudy.worker.drill.step_replay")._OBJECTS
+    named = module("understudy.worker.collectives.calls").OBJECTS
     home = str(Path(dist.__file__).parent)
     for name, argument in named.items():
         function = inspect.unwrap(getattr(dist, name))
@@ -213,6 +213,7 @@ SCRIPT = (
         (
             "collectives.interception",
             "collectives.setup_record",
+            "collectives.calls",
             "drill.step_replay",
             "verification.call_sequences",
             "verification.announcements",
@@ -243,7 +244,7 @@ SCRIPT = (
         ("_broadcast_coalesced",),
         _broadcast_coalesced,
     ),
-    Internal("object-collectives", "objects are compared as objects, not as pickles", ("drill.step_replay",), (), _objects),
+    Internal("object-collectives", "objects are compared as objects, not as pickles", ("collectives.calls",), (), _objects),
     Internal("reductions", "a person is told which reduction does not fit", ("verification.announcements",), (), _reductions),
     Internal("storages", "which memory is registered state", ("collectives.setup_record",), ("_cdata",), _storage),
     Internal(

@@ -85,7 +85,7 @@ class _Outgoing:
         return True
 
 
-class _Source:
+class _ReadAhead:
     """A connection that bytes come from. Of small messages several are read at once: with one, the next has often arrived."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -107,7 +107,7 @@ class _Source:
 class _Incoming:
     """Bytes on their way into buffers."""
 
-    def __init__(self, peer: int, source: _Source | None, buffers: Buffers) -> None:
+    def __init__(self, peer: int, source: _ReadAhead | None, buffers: Buffers) -> None:
         self.peer = peer
         self.source = source  # None: the peer has not connected yet
         self._buffers = buffers
@@ -148,7 +148,7 @@ class Peers:
             listener.setblocking(False)
         self._woken, self._wake = socket.socketpair()
         self._out: dict[int, socket.socket] = {}
-        self._in: dict[int, _Source] = {}
+        self._in: dict[int, _ReadAhead] = {}
         self._broken = False
         self.waiting = False  # the main thread sleeps until a peer sends or takes something; read by the control thread
         self._strangers: dict[socket.socket, bytes] = {}  # have connected, but not said all of who they are
@@ -271,7 +271,7 @@ class Peers:
             del self._strangers[connection]
             member = int.from_bytes(said[_TOKEN:], "little")
             if len(said) == _HELLO and hmac.compare_digest(said[:_TOKEN], self._token) and member not in self._in:
-                self._in[member] = _Source(connection)
+                self._in[member] = _ReadAhead(connection)
             else:
                 connection.close()
 

@@ -54,7 +54,7 @@ class Entry(NamedTuple):
         return f"{self.operator.strip('_')} ({shown(self.arguments) or 'no settings'}) of {tensors}"
 
 
-class Compared(NamedTuple):
+class RedoCompared(NamedTuple):
     """How much of a redo was the same as before."""
 
     collectives: int
@@ -110,12 +110,12 @@ class IssuedCollectives(Kernels, Participant):
     def committed(self, step: Step) -> None:
         self._before = {}
 
-    def compared(self) -> Compared:
+    def compared(self) -> RedoCompared:
         """Of the redo that has come to its vote; nothing where there was none."""
         if not self._before:
-            return Compared(0, 0, 0, 0)
+            return RedoCompared(0, 0, 0, 0)
         every = [entry for entries in self._attempt.values() for entry in entries]
-        return Compared(self._same, len(every), self._same_size, sum(entry.size for entry in every))
+        return RedoCompared(self._same, len(every), self._same_size, sum(entry.size for entry in every))
 
     # -- its collectives ---------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from understudy.worker.errors import GenerationAborted
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Reduce, Step, VoteField
 from understudy.worker.verification import step_digests as moments
-from understudy.worker.verification.issued import Compared, IssuedCollectives
+from understudy.worker.verification.issued import IssuedCollectives, RedoCompared
 
 DIFFERS = "a redo differs"
 
@@ -44,7 +44,7 @@ class RedoProof(Participant):
         self._differs = ""  # in what the running attempt does
         self._said = False  # ... and the orchestrator was told
         self._compared = 0
-        self._collectives = Compared(0, 0, 0, 0)
+        self._collectives = RedoCompared(0, 0, 0, 0)
 
     def keep(self) -> None:
         """The attempt that stands in its vote is to be redone, and nothing is restored yet."""
@@ -91,7 +91,7 @@ class RedoProof(Participant):
     def committed(self, step: Step) -> None:
         self._before, self._differs = None, ""
 
-    def compared(self) -> tuple[int, Compared]:
+    def compared(self) -> tuple[int, RedoCompared]:
         """How many digests of a redo were those of the attempt before, and what went into its collectives; told once, after its commit."""
-        found, self._compared, self._collectives = (self._compared, self._collectives), 0, Compared(0, 0, 0, 0)
+        found, self._compared, self._collectives = (self._compared, self._collectives), 0, RedoCompared(0, 0, 0, 0)
         return found
