@@ -77,6 +77,7 @@ def test_what_nobody_can_carry_over_makes_the_recovery_differ(training: Training
     assert script_check.REGISTER_STATE() in found["advice"]  # type: ignore[operator]
 
 
+@pytest.mark.gate
 def test_what_is_put_right_before_the_vote_is_found_by_a_kill_before_that(training: Training) -> None:
     """A drill, and a kill at the vote, find everything as it was. A survivor that was broken off in backward has not put it right: what its
     redo gives to the all-reduce is not what it had given."""
