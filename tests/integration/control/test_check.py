@@ -13,7 +13,7 @@ from tests.integration.training import LONG, Outcome, Training, training
 from tests.said import said
 
 from understudy.cli.kills import PHASES
-from understudy.messages import asking, calls, census, script_check
+from understudy.messages import asking, calls, census, disputes, drilled_steps, script_check
 from understudy.messages.drills import REDO_PROVEN
 
 __all__ = ["training"]
@@ -78,14 +78,24 @@ def test_what_nobody_can_carry_over_makes_the_recovery_differ(training: Training
 
 
 @pytest.mark.gate
-def test_what_is_put_right_before_the_vote_is_found_by_a_kill_before_that(training: Training) -> None:
-    """A drill, and a kill at the vote, find everything as it was. A survivor that was broken off in backward has not put it right: what its
-    redo gives to the all-reduce is not what it had given."""
+def test_what_is_put_right_before_the_vote_is_found_where_a_step_is_broken_off_before_that(training: Training) -> None:
+    """A kill at the vote finds everything as it was. A survivor that was broken off in backward has not put it right, nor has the spare of
+    a drill that was broken off at a collective: what their redo gives to the all-reduce is not what they had given."""
     outcome = check(training, "checked.py", "entered", "--kills", "vote,backward")
     found = page(outcome)
     assert (found["verdict"], outcome.code) == ("differs", 3), outcome.output
+    assert said(found["line"], script_check.DIFFERS, kills="rank 1 was killed in step 15 (backward)"), found["line"]
+    assert said(found["drills"], asking.DRILL_DIFFERS, rank=0) and said(found["drills"], drilled_steps.REDO_DIFFERS), found["drills"]
+    assert said(found["notes"], disputes.REDO_UNPROVEN, rank=0) and said(found["notes"], calls.REDO_GIVES_ANOTHER), found["notes"]
+
+
+def test_what_a_drill_could_not_see_yet_holds_the_job(training: Training) -> None:
+    """The same from step 13 on: an earlier drill has shown that the step is reproducible, so a collective that differs is no chance."""
+    outcome = check(training, "checked.py", "entered late", "--kills", "vote,backward")
+    found = page(outcome)
+    assert (found["verdict"], outcome.code) == ("differs", 3), outcome.output
     assert said(found["line"], script_check.HELD, kills="rank 1 was killed in step 13 (vote) and in step 15 (backward)"), found["line"]
-    assert said(found["message"], calls.REDO_GIVES_ANOTHER), found["message"]
+    assert said(found["message"], disputes.REDO_HELD, rank=0) and said(found["message"], calls.REDO_GIVES_ANOTHER), found["message"]
     assert said(found["drills"], asking.DRILL_PROVEN, rank=0)
 
 

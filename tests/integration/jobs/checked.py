@@ -34,10 +34,11 @@ entered.count = 0
 def train(number: int) -> torch.Tensor:
     optimizer.zero_grad()
     batch = torch.randn(4, 8) + random.random()
-    entered.count += how == "entered"
+    enters = how == "entered" or (how == "entered late" and number > 11)
+    entered.count += enters
     loss: torch.Tensor = model(batch).square().mean() * (1 + best + entered.count)
     loss.backward()  # type: ignore[no-untyped-call]
-    entered.count -= how == "entered"  # as before the step, if nothing breaks it off
+    entered.count -= enters  # as before the step, if nothing breaks it off
     if how == "clock" and number > 11:
         timings.append(time.monotonic())
     optimizer.step()

@@ -24,7 +24,7 @@ from understudy.core.model import DrillVerdict
 from understudy.worker.collectives.interception import Kernels
 from understudy.worker.drill import spare_drill, step_replay
 from understudy.worker.drill.spare_drill import Rehearsed, SpareDrill
-from understudy.worker.drill.step_replay import StepRecorder
+from understudy.worker.drill.step_replay import BrokenOff, StepRecorder
 from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment
 from understudy.worker.generation.context import RankContext
 from understudy.worker.guards.file_access import FileAccessGuard
@@ -87,6 +87,7 @@ class Side:
         torch.manual_seed(3)
         self.net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.BatchNorm1d(8), nn.Linear(8, 1))
         self.beside = nn.Linear(4, 1)  # no optimizer trains it
+        self.entered = 0  # which nobody registers
         self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-2)
         self.state = State()
         for name in ("net", "beside", "optimizer"):
@@ -99,8 +100,10 @@ class Side:
         self.optimizer.zero_grad()
         loss = self.net(torch.randn(6, 4)).square().mean()
         loss.backward()
-        told = loss.detach().clone() + attempt.otherwise("collective") + (attempt.otherwise("redo") and attempt.number == 1)
+        self.entered += attempt.how == "entered"
+        told = loss.detach().clone() + attempt.otherwise("collective") + (attempt.otherwise("redo") and attempt.number > 0) + self.entered
         dist.all_reduce(told)
+        self.entered -= attempt.how == "entered"  # as before, if nothing breaks the step off
         (self.beside(torch.ones(1, 4)) * (2 if attempt.otherwise("gradient") else 1)).sum().backward()
         if attempt.otherwise("buffer"):
             self.net.get_buffer("2.running_mean").add_(1)
@@ -116,14 +119,14 @@ class Side:
             torch.rand(1)
 
 
-def on_the_rank() -> tuple[list[DrilledCollective], list[DrilledMoment]]:
+def on_the_rank(how: str = "") -> tuple[list[DrilledCollective], list[DrilledMoment]]:
     entries: list[DrilledCollective] = []
     failures: list[Exception] = []
     side = Side()
     told = [moments.at_begin(side.held, [])]
     recorder = StepRecorder(entries.append, failures.append)
     recorder.install()
-    step = side.step(Attempt())
+    step = side.step(Attempt(how))
     next(step)
     told.append(moments.at_vote(side.held))
     assert next(step, "over") == "over"
@@ -135,7 +138,7 @@ def on_the_rank() -> tuple[list[DrilledCollective], list[DrilledMoment]]:
 
 def verdict(how: str) -> Drilled:
     """Of a spare that does this otherwise."""
-    entries, told = on_the_rank()
+    entries, told = on_the_rank(how)
     side, control = Side(), Control()
     membership: Any = SimpleNamespace(control=control, server=SimpleNamespace(port=0))
     progress: Any = SimpleNamespace(step=7, world_size=2, must_redo=False)
@@ -152,12 +155,12 @@ def verdict(how: str) -> Drilled:
     with pytest.raises(Said) as said:
         whole = step_of("step")
         spare.begin(whole)
-        for number in (0, 1):
+        for number in range(3):
             step = side.step(Attempt(how, True, number))
-            next(step)
             try:
+                next(step)
                 spare.before_vote(whole)
-            except Rehearsed as error:
+            except (Rehearsed, BrokenOff) as error:
                 spare.failed(whole, error)
                 side.state.restore(snapshot)
                 continue
@@ -207,6 +210,10 @@ def no_redo(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SpareDrill, "before_vote", before_vote)
 
 
+def no_break_in_the_middle(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(step_replay.StepReplayer, "break_off", lambda self, number, told: None)
+
+
 @pytest.fixture(autouse=True)
 def saving(monkeypatch: pytest.MonkeyPatch) -> None:
     """A spare saves nothing, and changes torch for that, for good: its process ends with the step."""
@@ -227,6 +234,7 @@ def test_a_spare_that_does_the_same_is_called_so() -> None:
         ("state", "net/parameter/0.weight is not the same", no_state),
         ("stream", "the random stream 'torch' is not the same", no_streams),
         ("redo", "its redo is not: what goes into allreduce number 0", no_redo),
+        ("entered", "its redo is not: what goes into allreduce number 0", no_break_in_the_middle),
     ],
 )
 def test_what_only_one_part_sees(how: str, says: str, switch_off: Part, monkeypatch: pytest.MonkeyPatch) -> None:

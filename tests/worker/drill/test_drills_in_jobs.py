@@ -79,7 +79,7 @@ def in_the_gradient(at: Rank, attempt: int) -> None:
 
 
 def in_the_redo(at: Rank, attempt: int) -> None:
-    if attempt == 2:
+    if attempt > 1:
         in_the_gradient(at, attempt)
 
 

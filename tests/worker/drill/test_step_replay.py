@@ -16,7 +16,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from understudy.messages import calls
 from understudy.worker.collectives.interception import Kernels
-from understudy.worker.drill.step_replay import Beyond, StepRecorder, StepReplayer, Unlike
+from understudy.worker.drill.step_replay import Beyond, BrokenOff, StepRecorder, StepReplayer, Unlike
 from understudy.worker.encoding.messages import DrilledCollective
 from understudy.worker.guards.async_work import Works
 
@@ -72,7 +72,7 @@ def assert_equal(one: torch.Tensor, other: torch.Tensor) -> None:
     assert torch.equal(one, other), (one, other)
 
 
-def test_what_goes_in_is_compared_and_each_attempt_with_the_one_before() -> None:
+def test_what_goes_in_is_compared_and_each_attempt_with_the_first() -> None:
     entries, _ = recorded(step)
     replayed = replayer(entries)
     step()
@@ -82,7 +82,33 @@ def test_what_goes_in_is_compared_and_each_attempt_with_the_one_before() -> None
     assert len(replayed.different) == 1 and "allreduce number 0" in replayed.different[0]
     assert len(replayed.unlike_itself) == 1
     replayed.again()
-    assert replayed.unlike_before
+    assert not replayed.unlike_before, "the first attempt was the same"
+
+
+def test_a_first_attempt_that_is_another_one_is_remembered() -> None:
+    entries, _ = recorded(step)
+    replayed = replayer(entries)
+    step(5.0)
+    for _ in range(2):
+        replayed.again()
+        assert replayed.unlike_before
+        step(5.0)
+    assert not replayed.unlike_itself
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_attempt_is_broken_off_at_one_collective_and_the_next_is_not(number: int) -> None:
+    entries, _ = recorded(lambda: [step(), step()])
+    replayed, broken = replayer(entries), list[int]()
+    replayed.break_off(number, lambda: broken.append(replayed.compared))
+    with pytest.raises(BrokenOff):
+        step()
+        step()
+    assert broken and broken[0] >= number
+    replayed.again()
+    step()
+    step()
+    assert len(broken) == 1 and not replayed.different and not replayed.missing()
 
 
 def test_another_collective_one_too_many_and_one_too_few() -> None:

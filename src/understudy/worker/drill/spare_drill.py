@@ -1,8 +1,10 @@
 """A drill, on the spare: it takes the rank's state over as a newcomer does, computes the rank's next step twice, and compares.
 
 It has no peers. Its collectives are answered with what they gave on the rank (`drill.step_replay`). The first attempt is broken off right
-before its vote and run again from the copy of its begin, as a survivor's is: so a redo is proven, too, without any risk. Then come the
-optimizer and what else follows a vote, and in the end the verdict. The spare never returns to the script, and takes no rank afterwards.
+before its vote, the second one at a collective in the middle of the step, another one in each drill; and each time the step is run again
+from the copy of its begin, as a survivor's is: so a redo is proven, too, without any risk. What a script puts right before its vote is seen
+after the second one only. Then come the optimizer and what else follows a vote, and in the end the verdict. The spare never returns to the
+script, and takes no rank afterwards.
 
 What differs at the begin (an attribute of a module that was never changed, an argument) is a cause and no verdict: many differences mean
 nothing. The verdict goes by what is computed: what goes into collectives, gradients, buffers, streams, and all state behind the step.
@@ -18,6 +20,7 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import random
 import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -181,9 +184,15 @@ class SpareDrill(StepWatch, Takeover):
         attempts.append(moments.at_vote(self._rank_state))
         if len(attempts) == 1:
             hooks.fire("rehearsal first")
-            self._progress.must_redo = True
+            self._end_attempt()
+            if self._replay.compared:
+                self._replay.break_off(random.Random(self._drill.number).randrange(self._replay.compared), self._end_attempt)
             raise Rehearsed("the first attempt of a drill ends before its vote")
         hooks.fire("rehearsal redo")
+
+    def _end_attempt(self) -> None:
+        """It is redone, even if the script catches what is raised for that."""
+        self._progress.must_redo = True
 
     def failed(self, step: Step, error: Exception) -> None:
         if isinstance(error, Beyond | Saves):

@@ -41,6 +41,10 @@ class Unlike(GenerationAborted):
     """What the spare calls is not what the rank called: it cannot go on with this step."""
 
 
+class BrokenOff(GenerationAborted):
+    """The attempt was to end here, in the middle of its step."""
+
+
 class Beyond(GenerationAborted):
     """What the rank was given from here on was too much to be sent."""
 
@@ -247,9 +251,11 @@ class StepReplayer(Kernels):
         self._issued: dict[str, int] | None = None  # by lane: how many there are in the step, once that is known
         self._beyond = False  # some were too much to be sent
         self.different: list[str] = []  # what went into a collective here and there, the first first
-        self.unlike_before = False  # there was something in the attempt before this one
-        self.unlike_itself: list[str] = []  # what goes into a collective in this attempt, and in the one before
-        self._digests: dict[tuple[str, int], list[int]] = {}  # of that, in the attempt before
+        self.unlike_before = False  # there was something in the first attempt
+        self.unlike_itself: list[str] = []  # what goes into a collective in another attempt than the first, and was something else there
+        self._digests: dict[tuple[str, int], list[int]] = {}  # of that, in the first attempt
+        self._attempts = 1
+        self._break_off: tuple[int, Callable[[], None]] | None = None  # in this attempt: at which collective, and who hears of it
         self.compared = 0  # collectives, in this attempt
         self._received: list[_Received] = []  # C++ must find them, as those of a recorder
 
@@ -272,9 +278,15 @@ class StepReplayer(Kernels):
 
     def again(self) -> None:
         """The same step once more, from its begin, on what is kept."""
-        self.unlike_before = bool(self.different)
+        if self._attempts == 1:
+            self.unlike_before = bool(self.different)
+        self._attempts += 1
         self._numbers.clear()
         self.compared = 0
+
+    def break_off(self, number: int, told: Callable[[], None]) -> None:
+        """The next attempt ends at its collective `number`, on whichever lane that is: `told` is called there, and `BrokenOff` raised."""
+        self._break_off = number, told
 
     def missing(self) -> str:
         """The first collective that the rank has issued in this step, and the spare has not."""
@@ -285,6 +297,10 @@ class StepReplayer(Kernels):
         return ""
 
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
+        if self._break_off is not None and self.compared >= self._break_off[0]:
+            (_, told), self._break_off = self._break_off, None
+            told()
+            raise BrokenOff("this attempt of a drill ends in the middle of its step")
         lane, objects = lane_of(collective), moved_objects()
         with self._changed:
             number = self._numbers[lane]
