@@ -12,6 +12,7 @@ from understudy.core.model import DrillVerdict, JobSpec
 from understudy.core.proofs import proven, standing, turn
 from understudy.core.transitions import Phase, Why, WorkerState
 from understudy.messages import disputes, drills, moves
+from understudy.messages.base import Message
 
 SAME, BROKEN, DIFFERENT = DrillVerdict.SAME, DrillVerdict.BROKEN, DrillVerdict.DIFFERENT
 
@@ -229,22 +230,32 @@ def redo_differs(job: Job, partly: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("partly", "drilled", "held"), [(True, True, True), (True, False, False), (False, True, True), (False, False, True)]
+    ("partly", "drilled", "message"),
+    [
+        (True, SAME, disputes.REDO_HELD),
+        (True, DrillVerdict.PARTLY, disputes.REDO_HELD),
+        (True, None, disputes.REDO_UNPROVEN),
+        (True, DIFFERENT, disputes.REDO_AS_DRILLED),
+        (True, DrillVerdict.NOT_REPRODUCIBLE, disputes.REDO_NOT_REPRODUCIBLE),
+        (False, SAME, disputes.REDO_HELD),
+        (False, None, disputes.REDO_HELD),
+        (False, DIFFERENT, disputes.REDO_HELD),
+    ],
 )
-def test_a_collective_that_differs_in_a_redo_holds_the_job_only_where_a_drill_has_passed(partly: bool, drilled: bool, held: bool) -> None:
+def test_a_collective_that_differs_in_a_redo_holds_the_job_only_where_a_drill_has_passed(
+    partly: bool, drilled: DrillVerdict | None, message: Message
+) -> None:
     """Without one it may be a time that is summed up for a person."""
     job = job_of(2)
     registered(job, 0, 0)
-    if drilled:
-        drill(job, 20)
+    if drilled is not None:
+        drill(job, 20, drilled, detail="a counter moves")
     redoing(job)
     redo_differs(job, partly)
     state = job.machine.state
-    assert (state.dispute is not None) == held
-    assert state.incident is not None and said(
-        "\n".join(state.incident.notes), disputes.REDO_HELD if held else disputes.REDO_UNPROVEN, rank=0
-    )
-    assert state.incident.differed
+    assert (state.dispute is not None) == (message is disputes.REDO_HELD)
+    assert state.incident is not None and said("\n".join(state.incident.notes), message, rank=0)
+    assert state.incident.differed and ("a counter moves" in state.incident.notes[-1]) == (message is disputes.REDO_AS_DRILLED)
 
 
 def test_an_incident_says_into_how_many_collectives_of_the_redo_the_same_was_put() -> None:

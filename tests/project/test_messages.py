@@ -33,6 +33,7 @@ PLAIN = {  # exceptions whose text has no code, and why
     "NotHere": "of the doctor's probes: a line of its table",
     "PeerLost": "an argument of the message about the loss or the drill that follows",
     "Rehearsed": "caught by the drill that raises it",
+    "BrokenOff": "caught by the drill that raises it",
     "Unencodable": "caught, or an argument of the message that names the value",
     "Unfit": "caught: the value is not carried over",
 }

@@ -128,8 +128,10 @@ def _expected(state: JobState, rank: int, what: dict[str, object], partly: bool)
         return disputes.REDO_NOT_REPRODUCIBLE(**what, drill=drilled.number, of=drilled.rank, drilled=drilled.step)
     if state.incident is not None and state.incident.unexplained:
         return disputes.REDO_AFTER_BREAK(**what)
-    if partly and (drilled is None or drilled.verdict not in proofs.PROVEN):
+    if partly and drilled is None:
         return disputes.REDO_UNPROVEN(**what)
+    if partly and drilled is not None and drilled.verdict is DrillVerdict.DIFFERENT:
+        return disputes.REDO_AS_DRILLED(**what, drill=drilled.number, of=drilled.rank, drilled=drilled.step, found=drilled.detail)
     corrupt = [part.rank for part in state.incident.ranks if part.cause is LossCause.CORRUPT] if state.incident is not None else []
     return disputes.REDO_AFTER_CORRUPTION(**what, corrupt=corrupt[0]) if corrupt else None
 

@@ -67,6 +67,14 @@ REDO_UNPROVEN = Message(
     remedy="Run `understudy drill` for this rank: it computes a step twice and says what differs. Register what it names. If the state "
     "matters, go back to a checkpoint from before this incident.",
 )
+REDO_AS_DRILLED = Message(
+    "US4368",
+    f"{_REDO}. Drill {{drill}} of rank {{of}} had found at step {{drilled}} that it is not survivable as it is: {{found}}. The state may "
+    f"be wrong from here on{_GOES_ON}",
+    cause="A drill had found that a recovery of this rank would not be bitwise, and the redo after a loss has put other numbers into a "
+    "collective than the interrupted attempt.",
+    remedy="Do what the drill says. If the state matters, go back to a checkpoint from before this incident.",
+)
 NOT_HELD = Message(
     "US4380",
     "the job is not held: nothing is in dispute",

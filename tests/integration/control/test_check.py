@@ -86,7 +86,7 @@ def test_what_is_put_right_before_the_vote_is_found_where_a_step_is_broken_off_b
     assert (found["verdict"], outcome.code) == ("differs", 3), outcome.output
     assert said(found["line"], script_check.DIFFERS, kills="rank 1 was killed in step 15 (backward)"), found["line"]
     assert said(found["drills"], asking.DRILL_DIFFERS, rank=0) and said(found["drills"], drilled_steps.REDO_DIFFERS), found["drills"]
-    assert said(found["notes"], disputes.REDO_UNPROVEN, rank=0) and said(found["notes"], calls.REDO_GIVES_ANOTHER), found["notes"]
+    assert said(found["notes"], disputes.REDO_AS_DRILLED, rank=0) and said(found["notes"], calls.REDO_GIVES_ANOTHER), found["notes"]
 
 
 def test_what_a_drill_could_not_see_yet_holds_the_job(training: Training) -> None:
