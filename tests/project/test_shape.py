@@ -24,7 +24,7 @@ EXCEPTIONS = {
     "drill.drill.Drills: 13 fields": "a drill under way, and the last one",
     "drill.drill._Sender: 18 fields": "a queue, its thread, and what is sent",
     "drill.spare_drill.SpareDrill: 15 fields": "what was heard of the rank and computed here, of each moment",
-    "drill.step_replay.StepReplayer: 13 fields": "one for each kind of difference",
+    "drill.step_replay.StepReplayer: 14 fields": "one for each kind of difference",
     "encoding.messages.BuddyCopy: 14 fields": "a message",
     "encoding.messages.JobProgress: 23 fields": "a message",
     "generation.membership.Membership: 17 fields": "one generation and the way into the next",

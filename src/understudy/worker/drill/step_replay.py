@@ -251,10 +251,9 @@ class StepReplayer(Kernels):
         self._issued: dict[str, int] | None = None  # by lane: how many there are in the step, once that is known
         self._beyond = False  # some were too much to be sent
         self.different: list[str] = []  # what went into a collective here and there, the first first
-        self.unlike_before = False  # there was something in the first attempt
+        self.unlike_before: bool | None = None  # there was something in the first attempt; None while that runs
         self.unlike_itself: list[str] = []  # what goes into a collective in another attempt than the first, and was something else there
         self._digests: dict[tuple[str, int], list[int]] = {}  # of that, in the first attempt
-        self._attempts = 1
         self._break_off: tuple[int, Callable[[], None]] | None = None  # in this attempt: at which collective, and who hears of it
         self.compared = 0  # collectives, in this attempt
         self._received: list[_Received] = []  # C++ must find them, as those of a recorder
@@ -278,9 +277,8 @@ class StepReplayer(Kernels):
 
     def again(self) -> None:
         """The same step once more, from its begin, on what is kept."""
-        if self._attempts == 1:
+        if self.unlike_before is None:
             self.unlike_before = bool(self.different)
-        self._attempts += 1
         self._numbers.clear()
         self.compared = 0
 
