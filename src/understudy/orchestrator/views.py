@@ -195,7 +195,7 @@ class IncidentReport(TypedDict):
         list[int],
         Field(
             description="collectives of the redo, on all ranks: into how many survivors put the same as before the loss, and how many "
-            "there were"
+            "there were; empty: nothing was there to compare with"
         ),
     ]
     compared_bytes: Annotated[list[int], Field(description="the same in bytes")]
@@ -407,7 +407,7 @@ def _incident(incident: Incident) -> IncidentReport:
         steps_lost=incident.steps_lost,
         digests_verified=incident.digests_verified,
         proven_by=list(incident.proven_by),
-        collectives=list(incident.collectives),
-        compared_bytes=list(incident.compared),
+        collectives=list(incident.collectives) if any(incident.collectives) else [],
+        compared_bytes=list(incident.compared) if any(incident.collectives) else [],
         notes=list(incident.notes),
     )

@@ -16,7 +16,7 @@ from tests.worker.steps import step_of
 from torch import nn
 
 from understudy.messages import calls
-from understudy.worker.collectives.interception import Collective, Kernels
+from understudy.worker.collectives.interception import Collective
 from understudy.worker.errors import GenerationAborted
 from understudy.worker.generation.context import RankContext
 from understudy.worker.progress import Progress
@@ -70,7 +70,7 @@ def rank() -> Iterator[Rank]:
     rank = Rank()
     yield rank
     rank.issued.remove()
-    assert rank.issued not in Kernels._standing
+    assert not rank.issued.installed
 
 
 def test_a_step_that_is_done_once_has_nothing_to_be_compared_with(rank: Rank) -> None:
@@ -200,7 +200,7 @@ def test_a_spare_that_computes_alone_notes_nothing() -> None:
     alone = step_of(alone=True)
     spare = IssuedCollectives(RankContext(Progress(0, 2), *[None] * 3))  # type: ignore[arg-type]
     spare.attempt(alone)
-    assert spare not in Kernels._standing
+    assert not spare.installed
 
 
 def test_objects_are_compared_and_not_their_pickles(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,8 +130,12 @@ class Kernels:
         intercept()
         Kernels._standing = (*Kernels._standing, self)
 
+    @property
+    def installed(self) -> bool:
+        return self in Kernels._standing
+
     def remove(self) -> None:
-        if self in Kernels._standing:
+        if self.installed:
             Kernels._standing = tuple(kernels for kernels in Kernels._standing if kernels is not self)
 
     def wait(self, work: Work, wait: Callable[[], Any]) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import inspect
 import io
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +208,23 @@ def _dynamo() -> None:
         holds(any(name.startswith("_torch") for name in vars(function)), "what torch.compile keeps in a function begins with _torch")
 
 
+def _threads_of_autograd() -> None:
+    """Threads that C++ has started, as autograd's, are told from those of a script."""
+    known = list[bool]()
+    done = threading.Event()
+
+    def look() -> None:
+        known.append(isinstance(threading.current_thread(), threading._DummyThread))
+        done.set()
+
+    _thread.start_new_thread(look, ())  # as unknown to Python's threading as one of C++
+    done.wait()
+    script = threading.Thread(target=look)
+    script.start()
+    script.join()
+    holds(known == [True, False], "a thread that Python has not started is known as such")
+
+
 SCRIPT = (
     Internal(
         "dispatcher-kernels",
@@ -243,6 +262,13 @@ SCRIPT = (
         ("collectives.setup_record",),
         ("_broadcast_coalesced",),
         _broadcast_coalesced,
+    ),
+    Internal(
+        "threads-of-autograd",
+        "which collectives belong to a step",
+        ("verification.issued",),
+        ("_DummyThread",),
+        _threads_of_autograd,
     ),
     Internal("object-collectives", "objects are compared as objects, not as pickles", ("collectives.calls",), (), _objects),
     Internal("reductions", "a person is told which reduction does not fit", ("verification.announcements",), (), _reductions),

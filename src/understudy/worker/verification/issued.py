@@ -85,7 +85,7 @@ class IssuedCollectives(Kernels, Participant):
     def attempt(self, step: Step) -> None:
         if step.alone:
             return
-        if self not in Kernels._standing:
+        if not self.installed:
             self.install()
         self._thread = threading.get_ident()
         self._attempt, self._same, self._same_size, self.difference = {}, 0, 0, ""
