@@ -19,6 +19,7 @@ from understudy.core import drill, events
 from understudy.core.model import DrillResult, DrillVerdict
 from understudy.worker import hooks
 from understudy.worker.drill import drill as ranks_side
+from understudy.worker.errors import GenerationAborted
 
 RANKS = 3
 ASKED_IN = 1  # iteration
@@ -141,6 +142,28 @@ def test_a_spare_that_does_something_else_is_found_out(how: Callable[[Rank, int]
     assert not job.machine.incidents()
     if not both:
         assert job.states == undisturbed(tmp_path, "optimizer", RANKS).states
+
+
+def test_an_attempt_that_is_broken_off_is_redone_whatever_a_library_makes_of_that(tmp_path: Path) -> None:
+    """As torch's pipelines do: what is raised in a stage becomes an error of theirs."""
+    wrapped: list[str] = []
+
+    def in_stages(at: Rank, iteration: int) -> None:
+        def step() -> None:
+            try:
+                at.net.weight.grad = computes(at)
+            except GenerationAborted as error:
+                wrapped.append(str(error))
+                raise RuntimeError("Failed to run stage backward") from error
+            at.step_optimizer()
+            at.optimizer.zero_grad()
+
+        at.transaction(step)
+
+    job = drilled(tmp_path, "optimizer", script=in_stages)
+    assert result(job).verdict is DrillVerdict.SAME, job.told
+    assert wrapped == ["this attempt of a drill ends in the middle of its step"]
+    assert job.states == undisturbed(tmp_path, "optimizer", RANKS).states
 
 
 OF_THE_SPARE = ("prepared", "rehearsal begin", "rehearsal state", "prove", "rehearsal first", "rehearsal redo")

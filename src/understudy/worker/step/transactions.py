@@ -95,10 +95,11 @@ class Transactions:
             if self._membership.aborted() or self._membership.groups.is_broken():
                 raise UsageError(texts.FAILED_AFTER_VOTE(rank=self._progress.rank, running=self._progress.running)) from error
             return False
+        if self._progress.must_redo:
+            return True  # whatever a library has made of what ended the attempt
         if not self._membership.is_failure(error):
             return False
-        if not self._progress.must_redo:
-            self._membership.quiesce()
+        self._membership.quiesce()
         return True
 
     def _roll_back(self, step: Step) -> None:
