@@ -183,6 +183,25 @@ def test_who_is_killed_after_its_vote_does_not_tell_of_that_step(phase: str, ver
     assert Judge(2, BEFORE, LAST, ["", ""]).disturbed(records(), run, [kill]).verdict is verdict
 
 
+def test_where_no_phase_is_reached_nothing_is_known_of_a_recovery() -> None:
+    kill = Kill(1, BEFORE, "backward")
+    page = Judge(2, BEFORE, LAST, ["", ""]).disturbed(records(), Ended(records(), reached=True), [kill])
+    assert (page.verdict, page.line, page.kills) == (Verdict.INCONCLUSIVE, script_check.NO_KILL(), [kill])
+
+
+def test_a_run_that_stands_still_after_a_recovery_has_survived_it() -> None:
+    run = Ended(records(), standstill="no spare gets warm", incidents=[INCIDENT], drills=[DRILL])
+    page = Judge(2, BEFORE, LAST, ["", "output"]).disturbed(records(), run, [KILL, Kill(1, 7)])
+    assert (page.verdict, page.line, page.message) == (Verdict.INCONCLUSIVE, script_check.SCRIPT_STANDS(), "no spare gets warm")
+
+
+def test_the_step_of_a_kill_is_the_one_in_which_it_has_struck() -> None:
+    """With accumulated gradients not every step has an optimizer's."""
+    assert Kill(1, 12, "apply", 15, "w1", 0.2, at=14).step == 15
+    assert Kill(1, 12, "between", 15, "w1", 0.2, at=13).step == 13
+    assert Kill(1, 12, "forward").step == 13
+
+
 def test_kills_are_two_steps_apart() -> None:
     assert [(kill.before, kill.phase) for kill in planned(1, 12, list(PHASES))] == [(12 + 2 * n, phase) for n, phase in enumerate(PHASES)]
 

@@ -26,6 +26,13 @@ class Kill:
     worker: str = ""
     seconds: float | None = None  # to the next commit by all ranks; None: there was none
 
+    at: int = -1  # steps that were committed then; -1: not yet
+
+    @property
+    def step(self) -> int:
+        """The step in which it strikes, or, between two steps, the one that is over."""
+        return self.at + (self.phase != "between") if self.at >= 0 else self.before + 1
+
     @property
     def struck(self) -> bool:
         return self.transaction >= 0
@@ -38,6 +45,6 @@ def planned(rank: int, before: int, phases: Sequence[str]) -> list[Kill]:
 
 def told(kills: Sequence[Kill]) -> str:
     """In words; all of them have struck."""
-    where = [f"in step {kill.before + 1} ({kill.phase})" for kill in kills]
+    where = [f"in step {kill.step} ({kill.phase})" for kill in kills]
     places = f"{', '.join(where[:-1])} and {where[-1]}" if len(where) > 1 else where[0]
     return f"rank {kills[0].rank} was killed {places}"

@@ -107,7 +107,7 @@ def redo_differs(state: JobState, event: RedoDiffers) -> None:
     rank = worker.rank
     what = {"rank": rank, "worker": worker.name, "transaction": event.transaction, "step": event.step, "detail": event.detail}
     found = disputes.REDO_DIFFERS(**what)
-    if detail := _expected(state, rank, what, event.partly):
+    if detail := _expected(state, event, rank, what):
         incident = _told(state, found, detail)
     elif state.dispute is not None or (state.incident is not None and state.incident.held_in == event.generation):
         incident = _told(state, found, found)  # another rank has said so before, and perhaps was believed already
@@ -120,18 +120,21 @@ def redo_differs(state: JobState, event: RedoDiffers) -> None:
         begin(state, found, [])
 
 
-def _expected(state: JobState, rank: int, what: dict[str, object], partly: bool) -> Text | None:
-    """That this redo (`what`) had to differ, or may, and why; None: it must not. `partly`: a collective tells it. Its numbers may be of no
-    consequence, as times that are summed up for a person; only a drill shows that two attempts give it the same."""
+def _expected(state: JobState, event: RedoDiffers, rank: int, what: dict[str, object]) -> Text | None:
+    """That this redo (`what`) had to differ, or may, and why; None: it must not.
+
+    Where a collective tells it, its numbers may be of no consequence, as times that are summed up for a person. Only a drill shows that two
+    attempts give it the same, and of a collective only that is issued in every step.
+    """
     drilled = proofs.verdict(state, rank)
     if drilled is not None and drilled.verdict is DrillVerdict.NOT_REPRODUCIBLE:
         return disputes.REDO_NOT_REPRODUCIBLE(**what, drill=drilled.number, of=drilled.rank, drilled=drilled.step)
     if state.incident is not None and state.incident.unexplained:
         return disputes.REDO_AFTER_BREAK(**what)
-    if partly and drilled is None:
-        return disputes.REDO_UNPROVEN(**what)
-    if partly and drilled is not None and drilled.verdict is DrillVerdict.DIFFERENT:
+    if event.partly and drilled is not None and drilled.verdict is DrillVerdict.DIFFERENT:
         return disputes.REDO_AS_DRILLED(**what, drill=drilled.number, of=drilled.rank, drilled=drilled.step, found=drilled.detail)
+    if event.partly and not (event.sure and drilled is not None and drilled.verdict is DrillVerdict.SAME):
+        return disputes.REDO_UNPROVEN(**what)
     corrupt = [part.rank for part in state.incident.ranks if part.cause is LossCause.CORRUPT] if state.incident is not None else []
     return disputes.REDO_AFTER_CORRUPTION(**what, corrupt=corrupt[0]) if corrupt else None
 

@@ -212,7 +212,7 @@ class ReplicasDiffer:
 class RedoDiffers:
     """A survivor that had come to its vote of `transaction` before a loss has come to something else in the redo. Nobody goes on in this
     generation. `detail`: to what, by name; `step`: steps that it has committed. `partly`: it had not come to its vote, and something else
-    goes into a collective.
+    goes into a collective; `sure`: into one that is issued in every step.
     """
 
     worker: str
@@ -221,6 +221,7 @@ class RedoDiffers:
     step: int
     detail: str
     partly: bool = False
+    sure: bool = False
 
 
 @dataclass(frozen=True)

@@ -92,9 +92,9 @@ def redone(incident: OpenIncident) -> None:
         incident.note(drills.REDO_PROVEN(who=who))
     same, of = incident.collectives
     if same:
-        share = incident.compared[0] / max(1, incident.compared[1])
-        rest = "; to the others they had not come" if same < of else ""
-        incident.note(drills.REDO_COMPARED(same=same, of=of, share=f"{100 * share:.0f}", rest=rest))
+        size, size_of = incident.compared
+        share = f" ({100 * size / size_of:.0f} % of the bytes)" if size_of else ""
+        incident.note(drills.REDO_COMPARED(same=same, of=of, share=share))
     elif not ranks and incident.redone and incident.measured and not incident.differed:
         incident.note(drills.REDO_UNCOMPARED())
 

@@ -62,8 +62,9 @@ def committed(state: JobState, event: Committed) -> None:
     if worker.state is WorkerState.NEWCOMER and worker.comes_with(event.generation):
         _promote(state, worker)  # nobody votes unverified: what said so was lost with a connection
     if worker.state is WorkerState.MEMBER:
+        again = worker.committed == event.generation  # said once more, after a connection was lost
         worker.committed, worker.step = event.generation, event.step
-        if event.compared >= 0 and state.incident is not None:
+        if event.compared >= 0 and state.incident is not None and not again:
             state.incident.measured = True
             state.incident.proven_by |= {worker.rank} if event.compared else set()
             state.incident.has_redone(event)

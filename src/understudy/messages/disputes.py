@@ -60,7 +60,7 @@ REDO_AFTER_CORRUPTION = Message(
 )
 REDO_UNPROVEN = Message(
     "US4367",
-    f"{_REDO}. No drill has shown that this step is computed reproducibly, so it may be of no consequence, as with times that are summed "
+    f"{_REDO}. No drill has shown that this collective gets the same twice, so it may be of no consequence, as with times that are summed "
     f"up for a person; or the state is wrong from here on{_GOES_ON}",
     cause="A step was interrupted and done again, and its redo put other numbers into a collective than the interrupted attempt. Something "
     "that is not registered changes in the step, or the numbers are of no consequence.",

@@ -185,6 +185,19 @@ NOT_REACHED = Message(
     remedy="Nothing if the script has no such phase, as a step without a backward. Otherwise give another --check-steps.",
 )
 
+NO_KILL = Message(
+    "US2527",
+    "no rank was killed: the script has come to none of the phases",
+    cause="The check waits for a rank in each phase of --kills, and each step was over before the rank came to it.",
+    remedy="Leave --kills out, so that a rank is killed at its vote, too.",
+)
+
+OTHER_KILLS = Message(
+    "US2552",
+    "Leave --kills out: every step has a vote",
+    cause="The script has come to none of the phases that --kills names.",
+)
+
 UNDRILLED = Message(
     "US2530",
     "rank {rank} has a role that was not drilled: there were too few steps for it (--check-steps)",

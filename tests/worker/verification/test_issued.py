@@ -42,8 +42,9 @@ class Rank:
         state.register("net", self.net)
         self.over = False  # the generation
         membership: Any = SimpleNamespace(aborted=lambda: self.over)
-        held: Any = SimpleNamespace(state=state)
-        self.issued = IssuedCollectives(RankContext(Progress(0, 2, transaction=7), membership, held, SimpleNamespace()))  # type: ignore[arg-type]
+        self.another_way = ""  # in which a framework issues collectives in a redo
+        held: Any = SimpleNamespace(state=state, frameworks=SimpleNamespace(not_drilled=lambda: self.another_way))
+        self.issued = IssuedCollectives(RankContext(Progress(0, 2, transaction=7, function="train"), membership, held, SimpleNamespace()))  # type: ignore[arg-type]
         self.step = step_of()
         self.issued.begin(self.step)
         self.issued.attempt(self.step)
@@ -58,6 +59,7 @@ class Rank:
         self.over = True
         self.issued.rollback(self.step)
         self.over = False
+        self.issued.again(self.step)
         self.issued.attempt(self.step)
 
     def votes(self) -> tuple[str, RedoCompared]:
@@ -138,6 +140,82 @@ def test_of_several_attempts_the_first_one_that_came_to_a_collective_counts(rank
     rank.call(torch.ones(4))
     rank.call(torch.full((4,), 3.0))  # ... nor as in the second
     assert said(rank.votes()[0], calls.REDO_GIVES_ANOTHER, number=1)
+
+
+def test_numbers_of_a_call_that_is_issued_in_every_step_are_sure_to_matter(rank: Rank) -> None:
+    for more in (0, 1):
+        for number in (1.0, 2.0):
+            rank.issued.begin(rank.step)
+            rank.issued.attempt(rank.step)
+            rank.call(torch.full((4,), number))
+            if more:  # for the first time, as every hundredth step sums up times
+                rank.call(torch.full((1,), number), group="times")
+            if number == 1.0 and not more:
+                rank.issued.before_vote(rank.step)
+                rank.issued.committed(rank.step)
+    rank.interrupted()
+    rank.call(torch.full((1,), 9.0), group="times")
+    found = [(bool(rank.issued.difference), rank.issued.sure)]
+    for size in (4, 5):  # another call in the end: the script may have caught an error
+        rank.interrupted()
+        rank.call(torch.full((size,), 9.0))
+        found.append((bool(rank.issued.difference), rank.issued.sure))
+    assert found == [(True, False), (True, True), (True, False)]
+
+
+def test_where_a_framework_issues_others_in_a_redo_nothing_is_compared(rank: Rank) -> None:
+    """As DDP does with a static graph, which counts again."""
+    rank.call(torch.ones(4))
+    rank.another_way = "static graph"
+    rank.interrupted()
+    rank.call(torch.ones(4, dtype=torch.int32))
+    assert rank.votes() == ("", RedoCompared(0, 0, 0, 0))
+
+
+def test_what_cannot_be_read_is_not_counted_as_the_same(rank: Rank) -> None:
+    for _ in range(2):
+        rank.call(torch.empty(4, device="meta"))
+        rank.call(torch.ones(4))
+        if not rank.issued._before:
+            rank.interrupted()
+    assert rank.votes() == ("", RedoCompared(1, 2, 16, 32))
+
+
+def test_a_redo_of_which_not_all_is_noted_is_not_said_to_call_less(rank: Rank) -> None:
+    rank.call(torch.ones(4))
+    rank.call(torch.ones(4))
+    rank.interrupted()
+    rank.call(torch.ones(4))
+
+    def timed_out() -> None:
+        raise RuntimeError("not done yet")
+
+    with pytest.raises(RuntimeError):
+        rank.issued.wait(None, timed_out)  # type: ignore[arg-type]
+    rank.call(torch.ones(4))
+    assert rank.votes()[0] == ""
+
+
+def test_a_wait_that_fails_on_a_thread_of_the_script_changes_nothing(rank: Rank) -> None:
+    def waits() -> None:
+        with pytest.raises(RuntimeError):
+            rank.issued.wait(None, lambda: (_ for _ in ()).throw(RuntimeError("of a checkpoint")).__next__())  # type: ignore[arg-type]
+
+    on_thread(waits)
+    rank.call(torch.ones(4))
+    rank.interrupted()
+    rank.call(torch.ones(4))
+    assert rank.votes() == ("", RedoCompared(1, 1, 16, 16))
+
+
+def test_a_collective_whose_content_cannot_be_read_is_issued_all_the_same(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(*_: object) -> None:
+        raise ValueError("it has no content")
+
+    monkeypatch.setattr(issued, "sampled", unreadable)
+    rank.call(torch.ones(4))
+    rank.interrupted()
+    assert rank.votes() == ("", RedoCompared(0, 0, 0, 0))
 
 
 def test_what_is_issued_once_the_generation_is_over_does_not_count(rank: Rank) -> None:

@@ -105,7 +105,7 @@ def test_another_gradient_is_named_and_goes_with_the_vote() -> None:
     assert rank.redoes(2.0) == 1
     with pytest.raises(GenerationAborted, match="generation 4 ended"):
         rank.proof.disputed()
-    assert rank.told() == RedoDiffers("w0", 4, 7, 6, f"{GRADIENT} is not the same", False) and rank.waited == [4]
+    assert rank.told() == RedoDiffers("w0", 4, 7, 6, f"{GRADIENT} is not the same") and rank.waited == [4]
     assert rank.proof.told(NEXT) is NEXT, "it is known already"
     rank.proof.committed(step_of())
     assert rank.proof.compared()[0] == 0

@@ -103,7 +103,7 @@ class Disturbance:
         until, voted = time.monotonic() + FOR_OTHERS, kill.phase == "vote"
         others = [rank for rank in run.ranks if rank != kill.rank]
         run.wait("all others, which wait for it", lambda status: time.monotonic() > until or _all_wait(run, status, others, where, voted))
-        kill.transaction, kill.worker = where["transaction"], where["worker"]
+        kill.transaction, kill.worker, kill.at = where["transaction"], where["worker"], where["step"]
         run.kill(kill.phase, where["pid"])
         kill.seconds = run.wait("the recovery", lambda status: _recovered(run, number))
 

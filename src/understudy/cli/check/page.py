@@ -24,9 +24,9 @@ def as_values(page: Page) -> dict[str, Any]:
 
 def _line(kill: Kill) -> str:
     if not kill.struck:
-        return script_check.NOT_REACHED(phase=kill.phase, step=kill.before + 1)
+        return script_check.NOT_REACHED(phase=kill.phase, step=kill.step)
     took = f"recovered in {seconds(kill.seconds)}" if kill.seconds is not None else "not recovered"
-    return f"step {kill.before + 1}, {kill.phase} ({PHASES[kill.phase]}): {took}"
+    return f"step {kill.step}, {kill.phase} ({PHASES[kill.phase]}): {took}"
 
 
 def view(page: Page, folder: str) -> RenderableType:

@@ -72,8 +72,9 @@ class Judge:
     def __init__(self, ranks: int, before: int, last: int, outputs: Sequence[str]) -> None:
         self._ranks, self._before, self._last, self._outputs = ranks, before, last, outputs
 
-    def unreached(self, run: Ended, which: int) -> Page:
-        """A run that nobody has disturbed yet, and that did not come to where it should. `which`: the first or the second."""
+    def unreached(self, run: Ended, which: int, kills: Sequence[Kill] = ()) -> Page:
+        """A run that nobody has disturbed yet, and that did not come to where it should. `which`: the first or the second. `kills`: those
+        that have not struck."""
         output, steps, message = self._outputs[which], run.records.steps, ""
         verdict, line, advice = Verdict.INCONCLUSIVE, script_check.NO_STEP(), script_check.NO_STEPS_SEEN()
         if run.failure is not None:
@@ -88,9 +89,11 @@ class Judge:
         elif run.code:
             verdict, line, message = Verdict.FAILED, script_check.JOB_FAILED(code=run.code, steps=steps), run.message
             advice = script_check.MEND_SCRIPT(output=output)
+        elif run.reached:
+            line, advice = script_check.NO_KILL(), script_check.OTHER_KILLS()
         elif steps:
             line, advice = script_check.TOO_FEW_STEPS(steps=steps, needed=self._last), script_check.MORE_STEPS()
-        return self._page(verdict, line, run, [advice], message=message)
+        return self._page(verdict, line, run, [advice], message=message, kills=list(kills))
 
     def doubts(self, reference: Records, run: Ended, kills: Sequence[Kill]) -> bool:
         """Whether all that differs in the run with kills is what nobody has registered: it may be a clock."""
@@ -107,7 +110,7 @@ class Judge:
         against = [drill for drill in run.drills if drill["verdict"] in AGAINST]
         struck = [kill for kill in kills if kill.struck]
         if not struck:
-            return self.unreached(run, 1)
+            return self.unreached(run, 1, kills)
         clocks = unlike_beside(reference, again, self._last) if again is not None else set()
         untold = {(kill.rank, kill.transaction) for kill in struck if kill.phase == "apply"}
         found = compare(reference, run.records, struck[0].transaction, self._last, clocks, untold)
@@ -123,10 +126,13 @@ class Judge:
                 line = script_check.HELD(reason=run.standstill, kills=told(struck))
             else:
                 first_unlike = found.behind[0]
-                before_it = [kill for kill in struck if kill.before < first_unlike.step] or struck[:1]
+                before_it = [kill for kill in struck if kill.step <= first_unlike.step] or struck[:1]
                 line = script_check.DIFFERS(difference=first_unlike.told, kills=told(before_it[-1:]))
             rest |= {"differences": _first_of_each(found), "message": run.standstill}
             return self._page(Verdict.DIFFERS, line, run, [*named, script_check.REGISTER_STATE()], **rest)
+        if not run.reached and run.standstill and struck[-1].seconds is not None:
+            look = script_check.LOOK_AT_OUTPUT(output=self._outputs[1])
+            return self._page(Verdict.INCONCLUSIVE, script_check.SCRIPT_STANDS(), run, [look, *named], message=run.standstill, **rest)
         if not run.reached:
             message = str(run.failure["summary"]) if run.failure is not None else run.standstill or run.message
             line = script_check.NOT_SURVIVED(kills=told(struck[-1:]))
@@ -134,13 +140,17 @@ class Judge:
         if problem := self._incomplete(run, struck, found):
             return self._page(Verdict.INCONCLUSIVE, problem, run, [script_check.CHECK_AGAIN()], **rest)
         longest = max((kill.seconds for kill in struck if kill.seconds is not None), default=None)
-        same = {"kills": told(struck), "seconds": seconds(longest), "steps": self._last - self._before, "ranks": self._ranks}
+        same = {"kills": told(struck), "seconds": seconds(longest), "steps": len(self._after(struck)), "ranks": self._ranks}
         rest["digests"], same["digests"] = found.digests, f"{found.digests:,}"
         if against:
             line = script_check.BITWISE_BUT_NAMED(drilled=against[0]["rank"], verdict=against[0]["verdict"], **same)
             return self._page(Verdict.NAMED, line, run, [script_check.FOLLOW_DRILL()], **rest)
         advice = follow or [script_check.NOTHING_TO_CHANGE(last=self._last)]
         return self._page(Verdict.BITWISE, script_check.BITWISE(**same), run, advice, **rest)
+
+    def _after(self, struck: Sequence[Kill]) -> set[int]:
+        """The steps that are compared: from the first kill on."""
+        return set(range(struck[0].step + (struck[0].phase == "between"), self._last + 1))
 
     def _incomplete(self, run: Ended, struck: Sequence[Kill], found: Comparison) -> str:
         """Why nothing can be said although nothing differs; empty: it can."""
@@ -150,7 +160,7 @@ class Judge:
         lost = [[part["old_worker"] for part in incident["ranks"]] for incident in run.incidents]
         if lost != [[kill.worker] for kill in struck]:
             return script_check.OTHERWISE_DISTURBED(incidents=len(lost), wanted=len(struck), kills=kills)
-        wanted = set(range(struck[0].before + 1 + (struck[0].phase == "between"), self._last + 1))
+        wanted = self._after(struck)
         if found.steps != wanted or not found.digests:
             return script_check.STEPS_UNRECORDED(steps=sorted(wanted - found.steps), kills=kills)
         return ""

@@ -206,17 +206,12 @@ class Roots:
 
     def some(self, keys: Collection[RootKey], scopes: Scopes | None = None) -> dict[RootKey, Table]:
         """Only these, without a search. `scopes`: those that run, if they are known."""
-        found: dict[RootKey, Table] = {}
-        for key in keys:
-            if key[0] == FRAME:
-                scopes = scopes or self.scopes()
-                if (frame := scopes.frame_of(key)) is not None:
-                    found[key] = Locals(frame)
-                continue
-            if key not in self._lasting:
-                self.all()
-            if key in self._lasting:
-                found[key] = self._lasting[key]
+        if any(key[0] != FRAME and key not in self._lasting for key in keys):
+            self.all()
+        found = {key: self._lasting[key] for key in keys if key in self._lasting}
+        if frames := [key for key in keys if key[0] == FRAME]:
+            scopes = scopes or self.scopes()
+            found |= {key: Locals(frame) for key in frames if (frame := scopes.frame_of(key)) is not None}
         return found
 
     def scopes(self) -> Scopes:

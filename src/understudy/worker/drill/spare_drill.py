@@ -95,7 +95,10 @@ class SpareDrill(StepWatch, Takeover):
     def arrive(self, job: JobProgress, streams_set: bool, replayer: SetUpReplayer) -> None:
         """Takes over the rank's state as of the begin of its step. Does not return if that cannot be, or differs."""
         replayer.remove()
-        peers = Peers(self.meeting, self._drill.rank)
+        try:
+            peers = Peers(self.meeting, self._drill.rank)
+        except (GenerationAborted, PeerLost) as error:  # the rank with the drill's store is lost
+            self.tell(DrillVerdict.BROKEN, str(error))
         try:
             plan, copy, _ = self._arrival.take_over(
                 job, self.members(job.transaction), self.meeting, False, streams_set, lambda plan: self._receive(peers, plan)

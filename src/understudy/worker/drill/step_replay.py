@@ -37,6 +37,9 @@ from understudy.worker.errors import GenerationAborted
 _c10d: Any = c10d  # for what its stub does not list
 
 
+_OVER = -1  # of collectives: the attempt has been broken off
+
+
 class Unlike(GenerationAborted):
     """What the spare calls is not what the rank called: it cannot go on with this step."""
 
@@ -254,7 +257,7 @@ class StepReplayer(Kernels):
         self.unlike_before: bool | None = None  # there was something in the first attempt; None while that runs
         self.unlike_itself: list[str] = []  # what goes into a collective in another attempt than the first, and was something else there
         self._digests: dict[tuple[str, int], list[int]] = {}  # of that, in the first attempt
-        self._break_off: tuple[int, Callable[[], None]] | None = None  # in this attempt: at which collective, and who hears of it
+        self._break_off: tuple[int, Callable[[], None]] | None = None  # at which collective the next attempt ends, and who hears of it
         self.compared = 0  # collectives, in this attempt
         self._received: list[_Received] = []  # C++ must find them, as those of a recorder
 
@@ -279,6 +282,8 @@ class StepReplayer(Kernels):
         """The same step once more, from its begin, on what is kept."""
         if self.unlike_before is None:
             self.unlike_before = bool(self.different)
+        if self._break_off is not None and self._break_off[0] == _OVER:
+            self._break_off = None
         self._numbers.clear()
         self.compared = 0
 
@@ -296,7 +301,8 @@ class StepReplayer(Kernels):
 
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
         if self._break_off is not None and self.compared >= self._break_off[0]:
-            (_, told), self._break_off = self._break_off, None
+            _, told = self._break_off
+            self._break_off = _OVER, told  # a script that catches this gets no further, as on a survivor
             told()
             raise BrokenOff("this attempt of a drill ends in the middle of its step")
         lane, objects = lane_of(collective), moved_objects()

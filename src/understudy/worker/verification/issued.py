@@ -7,11 +7,17 @@ Entries are compared lane by lane (`collectives.calls`), as they are issued. A d
 
 Of several attempts the first that came to an entry is what all later ones are compared with.
 
+A difference is *sure* where the same call is issued in every step, and the redo gives it other numbers. Others may be of no consequence:
+what is issued now and then carries times or counts for a person, and a script that catches the error of a broken collective goes another
+way.
+
 Not noted is what says nothing of the step: what is issued once the generation is over or a collective has failed, because what broken
-collectives gave may be anything; and what threads issue that the script has started, because they keep no step with it.
+collectives gave may be anything; and what threads issue that the script has started, because they keep no step with it. Where a framework
+issues others in a redo, as DDP's static graph does, nothing is compared.
 
 Known limits: of tensors that are not on the host, and of sparse ones, only types and shapes are compared. Of what is larger than `WHOLE`
-bytes every `STRIDE`th element is, so a difference in a few elements may be missed.
+bytes every `STRIDE`th element is, so a difference in a few elements may be missed. That a wait in C++ has failed is not seen before the
+generation is over.
 """
 
 from __future__ import annotations
@@ -47,7 +53,16 @@ class Entry(NamedTuple):
     arguments: tuple[tuple[str, Any], ...]  # but tensors
     given: list[tuple[torch.dtype, torch.Size]]  # of each tensor that is read
     digests: list[int]  # of them; none where they cannot be read
-    size: int  # bytes that the digests stand for
+    size: int  # bytes of them
+
+    @property
+    def call(self) -> tuple[str, str, list[tuple[torch.dtype, torch.Size]]]:
+        """But the numbers."""
+        return self.operator, shown(self.arguments), self.given
+
+    @property
+    def is_read(self) -> bool:
+        return bool(self.digests) or not self.given
 
     def __str__(self) -> str:
         tensors = ", ".join(f"{str(kind).removeprefix('torch.')} {tuple(shape)}" for kind, shape in self.given[:3]) or "nothing"
@@ -74,8 +89,11 @@ class IssuedCollectives(Kernels, Participant):
         self._noting = False
         self._attempt: Lanes = {}
         self._before: Lanes = {}  # of attempts that were interrupted
+        self._usual: dict[str, Lanes] = {}  # by function: of its last step that was committed
         self._same = self._same_size = 0  # entries of the running attempt that are as before, and their bytes
+        self._cut = False  # not all of the running attempt is noted
         self.difference = ""  # in the running attempt, the first one
+        self.sure = False  # and it cannot be of no consequence
 
     # -- a transaction -----------------------------------------------------------------------------------------------------
 
@@ -88,12 +106,12 @@ class IssuedCollectives(Kernels, Participant):
         if not self.installed:
             self.install()
         self._thread = threading.get_ident()
-        self._attempt, self._same, self._same_size, self.difference = {}, 0, 0, ""
-        self._noting = True
+        self._attempt, self._same, self._same_size = {}, 0, 0
+        self.difference, self.sure, self._cut, self._noting = "", False, False, True
 
     def before_vote(self, step: Step) -> None:
         self._noting = False
-        for lane, entries in self._before.items():
+        for lane, entries in self._before.items() if not self._cut else ():
             issued = len(self._attempt.get(lane, ()))
             if issued < len(entries) and not self.difference:
                 self.difference = calls.REDO_ISSUES_LESS(call=entries[issued], number=issued, lane=lane)
@@ -107,8 +125,14 @@ class IssuedCollectives(Kernels, Participant):
                 known = self._before.setdefault(lane, [])
                 known += entries[len(known) :]
 
+    def again(self, step: Step) -> None:
+        if self._rank_state.frameworks.not_drilled():
+            self._before = {}
+
     def committed(self, step: Step) -> None:
         self._before = {}
+        if step.kind == "step":
+            self._usual[step.function] = self._attempt
 
     def compared(self) -> RedoCompared:
         """Of the redo that has come to its vote; nothing where there was none."""
@@ -122,7 +146,11 @@ class IssuedCollectives(Kernels, Participant):
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
         if not self._noting or not self._is_of_step() or self._membership.aborted():
             return operate()
-        lane, entry = lane_of(collective), self._entry(collective)
+        try:
+            lane, entry = lane_of(collective), self._entry(collective)
+        except Exception:  # a kind of tensor, or of object, that cannot be read: the script's collective is not touched by that
+            self._cut, self._noting = True, False
+            return operate()
         with self._lock:
             entries = self._attempt.setdefault(lane, [])
             number = len(entries)
@@ -131,14 +159,15 @@ class IssuedCollectives(Kernels, Participant):
         try:
             return operate()
         except BaseException:
-            self._noting = False
+            self._cut, self._noting = True, False
             raise
 
     def wait(self, work: Work, wait: Callable[[], Any]) -> Any:
         try:
             return wait()
         except BaseException:
-            self._noting = False
+            if self._is_of_step():
+                self._cut, self._noting = True, False
             raise
 
     def _is_of_step(self) -> bool:
@@ -152,19 +181,22 @@ class IssuedCollectives(Kernels, Participant):
         offset = self._progress.transaction % STRIDE
         digests = [sampled(tensor, offset) for tensor in given]
         known = [one for one in digests if one is not None]
-        size = sum(tensor.nbytes for tensor in given) if len(known) == len(given) else 0
-        return Entry(collective.operator, arguments, [(tensor.dtype, tensor.shape) for tensor in given], known if size else [], size)
+        read = known if len(known) == len(given) else []
+        return Entry(
+            collective.operator, arguments, [(tensor.dtype, tensor.shape) for tensor in given], read, sum(tensor.nbytes for tensor in given)
+        )
 
     def _compare(self, lane: str, number: int, entry: Entry, collective: Collective) -> None:
         known = self._before.get(lane)
         if known is None or number >= len(known):
             return
         before = known[number]
-        called, was = ((one.operator, shown(one.arguments), one.given) for one in (entry, before))
-        if called == was and entry.digests == before.digests:
-            self._same, self._same_size = self._same + 1, self._same_size + entry.size
+        if (alike := entry.call == before.call) and entry.digests == before.digests:
+            self._same, self._same_size = self._same + entry.is_read, self._same_size + entry.size * entry.is_read
         elif not self.difference:
-            if called != was:
+            usual = self._usual.get(self._progress.function, {}).get(lane, [])
+            self.sure = alike and number < len(usual) and usual[number].call == entry.call
+            if not alike:
                 self.difference = calls.REDO_ISSUES_ANOTHER(here=entry, there=before, number=number, lane=lane)
             else:
                 names = sorted(set(_names(self._rank_state.state, given_to(collective))))

@@ -55,7 +55,9 @@ class RedoProof(Participant):
     def before_vote(self, step: Step) -> None:
         """An attempt has come to its vote. Where the one before it had, too, what went into collectives on the way does not count: what
         they have both come to says more."""
-        self._said, self._collectives = False, self._issued.compared()
+        self._said, compared = False, self._issued.compared()
+        if compared.of:
+            self._collectives = compared
         if self._before is None:
             self._differs = self._issued.difference
             return
@@ -84,8 +86,8 @@ class RedoProof(Participant):
         control, progress = self._membership.control, self._progress
         if self._differs:
             self._said = True
-            partly = self._before is None
-            control.send(RedoDiffers(control.worker, generation, progress.transaction, progress.step, self._differs, partly))
+            partly, sure = self._before is None, self._before is None and self._issued.sure
+            control.send(RedoDiffers(control.worker, generation, progress.transaction, progress.step, self._differs, partly, sure))
         control.wait_for(lambda: self._membership.superseded(generation))
 
     def committed(self, step: Step) -> None:
