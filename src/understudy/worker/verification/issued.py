@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -81,19 +82,37 @@ class RedoCompared(NamedTuple):
 Lanes = dict[str, list[Entry]]
 
 
+@dataclass
+class _Attempt:
+    """The running one."""
+
+    entries: Lanes = field(default_factory=dict)
+    cut: bool = False  # not all of it is noted
+    same: int = 0  # entries that are as before
+    same_size: int = 0  # bytes of them
+    difference: str = ""  # the first one
+    sure: bool = False  # and it cannot be of no consequence
+
+
 class IssuedCollectives(Kernels, Participant):
     def __init__(self, context: RankContext) -> None:
         self._membership, self._progress, self._rank_state = context.membership, context.progress, context.rank_state
         self._lock = threading.Lock()  # autograd has threads of its own
         self._thread = 0  # the one that runs transactions
         self._noting = False
-        self._attempt: Lanes = {}
+        self._attempt = _Attempt()
         self._before: Lanes = {}  # of attempts that were interrupted
         self._usual: dict[str, Lanes] = {}  # by function: of its last step that was committed
-        self._same = self._same_size = 0  # entries of the running attempt that are as before, and their bytes
-        self._cut = False  # not all of the running attempt is noted
-        self.difference = ""  # in the running attempt, the first one
-        self.sure = False  # and it cannot be of no consequence
+
+    @property
+    def difference(self) -> str:
+        """In what goes into the collectives of the running attempt, the first one."""
+        return self._attempt.difference
+
+    @property
+    def sure(self) -> bool:
+        """Whether that cannot be of no consequence."""
+        return self._attempt.sure
 
     # -- a transaction -----------------------------------------------------------------------------------------------------
 
@@ -106,22 +125,21 @@ class IssuedCollectives(Kernels, Participant):
         if not self.installed:
             self.install()
         self._thread = threading.get_ident()
-        self._attempt, self._same, self._same_size = {}, 0, 0
-        self.difference, self.sure, self._cut, self._noting = "", False, False, True
+        self._attempt, self._noting = _Attempt(), True
 
     def before_vote(self, step: Step) -> None:
-        self._noting = False
-        for lane, entries in self._before.items() if not self._cut else ():
-            issued = len(self._attempt.get(lane, ()))
-            if issued < len(entries) and not self.difference:
-                self.difference = calls.REDO_ISSUES_LESS(call=entries[issued], number=issued, lane=lane)
+        self._noting, attempt = False, self._attempt
+        for lane, entries in self._before.items() if not attempt.cut else ():
+            issued = len(attempt.entries.get(lane, ()))
+            if issued < len(entries) and not attempt.difference:
+                attempt.difference = calls.REDO_ISSUES_LESS(call=entries[issued], number=issued, lane=lane)
 
     def failed(self, step: Step, error: Exception) -> None:
         self._noting = False
 
     def rollback(self, step: Step) -> None:
         with self._lock:
-            for lane, entries in self._attempt.items():
+            for lane, entries in self._attempt.entries.items():
                 known = self._before.setdefault(lane, [])
                 known += entries[len(known) :]
 
@@ -132,14 +150,14 @@ class IssuedCollectives(Kernels, Participant):
     def committed(self, step: Step) -> None:
         self._before = {}
         if step.kind == "step":
-            self._usual[step.function] = self._attempt
+            self._usual[step.function] = self._attempt.entries
 
     def compared(self) -> RedoCompared:
         """Of the redo that has come to its vote; nothing where there was none."""
         if not self._before:
             return RedoCompared(0, 0, 0, 0)
-        every = [entry for entries in self._attempt.values() for entry in entries]
-        return RedoCompared(self._same, len(every), self._same_size, sum(entry.size for entry in every))
+        every = [entry for entries in self._attempt.entries.values() for entry in entries]
+        return RedoCompared(self._attempt.same, len(every), self._attempt.same_size, sum(entry.size for entry in every))
 
     # -- its collectives ---------------------------------------------------------------------------------------------------
 
@@ -149,17 +167,17 @@ class IssuedCollectives(Kernels, Participant):
         try:
             lane, entry = lane_of(collective), self._entry(collective)
         except Exception:  # a kind of tensor, or of object, that cannot be read: the script's collective is not touched by that
-            self._cut, self._noting = True, False
+            self._attempt.cut, self._noting = True, False
             return operate()
         with self._lock:
-            entries = self._attempt.setdefault(lane, [])
+            entries = self._attempt.entries.setdefault(lane, [])
             number = len(entries)
             entries.append(entry)
         self._compare(lane, number, entry, collective)
         try:
             return operate()
         except BaseException:
-            self._cut, self._noting = True, False
+            self._attempt.cut, self._noting = True, False
             raise
 
     def wait(self, work: Work, wait: Callable[[], Any]) -> Any:
@@ -167,7 +185,7 @@ class IssuedCollectives(Kernels, Participant):
             return wait()
         except BaseException:
             if self._is_of_step():
-                self._cut, self._noting = True, False
+                self._attempt.cut, self._noting = True, False
             raise
 
     def _is_of_step(self) -> bool:
@@ -190,18 +208,18 @@ class IssuedCollectives(Kernels, Participant):
         known = self._before.get(lane)
         if known is None or number >= len(known):
             return
-        before = known[number]
+        before, attempt = known[number], self._attempt
         if (alike := entry.call == before.call) and entry.digests == before.digests:
-            self._same, self._same_size = self._same + entry.is_read, self._same_size + entry.size * entry.is_read
-        elif not self.difference:
+            attempt.same, attempt.same_size = attempt.same + entry.is_read, attempt.same_size + entry.size * entry.is_read
+        elif not attempt.difference:
             usual = self._usual.get(self._progress.function, {}).get(lane, [])
-            self.sure = alike and number < len(usual) and usual[number].call == entry.call
+            attempt.sure = alike and number < len(usual) and usual[number].call == entry.call
             if not alike:
-                self.difference = calls.REDO_ISSUES_ANOTHER(here=entry, there=before, number=number, lane=lane)
+                attempt.difference = calls.REDO_ISSUES_ANOTHER(here=entry, there=before, number=number, lane=lane)
             else:
                 names = sorted(set(_names(self._rank_state.state, given_to(collective))))
                 of = f", with {', '.join(names[:3])}{' and more' if len(names) > 3 else ''} in it," if names else ","
-                self.difference = calls.REDO_GIVES_ANOTHER(call=before, number=number, lane=lane, of=of)
+                attempt.difference = calls.REDO_GIVES_ANOTHER(call=before, number=number, lane=lane, of=of)
 
 
 def sampled(tensor: torch.Tensor, offset: int) -> int | None:
