@@ -87,7 +87,7 @@ class Side:
         torch.manual_seed(3)
         self.net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.BatchNorm1d(8), nn.Linear(8, 1))
         self.beside = nn.Linear(4, 1)  # no optimizer trains it
-        self.entered = 0  # which nobody registers
+        self.entered = 0  # which is not registered
         self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-2)
         self.state = State()
         for name in ("net", "beside", "optimizer"):

@@ -73,7 +73,7 @@ class Judge:
         self._ranks, self._before, self._last, self._outputs = ranks, before, last, outputs
 
     def unreached(self, run: Ended, which: int, kills: Sequence[Kill] = ()) -> Page:
-        """A run that nobody has disturbed yet, and that did not come to where it should. `which`: the first or the second. `kills`: those
+        """A run that was not disturbed yet, and that did not come to where it should. `which`: the first or the second. `kills`: those
         that have not struck."""
         output, steps, message = self._outputs[which], run.records.steps, ""
         verdict, line, advice = Verdict.INCONCLUSIVE, script_check.NO_STEP(), script_check.NO_STEPS_SEEN()

@@ -65,10 +65,10 @@ class EncodedSettings:
         self._values: list[Any] | None = None  # what the bytes were made of, if that cannot change
         self._data = b""
 
-    def of(self, groups: list[dict[str, Any]], beside: list[Any]) -> bytes:
-        """Encode settings, and what the optimizer keeps `beside` tensors. Raises `Unencodable`."""
-        if beside != [{}]:
-            return encode([groups, *beside])
+    def of(self, groups: list[dict[str, Any]], rest: list[Any]) -> bytes:
+        """Encode settings, and the `rest`: what the optimizer keeps in addition to tensors. Raises `Unencodable`."""
+        if rest != [{}]:
+            return encode([groups, *rest])
         values = [part for group in groups for part in (len(group), *group, *group.values())]
         known = self._values
         if known is None or len(values) != len(known) or not all(map(is_, values, known)):

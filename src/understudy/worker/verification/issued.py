@@ -3,7 +3,7 @@
 A survivor nearly always waits in a collective when a rank is lost. What it had put into that one, and into those before it, is known, and
 the redo must put the same into the same collectives, as far as the interrupted attempt had come. So every attempt notes one entry for each
 collective that it issues up to its vote: what is called, and a digest of what the operator reads on this rank, taken before it runs.
-Entries are compared lane by lane (`collectives.calls`), as they are issued. A difference stops nobody: it goes with the vote (`redo`).
+Entries are compared lane by lane (`collectives.calls`), as they are issued. A difference stops no rank: it goes with the vote (`redo`).
 
 Of several attempts the first that came to an entry is what all later ones are compared with.
 
