@@ -13,7 +13,9 @@ from tests.integration.training import LONG, Started, Training, training, unders
 from tests.said import said
 
 from understudy.chaos.armed import HOLD, Armed, Folder
-from understudy.messages import disputes, drills, losses, recoveries
+from understudy.common.names import page_path
+from understudy.links.page import PageReader
+from understudy.messages import calls, disputes, drills, losses, recoveries
 
 __all__ = ["training"]
 
@@ -111,14 +113,20 @@ def test_a_redo_with_other_data_is_held_and_the_job_can_be_stopped(training: Tra
     assert notes and all(any(said(note, one, rank=rank, worker=f"w{rank}") for one in redone for rank in (1, 2)) for note in notes), notes
 
 
-def test_where_no_survivor_had_come_to_its_vote_nothing_is_compared_and_the_incident_says_so(training: Training) -> None:
-    """The same script, wrong in the same way: without the comparison nothing notices it."""
+def test_a_survivor_that_waited_in_a_collective_sees_that_its_redo_gives_it_something_else(training: Training) -> None:
+    """The same script, wrong in the same way. No drill has been, so it is told, and the redo goes on."""
     started = begin(training, "hidden.py", "counter", flags=FLAGS)
-    Folder(started.folder / "run").arm(Armed("loss", "sigkill", 1, "backward"))
+    chaos = Folder(started.folder / "run")
+    chaos.arm(Armed("loss", HOLD, 1, "backward"))
+    page = PageReader(page_path(started.folder / "run", "w0"))
+    wait_until(lambda: chaos.has_fired("loss") and page.read().waits > 0, "rank 0 waits for rank 1", LONG)
+    send(pid_of(lambda: started.status()["ranks"][1]), signal.SIGKILL)
+    chaos.disarm("loss")
     over(started)
     (incident,) = started.succeeds().incidents
-    assert (incident["decision"], incident["proven_by"]) == ("redo", []), incident
-    assert any(said(note, drills.REDO_UNCOMPARED) for note in incident["notes"]), incident
+    assert incident["proven_by"] == [], incident
+    found = [note for note in incident["notes"] if said(note, disputes.REDO_UNPROVEN, rank=0, worker="w0")]
+    assert found and said(found[0], calls.REDO_GIVES_ANOTHER), incident
 
 
 def test_a_loss_in_the_vote_of_a_redo_that_differs_does_not_let_it_pass(training: Training) -> None:
