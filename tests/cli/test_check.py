@@ -19,7 +19,7 @@ from understudy.cli.check.records import Commit, Records, compare
 from understudy.cli.check.runs import Ended, Run, Standstill
 from understudy.cli.check.verdict import Judge, Page, Verdict
 from understudy.cli.flags import Flags
-from understudy.cli.kills import PHASES, Kill, planned, told
+from understudy.cli.kills import PHASES, Kill, described, planned
 from understudy.cli.launch import Usage, launch
 from understudy.messages import run_options, script_check
 from understudy.messages.base import Message
@@ -157,7 +157,7 @@ TWICE = [KILL, Kill(1, 7, "between", 8, "w3", 0.5)]
 def test_of_several_kills_the_one_before_the_first_difference_is_named(step: int, kill: int) -> None:
     run = Ended(records(unlike(WEIGHT, 0, step)), reached=True, incidents=[INCIDENT, INCIDENT], drills=[DRILL])
     page = Judge(2, BEFORE, LAST, ["", ""]).disturbed(records(), run, TWICE)
-    assert page.verdict is Verdict.DIFFERS and said(page.line, script_check.DIFFERS, kills=told([TWICE[kill]]))
+    assert page.verdict is Verdict.DIFFERS and said(page.line, script_check.DIFFERS, kills=described([TWICE[kill]]))
 
 
 def test_every_kill_has_its_incident_and_the_longest_recovery_is_told() -> None:

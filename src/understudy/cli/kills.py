@@ -25,7 +25,6 @@ class Kill:
     transaction: int = -1
     worker: str = ""
     seconds: float | None = None  # to the next commit by all ranks; None: there was none
-
     at: int = -1  # steps that were committed then; -1: not yet
 
     @property
@@ -43,7 +42,7 @@ def planned(rank: int, before: int, phases: Sequence[str]) -> list[Kill]:
     return [Kill(rank, before + GAP * number, phase) for number, phase in enumerate(phases)]
 
 
-def told(kills: Sequence[Kill]) -> str:
+def described(kills: Sequence[Kill]) -> str:
     """In words; all of them have struck."""
     where = [f"in step {kill.step} ({kill.phase})" for kill in kills]
     places = f"{', '.join(where[:-1])} and {where[-1]}" if len(where) > 1 else where[0]

@@ -156,7 +156,7 @@ REDO_UNCOMPARED = Message(
 )
 REDO_COMPARED = Message(
     "US4317",
-    "survivors put the same into {same} of the {of} collectives of the redo as before the loss{share}",
+    "in {same} of the {of} collectives of the redo, survivors gave the same input as before the loss{share}",
     cause="Every rank notes what it puts into its collectives. The redo is compared with that, as far as the interrupted attempt had come.",
 )
 KEPT = Message(

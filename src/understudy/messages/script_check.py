@@ -131,7 +131,7 @@ OTHERWISE_DISTURBED = Message(
 
 STEPS_UNRECORDED = Message(
     "US2518",
-    "{kills}, and of steps {steps} nothing was told",
+    "{kills}, and of steps {steps} nothing was recorded",
     cause="For these steps after the kill no digests were recorded, so nothing is known about them.",
     remedy="Run the check again.",
 )

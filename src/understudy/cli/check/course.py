@@ -38,7 +38,7 @@ class Disturbance:
 
     def __init__(self, run: Run, kills: Sequence[Kill]) -> None:
         self.kills = kills
-        self.undrilled: int | None = None  # a rank of whose role no drill has told, because there were more roles than steps
+        self.undrilled: int | None = None  # a rank whose role was not drilled, because there were more roles than steps
         self._run = run
         self._first = kills[0].before
         for step in (*range(FIRST, self._first), *(kill.before for kill in kills)):
@@ -51,7 +51,7 @@ class Disturbance:
         run, step = self._run, FIRST
         status = run.wait(f"step {step}", lambda status: status if run.holds(step) else None)
         while step < self._first and (rank := _undrilled(status)) is not None:
-            tell(f"a drill of rank {rank}: a spare goes through the script's set-up, and computes a step beside it")
+            tell(f"a drill of rank {rank}: a spare goes through the script's set-up, and computes a step in parallel with it")
             step = self._drill(rank, step)
             status = run.status()
         self.undrilled = _undrilled(status)

@@ -136,7 +136,7 @@ def compare(
 ) -> Comparison:
     """From the first commit to those of step `last`. `transaction`: in which a rank was killed, and with which a recovery began.
     `left_out`: entries that are not the same in two undisturbed runs. `untold`: commits, by rank and transaction, of ranks that were killed
-    after their vote: the newcomer goes on after them, and what it holds is told with its next commit."""
+    after their vote: the newcomer goes on after them, and what it holds is recorded with its next commit."""
     result = Comparison()
     there = {commit.place: commit for commit in reference.commits if commit.step <= last}
     here = [commit for commit in found.commits if commit.step <= last]

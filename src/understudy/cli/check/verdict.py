@@ -10,7 +10,7 @@ from typing import Any
 from understudy.cli.check.course import AGAINST
 from understudy.cli.check.records import BESIDE, Comparison, Records, called, compare, unlike_beside
 from understudy.cli.check.runs import Ended
-from understudy.cli.kills import Kill, told
+from understudy.cli.kills import Kill, described
 from understudy.cli.show import drill_line, seconds
 from understudy.messages import coverage, script_check
 
@@ -123,11 +123,11 @@ class Judge:
             return self._page(Verdict.INCONCLUSIVE, line, run, [script_check.SEED()], differences=first, **rest)
         if found.behind or run.held:
             if run.held:
-                line = script_check.HELD(reason=run.standstill, kills=told(struck))
+                line = script_check.HELD(reason=run.standstill, kills=described(struck))
             else:
                 first_unlike = found.behind[0]
                 before_it = [kill for kill in struck if kill.step <= first_unlike.step] or struck[:1]
-                line = script_check.DIFFERS(difference=first_unlike.told, kills=told(before_it[-1:]))
+                line = script_check.DIFFERS(difference=first_unlike.told, kills=described(before_it[-1:]))
             rest |= {"differences": _first_of_each(found), "message": run.standstill}
             return self._page(Verdict.DIFFERS, line, run, [*named, script_check.REGISTER_STATE()], **rest)
         if not run.reached and run.standstill and struck[-1].seconds is not None:
@@ -135,12 +135,12 @@ class Judge:
             return self._page(Verdict.INCONCLUSIVE, script_check.SCRIPT_STANDS(), run, [look, *named], message=run.standstill, **rest)
         if not run.reached:
             message = str(run.failure["summary"]) if run.failure is not None else run.standstill or run.message
-            line = script_check.NOT_SURVIVED(kills=told(struck[-1:]))
+            line = script_check.NOT_SURVIVED(kills=described(struck[-1:]))
             return self._page(Verdict.REFUSED, line, run, [script_check.FOLLOW_MESSAGE(), *named], message=message, **rest)
         if problem := self._incomplete(run, struck, found):
             return self._page(Verdict.INCONCLUSIVE, problem, run, [script_check.CHECK_AGAIN()], **rest)
         longest = max((kill.seconds for kill in struck if kill.seconds is not None), default=None)
-        same = {"kills": told(struck), "seconds": seconds(longest), "steps": len(self._after(struck)), "ranks": self._ranks}
+        same = {"kills": described(struck), "seconds": seconds(longest), "steps": len(self._after(struck)), "ranks": self._ranks}
         rest["digests"], same["digests"] = found.digests, f"{found.digests:,}"
         if against:
             line = script_check.BITWISE_BUT_NAMED(drilled=against[0]["rank"], verdict=against[0]["verdict"], **same)
@@ -154,7 +154,7 @@ class Judge:
 
     def _incomplete(self, run: Ended, struck: Sequence[Kill], found: Comparison) -> str:
         """Why nothing can be said although nothing differs; empty: it can."""
-        kills = told(struck)
+        kills = described(struck)
         if found.missing:
             return script_check.RECORDS_DIFFER(difference=found.missing[0], kills=kills)
         lost = [[part["old_worker"] for part in incident["ranks"]] for incident in run.incidents]

@@ -209,7 +209,7 @@ def _dynamo() -> None:
 
 
 def _threads_of_autograd() -> None:
-    """Threads that C++ has started, as autograd's, are told from those of a script."""
+    """Threads that C++ has started, as autograd's, can be distinguished from those of a script."""
     known = list[bool]()
     done = threading.Event()
 

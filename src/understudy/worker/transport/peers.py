@@ -49,7 +49,7 @@ def frame(data: bytes) -> Buffers:
 def read_frame(found: dict[int, bytes], key: int, kinds: dict[int, bytes] | None = None) -> Buffers:
     """Room for a frame; its data is then in `found[key]`, and its kind, of one byte, in `kinds[key]` where frames have one.
 
-    Raises `BadMessage` for one that nobody would send.
+    Raises `BadMessage` for one that is larger than any member sends.
     """
     head = bytearray(_LENGTH + (kinds is not None))
     yield memoryview(head)

@@ -41,9 +41,8 @@ from understudy.worker.state.registry import State
 from understudy.worker.state.tensors import local_tensor
 
 WHOLE = 1 << 20  # bytes of one tensor that are read in full; 40 MB take 2.8 ms, and a sample of them 0.5 ms
-STRIDE = (
-    509  # between two elements of a sample, a prime: with 64, gradients of layers whose features lie at multiples of it had the same digest
-)
+# Between two elements of a sample. A prime: with 64, gradients of layers whose features lie at multiples of it had the same digest.
+STRIDE = 509
 _OF_OBJECTS = (torch.uint8, torch.int64)  # as which torch sends objects, and their sizes
 
 

@@ -94,6 +94,6 @@ class RedoProof(Participant):
         self._before, self._differs = None, ""
 
     def compared(self) -> tuple[int, RedoCompared]:
-        """How many digests of a redo were those of the attempt before, and what went into its collectives; told once, after its commit."""
+        """How many digests of a redo were those of the attempt before, and what went into its collectives; reported once, at its commit."""
         found, self._compared, self._collectives = (self._compared, self._collectives), 0, RedoCompared(0, 0, 0, 0)
         return found
