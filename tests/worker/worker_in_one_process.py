@@ -22,6 +22,7 @@ from understudy.links.lifeline import Lifeline
 from understudy.links.page import PageWriter
 from understudy.worker import hooks
 from understudy.worker.collectives.interception import Kernels
+from understudy.worker.devices.device_in_use import Device
 from understudy.worker.drill import drill, spare_drill
 from understudy.worker.drill.step_replay import StepRecorder, StepReplayer
 from understudy.worker.guards.file_access import FileAccessGuard
@@ -29,7 +30,7 @@ from understudy.worker.participant import Participant
 from understudy.worker.process.control import Control
 from understudy.worker.recovery import donor, newcomer
 from understudy.worker.state.unregistered import NoUnregisteredState
-from understudy.worker.step import order, runtime
+from understudy.worker.step import commit_report, order, runtime
 from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import StoreServer
 
@@ -298,6 +299,7 @@ def _groups() -> Groups:
 def replace_what_needs_processes(monkeypatch: Any) -> None:
     """Of torch's and of a process's own, everything that a worker needs."""
     monkeypatch.setattr(runtime, "Groups", Groups)
+    monkeypatch.setattr(commit_report, "in_use", lambda environment: Device(""))  # a torch that is built for CUDA would name a GPU
     monkeypatch.setattr(order, "Works", lambda tell: Participant())
     monkeypatch.setattr(donor, "leave", left)
     monkeypatch.setattr(Peers, "__init__", _known_peers(Peers.__init__))
