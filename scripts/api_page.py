@@ -51,7 +51,8 @@ def page(description: dict[str, Any]) -> str:
     schemas = description["components"]["schemas"]
     sent = _sent([what.get("requestBody", {}) for _, _, what in operations], schemas)
     for name, schema in sorted(schemas.items()):
-        lines += ["", f"#### {name}", "", _sentence(schema["description"]), "", *_fields(schema, sent=name in sent)]
+        values = [f"One of {', '.join(f'`{value}`' for value in schema['enum'])}."] if "enum" in schema else []
+        lines += ["", f"#### {name}", "", _sentence(schema["description"]), "", *(values or _fields(schema, sent=name in sent))]
     return "\n".join(lines)
 
 

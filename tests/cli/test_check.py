@@ -46,7 +46,13 @@ def unlike(entry: str, rank: int, *steps: int) -> Callable[[Commit], Commit]:
     return changed
 
 
-INCIDENT = {"ranks": [{"old_worker": "w1"}], "notes": ["the redo is proven"]}
+INCIDENT = {
+    "number": 1,
+    "ranks": [{"old_worker": "w1"}],
+    "grade": "proven",
+    "why": "all of it was compared",
+    "notes": ["the redo is proven"],
+}
 KILL = Kill(1, BEFORE, "vote", BEFORE, "w1", 0.25)
 KILLED = "rank 1 was killed in step 6 (vote)"
 DRILL: dict[str, Any] = {"rank": 0, "verdict": "same", "step": 3, "detail": "", "compared": 9, "collectives": 1, "left_out": 0}

@@ -275,14 +275,3 @@ def test_an_incident_says_into_how_many_collectives_of_the_redo_the_same_was_put
     assert (incident.collectives, incident.compared) == ((3, 6), (100, 200))
     assert said("\n".join(incident.notes), drills.REDO_COMPARED, same=3, of=6)
     assert "before the loss (50 % of the bytes)" in incident.notes[-1]
-
-
-@pytest.mark.parametrize("compared", [0, -1])
-def test_a_redo_without_anything_to_compare_with_says_so_where_its_ranks_tell(compared: int) -> None:
-    job = job_of(2)
-    redoing(job)
-    generation = job.machine.state.generation
-    for worker in ("w0", "w2"):
-        job.submit(events.Committed(worker, generation, 1, 2, compared))
-    (incident,) = job.machine.incidents()
-    assert said("\n".join(incident.notes), drills.REDO_UNCOMPARED) == (compared == 0)

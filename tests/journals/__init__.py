@@ -22,7 +22,20 @@ SAID: dict[str, dict[str, Any]] = json.loads((HERE / "version1.json").read_text(
 
 def as_version1(found: Mapping[str, Any]) -> dict[str, Any]:
     """A status or report without what version 1 did not say, which is empty for what it has left."""
-    later = ("taints", "tainted", "drains", "evidence", "torch", "drills", "proven", "proven_by", "device", "collectives", "compared_bytes")
+    later: tuple[str, ...] = (
+        "taints",
+        "tainted",
+        "drains",
+        "evidence",
+        "torch",
+        "drills",
+        "proven",
+        "proven_by",
+        "device",
+        "collectives",
+        "compared_bytes",
+    )
+    later += ("grade", "grades", "why")
     assert not any(found.get(key) for key in later) and not found.get("floating", {}).get("most"), "that version had none"
     inner = {key: [as_version1(one) for one in found[key]] for key in ("ranks", "incidents") if isinstance(found.get(key), list)}
     codes = {"message": code_of(found["message"])} if found.get("message") else {}

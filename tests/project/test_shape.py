@@ -28,7 +28,6 @@ EXCEPTIONS = {
     "encoding.messages.BuddyCopy: 14 fields": "a message",
     "encoding.messages.JobProgress: 23 fields": "a message",
     "generation.membership.Membership: 17 fields": "one generation and the way into the next",
-    "recovery.arrival.Arrival: 13 fields": "nine of them are parts that it uses",
     "recovery.newcomer.Newcomer: 18 fields": "nine of them are parts that it uses",
     "state.attributes.Attributes: 15 fields": "caches of what modules have",
     "state.rank_local.LocalState.make: 59 lines": "one copy, in the order in which its parts are read",

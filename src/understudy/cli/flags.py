@@ -14,7 +14,7 @@ import typer
 from understudy.cli.kills import PHASES
 from understudy.cli.target import TLS
 from understudy.common.names import CHAOS_VARIABLE, STRICT_VARIABLE
-from understudy.core.model import Timeouts
+from understudy.core.model import Timeouts, Unproven
 
 LAUNCH, CHECK, NODES, OUTPUT, OURS, REST = (
     "What to run",
@@ -108,6 +108,15 @@ class Flags:
         bool,
         _option(OURS, "--require-drill", help="A drill that finds a rank not survivable ends the job, with exit code 3."),
     ] = False
+    unproven: Annotated[
+        Unproven,
+        _option(
+            OURS,
+            "--unproven",
+            help="After a recovery of which nothing shows that the result is right (see the guide): continue with a warning, or pause "
+            "until understudy believe says to go on.",
+        ),
+    ] = Unproven.CONTINUE
     policy: Annotated[
         Path | None,
         _option(OURS, "--policy", help="What is done about evidence: a TOML file (understudy policy). Default: the policy that ships."),

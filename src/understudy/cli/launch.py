@@ -110,6 +110,7 @@ def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, s
         prepared=flags.prepare,
         drill_at=drill_at,
         require_drill=flags.require_drill,
+        unproven=flags.unproven,
         keep_together=tuple(dict.fromkeys(flags.keep_together or ())),
     )
     policy = _policy(flags.policy)

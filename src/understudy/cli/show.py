@@ -17,6 +17,7 @@ from understudy.common.phases import PHASES
 from understudy.core.drill import advice
 from understudy.messages import asking
 
+_COLORS = {"proven": "green", "drilled": "green", "unproven": "bold red"}  # grades of incidents
 MOST_FIGURES = 8  # of a check; a node may have many CPUs
 
 
@@ -34,11 +35,8 @@ def size(count: int) -> str:
 
 
 def status_view(status: dict[str, Any]) -> RenderableType:
-    head = Text.assemble(
-        ("job ", "dim"),
-        str(status["job"]),
-        *(part for key in ("state", "generation", "step", "incidents") for part in ((f"  {key} ", "dim"), str(status[key]))),
-    )
+    parts = (part for key in ("state", "generation", "step", "incidents") for part in ((f"  {key} ", "dim"), str(status[key])))
+    head = Text.assemble(("job ", "dim"), str(status["job"]), *parts, *_grades(status.get("grades") or {}))
     table = Table("rank", "worker", "pid", "node", "state", "step", "proven at")
     for rank in status["ranks"]:
         where = f"{rank['node']}:{rank['device']}" if rank.get("device") else rank["node"]
@@ -62,6 +60,15 @@ def status_view(status: dict[str, Any]) -> RenderableType:
         *_lines("notice", status["notices"]),
     )
     return Group(head, table, *said, *ending)
+
+
+def _grades(found: dict[str, int]) -> Iterator[str | tuple[str, str]]:
+    """How many incidents have each grade, for a person."""
+    parts = [(f"{count} {grade}", _COLORS.get(grade, "")) for grade, count in found.items()]
+    for number, part in enumerate(parts):
+        yield from (" (" if not number else ", ", part)
+    if parts:
+        yield ")"
 
 
 def _rejoined(names: list[str]) -> str:
@@ -151,6 +158,8 @@ def report_view(report: dict[str, Any]) -> RenderableType:
             f"{size(incident['bytes_moved'])} moved, {incident['digests_verified']} digests verified, {incident['steps_lost']} steps lost"
         )
         shown += [Text(f"incident {incident['number']}: {what}"), phases, Text(moved)]
+        if grade := incident.get("grade"):
+            shown.append(Text.assemble((grade.upper(), _COLORS.get(grade, "")), f": {plain(incident['why'])}"))
     notes = (f"incident {incident['number']}: {note}" for incident in incidents for note in incident["notes"])
     return Group(*shown, *_lines("note", notes), *drills)
 

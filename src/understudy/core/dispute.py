@@ -9,6 +9,7 @@ in that generation.
     redo_differs      the same; all ranks stand in the vote of the redo, and only its state is left. So all of them are one side, and
                       whoever is believed, all go on with it: the vote is rolled forward. If another loss forbids that, the step is done
                       once more, and what that comes to nobody has believed: if it differs, the job is held again
+    pause             an incident is unproven, and the job is to wait then: all ranks are one side
     believed          somebody has said who is right: those that hold something else are lost, and the job goes on
 
 Where it is known why a redo differs (the device does not compute reproducibly; a rank was corrupt before) it is told, and not held.
@@ -33,7 +34,7 @@ from understudy.core.quiesce import advance, begin
 from understudy.core.state import CORRUPT, Dispute, JobState, Taint, Worker
 from understudy.core.taints import taint
 from understudy.core.transitions import Phase, Why, WorkerState
-from understudy.messages import disputes
+from understudy.messages import disputes, grades
 from understudy.messages.base import Text
 
 
@@ -114,7 +115,7 @@ def redo_differs(state: JobState, event: RedoDiffers) -> None:
     else:
         incident = _dispute(state, (tuple(sorted(state.ranks)),), found, disputes.REDO_HELD(**what))
         incident.held_in = event.generation
-    incident.differed = True
+    incident.differed = incident.differed or event.detail
     if resuming:
         disrupted(state, set(), "a redo differs")
         begin(state, found, [])
@@ -137,6 +138,14 @@ def _expected(state: JobState, event: RedoDiffers, rank: int, what: dict[str, ob
         return disputes.REDO_UNPROVEN(**what)
     corrupt = [part.rank for part in state.incident.ranks if part.cause is LossCause.CORRUPT] if state.incident is not None else []
     return disputes.REDO_AFTER_CORRUPTION(**what, corrupt=corrupt[0]) if corrupt else None
+
+
+def pause(state: JobState, unproven: OpenIncident) -> None:
+    """The job is held after an incident that is over, and unproven (`JobSpec.unproven`)."""
+    detail = grades.PAUSED(number=unproven.number, why=unproven.why)
+    _dispute(state, (tuple(sorted(state.ranks)),), f"incident {unproven.number} is unproven", detail)
+    disrupted(state, set(), detail)
+    begin(state, detail, [])
 
 
 def refusal(state: JobState, rank: int) -> str:
@@ -162,6 +171,7 @@ def believed(state: JobState, event: Believed) -> None:
     state.tell(said)
     if state.incident is not None:
         state.incident.note(said)
+        state.incident.believed = True
     others = [state.holder(rank) for side in dispute.sides if event.rank not in side for rank in side]
     wrong = [worker for worker in others if worker.name in dispute.workers and worker.state is WorkerState.MEMBER]
     if wrong:

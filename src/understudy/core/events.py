@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.core.model import DrillVerdict, LossCause, Position, SnapshotRef
+from understudy.core.model import DrillVerdict, Evidence, LossCause, Position, SnapshotRef
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class Committed:
     """The worker's first commit in this generation (later ones are not sent; progress is read from its page). `compared`: digests of a
     redo that are those of the attempt before it; 0: it has redone nothing, or nothing was left to compare with; -1: it does not say, as
     workers of earlier versions. `collectives`: those of the redo into which the same was put as before, and all of them; `size`: the same
-    in bytes.
+    in bytes. On a newcomer "before" is what the lost rank had told its buddies.
     """
 
     worker: str
@@ -239,6 +239,8 @@ class Committed:
     compared: int = -1
     collectives: tuple[int, int] = (0, 0)
     size: tuple[int, int] = (0, 0)
+    evidence: Evidence = Evidence.UNSAID
+    uncovered: tuple[str, ...] = ()  # names, the first few: the script changes them, and they are not carried over
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from understudy.core.events import Committed
-from understudy.core.model import Incident, Interruption, LossCause, Span
+from understudy.core.model import Evidence, Grade, Incident, Interruption, LossCause, Span
+
+_WORST_FIRST = (Evidence.UNSAID, Evidence.DIFFERENT, Evidence.NOTHING, Evidence.SAME, Evidence.FIRST)
+
+
+@dataclass
+class Commits:
+    """What the first commits of a rank say, one in each generation of an incident."""
+
+    evidence: Evidence = Evidence.FIRST  # the worst: what one of its workers has given is in the state of all
+    whole: bool = True  # all collectives of what was redone were compared, or what it had come to was
+
+    def add(self, event: Committed) -> None:
+        self.evidence = min(self.evidence, event.evidence, key=_WORST_FIRST.index)
+        same, of = event.collectives
+        self.whole = self.whole and (event.evidence is not Evidence.SAME or same == of or event.compared > 0)
 
 
 @dataclass
@@ -37,12 +52,17 @@ class OpenIncident:
     disputed: bool = False
     unexplained: bool = False  # communication broke, and no worker was lost
     redone: bool = False  # a transaction of it was
-    differed: bool = False  # the redo, from what it redoes
+    differed: str = ""  # in what a redo is not what it redoes, the first one
     held_in: int = -1  # the newest generation in which it did, and the job was held for that
-    measured: bool = False  # its ranks say with how much of that it was compared
+    believed: bool = False  # somebody has said who is right
+    section: bool = False  # what was redone is no step
     collectives: tuple[int, int] = (0, 0)  # as of `Incident`
     compared: tuple[int, int] = (0, 0)
     proven_by: set[int] = field(default_factory=set)  # ranks whose redo is what they had come to before
+    commits: dict[int, Commits] = field(default_factory=dict)  # by rank
+    uncovered: list[str] = field(default_factory=list)  # as of `Committed`, of all ranks
+    grade: Grade | None = None
+    why: str = ""
 
     def lost(self, rank: int, cause: LossCause, detail: str, worker: str) -> None:
         self.ranks.append(Interruption(rank, cause, detail, worker))
@@ -64,11 +84,14 @@ class OpenIncident:
         if known is None or ended - self.fault_at >= known.start + known.seconds:
             self.spans[phase] = Span(phase, begin, max(0.0, ended - started))
 
-    def has_redone(self, event: Committed) -> None:
+    def committed(self, rank: int, event: Committed) -> None:
         """A rank has committed, perhaps what it has done again."""
         (same, of), (size, size_of) = event.collectives, event.size
         self.collectives = self.collectives[0] + same, self.collectives[1] + of
         self.compared = self.compared[0] + size, self.compared[1] + size_of
+        self.proven_by |= {rank} if event.compared > 0 else set()
+        self.commits.setdefault(rank, Commits()).add(event)
+        self.uncovered += [name for name in event.uncovered if name not in self.uncovered]
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -92,5 +115,7 @@ class OpenIncident:
             proven_by=tuple(sorted(self.proven_by)),
             collectives=self.collectives,
             compared=self.compared,
+            grade=self.grade,
+            why=self.why,
             seconds=-1.0 if now is None else max(0.0, now - self.fault_at),
         )

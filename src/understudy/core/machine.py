@@ -35,7 +35,7 @@ What holds at all times
 
 Read on in `transitions.py` (what can follow what, and whose words mean something), `state.py` (what is remembered), `workers.py`,
 `forming.py`, `loss.py`, `device_faults.py`, `devices.py`, `quiesce.py`, `resume.py`, `migration.py`, `taints.py`, `drain.py`,
-`admission.py`, `home.py`, `preparation.py`, `floating.py`, `drill.py`, `dispute.py`, `topology.py`: one chapter each.
+`admission.py`, `home.py`, `preparation.py`, `floating.py`, `drill.py`, `dispute.py`, `grades.py`, `topology.py`: one chapter each.
 """
 
 from __future__ import annotations
@@ -115,10 +115,6 @@ def _observed(state: JobState, event: events.Observed) -> None:
     state.evidence[key] = event
 
 
-def _state_listed(state: JobState, event: events.StateListed) -> None:
-    state.listed = event
-
-
 _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.NodeJoined: loss.node_joined,
     events.NodesLost: loss.nodes_lost,
@@ -134,7 +130,7 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.Drilled: drill.drilled,
     events.DrillBroken: drill.broken,
     events.Registered: proofs.registered,
-    events.StateListed: _state_listed,
+    events.StateListed: proofs.listed,
     events.GroupsListed: topology.listed,
     events.PhaseDone: resume.phase_done,
     events.Verified: resume.verified,

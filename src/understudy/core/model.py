@@ -36,6 +36,13 @@ class SnapshotRef:
     transaction: int
 
 
+class Unproven(StrEnum):
+    """What a job does after an incident that is unproven (`grades.py`)."""
+
+    CONTINUE = "continue"
+    PAUSE = "pause"  # until somebody says that it goes on
+
+
 @dataclass(frozen=True)
 class JobSpec:
     """What `understudy run` was asked for. Times are in seconds."""
@@ -51,6 +58,7 @@ class JobSpec:
     prepared: int = 0  # so many of the spares run the script's set-up ahead, each for one rank
     drill_at: int = 0  # the step at which the first drill begins by itself (`proofs.py`); 0: none does
     require_drill: bool = False  # a drill that finds a rank not survivable ends the job
+    unproven: Unproven = Unproven.CONTINUE
     admission: bool = False  # a node that was not trusted passes a check before it is again (`admission.py`)
     home_after: float = -1.0  # seconds for which a node is trusted again before its ranks go home (`home.py`); negative: they do not
     spare_nodes: int = 0  # behind the others: nodes without ranks, each with `workers_per_node` of the spares
@@ -113,6 +121,24 @@ class DrillVerdict(StrEnum):
     BROKEN = "broken"  # nothing is known
 
 
+class Evidence(StrEnum):
+    """What the first commit of a rank after a recovery says for what it has computed."""
+
+    UNSAID = ""  # by a worker of an earlier version
+    FIRST = "first"  # it has redone nothing
+    SAME = "same"  # all that there was to compare with: what the attempt before had put into collectives, or had come to
+    NOTHING = "nothing"  # there was nothing to compare with
+    DIFFERENT = "different"
+
+
+class Grade(StrEnum):
+    """What shows that the result of an incident is bitwise what it would have been without it (`grades.py`)."""
+
+    PROVEN = "proven"
+    DRILLED = "drilled"
+    UNPROVEN = "unproven"
+
+
 @dataclass(frozen=True)
 class DrillResult:
     """One drill that has come to its end."""
@@ -171,4 +197,6 @@ class Incident:
     proven_by: tuple[int, ...] = ()  # survivors whose redo is, bit by bit, what they had come to before the loss
     collectives: tuple[int, int] = (0, 0)  # of the redo, on all ranks: into how many the same was put as before, and how many there were
     compared: tuple[int, int] = (0, 0)  # the same in bytes
+    grade: Grade | None = None  # None: it is open, or its workers are of an earlier version
+    why: str = ""  # it has that grade
     seconds: float = field(default=-1.0)  # fault to next commit by every rank; -1 while open

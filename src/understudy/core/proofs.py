@@ -3,12 +3,13 @@ asks `drill.due`.
 
 Ranks that hold entries of the same names have the same *role*: the stages of a pipeline have different ones, replicas and shards the same.
 One rank of each role is drilled first, from step `JobSpec.drill_at` on, and then at steps 2^n whichever rank's drill is the longest ago. A
-drill of which nothing came is tried again at twice its step. No verdict outlasts a change of the names, roles or layouts (`Registered`).
+drill of which nothing came is tried again at twice its step. No verdict outlasts a change of the names, roles or layouts (`Registered`),
+or that something else is seen to change (`StateListed`).
 """
 
 from __future__ import annotations
 
-from understudy.core.events import Registered
+from understudy.core.events import Registered, StateListed
 from understudy.core.incident import OpenIncident
 from understudy.core.model import DrillResult, DrillVerdict
 from understudy.core.state import DrillUnderWay, JobState
@@ -74,8 +75,24 @@ def registered(state: JobState, event: Registered) -> None:
     before = state.roles, state.fingerprint
     state.roles, state.fingerprint = event.roles, event.fingerprint
     if before[0] and before != (event.roles, event.fingerprint):
-        state.void, state.drill_next = state.drilled, min(state.drill_next, event.step + state.spec.drill_at)
+        _void(state, event.step)
         state.tell(drills.PROOFS_VOID())
+
+
+def listed(state: JobState, event: StateListed) -> None:
+    """What the script changes. A drill knows nothing of what has begun to change after it."""
+    state.listed = event
+    changing = {(item.root, item.shown) for item in event.items if item.kind != "registered"}
+    new = sorted(changing - state.changing)
+    state.changing |= changing
+    if new and state.drilled > state.void:
+        _void(state, event.step)
+        root, shown = new[0]
+        state.tell(drills.PROOFS_VOID_FOR(name=f"{shown} ({root})" if root else shown, more=f" and {len(new) - 1} more" * (len(new) > 1)))
+
+
+def _void(state: JobState, step: int) -> None:
+    state.void, state.drill_next = state.drilled, min(state.drill_next, step + state.spec.drill_at)
 
 
 def lost(state: JobState, incident: OpenIncident, rank: int) -> None:
@@ -95,8 +112,6 @@ def redone(incident: OpenIncident) -> None:
         size, size_of = incident.compared
         share = f" ({100 * size / size_of:.0f} % of the bytes)" if size_of else ""
         incident.note(drills.REDO_COMPARED(same=same, of=of, share=share))
-    elif not ranks and incident.redone and incident.measured and not incident.differed:
-        incident.note(drills.REDO_UNCOMPARED())
 
 
 def survived(state: JobState, incident: OpenIncident) -> None:

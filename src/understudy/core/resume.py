@@ -6,11 +6,13 @@ its part; its rank is taken over again only if the others turn out to need it.
 
 from __future__ import annotations
 
-from understudy.core import drill, floating, proofs
+from understudy.core import dispute, drill, floating, grades, proofs
 from understudy.core.commands import Release
+from understudy.core.commit import REDO
 from understudy.core.events import Committed, Finished, PhaseDone, Uncovered, Verified
 from understudy.core.incident import OpenIncident
 from understudy.core.membership import top_up
+from understudy.core.model import Grade
 from understudy.core.preparation import prepare
 from understudy.core.state import JobState, Stage, Worker
 from understudy.core.taints import leave
@@ -64,11 +66,17 @@ def committed(state: JobState, event: Committed) -> None:
     if worker.state is WorkerState.MEMBER:
         again = worker.committed == event.generation  # said once more, after a connection was lost
         worker.committed, worker.step = event.generation, event.step
-        if event.compared >= 0 and state.incident is not None and not again:
-            state.incident.measured = True
-            state.incident.proven_by |= {worker.rank} if event.compared else set()
-            state.incident.has_redone(event)
+        if state.incident is not None and not again:
+            state.incident.committed(worker.rank, event)
+            state.incident.section |= _was_section(state, event)
         _settle(state)
+
+
+def _was_section(state: JobState, event: Committed) -> bool:
+    """Whether what was redone, and is committed now, is no step."""
+    recovery = state.recovery
+    redone = recovery is not None and recovery.decision is not None and recovery.decision.decision == REDO
+    return redone and recovery is not None and event.step == min((answer.step for answer in recovery.answers.values()), default=-1)
 
 
 def finished(state: JobState, event: Finished) -> None:
@@ -106,10 +114,8 @@ def maybe_done(state: JobState) -> None:
     incident, state.incident = state.incident, None
     if incident is not None:
         incident.note(recoveries.FINISHED_BEFORE_OVER())
-        state.incidents.append(incident.freeze(state.now))
-    count = len(state.incidents)
-    told = {0: "no incidents", 1: "1 incident"}.get(count, f"{count} incidents")
-    state.end(0, recoveries.ALL_FINISHED(ranks=state.spec.world_size, incidents=told))
+        _close(state, incident)
+    state.end(0, recoveries.ALL_FINISHED(ranks=state.spec.world_size, incidents=grades.summary(state.incidents)))
 
 
 def _promote(state: JobState, worker: Worker) -> None:
@@ -147,9 +153,10 @@ def _settle(state: JobState) -> None:
         prepare(state)
         leave(state)
         return
-    proofs.redone(incident)
-    state.incidents.append(incident.freeze(state.now))
+    _close(state, incident)
     state.tell(_summary(incident, state.now))
+    if incident.grade is Grade.UNPROVEN:
+        state.tell(grades.warning(incident))
     proofs.survived(state, incident)
     if state.all_finished():
         return
@@ -159,6 +166,14 @@ def _settle(state: JobState) -> None:
     top_up(state)
     prepare(state)
     leave(state)
+    if grades.pauses(state, incident):
+        dispute.pause(state, incident)
+
+
+def _close(state: JobState, incident: OpenIncident) -> None:
+    proofs.redone(incident)
+    grades.give(state, incident)
+    state.incidents.append(incident.freeze(state.now))
 
 
 def _summary(incident: OpenIncident, now: float) -> Text:
@@ -178,4 +193,5 @@ def _summary(incident: OpenIncident, now: float) -> Text:
         decision=decision,
         seconds=now - incident.fault_at,
         since="the pause" if incident.planned else "fault",
+        grade=f"{incident.grade}: {incident.why}" if incident.grade is not None else "not graded",
     )

@@ -285,6 +285,7 @@ class JobState:
     incident: OpenIncident | None = None
     incidents: list[Incident] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    changing: set[tuple[str, str]] = field(default_factory=set)  # seen to change: where and name, as in `StateItem`
     listed: StateListed | None = None  # as rank 0 has told last
     losses: dict[tuple[int, int], int] = field(default_factory=dict)  # (rank, transaction) -> how often
     mismatches: dict[tuple[int, int], int] = field(default_factory=dict)  # the same for newcomers that did not verify

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from understudy.core.model import JobSpec, Timeouts
+from understudy.core.model import JobSpec, Timeouts, Unproven
 from understudy.messages import wire
 
 Text = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=1 << 17)]  # what a program can be given
@@ -39,6 +39,10 @@ class Submission(BaseModel):
         description="the step at which the first drill begins by itself, one for each role of a rank, and then at steps 2^n; 0: none does",
     )
     require_drill: bool = Field(default=False, description="a drill that finds a rank not survivable ends the job, with exit code 3")
+    unproven: Unproven = Field(
+        default=Unproven.CONTINUE,
+        description="what is done after an incident that is unproven: `continue`, with a warning, or `pause` until `believe` says to go on",
+    )
     keep_together: tuple[Annotated[str, Field(min_length=1, max_length=1 << 8)], ...] = Field(
         default=(),
         max_length=64,

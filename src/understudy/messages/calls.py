@@ -95,6 +95,24 @@ REDO_GIVES_ANOTHER = Message(
     remedy="Look for something that is not registered and changes in the step: a counter, a cache, a generator, data that is read "
     "differently; or for kernels that are not deterministic. A collective of times is never the same.",
 )
+LOST_ISSUED_ANOTHER = Message(
+    "US1724",
+    "collective {number} on group {lane!r} is {here}, and the worker that was lost had called another one there",
+    cause="A newcomer computes the step in which a worker was lost, and does not call what that worker had called.",
+    remedy="Look for a branch or a size that depends on something that is not registered.",
+)
+LOST_GAVE_ANOTHER = Message(
+    "US1725",
+    "what goes into collective {number} on group {lane!r}, {call}, is not what the worker that was lost had put into it",
+    cause="A newcomer computes the step in which a worker was lost, and gives a collective other numbers than that worker.",
+    remedy="Look for something that is not registered and that the step depends on, or for kernels that are not deterministic.",
+)
+LOST_ISSUED_MORE = Message(
+    "US1726",
+    "the worker that was lost had called {count} collectives on a group, the newcomer calls {issued} there",
+    cause="A newcomer computes the step in which a worker was lost, and does not call all collectives that this worker had called.",
+    remedy="Look for a branch that depends on something that is not registered.",
+)
 REDO_ISSUES_LESS = Message(
     "US1723",
     "collective {number} on group {lane!r}, {call}, is not called in the redo",

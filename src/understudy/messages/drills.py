@@ -143,16 +143,16 @@ PROOFS_VOID = Message(
     cause="The names of the registered state, the ranks that hold them, or the layouts of frameworks have changed. A verdict holds only "
     "for what it saw.",
 )
+PROOFS_VOID_FOR = Message(
+    "US4318",
+    "{name}{more} changes now, and did not before: what drills have proven so far holds no more",
+    cause="The script changes something that it did not change when the drills ran. A verdict holds only for what it saw.",
+)
 REDO_PROVEN = Message(
     "US4315",
     "the redo is proven by {who} had come to the vote before the loss, with the same bits",
     cause="Survivors had computed the interrupted step before the loss. In the redo they have come to the same bits, so the newcomer gave "
     "what the lost rank had given.",
-)
-REDO_UNCOMPARED = Message(
-    "US4316",
-    "the redo has nothing to be compared with: no survivor had come to its vote, nor to a collective",
-    cause="The loss came before any survivor had called a collective in this step, so there is no first result.",
 )
 REDO_COMPARED = Message(
     "US4317",

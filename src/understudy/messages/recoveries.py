@@ -53,8 +53,9 @@ STAYS = Message(
 INCIDENT_OVER = Message(
     "US4150",
     "incident {number} is over: {what}; transaction {transaction} {decision}; {seconds:.2f} s from {since} to the next commit; no step "
-    "lost",
-    cause="Every rank has committed a step again after an interruption. `understudy status` and `understudy report` have the details.",
+    "lost; {grade}",
+    cause="Every rank has committed a step again after an interruption. The line ends with what shows that the result is bitwise what it "
+    "would have been: proven, drilled or unproven, and why. `understudy report` has the details.",
 )
 FINISHED_BEFORE_OVER = Message(
     "US4151",

@@ -49,7 +49,7 @@ def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[
         "understudy_job_generation", "How often the assignment of ranks to workers has changed.", labels=["job_name"]
     )
     workers = GaugeMetricFamily("understudy_job_workers", "Workers with a rank, and spares.", labels=["job_name", "role", "state"])
-    incidents = CounterMetricFamily("understudy_incidents", "Incidents that are over.", labels=["job_name", "cause"])
+    incidents = CounterMetricFamily("understudy_incidents", "Incidents that are over.", labels=["job_name", "cause", "grade"])
     tainted = GaugeMetricFamily("understudy_job_tainted_nodes", "Nodes that the job does not trust.", labels=["job_name"])
     seconds = CounterMetricFamily("understudy_incident_seconds", "From fault to the next commit by all, summed.", labels=["job_name"])
     moved = CounterMetricFamily("understudy_state_moved_bytes", "State that newcomers have received from donors.", labels=["job_name"])
@@ -70,8 +70,8 @@ def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[
         for (role, what), count in places.items():
             workers.add_metric([job.name, role, what], count)
         over = [incident for incident in job.service.machine.incidents() if incident.seconds >= 0]
-        for cause, count in Counter(map(_cause, over)).items():
-            incidents.add_metric([job.name, cause], count)
+        for (cause, grade), count in Counter((_cause(incident), str(incident.grade or "")) for incident in over).items():
+            incidents.add_metric([job.name, cause, grade], count)
         seconds.add_metric([job.name], sum(incident.seconds for incident in over))
         moved.add_metric([job.name], sum(incident.bytes_moved for incident in over))
         for verdict, count in Counter(str(drill.verdict) for drill in job.service.machine.state.drills).items():

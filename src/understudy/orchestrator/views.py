@@ -6,6 +6,7 @@ Times are unix seconds, durations are seconds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -133,6 +134,7 @@ class Status(TypedDict):
     floating: Annotated[claims_view.FloatingStatus, Field(description="spares that are claimed from the scheduler on demand")]
     drills: Annotated[list[DrillStatus], Field(description="the last ones, in the order in which they began; the last one may not be over")]
     incidents: Annotated[int, Field(description="how many so far, one that is open included")]
+    grades: Annotated[dict[str, int], Field(description="of those that are over: how many are `proven`, `drilled` and `unproven`")]
     taints: Annotated[dict[str, str], Field(description="nodes that are not trusted, and why: no new ranks or spares go there")]
     tainted: Annotated[list[doubts.TaintStatus], Field(description="the same, each taint by itself")]
     drains: Annotated[list[doubts.DrainStatus], Field(description="nodes that are to be empty, and how far that is")]
@@ -199,6 +201,14 @@ class IncidentReport(TypedDict):
         ),
     ]
     compared_bytes: Annotated[list[int], Field(description="the same in bytes")]
+    grade: Annotated[
+        str,
+        Field(
+            description="`proven`: a comparison shows that the result is bitwise what it would have been; `drilled`: a drill does; "
+            "`unproven`: nothing does; empty while it lasts, or where a worker of an earlier version has taken part"
+        ),
+    ]
+    why: Annotated[str, Field(description="the reason for the grade")]
     notes: Annotated[list[str], Field(description="what a person should know")]
 
 
@@ -248,6 +258,7 @@ def status(machine: Machine, pages: Mapping[str, PageView], there: doubts.There 
         floating=claims_view.floating_spares(state),
         drills=_drills(machine),
         incidents=len(machine.incidents()),
+        grades=dict(Counter(str(incident.grade) for incident in machine.incidents() if incident.grade is not None)),
         taints={node.name: node.taint for node in state.nodes.values() if node.taint},
         tainted=doubts.taints(state),
         drains=doubts.drains(state, there),
@@ -409,5 +420,7 @@ def _incident(incident: Incident) -> IncidentReport:
         proven_by=list(incident.proven_by),
         collectives=list(incident.collectives) if any(incident.collectives) else [],
         compared_bytes=list(incident.compared) if any(incident.collectives) else [],
+        grade=str(incident.grade or ""),
+        why=incident.why,
         notes=list(incident.notes),
     )

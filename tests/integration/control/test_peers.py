@@ -235,3 +235,64 @@ def test_a_size_that_nobody_would_send_is_refused(members: Callable[[int], Membe
     group.start(group.peers[1].exchange, {0: iter([memoryview((1 << 60).to_bytes(8, "little"))])}, {}).result(LIMIT)
     with refused(BadMessage, worker_processes.TOO_LARGE, member=1):
         waiting.result(LIMIT)
+
+
+STEP = (7).to_bytes(8, "little")  # the transaction that a trail begins with
+
+
+def channels_of(group: Members, size: int = 2) -> list[Channel]:
+    """That have handed something over, so that they are connected."""
+    made = [Channel(group.peers[rank], rank, [Place("rack", "node")] * size) for rank in range(size)]
+    group.all(lambda rank: made[rank].hand_over(b"first"))
+    return made
+
+
+def test_what_a_rank_has_told_is_there_when_it_is_gone(members: Callable[[int], Members]) -> None:
+    group = members(2)
+    lost, buddy = channels_of(group)
+    assert lost.tell(STEP + b"one") and lost.tell(STEP + b" two")
+    group.peers[0].close()
+    assert buddy.take_trails() == {0: STEP + b"one two"}
+
+
+def test_it_is_read_by_a_buddy_that_waits_for_a_vote_which_never_comes(members: Callable[[int], Members]) -> None:
+    group = members(2)
+    lost, buddy = channels_of(group)
+    waiting = group.start(buddy.hand_over, b"second")
+    wait_until(lambda: group.peers[1].waiting, "it waits for the other one", LIMIT)
+    lost.tell(STEP + b"one")
+    group.peers[0]._out[1].connection.send((20).to_bytes(8, "little") + b"t" + STEP)  # it dies in the middle of the next part
+    group.peers[0].close()
+    with pytest.raises(PeerLost):
+        waiting.result(LIMIT)
+    assert buddy.take_trails() == {0: STEP + b"one"}
+
+
+def test_what_is_told_stands_in_the_way_of_nothing_and_the_next_step_begins_anew(members: Callable[[int], Members]) -> None:
+    group = members(3)
+    channels = channels_of(group, 3)
+
+    def step(rank: int, number: int) -> tuple[dict[int, bytes], list[int]]:
+        channels[rank].tell(number.to_bytes(8, "little") + bytes([rank]))
+        return channels[rank].hand_over(data_of(rank, 9000)), channels[rank].agree([rank])
+
+    for number in (3, 4):
+        for rank, (copies, agreed) in enumerate(group.all(lambda rank, number=number: step(rank, number))):  # type: ignore[misc]
+            assert copies == {other: data_of(other, 9000) for other in range(3) if other != rank} and agreed == [2]
+    assert channels[0].trails == {rank: (4).to_bytes(8, "little") + bytes([rank]) for rank in (1, 2)}
+
+
+def test_what_a_connection_does_not_take_is_not_told_and_breaks_no_message(members: Callable[[int], Members]) -> None:
+    group = members(2)
+    lost, buddy = channels_of(group)
+    parts = 0
+    while lost.tell(STEP + bytes([parts % 251]) * 4096):
+        parts += 1
+    assert not lost.tell(STEP + b"more")
+    handed = group.start(buddy.hand_over, b"copy of 1")
+    assert lost.hand_over(b"copy of 0") == {1: b"copy of 1"} and handed.result(LIMIT) == {0: b"copy of 0"}
+    trail = buddy.trails[0][8:]
+    assert len(trail) % 4096 == 0 and trail == b"".join(bytes([part % 251]) * 4096 for part in range(len(trail) // 4096))
+    assert lost.tell((8).to_bytes(8, "little") + b"one")
+    group.peers[0].close()
+    assert buddy.take_trails()[0][8:] == b"one"

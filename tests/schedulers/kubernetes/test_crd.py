@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import Any
 
 import annotated_types
@@ -72,6 +73,9 @@ def test_it_is_called_as_the_code_calls_it() -> None:
 @pytest.mark.parametrize(("place", "info", "schema"), FIELDS, ids=[place for place, _, _ in FIELDS])
 def test_a_field_s_type_and_bounds(place: str, info: FieldInfo, schema: Object) -> None:
     kind, item = _kind(info.annotation), _item(info.annotation)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        assert schema["enum"] == [str(value) for value in kind]
+        kind = str
     assert schema["type"] == ("array" if item is not None else TYPES.get(kind, "object"))
     if item in TYPES:
         assert schema["items"] == {"type": TYPES[item]}

@@ -23,14 +23,16 @@ def let_go(drain: Any) -> list[str]:
     groups = SimpleNamespace(abort=lambda: done.append("aborted"), drain=drain, stop_waking=lambda: done.append("woke the last"))
     peers = SimpleNamespace(close=lambda: done.append("closed"))
     judged = list[Exception]()
-    here: Any = SimpleNamespace(groups=groups, peers=peers, channel=peers, leave_if_device_failed=judged.append)
+    channel = SimpleNamespace(take_trails=lambda: [done.append("read")])  # type: ignore[func-returns-value]
+    store = SimpleNamespace(put_trails=lambda trails: None)
+    here: Any = SimpleNamespace(groups=groups, peers=peers, channel=channel, store=store, leave_if_device_failed=judged.append)
     Membership.let_go(here)
     assert here.peers is here.channel is None
     return done
 
 
 def test_all_of_it_is() -> None:
-    assert let_go(lambda: None) == ["aborted", "closed", "woke the last"]
+    assert let_go(lambda: None) == ["aborted", "read", "closed", "woke the last"]
 
 
 def test_a_worker_whose_communicators_do_not_end_leaves(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -16,13 +16,15 @@ from tests.worker.steps import step_of
 from torch import nn
 
 from understudy.messages import calls
+from understudy.messages.base import Message
 from understudy.worker.collectives.interception import Collective
-from understudy.worker.errors import GenerationAborted
+from understudy.worker.errors import BadMessage, GenerationAborted
 from understudy.worker.generation.context import RankContext
 from understudy.worker.progress import Progress
 from understudy.worker.state.registry import State
-from understudy.worker.verification import issued
+from understudy.worker.verification import issued, trails
 from understudy.worker.verification.issued import IssuedCollectives, RedoCompared, sampled
+from understudy.worker.verification.trails import Mark, marks_in
 
 
 class Group:
@@ -41,13 +43,25 @@ class Rank:
         state = State()
         state.register("net", self.net)
         self.over = False  # the generation
-        membership: Any = SimpleNamespace(aborted=lambda: self.over)
+        self.told: list[bytes] = []  # to its buddies
+        self.takes = True  # what the connections do with that
+        channel = SimpleNamespace(tell=self.tell)
+        membership: Any = SimpleNamespace(aborted=lambda: self.over, channel=channel)
         self.another_way = ""  # in which a framework issues collectives in a redo
         held: Any = SimpleNamespace(state=state, frameworks=SimpleNamespace(not_drilled=lambda: self.another_way))
-        self.issued = IssuedCollectives(RankContext(Progress(0, 2, transaction=7, function="train"), membership, held, SimpleNamespace()))  # type: ignore[arg-type]
+        self.progress = Progress(0, 2, transaction=7, function="train")
+        self.issued = IssuedCollectives(RankContext(self.progress, membership, held, SimpleNamespace()))  # type: ignore[arg-type]
         self.step = step_of()
         self.issued.begin(self.step)
         self.issued.attempt(self.step)
+
+    def tell(self, data: bytes) -> bool:
+        self.told.append(data)
+        return self.takes
+
+    @property
+    def marks(self) -> list[Mark]:
+        return [mark for data in self.told for mark in marks_in(data, self.progress.transaction)]
 
     def call(self, tensor: torch.Tensor, group: str = "0", operator: str = "allreduce_", **more: Any) -> None:
         names = {"allreduce_": "tensors", "broadcast_": "tensors", "_allgather_base_": "input_tensor", "recv_": "tensors"}
@@ -64,7 +78,7 @@ class Rank:
 
     def votes(self) -> tuple[str, RedoCompared]:
         self.issued.before_vote(self.step)
-        return self.issued.difference, self.issued.compared()
+        return self.issued.difference, self.issued.compared
 
 
 @pytest.fixture
@@ -153,12 +167,11 @@ def test_numbers_of_a_call_that_is_issued_in_every_step_are_sure_to_matter(rank:
             if number == 1.0 and not more:
                 rank.issued.before_vote(rank.step)
                 rank.issued.committed(rank.step)
-    rank.interrupted()
-    rank.call(torch.full((1,), 9.0), group="times")
-    found = [(bool(rank.issued.difference), rank.issued.sure)]
-    for size in (4, 5):  # another call in the end: the script may have caught an error
+    found = []
+    for size, group in ((1, "times"), (4, "0"), (5, "0")):  # another call in the end: the script may have caught an error
         rank.interrupted()
-        rank.call(torch.full((size,), 9.0))
+        rank.call(torch.full((size,), 9.0), group=group)
+        rank.issued.before_vote(rank.step)
         found.append((bool(rank.issued.difference), rank.issued.sure))
     assert found == [(True, False), (True, True), (True, False)]
 
@@ -219,11 +232,25 @@ def test_a_collective_whose_content_cannot_be_read_is_issued_all_the_same(rank: 
 
 
 def test_what_is_issued_once_the_generation_is_over_does_not_count(rank: Rank) -> None:
+    """What comes before it may have given anything."""
+    rank.call(torch.ones(4))
     rank.over = True
     rank.call(torch.ones(4))
     rank.interrupted()
+    rank.call(torch.ones(4))
     rank.call(torch.zeros(4))
-    assert rank.votes() == ("", RedoCompared(0, 0, 0, 0))
+    assert rank.votes() == ("", RedoCompared(1, 2, 16, 32))
+
+
+@pytest.mark.parametrize("number", [1.0, 2.0])
+def test_the_first_one_of_an_attempt_counts_even_then(rank: Rank, number: float) -> None:
+    """Nothing that it reads comes from others."""
+    rank.over = True
+    rank.call(torch.ones(4))
+    rank.interrupted()
+    rank.call(torch.full((4,), number))
+    difference, compared = rank.votes()
+    assert (bool(difference), compared.collectives) == ((False, 1) if number == 1.0 else (True, 0))
 
 
 @pytest.mark.parametrize("fails", ["issue", "wait"])
@@ -246,6 +273,104 @@ def test_what_follows_a_failure_does_not_count_either(rank: Rank, fails: str) ->
         rank.call(torch.ones(3))
     rank.call(torch.ones(4))
     assert rank.votes()[0] == ""
+
+
+def newcomer_of(lost: Rank) -> Rank:
+    lost.issued.remove()
+    rank = Rank()
+    rank.issued.adopt(b"".join((lost.told[0], *(part[8:] for part in lost.told[1:]))) if lost.told else b"")
+    rank.issued.begin(rank.step)
+    rank.issued.attempt(rank.step)
+    return rank
+
+
+@pytest.mark.parametrize(
+    ("number", "size", "evident", "same", "message"),
+    [(2.0, 4, True, 2, None), (3.0, 4, True, 1, calls.LOST_GAVE_ANOTHER), (2.0, 5, True, 1, calls.LOST_ISSUED_ANOTHER)],
+)
+def test_a_newcomer_gives_what_the_lost_worker_has_told_its_buddies(
+    number: float, size: int, evident: bool, same: int, message: Message | None
+) -> None:
+    lost = Rank()
+    lost.call(torch.ones(4))
+    lost.call(torch.full((4,), 2.0), group="tp")
+    lost.issued.before_vote(lost.step)
+    rank = newcomer_of(lost)
+    rank.call(torch.full((size,), number), group="tp")
+    rank.call(torch.ones(4))
+    rank.call(torch.zeros(4))
+    difference, compared = rank.votes()
+    assert (rank.issued.is_new, rank.issued.evident, compared.collectives, compared.of) == (True, evident, same, 3)
+    assert said(difference, message, number=0, lane="tp") if message else not difference
+    rank.issued.committed(rank.step)
+    assert not rank.issued.is_new
+    rank.issued.remove()
+
+
+def test_a_newcomer_that_calls_less_than_the_lost_worker_is_noticed() -> None:
+    lost = Rank()
+    for _ in range(3):
+        lost.call(torch.ones(4))
+    lost.issued.before_vote(lost.step)
+    rank = newcomer_of(lost)
+    rank.call(torch.ones(4))
+    assert said(rank.votes()[0], calls.LOST_ISSUED_MORE, count=3, issued=1)
+    rank.issued.remove()
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_newcomer_has_nothing_to_show_where_nothing_that_it_reads_was_told(told: bool) -> None:
+    """A barrier and what comes from others say nothing of the state."""
+    lost = Rank()
+    if told:
+        lost.call(torch.ones(4), operator="recv_", src=1)
+        lost.issued.before_vote(lost.step)
+    rank = newcomer_of(lost)
+    rank.call(torch.zeros(4), operator="recv_", src=1)
+    rank.call(torch.ones(4))
+    assert (rank.votes()[0], rank.issued.evident, rank.issued.is_new) == ("", False, True)
+    rank.issued.remove()
+
+
+def test_what_was_told_of_another_transaction_is_no_measure() -> None:
+    lost = Rank()
+    lost.call(torch.ones(4))
+    lost.issued.before_vote(lost.step)
+    lost.told = [bytes([lost.told[0][0] + 1]) + lost.told[0][1:]]
+    rank = newcomer_of(lost)
+    rank.call(torch.zeros(4))
+    assert rank.votes()[0] == ""
+    rank.issued.remove()
+
+
+@pytest.mark.parametrize("data", [b"\0", b"\0" * 9, b"\7" + b"\0" * 39])
+def test_a_trail_that_is_none_is_refused(data: bytes) -> None:
+    rank = Rank()
+    with pytest.raises(BadMessage):
+        rank.issued.adopt(data)
+    rank.issued.remove()
+
+
+def test_the_first_collective_is_told_at_once_and_the_rest_by_the_vote(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, told = 100.0, []
+    monkeypatch.setattr(trails, "time", SimpleNamespace(monotonic=lambda: now))
+    for number in range(4):
+        rank.call(torch.full((4,), float(number)))
+        told.append(len(rank.marks))
+        now += trails.GAP * 0.6
+    rank.issued.before_vote(rank.step)
+    assert (told, len(rank.marks)) == ([1, 1, 3, 3], 4) and len({mark.given for mark in rank.marks}) == 4
+
+
+def test_a_trail_has_no_gap(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trails, "GAP", 0.0)
+    rank.call(torch.ones(4))
+    rank.takes = False
+    rank.call(torch.ones(5))
+    rank.takes = True
+    rank.call(torch.ones(6))
+    rank.issued.before_vote(rank.step)
+    assert [mark.size for mark in rank.marks] == [16, 20], "the connection has not taken all of the second one"
 
 
 def on_thread(work: Callable[[], None]) -> None:

@@ -87,7 +87,7 @@ def test_without_an_attempt_before_nothing_is_looked_at() -> None:
     proof = RedoProof(context, IssuedCollectives(context))
     proof.before_vote(step_of())
     proof.committed(step_of())
-    assert (differs(proof), proof.compared()[0]) == (0, 0)
+    assert (differs(proof), proof.report().digests) == (0, 0)
 
 
 def test_the_same_bits_are_told_once() -> None:
@@ -95,7 +95,7 @@ def test_the_same_bits_are_told_once() -> None:
     rank.proof.keep()
     assert rank.redoes() == 0
     rank.proof.committed(step_of())
-    assert rank.proof.compared()[0] > 4 and rank.proof.compared()[0] == 0
+    assert rank.proof.report().digests > 4 and rank.proof.report().digests == 0
     assert rank.redoes(2.0) == 0, "the next transaction is another one"
 
 
@@ -108,7 +108,7 @@ def test_another_gradient_is_named_and_goes_with_the_vote() -> None:
     assert rank.told() == RedoDiffers("w0", 4, 7, 6, f"{GRADIENT} is not the same") and rank.waited == [4]
     assert rank.proof.told(NEXT) is NEXT, "it is known already"
     rank.proof.committed(step_of())
-    assert rank.proof.compared()[0] == 0
+    assert rank.proof.report().digests == 0
 
 
 def test_a_rank_whose_redo_is_the_same_waits_for_the_end_of_the_generation_and_says_nothing() -> None:

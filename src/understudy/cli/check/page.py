@@ -43,6 +43,7 @@ def view(page: Page, folder: str) -> RenderableType:
         "adopted": [f"{', '.join(page.adopted)} (found in the script, not registered)"] if page.adopted else [],
         "not compared": page.left_out,
         "told": page.notices,
+        "grades": page.grades,
         "recovery": page.notes,
         "what to change": page.advice,
         "kept in": [f"{folder}, after {page.took:.0f} s"],

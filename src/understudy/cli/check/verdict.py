@@ -57,7 +57,8 @@ class Page:
     adopted: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)  # what could not be compared
     notices: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # of the incident
+    grades: list[str] = field(default_factory=list)  # of each incident, with the reason
+    notes: list[str] = field(default_factory=list)  # of the incidents
     message: str = ""  # why it was refused, or has failed
     advice: list[str] = field(default_factory=list)
 
@@ -178,6 +179,7 @@ class Judge:
             bytes=records.bytes,
             adopted=records.adopted,
             notices=self._told(run),
+            grades=[f"incident {one['number']}: {one['grade'] or 'not graded'}: {one['why']}" for one in run.incidents],
             notes=list(dict.fromkeys(note for incident in run.incidents for note in incident["notes"])),
             advice=list(advice),
             **more,

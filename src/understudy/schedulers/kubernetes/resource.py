@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from understudy.core.model import JobSpec, Timeouts
+from understudy.core.model import JobSpec, Timeouts, Unproven
 from understudy.messages import kubernetes_jobs
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.names import JOB, KIND, PORT, VERSION
@@ -80,6 +80,7 @@ class Spec(_Part):
     policy: str = Field(default="", max_length=1 << 17)
     max_restarts: int = Field(default=3, ge=0)
     drill: Drill = Drill()
+    unproven: Unproven = Unproven.CONTINUE
     timeouts: Times = Times()
     evidence: Evidence = Evidence()
     topology_key: str = ""  # claimed pods go rather where this label of a node has the value that it has for the ranks' first node
@@ -172,6 +173,7 @@ class Job:
             prepared=spec.spares.prepared,
             drill_at=spec.drill.at if spec.spares.pods else 0,
             require_drill=spec.drill.required,
+            unproven=spec.unproven,
             keep_together=spec.keep_together,
         )
 

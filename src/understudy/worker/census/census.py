@@ -42,6 +42,7 @@ END, ENDS = 4 << 10, 256  # bytes that are kept of the end of a loop at most, an
 CLOSELY = 3  # transactions at whose begin everything is noted
 WATCHED = 1000  # entries at most
 TOTAL = 1 << 20  # bytes of all that is watched
+LONGEST = 200  # characters of a name that is told in an incident
 _ABSENT = b""
 
 
@@ -324,6 +325,12 @@ class Census:
             found += [Item("", path.shown, home(path.root), kind, 0, naming.WHY[kind]) for path in paths.values()]
         found += [Item("", one.name, one.where, RUNNING, 0, naming.WHY[RUNNING]) for one in self._running.values()]
         return found + [Item("", name, "", "ignored", 0, "job.ignore") for name in sorted(self._ignored)]
+
+    def uncovered(self, most: int) -> tuple[str, ...]:
+        """Of what is not carried over, the first by name, with the place where it is."""
+        found = {f"{path.shown or kind} ({home(path.root)})" for kind, paths in self._uncovered.items() for path in paths.values()}
+        every = sorted(found | {f"{one.name} ({one.where})" for one in self._running.values()})
+        return tuple(text[:LONGEST] for text in every[:most])
 
     # -- redo --------------------------------------------------------------------------------------------------------------
 

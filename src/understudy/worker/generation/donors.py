@@ -65,3 +65,9 @@ def read_copy(members: Members, rank: int, meeting: Rendezvous) -> BuddyCopy:
     if copy.transaction != start - 1:
         raise StateMismatch(newcomers.OTHER_COPY(rank=rank, transaction=copy.transaction, wanted=start - 1))
     return copy
+
+
+def read_trail(members: Members, rank: int, meeting: Rendezvous) -> bytes:
+    """What the lost worker of a newcomer's rank had told whoever has its copy; empty: nothing."""
+    holder = members.holder_of(rank)
+    return b"" if holder == "leaver" else meeting.get(f"trail/{rank}/{holder}")

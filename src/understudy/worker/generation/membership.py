@@ -238,6 +238,8 @@ class Membership:
             self.leave_if_device_failed(error)
             print(f"understudy: {worker_processes.NOT_LET_GO(error=error)}", file=sys.stderr, flush=True)
             os._exit(NOT_LET_GO)
+        if self.channel is not None:
+            self.store.put_trails(self.channel.take_trails())
         if self.peers is not None:
             self.peers.close()
         self.peers = self.channel = None

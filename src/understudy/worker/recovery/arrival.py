@@ -21,7 +21,7 @@ from understudy.worker.errors import DonorMismatch, GenerationAborted, PeerLost,
 from understudy.worker.frameworks.base import disagreement
 from understudy.worker.generation import transfer
 from understudy.worker.generation.context import RankContext
-from understudy.worker.generation.donors import Donors, read_copy
+from understudy.worker.generation.donors import Donors, read_copy, read_trail
 from understudy.worker.generation.members import Members
 from understudy.worker.generation.plan import Plan
 from understudy.worker.guards.file_access import FileAccessGuard
@@ -47,7 +47,7 @@ class Arrival:
     ) -> None:
         self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
         self._results, self._agreed, self._attachment = results, agreed, attachment
-        self._comparison, self._judge, self._order = verification.comparison, verification.judge, verification.order
+        self._verification = verification
         self.names = ScriptNames(context.rank_state.state)
         self._aside: list[str] = []  # names of the script that it could not set
         self.opened = opened
@@ -135,9 +135,10 @@ class Arrival:
         count = len(plan.expected) + len(plan.local) + len(copy.streams) + 1
         membership.control.page.committed(progress.step, 0.0)  # of the job, and so of this rank
         self._agreed.adopt_habits(job)
-        self._comparison.moved = set().union(*(donor.summary.moved for _, donor in donors)) & plan.expected.keys()
+        self._verification.issued.adopt(read_trail(members, progress.rank, meeting))
+        self._verification.comparison.moved = set().union(*(donor.summary.moved for _, donor in donors)) & plan.expected.keys()
         for _, donor in donors:
-            self._order.adopt(donor.state.sums)
+            self._verification.order.adopt(donor.state.sums)
         self._rank_state.local.adopt(copy)
         membership.control.send(Verified(membership.control.worker, generation, count, notes))
         hooks.fire("verified")
@@ -197,7 +198,7 @@ class Arrival:
             self._rank_state.pre_vote.adopt(donor.summary.pre_vote)
         if not at_end:
             self._compare_groups(donors)
-        if self._judge.differences(donors.summaries()):
+        if self._verification.judge.differences(donors.summaries()):
             raise GenerationAborted("the donors differ: the survivors tell")
         return donors
 
@@ -246,7 +247,7 @@ class Arrival:
             if mine != theirs:
                 other = donors.members.rank_of(member)
                 raise StateMismatch(newcomers.COUNTERS_DIFFER(rank=progress.rank, mine=mine, other=other, theirs=theirs))
-            for name in self._order.changed(donor.state.sums):
+            for name in self._verification.order.changed(donor.state.sums):
                 raise StateMismatch(newcomers.OTHER_ORDER(rank=progress.rank, group=name))
 
     def _compare_groups(self, donors: Donors) -> None:

@@ -6,9 +6,11 @@ A holder keeps the copies of the last two transactions, because a recovery may g
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from understudy.core.model import SnapshotRef
+from understudy.worker.transport.channel import TRANSACTION
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class BuddyStore:
         self._lock = threading.Lock()
         self._copies: dict[int, dict[int, StoredBuddyCopy]] = {}
         self._setups: dict[int, bytes] = {}
+        self._trails: dict[int, bytes] = {}
 
     def put(self, rank: int, snapshot: StoredBuddyCopy) -> None:
         with self._lock:
@@ -52,6 +55,17 @@ class BuddyStore:
     def get(self, rank: int, transaction: int) -> StoredBuddyCopy | None:
         with self._lock:
             return self._copies.get(rank, {}).get(transaction)
+
+    def put_trails(self, trails: Mapping[int, bytes]) -> None:
+        """At the end of a generation (`Channel.take_trails`). Of several attempts at one transaction the first counts."""
+        for rank, trail in trails.items():
+            known = self._trails.get(rank, b"")
+            if known[:TRANSACTION] != trail[:TRANSACTION]:
+                self._trails[rank] = trail
+
+    def trail(self, rank: int) -> bytes:
+        """What a rank has told of its last step; empty: nothing."""
+        return self._trails.get(rank, b"")
 
     def index(self) -> tuple[SnapshotRef, ...]:
         with self._lock:

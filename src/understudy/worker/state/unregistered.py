@@ -59,6 +59,10 @@ class UnregisteredState(Protocol):
         """At begin."""
         ...
 
+    def uncovered(self, most: int) -> tuple[str, ...]:
+        """What is known to change and is not carried over, the first by name."""
+        ...
+
     def restore(self, noted: Any, values: Mapping[str, bytes]) -> None:
         """In a redo. `values`: by entry, what there was at begin."""
         ...
@@ -120,6 +124,9 @@ class NoUnregisteredState:
 
     def leave(self, entry: str) -> bool:
         return False
+
+    def uncovered(self, most: int) -> tuple[str, ...]:
+        return ()
 
     def note(self) -> Any:
         return None

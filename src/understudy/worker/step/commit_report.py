@@ -11,10 +11,13 @@ from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Step
 from understudy.worker.verification.redo import RedoProof
 
+UNCOVERED = 4  # names that are told
+
 
 class CommitReport(Participant):
     def __init__(self, context: RankContext, redo: RedoProof) -> None:
         self._progress, self._membership, self._redo = context.progress, context.membership, redo
+        self._unregistered = context.rank_state.state.unregistered
         self._reported = -1  # the newest generation in which a commit was reported
         self._device: Device | None = None  # the one that was reported last
         self._last = time.monotonic()  # when a transaction was committed
@@ -42,5 +45,9 @@ class CommitReport(Participant):
         if device.name and device != self._device:
             self._device = device
             control.send(UsesDevice(control.worker, device.name, device.others))
-        digests, (same, of, size, size_of) = self._redo.compared()
-        control.send(Committed(control.worker, generation, progress.transaction - 1, progress.step, digests, (same, of), (size, size_of)))
+        done, uncovered = self._redo.report(), self._unregistered.uncovered(UNCOVERED)
+        same, of, size, size_of = done.collectives
+        transaction, step = progress.transaction - 1, progress.step
+        control.send(
+            Committed(control.worker, generation, transaction, step, done.digests, (same, of), (size, size_of), done.evidence, uncovered)
+        )

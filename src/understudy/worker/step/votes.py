@@ -56,12 +56,14 @@ class Votes:
     def __init__(self, context: RankContext, order: Order, loops: Loops, results: Results, verification: Verification) -> None:
         self._progress, self._membership, self._local = context.progress, context.membership, context.rank_state.local
         self._order, self._loops, self._results = order, loops, results
-        self._first, self._redo = verification.first, verification.redo
+        self._first, self._redo, self._issued = verification.first, verification.redo, verification.issued
 
     def run(self, step: Step) -> None:
         """Agree with all ranks that this transaction can commit. Raises `GenerationAborted` or `PeerLost` if it has to be redone."""
         progress, membership = self._progress, self._membership
         if progress.must_redo or membership.aborted():
+            if not progress.must_redo and self._issued.untouched and not step.alone:
+                self._redo.keep()  # nobody has ended anything that it had waited for
             raise GenerationAborted("the generation is over: this attempt cannot be voted for")
         if membership.groups.is_broken():  # nobody else may have noticed: the others need no connection of the script's while they vote
             raise PeerLost(worker_processes.GROUPS_BROKE())

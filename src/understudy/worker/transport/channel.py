@@ -19,11 +19,14 @@ from understudy.core.buddies import Place, buddies
 from understudy.messages import transactions, worker_processes
 from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.errors import BadMessage, UsageError
-from understudy.worker.transport.peers import Peers, framed, read_frame
+from understudy.worker.transport.peers import Buffers, Peers, framed, read_frame
 
 RADIX = 8  # of an agreement
 # In front of what is sent: ranks at different places of a script notice it.
 HAND_OVER, RECEIPT, AGREEMENT, GATHERING, SEQUENCES = b"h", b"r", b"a", b"g", b"s"
+TRAIL = b"t"  # nobody waits for it: it may stand in front of any of the others
+LONGEST_TRAIL = 1 << 20  # bytes; what comes after that is not kept
+TRANSACTION = 8  # bytes at the begin of one, alike for all parts of it
 _WHAT = {
     HAND_OVER: "votes on a transaction",
     AGREEMENT: "votes on a transaction",
@@ -69,6 +72,7 @@ class Channel:
         table = buddies(places)
         self.buddies = table[rank]
         self._from = [other for other, keepers in enumerate(table) if rank in keepers]
+        self.trails: dict[int, bytes] = {}  # of the ranks whose buddy this one is: what they have told of the last step that they told of
 
     def hand_over(self, data: bytes) -> dict[int, bytes]:
         """Sends `data` to the buddies; gives what the ranks sent whose buddy this one is."""
@@ -85,11 +89,37 @@ class Channel:
         are at another one, as when the ranks of a script run different numbers of transactions.
         """
         whole, kinds = framed(data, kind), dict[int, bytes]()
-        self.peers.exchange({peer: iter((whole,)) for peer in receivers}, {peer: read_frame(found, peer, kinds) for peer in senders})
+        self.peers.exchange({peer: iter((whole,)) for peer in receivers}, {peer: self._frame(found, peer, kinds) for peer in senders})
         for peer, theirs in kinds.items():
             if theirs != kind:
                 mine, other = _WHAT[kind], _WHAT.get(theirs, "does something else")
                 raise UsageError(transactions.OTHER_TRANSACTIONS(rank=self.rank, mine=mine, peer=peer, theirs=other))
+
+    def _frame(self, found: dict[int, bytes], peer: int, kinds: dict[int, bytes]) -> Buffers:
+        """The next frame of a peer that is no trail; trails before it are kept."""
+        while True:
+            yield from read_frame(found, peer, kinds)
+            if kinds[peer] != TRAIL:
+                return
+            del kinds[peer]
+            known, data = self.trails.get(peer, b""), found.pop(peer)
+            if known[:TRANSACTION] != data[:TRANSACTION]:
+                self.trails[peer] = data
+            elif len(known) < LONGEST_TRAIL:
+                self.trails[peer] = known + data[TRANSACTION:]
+
+    def tell(self, trail: bytes) -> bool:
+        """Sends a part of this rank's trail to its buddies, without waiting; whether all have got it, or will. Any thread, but none while
+        another is in an exchange."""
+        whole = framed(trail, TRAIL)
+        taken = [self.peers.tell(buddy, whole) for buddy in self.buddies]
+        return all(taken)
+
+    def take_trails(self) -> dict[int, bytes]:
+        """At the end of the generation: what the ranks whose buddy this one is have told, and nobody has read yet, included."""
+        for peer in self._from:
+            self.peers.take_rest(peer, self._frame({}, peer, {}))
+        return self.trails
 
     def agree(self, numbers: Sequence[int]) -> list[int]:
         """The element-wise maximum over all ranks. Returns only when every rank has called it. `numbers`: of 63 bits and a sign."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import functools
 import hmac
+import itertools
 import os
 import secrets
 import select
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -61,6 +63,14 @@ def read_frame(found: dict[int, bytes], key: int, kinds: dict[int, bytes] | None
     data = bytearray(size)
     yield memoryview(data)
     found[key] = bytes(data)
+
+
+@dataclass
+class _Way:
+    """A connection to a member."""
+
+    connection: socket.socket
+    rest: memoryview | None = None  # of what was told, which goes before all else
 
 
 class _Outgoing:
@@ -113,6 +123,10 @@ class _Incoming:
         self._buffers = buffers
         self._rest: memoryview | None = next(buffers, None)
 
+    @property
+    def done(self) -> bool:
+        return self._rest is None
+
     def pull(self) -> bool:
         """Receive what is there; return whether that was all. Raises `PeerLost`."""
         while (room := self._rest) is not None:
@@ -147,9 +161,9 @@ class Peers:
         for listener in self._listeners:
             listener.setblocking(False)
         self._woken, self._wake = socket.socketpair()
-        self._out: dict[int, socket.socket] = {}
+        self._out: dict[int, _Way] = {}
         self._in: dict[int, _ReadAhead] = {}
-        self._broken = False
+        self._incoming: list[_Incoming] | None = None  # what the running exchange waits for; or the last one did, which has failed
         self.waiting = False  # the main thread sleeps until a peer sends or takes something; read by the control thread
         self._strangers: dict[socket.socket, bytes] = {}  # have connected, but not said all of who they are
         here = own_place()
@@ -172,17 +186,18 @@ class Peers:
         """
         if self._meeting.over():
             raise self._aborted()
-        if self._broken:
+        if self._incoming is not None:
             raise PeerLost(worker_processes.BROKE_BEFORE())
-        self._broken = True
+        self._incoming = []
         try:
             self._exchange(sending, receiving)
         except OSError as error:
             raise PeerLost(worker_processes.CONNECTIONS_BROKE(generation=self._meeting.generation, error=error)) from error
-        self._broken = False
+        self._incoming = None
 
     def _exchange(self, sending: Mapping[int, Buffers], receiving: Mapping[int, Buffers]) -> None:
-        outgoing, incoming = [], []
+        outgoing, incoming = [], list[_Incoming]()
+        self._incoming = incoming
         for peer, buffers in sending.items():
             going = self._outgoing(peer, buffers)
             if not going.push():
@@ -198,7 +213,31 @@ class Peers:
                 for coming in incoming:
                     coming.source = self._in.get(coming.peer)
             outgoing = [going for going in outgoing if not going.push()]
-            incoming = [coming for coming in incoming if not coming.pull()]
+            self._incoming = incoming = [coming for coming in incoming if not coming.pull()]
+
+    def tell(self, peer: int, frame: memoryview) -> bool:
+        """Sends something that nobody waits for, if the connection is there and takes the begin of it at once; whether it has."""
+        way = self._out.get(peer)
+        if way is None or way.rest is not None or self._incoming is not None:
+            return False
+        try:
+            count = way.connection.send(frame, socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+        except OSError:
+            return False
+        way.rest = frame[count:] if count < len(frame) else None
+        return True
+
+    def take_rest(self, peer: int, buffers: Buffers) -> None:
+        """Receives what has come from a peer by now, and for which nobody will wait any more. `buffers`: where nothing was half read."""
+        try:
+            half_read = next((coming for coming in self._incoming or () if coming.peer == peer and not coming.done), None)
+            if peer not in self._in:
+                self._accept()
+            coming = half_read or _Incoming(peer, None, buffers)
+            coming.source = self._in.get(peer)
+            coming.pull()
+        except (PeerLost, BadMessage):
+            return  # all that had come was read before that
 
     def abort(self) -> None:
         """Ends an `exchange` that is under way, if the generation is over by now."""
@@ -208,7 +247,7 @@ class Peers:
 
     def close(self) -> None:
         """For the main thread. `_wake` stays: another thread may be at it."""
-        connections = [*self._out.values(), *(source.connection for source in self._in.values())]
+        connections = [*(way.connection for way in self._out.values()), *(source.connection for source in self._in.values())]
         for connection in connections:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)  # forked data loaders have it too
@@ -237,12 +276,16 @@ class Peers:
 
     def _outgoing(self, peer: int, buffers: Buffers) -> _Outgoing:
         if peer in self._out:
-            return _Outgoing(peer, self._out[peer], buffers)
+            way = self._out[peer]
+            rest, way.rest = way.rest, None
+            return _Outgoing(peer, way.connection, buffers if rest is None else itertools.chain((rest,), buffers))
         address = self._address(peer)
         try:
-            self._out[peer] = connection = _connect_locally(address) or _connect(address.host, address.port)
+            connection = _connect_locally(address) or _connect(address.host, address.port)
         except OSError as error:
             raise _lost(peer, error) from error
+
+        self._out[peer] = _Way(connection)
 
         def introduced() -> Buffers:
             yield memoryview(address.token + self._member.to_bytes(4, "little"))

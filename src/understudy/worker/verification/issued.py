@@ -22,8 +22,10 @@ generation is over.
 
 from __future__ import annotations
 
+import functools
+import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -34,11 +36,12 @@ from torch.distributed import Work
 from understudy.messages import calls
 from understudy.worker.collectives.calls import arguments_of, given_to, lane_of, moved_objects, shown
 from understudy.worker.collectives.interception import Collective, Kernels
-from understudy.worker.encoding.digests import digest, flat_bytes
+from understudy.worker.encoding.digests import digest, digest_bytes, flat_bytes
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Step
 from understudy.worker.state.registry import State
 from understudy.worker.state.tensors import local_tensor
+from understudy.worker.verification.trails import Mark, Trail, marks_in
 
 WHOLE = 1 << 20  # bytes of one tensor that are read in full; 40 MB take 2.8 ms, and a sample of them 0.5 ms
 # Between two elements of a sample. A prime: with 64, gradients of layers whose features lie at multiples of it had the same digest.
@@ -49,11 +52,14 @@ _OF_OBJECTS = (torch.uint8, torch.int64)  # as which torch sends objects, and th
 class Entry(NamedTuple):
     """One collective."""
 
+    order: int  # of the attempt's collectives, on all lanes
     operator: str
     arguments: tuple[tuple[str, Any], ...]  # but tensors
     given: list[tuple[torch.dtype, torch.Size]]  # of each tensor that is read
     digests: list[int]  # of them; none where they cannot be read
     size: int  # bytes of them
+    memory: frozenset[int]  # addresses at which they are
+    code: int  # a digest of the call
 
     @property
     def call(self) -> tuple[str, str, list[tuple[torch.dtype, torch.Size]]]:
@@ -63,6 +69,11 @@ class Entry(NamedTuple):
     @property
     def is_read(self) -> bool:
         return bool(self.digests) or not self.given
+
+    @property
+    def mark(self) -> int:
+        """Of what is read, for another worker."""
+        return digest_bytes(struct.pack(f"<{len(self.digests)}Q", *self.digests)) if self.digests else 0
 
     def __str__(self) -> str:
         tensors = ", ".join(f"{str(kind).removeprefix('torch.')} {tuple(shape)}" for kind, shape in self.given[:3]) or "nothing"
@@ -78,6 +89,7 @@ class RedoCompared(NamedTuple):
     size_of: int
 
 
+NOTHING_COMPARED = RedoCompared(0, 0, 0, 0)
 Lanes = dict[str, list[Entry]]
 
 
@@ -86,9 +98,10 @@ class _Attempt:
     """The running one."""
 
     entries: Lanes = field(default_factory=dict)
+    issued: int = 0
     cut: bool = False  # not all of it is noted
-    same: int = 0  # entries that are as before
-    same_size: int = 0  # bytes of them
+    compared: RedoCompared = NOTHING_COMPARED
+    evident: bool = False  # some of what is as before reads something
     difference: str = ""  # the first one
     sure: bool = False  # and it cannot be of no consequence
 
@@ -100,18 +113,47 @@ class IssuedCollectives(Kernels, Participant):
         self._thread = 0  # the one that runs transactions
         self._noting = False
         self._attempt = _Attempt()
+        self._trail = Trail(context.membership)
         self._before: Lanes = {}  # of attempts that were interrupted
-        self._usual: dict[str, Lanes] = {}  # by function: of its last step that was committed
+        self._of_lost: dict[int, list[Mark]] | None = None  # on a newcomer in its first transaction: what the lost worker has told, by lane
+        self._usual: dict[str, dict[str, list[int]]] = {}  # by function: codes of the calls of its last step that was committed, by lane
 
     @property
     def difference(self) -> str:
-        """In what goes into the collectives of the running attempt, the first one."""
+        """In what goes into the collectives of the attempt that has come to its vote, the first one."""
         return self._attempt.difference
 
     @property
     def sure(self) -> bool:
         """Whether that cannot be of no consequence."""
         return self._attempt.sure
+
+    @property
+    def compared(self) -> RedoCompared:
+        """How much of it is as before; nothing where there was none."""
+        return self._attempt.compared
+
+    @property
+    def evident(self) -> bool:
+        """Whether what is as before depends on the state at all; a barrier does not."""
+        return self._attempt.evident
+
+    @property
+    def is_new(self) -> bool:
+        """Whether this is the first transaction of a newcomer."""
+        return self._of_lost is not None
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the running attempt has issued nothing, so that nothing of it comes from others."""
+        return not self._attempt.issued and not self._attempt.cut
+
+    def adopt(self, trail: bytes) -> None:
+        """This worker is a newcomer, and this is what the lost one had told. Raises `BadMessage`."""
+        lanes: dict[int, list[Mark]] = {}
+        for mark in marks_in(trail, self._progress.transaction):
+            lanes.setdefault(mark.lane, []).append(mark)
+        self._of_lost = lanes
 
     # -- a transaction -----------------------------------------------------------------------------------------------------
 
@@ -124,14 +166,14 @@ class IssuedCollectives(Kernels, Participant):
         if not self.installed:
             self.install()
         self._thread = threading.get_ident()
+        self._trail.begin(self._progress.transaction)
         self._attempt, self._noting = _Attempt(), True
 
     def before_vote(self, step: Step) -> None:
-        self._noting, attempt = False, self._attempt
-        for lane, entries in self._before.items() if not attempt.cut else ():
-            issued = len(attempt.entries.get(lane, ()))
-            if issued < len(entries) and not attempt.difference:
-                attempt.difference = calls.REDO_ISSUES_LESS(call=entries[issued], number=issued, lane=lane)
+        self._noting = False
+        self._trail.tell()
+        if self._before or self._of_lost:
+            self._compare()
 
     def failed(self, step: Step, error: Exception) -> None:
         self._noting = False
@@ -147,32 +189,20 @@ class IssuedCollectives(Kernels, Participant):
             self._before = {}
 
     def committed(self, step: Step) -> None:
-        self._before = {}
+        self._before, self._of_lost = {}, None
         if step.kind == "step":
-            self._usual[step.function] = self._attempt.entries
-
-    def compared(self) -> RedoCompared:
-        """Of the redo that has come to its vote; nothing where there was none."""
-        if not self._before:
-            return RedoCompared(0, 0, 0, 0)
-        every = [entry for entries in self._attempt.entries.values() for entry in entries]
-        return RedoCompared(self._attempt.same, len(every), self._attempt.same_size, sum(entry.size for entry in every))
+            self._usual[step.function] = {lane: [entry.code for entry in entries] for lane, entries in self._attempt.entries.items()}
 
     # -- its collectives ---------------------------------------------------------------------------------------------------
 
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
-        if not self._noting or not self._is_of_step() or self._membership.aborted():
+        if not self._noting or not self._is_of_step() or (self._attempt.issued and self._membership.aborted()):
             return operate()
         try:
-            lane, entry = lane_of(collective), self._entry(collective)
+            self._note(collective)
         except Exception:  # a kind of tensor, or of object, that cannot be read: the script's collective is not touched by that
             self._attempt.cut, self._noting = True, False
             return operate()
-        with self._lock:
-            entries = self._attempt.entries.setdefault(lane, [])
-            number = len(entries)
-            entries.append(entry)
-        self._compare(lane, number, entry, collective)
         try:
             return operate()
         except BaseException:
@@ -191,34 +221,97 @@ class IssuedCollectives(Kernels, Participant):
         """Whether this thread runs the transaction, or is one of autograd's for it."""
         return threading.get_ident() == self._thread or isinstance(threading.current_thread(), threading._DummyThread)
 
+    def _note(self, collective: Collective) -> None:
+        attempt, lane, entry = self._attempt, lane_of(collective), self._entry(collective)
+        with self._lock:
+            attempt.issued += 1
+            entries = attempt.entries.setdefault(lane, [])
+            entries.append(entry)
+            usual = self._usual.get(self._progress.function, {}).get(lane, ())
+            is_usual = len(entries) <= len(usual) and usual[len(entries) - 1] == entry.code
+            self._trail.add(Mark(code_of(lane), entry.code, entry.mark, entry.size, is_usual))
+
     def _entry(self, collective: Collective) -> Entry:
-        given, arguments = given_to(collective), arguments_of(collective)
+        given, arguments, order = given_to(collective), arguments_of(collective), self._attempt.issued
         if given and given[0].dtype in _OF_OBJECTS and (objects := moved_objects()) is not None:
-            return Entry(collective.operator, arguments, [], [objects], 0)  # equal objects may have different pickles
+            code = code_of((collective.operator, "an object"))
+            return Entry(
+                order, collective.operator, arguments, [], [objects], 0, frozenset(), code
+            )  # equal objects may have different pickles
         offset = self._progress.transaction % STRIDE
         digests = [sampled(tensor, offset) for tensor in given]
         known = [one for one in digests if one is not None]
-        read = known if len(known) == len(given) else []
-        return Entry(
-            collective.operator, arguments, [(tensor.dtype, tensor.shape) for tensor in given], read, sum(tensor.nbytes for tensor in given)
-        )
+        kinds, memory = [(tensor.dtype, tensor.shape) for tensor in given], frozenset(map(_address, given))
+        plain = tuple((name, value) for name, value in arguments if not isinstance(value, torch.ScriptObject))  # which torch tells slowly
+        code = code_of((collective.operator, plain, tuple(kinds)))
+        size = sum(tensor.nbytes for tensor in given)
+        return Entry(order, collective.operator, arguments, kinds, known if len(known) == len(given) else [], size, memory, code)
 
-    def _compare(self, lane: str, number: int, entry: Entry, collective: Collective) -> None:
-        known = self._before.get(lane)
-        if known is None or number >= len(known):
-            return
-        before, attempt = known[number], self._attempt
-        if (alike := entry.call == before.call) and entry.digests == before.digests:
-            attempt.same, attempt.same_size = attempt.same + entry.is_read, attempt.same_size + entry.size * entry.is_read
-        elif not attempt.difference:
-            usual = self._usual.get(self._progress.function, {}).get(lane, [])
-            attempt.sure = alike and number < len(usual) and usual[number].call == entry.call
-            if not alike:
-                attempt.difference = calls.REDO_ISSUES_ANOTHER(here=entry, there=before, number=number, lane=lane)
-            else:
-                names = sorted(set(_names(self._rank_state.state, given_to(collective))))
-                of = f", with {', '.join(names[:3])}{' and more' if len(names) > 3 else ''} in it," if names else ","
-                attempt.difference = calls.REDO_GIVES_ANOTHER(call=before, number=number, lane=lane, of=of)
+    # -- compared ----------------------------------------------------------------------------------------------------------
+
+    def _compare(self) -> None:
+        """All that was issued up to the vote."""
+        attempt = self._attempt
+        found: list[tuple[int, str, bool]] = []
+        same, size = 0, 0
+        for lane, entries in attempt.entries.items():
+            before, told = self._before.get(lane, []), (self._of_lost or {}).get(code_of(lane), [])
+            for number, entry in enumerate(entries):
+                ours = self._difference(lane, number, entry, before[number]) if number < len(before) else None
+                theirs = _difference_from_lost(lane, number, entry, told[number]) if number < len(told) else None
+                found += [(entry.order, *one) for one in (ours, theirs) if one is not None and one[0]]
+                if entry.is_read and (theirs if self.is_new else ours) == ("", False):
+                    same, size, attempt.evident = same + 1, size + entry.size, attempt.evident or bool(entry.digests)
+        every = [entry for entries in attempt.entries.values() for entry in entries]
+        if not found and not attempt.cut:
+            found = [(0, text, False) for text in self._lacking()]
+        attempt.compared = RedoCompared(same, len(every), size, sum(entry.size for entry in every))
+        if found:
+            _, attempt.difference, attempt.sure = min(found)
+
+    def _difference(self, lane: str, number: int, entry: Entry, before: Entry) -> tuple[str, bool]:
+        """In words, and whether it cannot be of no consequence; "": none."""
+        if entry.call != before.call:
+            return calls.REDO_ISSUES_ANOTHER(here=entry, there=before, number=number, lane=lane), False
+        if entry.digests == before.digests:
+            return "", False
+        names = sorted(set(_names(self._rank_state.state, entry.memory)))
+        of = f", with {', '.join(names[:3])}{' and more' if len(names) > 3 else ''} in it," if names else ","
+        usual = self._usual.get(self._progress.function, {}).get(lane, [])
+        sure = number < len(usual) and usual[number] == entry.code
+        return calls.REDO_GIVES_ANOTHER(call=before, number=number, lane=lane, of=of), sure
+
+    def _lacking(self) -> Iterator[str]:
+        """What an attempt before had issued, and this one has not."""
+        for lane, entries in self._before.items():
+            issued = len(self._attempt.entries.get(lane, ()))
+            if issued < len(entries):
+                yield calls.REDO_ISSUES_LESS(call=entries[issued], number=issued, lane=lane)
+        issued_by_code = {code_of(lane): len(entries) for lane, entries in self._attempt.entries.items()}
+        for code, marks in (self._of_lost or {}).items():
+            if (issued := issued_by_code.get(code, 0)) < len(marks):
+                yield calls.LOST_ISSUED_MORE(count=len(marks), issued=issued)
+
+
+def _difference_from_lost(lane: str, number: int, entry: Entry, told: Mark) -> tuple[str, bool] | None:
+    """As `_difference`, from what the lost worker had told; None: one of the two could not be read."""
+    if entry.code != told.call:
+        return calls.LOST_ISSUED_ANOTHER(here=entry, number=number, lane=lane), False
+    if entry.mark == told.given:
+        return ("", False) if entry.is_read else None
+    if not entry.mark or not told.given:
+        return None
+    return calls.LOST_GAVE_ANOTHER(call=entry, number=number, lane=lane), told.usual
+
+
+@functools.lru_cache(4096)
+def code_of(what: Hashable) -> int:
+    """A digest that is the same in all workers. Of texts, numbers, types and sizes."""
+    return digest_bytes(repr(what).encode())
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def sampled(tensor: torch.Tensor, offset: int) -> int | None:
@@ -232,9 +325,8 @@ def sampled(tensor: torch.Tensor, offset: int) -> int | None:
     return xxhash.xxh3_64_intdigest(flat[offset::STRIDE].tobytes())
 
 
-def _names(state: State, given: list[torch.Tensor]) -> Iterator[str]:
-    """Of registered tensors and gradients that share memory with what was given."""
-    memory = {tensor.untyped_storage().data_ptr() for tensor in given}
+def _names(state: State, memory: frozenset[int]) -> Iterator[str]:
+    """Of registered tensors and gradients that share this memory."""
     for name, tensor in (*state.parameters(), *state.mutable_tensors(), *state.gradients()):
-        if local_tensor(tensor).untyped_storage().data_ptr() in memory:
+        if _address(local_tensor(tensor)) in memory:
             yield name

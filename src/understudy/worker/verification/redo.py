@@ -22,17 +22,27 @@ nothing to compare.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from understudy.core.commands import Recover
 from understudy.core.events import RedoDiffers
+from understudy.core.model import Evidence
 from understudy.worker.encoding.messages import DrilledMoment
 from understudy.worker.errors import GenerationAborted
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Reduce, Step, VoteField
 from understudy.worker.verification import step_digests as moments
-from understudy.worker.verification.issued import IssuedCollectives, RedoCompared
+from understudy.worker.verification.issued import NOTHING_COMPARED, IssuedCollectives, RedoCompared
 
 DIFFERS = "a redo differs"
+
+
+class Redone(NamedTuple):
+    """What a rank has redone, as far as it was compared."""
+
+    digests: int  # that are those of the attempt before
+    collectives: RedoCompared
+    evidence: Evidence
 
 
 class RedoProof(Participant):
@@ -44,7 +54,8 @@ class RedoProof(Participant):
         self._differs = ""  # in what the running attempt does
         self._said = False  # ... and the orchestrator was told
         self._compared = 0
-        self._collectives = RedoCompared(0, 0, 0, 0)
+        self._collectives = NOTHING_COMPARED
+        self._evidence = Evidence.FIRST
 
     def keep(self) -> None:
         """The attempt that stands in its vote is to be redone, and nothing is restored yet."""
@@ -55,16 +66,25 @@ class RedoProof(Participant):
     def before_vote(self, step: Step) -> None:
         """An attempt has come to its vote. Where the one before it had, too, what went into collectives on the way does not count: what
         they have both come to says more."""
-        self._said, compared = False, self._issued.compared()
-        if compared.of:
-            self._collectives = compared
+        self._said, issued = False, self._issued
+        self._collectives = issued.compared if issued.compared.of else self._collectives
         if self._before is None:
-            self._differs = self._issued.difference
-            return
-        now = moments.at_vote(self._rank_state, self._written)
-        found = moments.differences(now, self._before, moments.REDONE)
-        self._differs = moments.joined(found)
-        self._compared = 0 if found else len(now.digests)
+            self._differs = issued.difference
+        else:
+            now = moments.at_vote(self._rank_state, self._written)
+            found = moments.differences(now, self._before, moments.REDONE)
+            self._differs = moments.joined(found)
+            self._compared = 0 if found else len(now.digests)
+        if step.attempt or issued.is_new:
+            self._evidence = self._found()
+
+    def _found(self) -> Evidence:
+        """What this redo says for itself. A newcomer's own attempts say nothing for what the lost worker would have computed."""
+        if self._differs:
+            return Evidence.DIFFERENT
+        if self._compared and not self._issued.is_new:
+            return Evidence.SAME
+        return Evidence.SAME if self._issued.evident else Evidence.NOTHING
 
     def vote_fields(self) -> Sequence[VoteField]:
         return (VoteField(DIFFERS, Reduce.GREATEST, int(bool(self._differs))),)
@@ -93,7 +113,8 @@ class RedoProof(Participant):
     def committed(self, step: Step) -> None:
         self._before, self._differs = None, ""
 
-    def compared(self) -> tuple[int, RedoCompared]:
-        """How many digests of a redo were those of the attempt before, and what went into its collectives; reported once, at its commit."""
-        found, self._compared, self._collectives = (self._compared, self._collectives), 0, RedoCompared(0, 0, 0, 0)
+    def report(self) -> Redone:
+        """What was redone since the last report; once, at its commit."""
+        found = Redone(self._compared, self._collectives, self._evidence)
+        self._compared, self._collectives, self._evidence = 0, NOTHING_COMPARED, Evidence.FIRST
         return found

@@ -1,0 +1,137 @@
+"""The grade of an incident: whether something other than trust shows that its result is bitwise what it would have been.
+
+    proven    every survivor that has redone a transaction gave its collectives what it had given before, or came to what it had come
+              to; each newcomer gave what the lost worker had given; and all of the redo was compared, or a drill of the rank has passed
+    drilled   the survivors as above, and a drill of each rank that has a newcomer has passed, since when nothing new was seen to change
+    unproven  neither, for a reason that is given
+
+Where a part of a redo is not compared, a script may change something before the break-off and read it after it: only a drill, which breaks
+a step off in its middle, would show that. So a comparison in part proves nothing by itself.
+
+By kind of incident:
+
+    redo                  as above
+    rolled forward        nothing is redone: survivors go on with what they had computed, and newcomers need a drill
+    planned move          the same
+    between two steps     survivors have redone nothing; the newcomer computes what nobody had begun, and needs a drill
+    section               as a redo, but drills say nothing of what is computed there
+    set-up                all ranks start from the beginning: proven
+    in place              nobody is new: as a redo
+    several losses        what the weakest rank has; of one that was lost again, what each of its newcomers has
+
+What rules every grade but unproven out: a redo that differs, replicas that differed, a drill that has failed, and anything that the script
+is known to change and that is not carried over.
+
+Known limit: state that nobody sees, and that nothing computes with before the next checkpoint, is not noticed by any of this.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from understudy.core import proofs
+from understudy.core.incident import Commits, OpenIncident
+from understudy.core.model import DrillResult, DrillVerdict, Evidence, Grade, Incident, LossCause, Unproven
+from understudy.core.state import JobState
+from understudy.messages import grades
+from understudy.messages.base import Text
+
+_START_ANEW = "start anew"  # a decision
+_SHOWN = 3
+
+
+def give(state: JobState, incident: OpenIncident) -> None:
+    """The incident is over. Without a grade if a worker of an earlier version has told nothing."""
+    if all(commits.evidence is not Evidence.UNSAID for commits in incident.commits.values()):
+        incident.grade, incident.why = grade(state, incident)
+
+
+def grade(state: JobState, incident: OpenIncident) -> tuple[Grade, Text]:
+    if incident.decision == _START_ANEW:
+        return Grade.PROVEN, grades.STARTED_OVER()
+    new = [rank for rank, holder in sorted(state.ranks.items()) if holder in incident.newcomers]
+    verdicts = {rank: proofs.verdict(state, rank) for rank in new}
+    if (why := _against(incident, verdicts.values()) or _uncompared(incident, new)) is not None:
+        return Grade.UNPROVEN, why
+    if not new:
+        return Grade.PROVEN, grades.NOBODY_NEW(compared=_compared(incident))
+    same = all(_of(incident, rank).evidence is Evidence.SAME for rank in new)
+    whole = all(commits.whole for commits in incident.commits.values())
+    if same and (whole or not _lacking(verdicts)):
+        return Grade.PROVEN, grades.COMPARED(ranks=_ranks(new), compared=_compared(incident))
+    lacking = [rank for rank in new if _of(incident, rank).evidence is not Evidence.SAME] if incident.section else _lacking(verdicts)
+    if not lacking:
+        passed = {found.number: found for found in verdicts.values() if found is not None}.values()
+        told = " and ".join(f"drill {one.number} of rank {one.rank} has passed at step {one.step}" for one in passed)
+        return Grade.DRILLED, grades.DRILLED(drills=told, compared=_compared(incident))
+    rank = lacking[0]
+    in_part = _of(incident, rank).evidence is Evidence.SAME
+    what = "only a part of the redo was compared" if in_part else f"of the lost worker of rank {rank} nothing was there to compare with"
+    return Grade.UNPROVEN, grades.SECTION(what=what) if incident.section else grades.NOT_DRILLED(what=what, rank=rank)
+
+
+def _against(incident: OpenIncident, verdicts: Iterable[DrillResult | None]) -> Text | None:
+    """What rules out that anything is proven."""
+    if incident.differed:
+        return grades.DIFFERED(found=incident.differed)
+    if incident.disputed or incident.believed:
+        return grades.DECIDED(who="a person" if incident.believed else "most of them")
+    if corrupt := [part.rank for part in incident.ranks if part.cause is LossCause.CORRUPT]:
+        return grades.CORRUPT(rank=corrupt[0])
+    for found in verdicts:
+        if found is not None and found.verdict in (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE):
+            detail = f": {found.detail}" if found.detail else ""
+            return grades.DRILL_FAILED(drill=found.number, of=found.rank, step=found.step, verdict=found.verdict, found=detail)
+    if names := incident.uncovered:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        return grades.UNCOVERED(names=f"{', '.join(names[:_SHOWN])}{more}")
+    return None
+
+
+def _uncompared(incident: OpenIncident, new: Sequence[int]) -> Text | None:
+    """A survivor of whose redo nothing was compared."""
+    what = "a section" if incident.section else "its step"
+    for rank, commits in sorted(incident.commits.items()):
+        if commits.evidence is Evidence.DIFFERENT or (commits.evidence is Evidence.NOTHING and rank not in new):
+            return grades.NOT_COMPARED(rank=rank, what=what)
+    return None
+
+
+def _of(incident: OpenIncident, rank: int) -> Commits:
+    return incident.commits.get(rank, Commits())
+
+
+def _lacking(verdicts: dict[int, DrillResult | None]) -> list[int]:
+    """Ranks of which no drill has passed."""
+    return [rank for rank, found in verdicts.items() if found is None or found.verdict is not DrillVerdict.SAME]
+
+
+def _compared(incident: OpenIncident) -> str:
+    """How much of the redo, for a person."""
+    (same, of), (size, size_of) = incident.collectives, incident.compared
+    if not of:
+        return ""
+    return f" ({same} of {of} collectives were compared{f', {100 * size / size_of:.0f} % of the bytes' if size_of else ''})"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))
+
+
+def warning(incident: OpenIncident) -> Text:
+    return grades.WARNING(number=incident.number, why=incident.why)
+
+
+def pauses(state: JobState, incident: OpenIncident) -> bool:
+    """Whether the job is held after this incident, until somebody says that it goes on."""
+    return state.spec.unproven is Unproven.PAUSE and incident.grade is Grade.UNPROVEN and not incident.believed
+
+
+def summary(incidents: Sequence[Incident]) -> str:
+    """How many there were, for the last line of a job."""
+    count = len(incidents)
+    told = {0: "no incidents", 1: "1 incident"}.get(count, f"{count} incidents")
+    found = Counter(incident.grade for incident in incidents)
+    parts = [f"{found[one]} {one.upper() if one is Grade.UNPROVEN else one}" for one in Grade if found[one]]
+    return f"{told} ({', '.join(parts)})" if parts else told

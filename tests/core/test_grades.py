@@ -1,0 +1,314 @@
+"""The grade of an incident, for every kind of incident and for every reason that rules one out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from tests.core.core_job import Job, assigned, moving, of
+from tests.core.test_proofs import drill, registered
+from tests.said import said
+
+from understudy.core import commands, events
+from understudy.core.model import (
+    DrillVerdict,
+    Evidence,
+    Grade,
+    Incident,
+    JobSpec,
+    LossCause,
+    Position,
+    SnapshotRef,
+    Unproven,
+    VotePhase,
+)
+from understudy.core.transitions import Phase
+from understudy.messages import grades, recoveries
+from understudy.messages.base import Message
+
+PROVEN, DRILLED, UNPROVEN = Grade
+FIRST, SAME, NOTHING, DIFFERENT = Evidence.FIRST, Evidence.SAME, Evidence.NOTHING, Evidence.DIFFERENT
+PASSED = DrillVerdict.SAME
+
+
+def job_of(ranks: int = 3, spares: int = 1, **more: object) -> Job:
+    job = Job(JobSpec("job", ranks, ranks, spares=spares, drill_at=20, **more))  # type: ignore[arg-type]
+    registered(job, *([0] * ranks))
+    return job
+
+
+@dataclass(frozen=True)
+class Said:
+    """Of a rank's first commit."""
+
+    evidence: Evidence = SAME
+    collectives: tuple[int, int] = (4, 4)
+    uncovered: tuple[str, ...] = ()
+
+
+def commit(job: Job, said: dict[int, Said], transaction: int = 1, step: int = 2) -> list[commands.Command]:
+    state = job.machine.state
+    out = []
+    for worker in state.members():
+        one = said.get(worker.rank, Said())
+        size = (one.collectives[0] * 10, one.collectives[1] * 10)
+        out += job.submit(
+            events.Committed(worker.name, state.generation, transaction, step, 0, one.collectives, size, one.evidence, one.uncovered)
+        )
+    return out
+
+
+def only(job: Job) -> Incident:
+    (incident,) = job.machine.incidents()
+    assert incident.seconds >= 0, "it is over"
+    return incident
+
+
+def redone(job: Job, said: dict[int, Said], *lost: str, step: int = 2) -> Incident:
+    """Workers are lost in a step, or rank 1's, and all ranks do it again."""
+    job.lose(*(lost or ("w1",)))
+    job.rest()
+    job.verify()
+    commit(job, said, step=step)
+    return only(job)
+
+
+IN_PART = Said(SAME, (1, 4))
+
+
+@pytest.mark.parametrize(
+    ("survivors", "newcomer", "drilled", "grade", "why"),
+    [
+        (Said(), Said(), None, PROVEN, grades.COMPARED),
+        (Said(), Said(), PASSED, PROVEN, grades.COMPARED),
+        (Said(FIRST), Said(), None, PROVEN, grades.COMPARED),
+        (IN_PART, Said(), None, UNPROVEN, grades.NOT_DRILLED),
+        (Said(), IN_PART, None, UNPROVEN, grades.NOT_DRILLED),
+        (IN_PART, IN_PART, PASSED, PROVEN, grades.COMPARED),
+        (Said(), Said(NOTHING), None, UNPROVEN, grades.NOT_DRILLED),
+        (Said(), Said(NOTHING), PASSED, DRILLED, grades.DRILLED),
+        (Said(FIRST), Said(NOTHING), PASSED, DRILLED, grades.DRILLED),
+        (Said(), Said(NOTHING), DrillVerdict.PARTLY, UNPROVEN, grades.NOT_DRILLED),
+        (Said(), Said(NOTHING), DrillVerdict.BROKEN, UNPROVEN, grades.NOT_DRILLED),
+        (Said(), Said(), DrillVerdict.DIFFERENT, UNPROVEN, grades.DRILL_FAILED),
+        (Said(), Said(), DrillVerdict.NOT_REPRODUCIBLE, UNPROVEN, grades.DRILL_FAILED),
+        (Said(NOTHING), Said(), PASSED, UNPROVEN, grades.NOT_COMPARED),
+        (Said(DIFFERENT), Said(), PASSED, UNPROVEN, grades.NOT_COMPARED),
+        (Said(), Said(DIFFERENT), PASSED, UNPROVEN, grades.NOT_COMPARED),
+        (Said(uncovered=("net.seen (a.py)",)), Said(), PASSED, UNPROVEN, grades.UNCOVERED),
+        (Said(), Said(uncovered=("net.seen (a.py)",)), PASSED, UNPROVEN, grades.UNCOVERED),
+    ],
+)
+def test_of_a_step_that_is_redone(survivors: Said, newcomer: Said, drilled: DrillVerdict | None, grade: Grade, why: Message) -> None:
+    job = job_of()
+    if drilled is not None:
+        drill(job, 20, drilled, rank=1, detail="a counter moves")
+    incident = redone(job, {0: survivors, 1: newcomer, 2: Said()})
+    assert incident.grade is grade and said(incident.why, why), incident.why
+    if why is grades.DRILL_FAILED:
+        assert "a counter moves" in incident.why
+    if why is grades.COMPARED:
+        same = sum(one.collectives[0] for one in (survivors, newcomer, Said()))
+        assert f"({same} of 12 collectives were compared, {100 * same / 12:.0f} % of the bytes)" in incident.why
+
+
+def test_of_a_section_which_no_drill_has_seen() -> None:
+    for newcomer, grade, why in ((Said(NOTHING), UNPROVEN, grades.SECTION), (IN_PART, PROVEN, grades.COMPARED)):
+        job = job_of()
+        drill(job, 20, PASSED, rank=1)
+        incident = redone(job, {1: newcomer}, step=1)
+        assert incident.grade is grade and said(incident.why, why), incident.why
+
+
+def test_of_several_losses_the_weakest_counts() -> None:
+    job = job_of(4, spares=2)
+    drill(job, 20, PASSED, rank=1)
+    job.submit(events.Registered("w0", 0, 30, (0, 1, 2, 3), "b"))  # no rank has the role of another, and nothing is proven of any
+    drill(job, 31, PASSED, rank=1)
+    incident = redone(job, {1: Said(NOTHING), 2: Said(NOTHING)}, "w1", "w2")
+    assert incident.grade is UNPROVEN and said(incident.why, grades.NOT_DRILLED, rank=2)
+    job.warm()
+    drill(job, 40, PASSED, rank=2)
+    job.lose(*(job.machine.state.ranks[rank] for rank in (1, 2)))
+    job.rest(2)
+    job.verify()
+    commit(job, {1: Said(NOTHING), 2: Said()}, 2, 3)
+    again = job.machine.incidents()[-1]
+    assert again.grade is DRILLED and said(again.why, grades.DRILLED) and again.why.count(" has passed at step ") == 2
+
+
+def test_what_a_newcomer_that_was_lost_again_had_given_stays_in_the_state() -> None:
+    """It had committed, so that its gradients are in what all others have."""
+    job = job_of(3, spares=2)
+    job.lose("w1")
+    job.rest()
+    job.verify()
+    state = job.machine.state
+    first = state.ranks[1]
+    job.submit(events.Committed(first, state.generation, 1, 2, 0, (0, 4), (0, 40), NOTHING))
+    job.lose(first)
+    for name in sorted(state.recovery.waiting if state.recovery else ()):
+        copies = tuple(SnapshotRef(rank, 1) for rank in range(3))
+        job.submit(events.Quiesced(name, state.generation, Position(1, VotePhase.VOTED), copies, 1))
+    job.verify()
+    commit(job, {}, 2, 3)
+    incident = only(job)
+    assert (incident.decision, incident.grade) == ("roll forward", UNPROVEN) and said(incident.why, grades.NOT_DRILLED, rank=1)
+
+
+@pytest.mark.parametrize("drilled", [True, False])
+def test_of_a_vote_that_is_rolled_forward(drilled: bool) -> None:
+    """Nothing is redone: the newcomer has the state, and nothing shows that it goes on as the lost worker would have."""
+    job = job_of()
+    if drilled:
+        drill(job, 20, PASSED, rank=1)
+    job.lose("w1")
+    state = job.machine.state
+    copies = tuple(SnapshotRef(rank, 1) for rank in range(3))
+    for name in sorted(state.recovery.waiting if state.recovery else ()):
+        job.submit(events.Quiesced(name, state.generation, Position(1, VotePhase.VOTED), copies, 1))
+    job.verify()
+    commit(job, {0: Said(FIRST, (0, 0)), 1: Said(NOTHING, (0, 0)), 2: Said(FIRST, (0, 0))}, 2, 3)
+    incident = only(job)
+    assert (incident.decision, incident.grade) == ("roll forward", DRILLED if drilled else UNPROVEN), incident
+
+
+@pytest.mark.parametrize("drilled", [True, False])
+def test_of_a_planned_move(drilled: bool) -> None:
+    job = job_of()
+    if drilled:
+        drill(job, 20, PASSED, rank=1)
+    newcomer = moving(job, 1)
+    job.verify()
+    commit(job, {0: Said(FIRST, (0, 0)), 1: Said(NOTHING, (0, 0)), 2: Said(FIRST, (0, 0))})
+    incident = only(job)
+    assert job.machine.state.ranks[1] == newcomer
+    assert (incident.planned, incident.decision, incident.grade) == (True, "boundary", DRILLED if drilled else UNPROVEN), incident
+
+
+def test_of_a_recovery_in_place() -> None:
+    job = job_of()
+    job.submit(events.CommunicationBroken("w0", 0, "reset"))
+    job.submit(events.Expired("communication"))
+    job.rest()
+    commit(job, {0: IN_PART})
+    incident = only(job)
+    assert incident.grade is PROVEN and said(incident.why, grades.NOBODY_NEW)
+
+
+def test_of_a_loss_before_anything_was_committed() -> None:
+    job = Job(JobSpec("job", 2, 2, spares=1), forming=True)
+    job.warm()
+    job.lose(job.machine.state.ranks[1])
+    for name in sorted(job.machine.state.recovery.waiting if job.machine.state.recovery else ()):
+        place = Position(-1, VotePhase.RUNNING)
+        job.submit(events.Quiesced(name, job.machine.state.generation, place, (), 0))
+    job.warm()
+    commit(job, {}, 0, 1)
+    incident = only(job)
+    assert (incident.decision, incident.grade) == ("start anew", PROVEN) and said(incident.why, grades.STARTED_OVER)
+
+
+def test_a_rank_that_was_corrupt_is_not_proven() -> None:
+    job = job_of()
+    drill(job, 20, PASSED, rank=1)
+    job.submit(events.ReplicasDiffer("w0", 0, (1,), ((0, 2), (1,)), "net.weight is not the same"))
+    job.rest()
+    job.verify()
+    commit(job, {})
+    incident = only(job)
+    assert incident.ranks[0].cause is LossCause.CORRUPT and incident.grade is UNPROVEN and said(incident.why, grades.CORRUPT, rank=1)
+
+
+def test_a_job_that_somebody_had_to_decide_is_not_proven() -> None:
+    job = job_of(2)
+    job.submit(events.ReplicasDiffer("w0", 0, (), ((0,), (1,)), "net.weight is not the same"))
+    job.rest()
+    job.submit(events.Believed(0, "I have looked"))
+    job.rest()
+    job.verify()
+    commit(job, {})
+    assert only(job).grade is UNPROVEN and said(only(job).why, grades.DECIDED, who="a person")
+
+
+def test_a_redo_that_differs_is_named() -> None:
+    job = job_of()
+    job.lose("w1")
+    job.rest()
+    job.verify()
+    state = job.machine.state
+    job.submit(events.RedoDiffers("w0", state.generation, 1, 1, "what goes into collective 0 is not the same", True, False))
+    job.rest()
+    commit(job, {0: Said(DIFFERENT)})
+    incident = only(job)
+    assert incident.grade is UNPROVEN and said(incident.why, grades.DIFFERED) and "collective 0" in incident.why
+
+
+def test_what_is_seen_to_change_after_a_drill_makes_it_void() -> None:
+    def listed(*names: str) -> events.StateListed:
+        items = [events.StateItem("net", "", "registered", True, 8)]
+        items += [events.StateItem(name, "train.py", "adopted", True, 8) for name in names]
+        return events.StateListed("w0", 30, tuple(items))
+
+    for later, grade in (("seen",), DRILLED), (("seen", "count"), UNPROVEN), ((), DRILLED):
+        job = job_of()
+        job.submit(listed("seen"))
+        drill(job, 20, PASSED, rank=1)
+        said_then = of(commands.Tell, job.submit(listed(*later)))
+        assert bool(said_then) == (grade is UNPROVEN)
+        assert job.machine.drill_due(50) and job.machine.state.listed == listed(*later)
+        assert redone(job, {1: Said(NOTHING)}).grade is grade
+
+
+def test_workers_of_an_earlier_version_give_no_grade() -> None:
+    incident = redone(job_of(), {0: Said(Evidence.UNSAID)})
+    assert (incident.grade, incident.why) == (None, "")
+
+
+def test_the_lines_of_an_incident_and_of_the_job_say_the_grade() -> None:
+    job = job_of()
+    job.lose("w1")
+    job.rest()
+    job.verify()
+    told = [command.text for command in of(commands.Tell, commit(job, {1: Said(NOTHING)}))]
+    (over,) = [text for text in told if said(text, recoveries.INCIDENT_OVER)]
+    assert "no step lost; unproven: " in over and any(said(text, grades.WARNING, number=1) for text in told)
+    job.warm()
+    job.lose(job.machine.state.ranks[2])
+    job.rest(2)
+    job.verify()
+    told = [command.text for command in of(commands.Tell, commit(job, {}, 2, 3))]
+    assert "no step lost; proven: " in "\n".join(told) and not any(said(text, grades.WARNING) for text in told)
+    for worker in job.machine.state.members():
+        job.submit(events.Finished(worker.name, job.machine.state.generation, 3))
+    ended = job.machine.state.ended
+    assert ended is not None and "2 incidents (1 proven, 1 UNPROVEN)" in ended.message
+
+
+@pytest.mark.parametrize("newcomer", [Said(), Said(NOTHING)])
+def test_a_job_may_wait_for_a_decision_after_what_is_unproven(newcomer: Said) -> None:
+    job = job_of(unproven=Unproven.PAUSE)
+    incident = redone_once(job, newcomer)
+    state = job.machine.state
+    if newcomer == Said():
+        assert incident.grade is PROVEN and state.dispute is None and state.phase is Phase.TRAINING
+        return
+    assert incident.grade is UNPROVEN and state.dispute is not None and said(state.dispute.detail, grades.PAUSED, number=1)
+    job.rest(2)
+    phases = [job.machine.state.phase]
+    assert job.machine.belief_refusal(0) == ""
+    job.submit(events.Believed(2, "it is of no consequence"))
+    phases.append(job.machine.state.phase)
+    assert phases == [Phase.QUIESCING, Phase.RESUMING], "it waits for that"
+    commit(job, {}, 2, 3)
+    assert [one.grade for one in job.machine.incidents()] == [UNPROVEN, UNPROVEN] and state.phase is Phase.TRAINING, "and not again"
+    assert assigned(job.lose("w0")).rank == 0
+
+
+def redone_once(job: Job, newcomer: Said) -> Incident:
+    job.lose("w1")
+    job.rest()
+    job.verify()
+    commit(job, {1: newcomer})
+    job.warm()
+    return job.machine.incidents()[0]
