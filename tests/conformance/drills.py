@@ -21,17 +21,21 @@ from understudy.links.messages import ONLY
 LOOK = 0.05
 PATIENCE = 20.0  # seconds that a rank is held for its drill at most: the hang watch must not find it
 PLACES = ((0, 1), (1, 3), (2, 6))  # rank, and committed steps before the step that is drilled
+BEFORE_KILLS = ((0, 1),)  # in the run with kills: all but the first strike later
 
 
 class Drills:
     """Asks for them on a thread, while it is entered. The run directory must be there, and the job start with `--chaos` and a spare."""
 
-    def __init__(self, script: Script, run_dir: Path, places: Sequence[tuple[int, int]] = PLACES) -> None:
+    def __init__(self, script: Script, run_dir: Path, places: Sequence[tuple[int, int]] = PLACES, to_the_end: bool = False) -> None:
+        """`to_the_end`: no rank begins another step before a drill is over. A loss would call it off."""
         self._run = RunDirectory(run_dir)
         self._armed = Folder(run_dir)
         self._holds = [
             Armed(f"drill-{number}", HOLD, rank, "between", step) for number, (rank, step) in enumerate(places) if rank < script.ranks
         ]
+        ranks = range(script.ranks) if to_the_end else ()
+        self._until_over = [Armed(f"drilled-{step}-{rank}", HOLD, rank, "between", step + 1) for _, step in places for rank in ranks]
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._ask_for_all, name="drills", daemon=True)
 
@@ -40,7 +44,7 @@ class Drills:
         return len(self._holds)
 
     def __enter__(self) -> Self:
-        for hold in self._holds:
+        for hold in self._holds + self._until_over:
             self._armed.arm(hold)
         self._thread.start()
         return self
@@ -54,7 +58,8 @@ class Drills:
             try:
                 self._ask_for(hold)
             finally:
-                self._armed.disarm(hold.name)  # or the rank would wait
+                for one in (hold, *(one for one in self._until_over if one.step == (hold.step or 0) + 1)):
+                    self._armed.disarm(one.name)  # or the ranks would wait
 
     def _ask_for(self, hold: Armed) -> None:
         while not self._armed.has_fired(hold.name):
@@ -73,7 +78,7 @@ class Drills:
                 return
         self._armed.disarm(hold.name)
         while self._stage(number) != "over":
-            if self._over.wait(LOOK):
+            if self._over.wait(LOOK) or time.monotonic() > until:
                 return
 
     def _stage(self, number: int) -> str:

@@ -44,6 +44,7 @@ class Result:
             "redone": [
                 incident["proven_by"] for incident in self.incidents if incident["decision"] == "redo"
             ],  # and by whom each is proven
+            "grades": [f"{incident['grade']}: {incident['why']}" for incident in self.incidents],
             "alone": dict(self.alone),
             "wrong": self.wrong,
         }
@@ -72,6 +73,8 @@ def attempt(script: Script, folder: Path, say: Say, alone: bool = True) -> Resul
     killed = runs.understudy(script, folder / "disturbed", script.kills)
     found = verdict.disturbed(script, reference, killed, before)
     found = verdict.named(steady_or(found), drilled.drills)
+    if found.verdict != "unsteady" and (why := verdict.overrated(reference, killed)):
+        found = Found("overrated", why, found.kills)
     result = Result(script, found, drilled.drills, killed.incidents)
     if not alone or not result.wrong or found.verdict in (BITWISE, TOLD, NAMED, "idle", "unsteady"):
         return result

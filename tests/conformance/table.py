@@ -13,6 +13,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from tests.conformance.verdict import BITWISE
+from understudy.core.model import Grade
+
 Values = Mapping[str, Any]  # of `suite.Result.values`
 
 HEAD = """# Conformance
@@ -33,7 +36,8 @@ compared with the run under torchrun, bit by bit.
 
 Failures are named, too: **silent** (it differs without a word), **missing** (it did not tell of something), **held** (a redo is not what
 it redoes, and the job waits for a person), **hung**, **aborted** (a worker died in C++), **crashed** (another message), **alarm** (a
-drill is against a script that is bitwise), **lost** (an incident for which no kill is to blame), **idle** (too few kills were reached),
+drill is against a script that is bitwise), **overrated** (it is wrong, and every incident before that is graded proven or drilled),
+**lost** (an incident for which no kill is to blame), **idle** (too few kills were reached),
 **unsteady** (the script itself is not the same twice). A kill is written as POINT@STEP:RANK, at a point of `understudy chaos`; a drill as
 VERDICT@STEP:RANK, with what it says beside that.
 """
@@ -84,7 +88,18 @@ def summary(results: Sequence[Values]) -> str:
     counts = Counter(str(result["found"]) for result in results)
     wrong = sum(bool(result["wrong"]) for result in results)
     found = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-    return f"{len(results)} script{'s' * (len(results) != 1)}: {found}; {wrong} not as expected"
+    return f"{len(results)} script{'s' * (len(results) != 1)}: {found}; {wrong} not as expected{_grades(results)}"
+
+
+def _grades(results: Sequence[Values]) -> str:
+    """Of the incidents of scripts that are bitwise."""
+    grades = [grade.partition(":")[0] for result in results if result["found"] == BITWISE for grade in result.get("grades", ())]
+    if not grades:
+        return ""
+    counts = Counter(grades)
+    parts = ", ".join(f"{counts[grade]} {grade}" for grade in Grade)
+    good = counts[Grade.PROVEN] + counts[Grade.DRILLED]
+    return f"; {len(grades)} incidents of scripts that are bitwise: {parts} ({100 * good / len(grades):.1f} % proven or drilled)"
 
 
 def shown(results: Sequence[Values]) -> Table:

@@ -16,6 +16,7 @@ Everything else is a failure:
     alarm     a drill found something against a script that is bitwise the same with kills
     lost      it ends well, but a worker was lost, or a recovery made, for which no kill is to blame
     idle      too few of its kills struck to say anything
+    overrated it is wrong, and every incident before that has the grade proven or drilled
     unsteady  under torchrun it fails, or is not the same twice: the script is wrong
 
 What lines with kills may lack, or say otherwise, and why: a worker that is killed behind its vote does not tell of a step that counts, so a
@@ -25,21 +26,24 @@ another rank; then the incident has a note that says so, and the line is made of
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tests.conformance.runs import Line, Ran, Trace
 from tests.conformance.scripts import Kill, Script
-from understudy.core.model import DrillVerdict
+from understudy.core.model import DrillVerdict, Grade
 from understudy.messages import newcomers
 
 BITWISE, REFUSED, TOLD, NAMED = "bitwise", "refused", "told", "named"
 AGAINST = (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE)
+GOOD = (Grade.PROVEN, Grade.DRILLED)
 ENOUGH = 3  # kills that must have struck
 REFUSED_BEFORE = 3  # committed steps
 _ERROR = re.compile(r"\b(\w*Error|UsageError|\w*Exception|GenerationAborted): \S")
+_STEP = re.compile(r"step (\d+)")
 BORROWED = newcomers.RESULT_OF_ANOTHER.code  # in a note of an incident
 
 
@@ -118,10 +122,9 @@ def disturbed(script: Script, reference: Ran, ran: Ran, before: Found) -> Found:
         part = causes[0]
         return Found("hung" if part["cause"] == "hung" else "lost", f"with kills: rank {part['rank']} {part['cause']}", ran.kills)
     killed = [kill.rank for kill in ran.kills]
-    borrowed = [BORROWED in note for incident in ran.incidents for note in incident["notes"]].count(True)
     if difference := lacks(reference.trace, ran.trace, killed):
         return Found("missing", f"with kills: {difference}", ran.kills)
-    if difference := differs(reference.trace, ran.trace, killed, borrowed):
+    if difference := differs(reference.trace, ran.trace, killed, _borrowed(ran)):
         return Found("silent", f"with kills: {difference}", ran.kills)
     enough = len(script.own) or ENOUGH
     if len(ran.kills) < enough:
@@ -182,6 +185,18 @@ def lacks(wanted: Trace, found: Trace, killed: Sequence[int] = ()) -> str:
 
 def differs(wanted: Trace, found: Trace, killed: Sequence[int] = (), borrowed: int = 0) -> str:
     """What is there and is not as wanted, in words; empty: nothing. `borrowed`: results of other ranks that the incidents note."""
+    return next((unlike.text for unlike in _unlike(wanted, found, killed, borrowed)), "")
+
+
+@dataclass(frozen=True)
+class _Unlike:
+    """Something that a run has told otherwise."""
+
+    text: str
+    step: float  # after so many committed steps; infinity: it is not known
+
+
+def _unlike(wanted: Trace, found: Trace, killed: Sequence[int], borrowed: int) -> Iterator[_Unlike]:
     taken = 0
     for rank in sorted(found.lines):
         own = {line["key"]: line for line in wanted.lines.get(rank, ())}
@@ -194,12 +209,29 @@ def differs(wanted: Trace, found: Trace, killed: Sequence[int] = (), borrowed: i
                 taken, of_rank = taken + 1, of_rank + 1
                 again.append(line)
                 continue
-            return f"rank {rank}, {line['key']}: {_parts(own.get(line['key']), line)}"
+            step = _STEP.fullmatch(line["key"])
+            text = f"rank {rank}, {line['key']}: {_parts(own.get(line['key']), line)}"
+            yield _Unlike(text, int(step[1]) if step else math.inf)
     for rank in sorted(found.finals):
         mine = wanted.finals.get(rank)
         if mine != found.finals[rank]:
-            return f"rank {rank}, final state: {_parts(mine, found.finals[rank])}"
-    return ""
+            yield _Unlike(f"rank {rank}, final state: {_parts(mine, found.finals[rank])}", math.inf)
+
+
+def overrated(reference: Ran, ran: Ran) -> str:
+    """That a run is wrong although every incident before that is proven or drilled, in words; empty: it is not."""
+    killed = [kill.rank for kill in ran.kills]
+    first = min(_unlike(reference.trace, ran.trace, killed, _borrowed(ran)), key=lambda unlike: unlike.step, default=None)
+    before = [incident for incident in ran.incidents if first is not None and incident["step"] < first.step]
+    if first is None or not before or any(incident["grade"] not in GOOD for incident in before):
+        return ""
+    grades = [f"incident {incident['number']} is {incident['grade']}: {incident['why']}" for incident in before]
+    return f"{first.text}; yet {'; '.join(grades)}"
+
+
+def _borrowed(ran: Ran) -> int:
+    """Results of other ranks that the incidents note."""
+    return [BORROWED in note for incident in ran.incidents for note in incident["notes"]].count(True)
 
 
 def _of_others(line: Line, wanted: Trace, rank: int) -> bool:

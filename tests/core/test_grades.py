@@ -256,7 +256,7 @@ def test_what_is_seen_to_change_after_a_drill_makes_it_void() -> None:
         drill(job, 20, PASSED, rank=1)
         said_then = of(commands.Tell, job.submit(listed(*later)))
         assert bool(said_then) == (grade is UNPROVEN)
-        assert job.machine.drill_due(50) and job.machine.state.listed == listed(*later)
+        assert job.machine.drill_due(50, 1e9) and job.machine.state.listed == listed(*later)
         assert redone(job, {1: Said(NOTHING)}).grade is grade
 
 

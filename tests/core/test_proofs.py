@@ -9,7 +9,7 @@ from tests.said import codes, said
 from understudy.core import commands, events
 from understudy.core.coverage import Replicas
 from understudy.core.model import DrillVerdict, JobSpec
-from understudy.core.proofs import proven, standing, turn
+from understudy.core.proofs import LEAST, proven, standing, turn
 from understudy.core.transitions import Phase, Why, WorkerState
 from understudy.messages import disputes, drills, moves
 from understudy.messages.base import Message
@@ -26,35 +26,52 @@ def registered(job: Job, *roles: int, names: str = "a", step: int = 4) -> None:
     job.submit(events.Registered(state.holder(0).name, state.generation, step, roles, names))
 
 
-def drill(job: Job, step: int, verdict: DrillVerdict = SAME, rank: int = -1, detail: str = "") -> int:
+def drill(job: Job, step: int, verdict: DrillVerdict = SAME, rank: int = -1, detail: str = "", pause: float = 0.0) -> int:
     """One that begins by itself at `step`, to its end; the rank."""
     said = job.submit(events.DrillAsked(rank, "", step))
     under_way = job.machine.state.drill
     assert under_way is not None, said
     job.submit(events.Prepared(under_way.worker, under_way.rank))
-    job.submit(events.Drilled(under_way.worker, under_way.number, under_way.rank, verdict, step + 1, detail))
+    job.submit(events.Drilled(under_way.worker, under_way.number, under_way.rank, verdict, step + 1, detail, pause=pause))
     job.warm()
     return under_way.rank
 
 
-def next_due(job: Job) -> int:
-    return next(step for step in range(10_000) if job.machine.drill_due(step))
+FAR = 1e9  # a time at which any drill is due
 
 
-def test_one_of_each_role_first_and_then_at_powers_of_two() -> None:
+def next_due(job: Job, now: float = FAR) -> int:
+    """The step from which on one is, at that time."""
+    return next(step for step in range(10_000) if job.machine.drill_due(step, now))
+
+
+def waits(job: Job) -> float:
+    """Seconds from now to the next one, whatever the step."""
+    return job.machine.state.drill_after - job.now
+
+
+def test_one_of_each_role_first_and_then_whichever_is_the_longest_ago() -> None:
     job = job_of(4)
     registered(job, 0, 0, 1, 1)
     seen = []
-    for _ in range(6):
-        step = next_due(job)
-        seen.append((step, drill(job, step)))
-    assert seen == [(20, 0), (22, 2), (32, 1), (64, 3), (128, 0), (256, 2)]
-    assert [proven(job.machine.state, rank) for rank in range(4)] == [129, 33, 257, 65]
+    for step in (20, 21, 40, 60, 80, 100):
+        seen.append((next_due(job), drill(job, step), waits(job) > 0))
+    assert seen == [(20, 0, False), (20, 2, True), (20, 1, True), (20, 3, True), (20, 0, True), (20, 2, True)]
+    assert [proven(job.machine.state, rank) for rank in range(4)] == [81, 41, 101, 61]
+
+
+@pytest.mark.parametrize(("pause", "seconds"), [(0.0, LEAST), (0.03, LEAST), (0.5, 500.0)])
+def test_drills_cost_a_thousandth_of_the_time(pause: float, seconds: float) -> None:
+    job = job_of(2)
+    registered(job, 0, 0)
+    drill(job, 20, pause=pause)
+    assert waits(job) == pytest.approx(seconds, abs=1.0)
+    assert not job.machine.drill_due(10_000, job.now + 0.9 * seconds) and job.machine.drill_due(21, job.now + 1.1 * seconds)
 
 
 def test_a_job_that_wants_none_has_none_by_itself() -> None:
     job = job_of(2, drill_at=0)
-    assert not any(job.machine.drill_due(step) for step in range(10_000))
+    assert not any(job.machine.drill_due(step, FAR) for step in range(10_000))
     assert job.machine.drill_refusal(-1) not in (moves.NO_SPARE(), moves.NO_SPARE_WARM())
 
 
@@ -62,20 +79,22 @@ def test_without_a_warm_spare_none_begins() -> None:
     job = job_of(2)
     (spare,) = job.machine.state.idle(WorkerState.WARM)
     job.lose(spare.name)
-    assert not job.machine.drill_due(20)
+    assert not job.machine.drill_due(20, FAR)
     job.warm()
-    assert job.machine.drill_due(20) and not job.machine.drill_due(19)
+    assert job.machine.drill_due(20, FAR) and not job.machine.drill_due(19, FAR)
 
 
-def test_one_of_which_nothing_came_is_tried_again_much_later() -> None:
+def test_one_of_which_nothing_came_is_tried_again_later_and_later() -> None:
     job = job_of(2)
+    for doubled in (1, 2, 4):
+        drill(job, 20, BROKEN)
+        assert waits(job) == pytest.approx(doubled * LEAST, abs=1.0) and proven(job.machine.state, 0) == -1
+    drill(job, 20)
     drill(job, 20, BROKEN)
-    assert next_due(job) == 40 and proven(job.machine.state, 0) == -1
-    drill(job, 40, BROKEN)
-    assert next_due(job) == 80
+    assert waits(job) == pytest.approx(LEAST, abs=1.0)
 
 
-def test_one_that_a_person_asks_for_counts_and_moves_nothing_if_it_breaks() -> None:
+def test_one_that_a_person_asks_for_counts() -> None:
     job = job_of(2)
     job.submit(events.DrillAsked(1, ""))
     under_way = job.machine.state.drill
@@ -84,7 +103,7 @@ def test_one_that_a_person_asks_for_counts_and_moves_nothing_if_it_breaks() -> N
     job.warm()
     assert next_due(job) == 20
     drill(job, -1, rank=1)
-    assert next_due(job) == 20, "of step 0: 2^n begins behind the first step that is asked for"
+    assert proven(job.machine.state, 1) == 0 and waits(job) > 0
 
 
 def test_without_knowing_roles_a_rank_proves_itself_only() -> None:
@@ -115,10 +134,10 @@ def test_nothing_is_proven_of_what_is_registered_later() -> None:
     registered(job, 0, 0)
     drill(job, 20)
     registered(job, 0, 0)
-    assert proven(job.machine.state, 1) == 21 and next_due(job) == 32
+    assert proven(job.machine.state, 1) == 21 and waits(job) > 0
     drill(job, 512)
     registered(job, 0, 0, names="b", step=600)
-    assert proven(job.machine.state, 1) == -1 and next_due(job) == 620
+    assert proven(job.machine.state, 1) == -1 and next_due(job, job.now) == 620
     drill(job, 620)
     assert proven(job.machine.state, 1) == 621
 
@@ -147,7 +166,7 @@ def test_an_incident_says_whether_its_rank_was_proven_and_a_survivor_is_drilled_
     job.warm()
     seen = [job.machine.state.phase, job.machine.state.ranks[1]]
     assert seen == [Phase.TRAINING, newcomer]
-    assert next_due(job) == (32 if before else 20) and turn(job.machine.state) == 0
+    assert (waits(job) > 0) == before and turn(job.machine.state) == 0
 
 
 def test_an_incident_of_a_job_without_drills_says_nothing_of_them() -> None:

@@ -93,7 +93,7 @@ class Flags:
             "understudy drill.",
             rich_help_panel=OURS,
         ),
-    ] = "20"
+    ] = "1"
     drill_bytes: Annotated[
         int | None,
         typer.Option(

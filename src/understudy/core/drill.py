@@ -48,10 +48,10 @@ def refusal(state: JobState, rank: int) -> str:
     return ""
 
 
-def due(state: JobState, step: int) -> bool:
-    """Whether a drill should begin by itself, when every rank has committed `step` steps."""
+def due(state: JobState, step: int, now: float) -> bool:
+    """Whether a drill should begin by itself, when every rank has committed `step` steps. `now`: unix time."""
     wanted = state.spec.drill_at
-    return bool(wanted) and step >= max(wanted, state.drill_next) and not refusal(state, -1)
+    return bool(wanted) and step >= max(wanted, state.drill_next) and now >= state.drill_after and not refusal(state, -1)
 
 
 def asked(state: JobState, event: DrillAsked) -> None:
@@ -171,10 +171,11 @@ def _conclude(
     result = DrillResult(
         *(drill.number, drill.rank, drill.worker, verdict, of.step, detail, state.now),
         *(of.compared, of.collectives, of.left_out, of.bytes_moved, of.pause),
+        frozenset(of.changing) | proofs.changing(state),
     )
     state.drills = [*state.drills, result][-KEPT:]
     state.tell(told(result))
-    proofs.concluded(state, drill, result)
+    proofs.concluded(state, result)
     if drill.running and fresh:  # called off: it hears of what is more important
         state.emit(DrillOver(drill.holder, state.generation, drill.number))
     if state.spec.require_drill and verdict in (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE):

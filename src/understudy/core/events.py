@@ -144,6 +144,7 @@ class Drilled:
     left_out: int = 0  # collectives that were not compared, because there is a limit to what is sent
     bytes_moved: int = 0  # state and results of collectives
     pause: float = 0.0  # seconds that the rank has spent on it
+    changing: tuple[tuple[str, str], ...] = ()  # what nobody has registered and is known to change: where and name, as in `StateItem`
 
 
 @dataclass(frozen=True)

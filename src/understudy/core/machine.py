@@ -206,9 +206,9 @@ class Machine:
         """Why no spare can be drilled for `rank` (-1: any) now; empty if one can."""
         return drill.refusal(self.state, rank)
 
-    def drill_due(self, step: int) -> bool:
-        """Whether one should begin by itself, when every rank has committed `step` steps."""
-        return drill.due(self.state, step)
+    def drill_due(self, step: int, now: float) -> bool:
+        """Whether one should begin by itself, when every rank has committed `step` steps. `now`: unix time."""
+        return drill.due(self.state, step, now)
 
     def belief_refusal(self, rank: int) -> str:
         """Why nobody can say now that `rank` is right; empty if somebody can."""

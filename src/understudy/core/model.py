@@ -155,6 +155,7 @@ class DrillResult:
     left_out: int = 0
     bytes_moved: int = 0
     pause: float = 0.0
+    changing: frozenset[tuple[str, str]] = frozenset()  # what nobody has registered and was known to change: where and name
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """What drills and redos have proven, which rank is drilled next, and when. Nothing here begins a drill: the orchestrator sees the steps and
 asks `drill.due`.
 
-Ranks that hold entries of the same names have the same *role*: the stages of a pipeline have different ones, replicas and shards the same.
-One rank of each role is drilled first, from step `JobSpec.drill_at` on, and then at steps 2^n whichever rank's drill is the longest ago. A
-drill of which nothing came is tried again at twice its step. No verdict outlasts a change of the names, roles or layouts (`Registered`),
-or that something else is seen to change (`StateListed`).
+Ranks that hold entries of the same names and issue the same collectives have the same *role*: the stages of a pipeline have different
+ones, replicas and shards the same. One rank of each role is drilled first, from step `JobSpec.drill_at` on, and then whichever rank's drill
+is the longest ago, as soon as that keeps what drills cost their ranks within `SHARE` of the time. A drill of which nothing came is tried
+again later and later. No verdict outlasts a change of the names, roles or layouts (`Registered`), or that something else is seen to change
+(`StateListed`).
 """
 
 from __future__ import annotations
@@ -12,20 +13,35 @@ from __future__ import annotations
 from understudy.core.events import Registered, StateListed
 from understudy.core.incident import OpenIncident
 from understudy.core.model import DrillResult, DrillVerdict
-from understudy.core.state import DrillUnderWay, JobState
+from understudy.core.state import JobState
 from understudy.core.transitions import Why
 from understudy.messages import drills
 from understudy.messages.base import Text
 
+SHARE = 0.001  # of the time of training that drills may cost
+LEAST = 60.0  # seconds between two drills that begin by themselves, once each role has a verdict
 PROVEN = (DrillVerdict.SAME, DrillVerdict.PARTLY)
 
 
 def verdict(state: JobState, rank: int) -> DrillResult | None:
     """What the last drill that came to a verdict has said of this rank, or else of one with its role; None: there was none."""
-    known = [result for result in reversed(state.drills) if result.number > state.void and result.verdict is not DrillVerdict.BROKEN]
+    known = [result for result in reversed(state.drills) if _holds(state, result)]
     own = (result for result in known if result.rank == rank)
     alike = (result for result in known if state.roles and state.roles[result.rank] == state.roles[rank])
     return next(own, None) or next(alike, None)
+
+
+def _holds(state: JobState, result: DrillResult) -> bool:
+    """Whether this verdict is one, and still holds. What has begun to change after a drill that has passed, it has not seen."""
+    if result.number <= state.void or result.verdict is DrillVerdict.BROKEN:
+        return False
+    return result.verdict not in PROVEN or changing(state) <= result.changing
+
+
+def changing(state: JobState) -> frozenset[tuple[str, str]]:
+    """What nobody has registered and is known to change."""
+    items = state.listed.items if state.listed is not None else ()
+    return frozenset((item.root, item.shown) for item in items if item.kind != "registered")
 
 
 def proven(state: JobState, rank: int) -> int:
@@ -57,14 +73,16 @@ def turn(state: JobState) -> int:
     return min(state.ranks, key=order)
 
 
-def concluded(state: JobState, of: DrillUnderWay, result: DrillResult) -> None:
+def concluded(state: JobState, result: DrillResult) -> None:
     """When the next one is due."""
     if result.verdict is DrillVerdict.BROKEN:
-        state.drill_next = max(state.drill_next, 2 * of.step)
+        others = (number for number, one in enumerate(reversed(state.drills)) if one.verdict is not DrillVerdict.BROKEN)
+        in_a_row = next(others, len(state.drills))
+        state.drill_after = state.now + LEAST * 2 ** min(in_a_row - 1, 10)
         return
-    step = max(of.step, result.step)
     open_roles = bool(state.roles) and any(verdict(state, rank) is None for rank in state.ranks)
-    state.drill_next = step + 1 if open_roles else 1 << step.bit_length()
+    state.drill_next = 0
+    state.drill_after = 0.0 if open_roles else state.now + max(LEAST, result.pause / SHARE)
 
 
 def registered(state: JobState, event: Registered) -> None:
@@ -80,19 +98,18 @@ def registered(state: JobState, event: Registered) -> None:
 
 
 def listed(state: JobState, event: StateListed) -> None:
-    """What the script changes. A drill knows nothing of what has begun to change after it."""
+    """What the script changes."""
+    before = {rank for rank in state.ranks if proven(state, rank) >= 0}
     state.listed = event
-    changing = {(item.root, item.shown) for item in event.items if item.kind != "registered"}
-    new = sorted(changing - state.changing)
-    state.changing |= changing
-    if new and state.drilled > state.void:
-        _void(state, event.step)
-        root, shown = new[0]
-        state.tell(drills.PROOFS_VOID_FOR(name=f"{shown} ({root})" if root else shown, more=f" and {len(new) - 1} more" * (len(new) > 1)))
+    if any(proven(state, rank) < 0 for rank in before):
+        known = max((result for result in state.drills if result.verdict in PROVEN), key=lambda result: result.number).changing
+        (root, shown), *more = sorted(changing(state) - known)
+        state.drill_next, state.drill_after = event.step + state.spec.drill_at, 0.0
+        state.tell(drills.PROOFS_VOID_FOR(name=f"{shown} ({root})" if root else shown, more=f" and {len(more)} more" * bool(more)))
 
 
 def _void(state: JobState, step: int) -> None:
-    state.void, state.drill_next = state.drilled, min(state.drill_next, step + state.spec.drill_at)
+    state.void, state.drill_next, state.drill_after = state.drilled, step + state.spec.drill_at, 0.0
 
 
 def lost(state: JobState, incident: OpenIncident, rank: int) -> None:
@@ -117,4 +134,4 @@ def redone(incident: OpenIncident) -> None:
 def survived(state: JobState, incident: OpenIncident) -> None:
     """The incident is over. What was not proven is, as soon as a spare is warm."""
     if not incident.planned and any(part.rank in state.ranks and verdict(state, part.rank) is None for part in incident.ranks):
-        state.drill_next = 0
+        state.drill_next, state.drill_after = 0, 0.0

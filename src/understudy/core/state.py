@@ -276,7 +276,8 @@ class JobState:
     drill: DrillUnderWay | None = None
     drilled: int = 0  # drills so far, the present one included
     drills: list[DrillResult] = field(default_factory=list)  # the last ones that are over
-    drill_next: int = 0  # the step at which the next one is due, if any begins by itself
+    drill_next: int = 0  # the next one that begins by itself is not due before this step, ...
+    drill_after: float = 0.0  # ... nor before this unix time
     void: int = 0  # the number of the last drill before what is registered has changed
     roles: tuple[int, ...] = ()  # alike for ranks that hold entries of the same names; empty: not known yet
     fingerprint: str = ""  # of these names
@@ -285,7 +286,6 @@ class JobState:
     incident: OpenIncident | None = None
     incidents: list[Incident] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
-    changing: set[tuple[str, str]] = field(default_factory=set)  # seen to change: where and name, as in `StateItem`
     listed: StateListed | None = None  # as rank 0 has told last
     losses: dict[tuple[int, int], int] = field(default_factory=dict)  # (rank, transaction) -> how often
     mismatches: dict[tuple[int, int], int] = field(default_factory=dict)  # the same for newcomers that did not verify

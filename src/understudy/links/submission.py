@@ -34,9 +34,9 @@ class Submission(BaseModel):
     )
     replenish: bool = Field(default=True, description="start a new spare for each one that was used")
     drill_at: int = Field(
-        default=20,
+        default=1,
         ge=0,
-        description="the step at which the first drill begins by itself, one for each role of a rank, and then at steps 2^n; 0: none does",
+        description="the step at which the first drill begins by itself, one for each role of a rank, and then now and then; 0: none does",
     )
     require_drill: bool = Field(default=False, description="a drill that finds a rank not survivable ends the job, with exit code 3")
     unproven: Unproven = Field(

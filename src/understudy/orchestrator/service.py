@@ -427,7 +427,7 @@ class Service:
             self.submit(ScriptFailed(held[rank], rank, page.step, detail, ""))
             return
         steps = [self._pages[name].step for name in held.values() if name in self._pages]
-        if len(steps) == state.spec.world_size and self.machine.drill_due(min(steps)):
+        if len(steps) == state.spec.world_size and self.machine.drill_due(min(steps), now):
             self.submit(DrillAsked(-1, f"step {min(steps)}", min(steps)))
         stalled = not self._watch.moves(held, now) and self._watch.stalled(held, now)
         if not held or stalled < state.timeouts.hang_first:

@@ -49,6 +49,7 @@ from understudy.worker.transport.peers import Buffers, Peers, read_frame
 from understudy.worker.transport.rendezvous import Rendezvous
 from understudy.worker.verification import step_digests as moments
 from understudy.worker.verification.comparison import Comparison
+from understudy.worker.verification.state_listing import changing
 
 
 class Rehearsed(GenerationAborted):
@@ -282,6 +283,7 @@ class SpareDrill(StepWatch, Takeover):
                 ending.left_out if ending is not None else 0,
                 self._bytes,
                 ending.pause / 1e6 if ending is not None else 0.0,
+                changing(self._rank_state.state),
             )
         )
         hooks.fire("rehearsal over")

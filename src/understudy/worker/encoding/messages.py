@@ -252,6 +252,7 @@ class Compared(PeerMessage):
     state: StateDigests
     frameworks: dict[StrictStr, SharedObject]
     groups: list[GroupMembers]  # those with a name of which the rank is the first member
+    sequence: StrictInt = 0  # a digest of the collectives that it issued in its last transaction
 
 
 @dataclass

@@ -45,6 +45,7 @@ from understudy.worker.state.rank_local import CLASSIFIED
 from understudy.worker.state.registry import State
 from understudy.worker.state.unregistered import is_unregistered
 from understudy.worker.verification.coverage_report import coverage
+from understudy.worker.verification.issued import IssuedCollectives
 from understudy.worker.verification.post_vote_changes import PostVoteChanges
 from understudy.worker.verification.state_listing import adopted, items_of, that_fit
 from understudy.worker.verification.verdicts import Judge
@@ -76,11 +77,11 @@ class _DigestThread(threading.Thread):
 
 
 class Comparison(Participant):
-    def __init__(self, context: RankContext, copy: StepCopy, post_vote: PostVoteChanges, judge: Judge) -> None:
+    def __init__(self, context: RankContext, copy: StepCopy, post_vote: PostVoteChanges, judge: Judge, issued: IssuedCollectives) -> None:
         self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
         self._notices = context.notices
         self._copy, self._post_vote = copy, post_vote
-        self._judges = judge
+        self._judges, self._issued = judge, issued
         self.every = int(os.environ.get("UNDERSTUDY_COMPARE_EVERY") or EVERY)  # rank 0's counts; 0: never on the side
         self.moved: set[str] = set()  # entries that have changed and were, before and after, the same on all replicas of this rank
         self.came: set[int] = set()  # ranks that newcomers have taken
@@ -89,7 +90,10 @@ class Comparison(Participant):
         self._seen: dict[str, int] = {}  # digests of the last comparison, of entries that were the same on all replicas of this rank
         self._roles: tuple[tuple[int, ...], str] | None = None  # as rank 0 has told them
         self._groups: tuple[RankGroup, ...] = ()  # on rank 0: as it has told them
-        self._layouts = b""  # on rank 0: what steers collectives on all ranks, as they told last
+        self._layouts: tuple[bytes, list[int]] = (
+            b"",
+            [],
+        )  # on rank 0: what steers collectives on all ranks, and which they issue, as told last
         self._parted = False  # the last vote has told that what all ranks had alike is not the same any more
         self._reading: _DigestThread | None = None
         self._doubt: dict[str, int] | None = None  # this rank's digests of a comparison on the side that has found a difference
@@ -245,7 +249,10 @@ class Comparison(Participant):
         if progress.rank == 0 and replicas.classes:
             registered = {entry: row for entry, row in replicas.classes.items() if not is_unregistered(entry)}
             roles, names = Replicas(registered).roles()
-            told = roles, f"{digest_bytes(names.encode() + self._layouts):016x}"
+            kinds: dict[tuple[int, int], int] = {}
+            layouts, sequences = self._layouts
+            roles = tuple(kinds.setdefault(one, len(kinds)) for one in zip(roles, sequences, strict=True))
+            told = roles, f"{digest_bytes(names.encode() + layouts):016x}"
             if told != self._roles:
                 self._roles = told
                 control.send(Registered(control.worker, progress.generation, progress.step, *told))
@@ -275,12 +282,13 @@ class Comparison(Participant):
         channel, frameworks = self._membership.channel, self._rank_state.frameworks
         assert channel is not None
         mine = Compared(
-            self.every, self.summary(table).message(), brief(frameworks.described()), self._membership.groups.named(self._progress.rank)
+            *(self.every, self.summary(table).message(), brief(frameworks.described())),
+            *(self._membership.groups.named(self._progress.rank), self._issued.sequence),
         )
         heard = [unpack(Compared, data) for data in channel.gather(pack(mine))]
         self.every = heard[0].every
         if self._progress.rank == 0:
-            self._layouts = encode([there.frameworks for there in heard])
+            self._layouts = encode([there.frameworks for there in heard]), [there.sequence for there in heard]
             self._tell_groups(groups_of(there.groups for there in heard))
         if different := disagreement({rank: there.frameworks for rank, there in enumerate(heard)}):
             raise UsageError(texts.LAYOUTS_DIFFER(transaction=self._progress.transaction, different=different))

@@ -116,7 +116,8 @@ class IssuedCollectives(Kernels, Participant):
         self._trail = Trail(context.membership)
         self._before: Lanes = {}  # of attempts that were interrupted
         self._of_lost: dict[int, list[Mark]] | None = None  # on a newcomer in its first transaction: what the lost worker has told, by lane
-        self._usual: dict[str, dict[str, list[int]]] = {}  # by function: codes of the calls of its last step that was committed, by lane
+        self._usual: dict[str, Lanes] = {}  # by function: of its last step that was committed
+        self._last: Lanes = {}  # of the last transaction
 
     @property
     def difference(self) -> str:
@@ -148,6 +149,14 @@ class IssuedCollectives(Kernels, Participant):
         """Whether the running attempt has issued nothing, so that nothing of it comes from others."""
         return not self._attempt.issued and not self._attempt.cut
 
+    @property
+    def sequence(self) -> int:
+        """A digest of what was called in the last transaction, the same for ranks that differ only in with whom they have done it."""
+        lanes = [
+            [(entry.operator, [(str(kind), list(shape)) for kind, shape in entry.given]) for entry in lane] for lane in self._last.values()
+        ]
+        return digest_bytes(repr(sorted(lanes)).encode()) >> 1
+
     def adopt(self, trail: bytes) -> None:
         """This worker is a newcomer, and this is what the lost one had told. Raises `BadMessage`."""
         lanes: dict[int, list[Mark]] = {}
@@ -166,7 +175,7 @@ class IssuedCollectives(Kernels, Participant):
         if not self.installed:
             self.install()
         self._thread = threading.get_ident()
-        self._trail.begin(self._progress.transaction)
+        self._trail.begin(self._progress.transaction, silent=bool(self._rank_state.frameworks.not_drilled()))
         self._attempt, self._noting = _Attempt(), True
 
     def before_vote(self, step: Step) -> None:
@@ -191,7 +200,8 @@ class IssuedCollectives(Kernels, Participant):
     def committed(self, step: Step) -> None:
         self._before, self._of_lost = {}, None
         if step.kind == "step":
-            self._usual[step.function] = {lane: [entry.code for entry in entries] for lane, entries in self._attempt.entries.items()}
+            self._usual[step.function] = self._attempt.entries
+        self._last = self._attempt.entries
 
     # -- its collectives ---------------------------------------------------------------------------------------------------
 
@@ -228,7 +238,7 @@ class IssuedCollectives(Kernels, Participant):
             entries = attempt.entries.setdefault(lane, [])
             entries.append(entry)
             usual = self._usual.get(self._progress.function, {}).get(lane, ())
-            is_usual = len(entries) <= len(usual) and usual[len(entries) - 1] == entry.code
+            is_usual = len(entries) <= len(usual) and usual[len(entries) - 1].code == entry.code
             self._trail.add(Mark(code_of(lane), entry.code, entry.mark, entry.size, is_usual))
 
     def _entry(self, collective: Collective) -> Entry:
@@ -278,7 +288,7 @@ class IssuedCollectives(Kernels, Participant):
         names = sorted(set(_names(self._rank_state.state, entry.memory)))
         of = f", with {', '.join(names[:3])}{' and more' if len(names) > 3 else ''} in it," if names else ","
         usual = self._usual.get(self._progress.function, {}).get(lane, [])
-        sure = number < len(usual) and usual[number] == entry.code
+        sure = number < len(usual) and usual[number].code == entry.code
         return calls.REDO_GIVES_ANOTHER(call=before, number=number, lane=lane, of=of), sure
 
     def _lacking(self) -> Iterator[str]:

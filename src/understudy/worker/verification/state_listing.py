@@ -34,6 +34,13 @@ def items_of(state: State, replicas: Replicas) -> list[StateItem]:
     return found
 
 
+def changing(state: State) -> tuple[tuple[str, str], ...]:
+    """Where and name, as in `items_of`, of what is known to change and is not registered."""
+    streams = [_stream(name, state.names) for name in state.randomness.names()]
+    found = {(item.root, item.shown) for item in streams if item.kind != "registered"}
+    return tuple(sorted(found | {(_short(one.root), _short(one.name)) for one in state.unregistered.listed(())}))
+
+
 def that_fit(items: list[StateItem]) -> tuple[StateItem, ...]:
     """The first of them."""
     room = ROOM

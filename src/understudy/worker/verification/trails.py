@@ -53,8 +53,9 @@ class Trail:
         self._last = 0.0  # when something was told, on the monotonic clock
         self._over = True
 
-    def begin(self, transaction: int) -> None:
-        self._transaction, self._untold, self._last, self._over = transaction, [], 0.0, False
+    def begin(self, transaction: int, *, silent: bool) -> None:
+        """`silent`: a newcomer would issue others."""
+        self._transaction, self._untold, self._last, self._over = transaction, [], 0.0, silent
 
     def add(self, mark: Mark) -> None:
         if not self._over:

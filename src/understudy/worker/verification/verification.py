@@ -34,6 +34,6 @@ class Verification:
         """`place`: of the next transaction."""
         judge, post_vote = Judge(context), PostVoteChanges(context, place)
         order = ReductionOrder(context.membership.groups, context.progress.rank)
-        comparison = Comparison(context, copy, post_vote, judge)
         first, issued = FirstTransaction(context), IssuedCollectives(context)
+        comparison = Comparison(context, copy, post_vote, judge, issued)
         return Verification(judge, comparison, post_vote, CollectiveCount(context), order, first, issued, RedoProof(context, issued))
