@@ -1,0 +1,73 @@
+"""Scripts that lie: they are fed by something that nobody can see or carry over. Whatever comes of them, no wrong result is graded as
+proven or drilled, and a person is told before or at the recovery.
+
+Known limit, shown by none of these: what nobody can see, and nothing computes with while it could be compared, as a count in memory of
+another library that is read a hundred steps later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import runs, verdict
+from tests.conformance.runs import Ran
+from tests.conformance.scripts import Kill, Script, read
+from understudy.core.model import DrillVerdict, Grade
+from understudy.messages import census
+
+LIAR = Path(__file__).parent / "lies" / "liar.py"
+BACKWARD, VOTE = Kill("backward", 6, 1), Kill("vote", 6, 1)
+BOTH = (Kill("backward", 6, 1), Kill("forward", 9, 2))
+
+
+def liar(how: str, *kills: Kill) -> Script:
+    return replace(read(LIAR), arguments=(how,), own=kills)
+
+
+def unproven(ran: Ran) -> list[str]:
+    """Why, of each incident that is."""
+    return [incident["why"] for incident in ran.incidents if incident["grade"] == Grade.UNPROVEN]
+
+
+WAYS = [
+    pytest.param("last bucket", (BACKWARD,), marks=pytest.mark.gate),  # changed before the break-off, and read after it
+    ("last bucket", (VOTE,)),
+    ("update", (BACKWARD,)),  # read only behind all collectives
+    ("update", (VOTE,)),
+    ("newcomer", (BACKWARD,)),
+    ("newcomer", (Kill("between", 6, 1),)),
+    ("newcomer", (VOTE,)),
+    ("own mean", BOTH),
+    pytest.param("late", BOTH, marks=pytest.mark.gate),  # read first, long after the recovery
+    ("section", (Kill("evaluation", 10, 1),)),
+]
+
+
+@pytest.mark.parametrize("drilled", [True, False])
+@pytest.mark.parametrize(("how", "kills"), WAYS)
+def test_no_lie_is_graded_proven_or_drilled(how: str, kills: tuple[Kill, ...], drilled: bool, tmp_path: Path) -> None:
+    script = liar(how, *kills)
+    reference = runs.reference(script)
+    assert verdict.steady(reference) is None
+    ran = runs.understudy(script, tmp_path / "run", kills, None if drilled else ())
+    assert ran.kills == kills, ran.output
+    wrong = verdict.differs(reference.trace, ran.trace, [kill.rank for kill in kills]) or ran.held or ran.code or ran.hung
+    assert wrong, "it was meant to lie"
+    assert verdict.overrated(reference, ran) == "", ran.output
+    assert ran.held or ran.code or unproven(ran), ran.output
+
+
+def test_what_no_drill_could_repeat_is_unproven_even_if_nothing_else_speaks_against_it(tmp_path: Path) -> None:
+    ran = runs.understudy(liar("noise", VOTE), tmp_path / "run", (VOTE,))
+    assert [drill["verdict"] for drill in ran.drills] == [DrillVerdict.NOT_REPRODUCIBLE], ran.output
+    assert len(unproven(ran)) == len(ran.incidents) == 1, ran.output
+
+
+def test_what_is_told_before_stands_in_the_grade(tmp_path: Path) -> None:
+    """An iterator that the step draws from: the census knows of it from the first steps on."""
+    ran = runs.understudy(liar("late", *BOTH), tmp_path / "run", BOTH)
+    assert census.COUNTER_MOVES.code in ran.output
+    assert all("ticks (liar.py)" in why for why in unproven(ran)) and len(unproven(ran)) == len(ran.incidents) == 2, unproven(ran)
