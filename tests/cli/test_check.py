@@ -51,6 +51,7 @@ INCIDENT = {
     "ranks": [{"old_worker": "w1"}],
     "grade": "proven",
     "why": "all of it was compared",
+    "uncovered": [],
     "notes": ["the redo is proven"],
 }
 KILL = Kill(1, BEFORE, "vote", BEFORE, "w1", 0.25)

@@ -25,7 +25,7 @@ WORKER_VARIABLE = "UNDERSTUDY_WORKER"  # of a worker, and so of everything that 
 RUN_DIR_VARIABLE = "UNDERSTUDY_RUN_DIR"  # the same
 CHAOS_VARIABLE = "UNDERSTUDY_CHAOS"
 STRICT_VARIABLE = "UNDERSTUDY_STRICT"
-RECORD_VARIABLE = "UNDERSTUDY_RECORD"  # of a job of `understudy run --check`
+RECORD_VARIABLE = "UNDERSTUDY_RECORD"  # of a job of `understudy run --check`: when the check began, in ns since the epoch
 OWN_TIME_VARIABLE = "UNDERSTUDY_OWN_TIME"  # a worker's own time: "0": nobody looks; "device": by events of its GPU
 
 LEAVE = int(signal.SIGRTMIN) + 1  # to `understudy run`: its node is not part of the job any more, and it ends well

@@ -28,7 +28,8 @@ class Commits:
     def add(self, event: Committed) -> None:
         self.evidence = min(self.evidence, event.evidence, key=_WORST_FIRST.index)
         same, of = event.collectives
-        self.whole = self.whole and (event.evidence is not Evidence.SAME or same == of or event.compared > 0)
+        all_of_it = (same == of and event.size[0] > 0) or event.compared > 0
+        self.whole = self.whole and (event.evidence is not Evidence.SAME or all_of_it)
 
 
 @dataclass
@@ -115,6 +116,7 @@ class OpenIncident:
             proven_by=tuple(sorted(self.proven_by)),
             collectives=self.collectives,
             compared=self.compared,
+            uncovered=tuple(self.uncovered),
             grade=self.grade,
             why=self.why,
             seconds=-1.0 if now is None else max(0.0, now - self.fault_at),

@@ -198,6 +198,7 @@ class Incident:
     proven_by: tuple[int, ...] = ()  # survivors whose redo is, bit by bit, what they had come to before the loss
     collectives: tuple[int, int] = (0, 0)  # of the redo, on all ranks: into how many the same was put as before, and how many there were
     compared: tuple[int, int] = (0, 0)  # the same in bytes
+    uncovered: tuple[str, ...] = ()  # names, the first few of each rank: the script changes them, and they are not carried over
     grade: Grade | None = None  # None: it is open, or its workers are of an earlier version
     why: str = ""  # it has that grade
     seconds: float = field(default=-1.0)  # fault to next commit by every rank; -1 while open

@@ -66,7 +66,7 @@ NOT_COMPARED = Message(
 )
 NOT_DRILLED = Message(
     "US4186",
-    "{what}, and no drill of rank {rank} or its role has passed since something new was seen to change",
+    "{what}, and no drill of rank {rank}, or of one with its role, has passed that has seen all that changes now",
     cause="Nothing shows that the newcomer computes what the lost worker would have computed.",
     remedy=_COMPARE,
 )

@@ -278,6 +278,23 @@ SEED = Message(
     cause="The script computed something else in two runs that nothing had disturbed.",
 )
 
+READ_OF_FIRST = Message(
+    "US2553",
+    "the second run has read {files}, which the first had written: it goes on from there, and is another training",
+    cause="The script looks for a snapshot, or another file, that it writes itself. The two runs of a check work in the same folder.",
+    remedy="Give the script a way not to go on from an earlier run, or let it write to a folder that is new in each run.",
+)
+READ = Message(
+    "US2554",
+    "{file}: the second run has read it, and the first had written it",
+    cause="A part of the page of a check: what the second run knows of the first.",
+)
+FOLDER_OF_ITS_OWN = Message(
+    "US2555",
+    "Let the script begin afresh in each run: without its option to resume, or with a folder for its files that is new in each run "
+    "(UNDERSTUDY_RUN_DIR is another one in each)",
+    cause="The second run of the check went on from what the first had saved.",
+)
 LOOK_AT_OUTPUT = Message(
     "US2548",
     "See {output}. A set-up that takes longer needs a longer --setup-limit",

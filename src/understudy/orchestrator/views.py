@@ -201,6 +201,10 @@ class IncidentReport(TypedDict):
         ),
     ]
     compared_bytes: Annotated[list[int], Field(description="the same in bytes")]
+    uncovered: Annotated[
+        list[str],
+        Field(description="what the script changes and is not carried over, the first few by name, as ranks knew at their first commit"),
+    ]
     grade: Annotated[
         str,
         Field(
@@ -420,6 +424,7 @@ def _incident(incident: Incident) -> IncidentReport:
         proven_by=list(incident.proven_by),
         collectives=list(incident.collectives) if any(incident.collectives) else [],
         compared_bytes=list(incident.compared) if any(incident.collectives) else [],
+        uncovered=list(incident.uncovered),
         grade=str(incident.grade or ""),
         why=incident.why,
         notes=list(incident.notes),

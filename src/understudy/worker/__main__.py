@@ -107,7 +107,7 @@ def _listen(here: session.Session, page: PageWriter) -> None:
         from understudy.worker.fault_injection import silent
 
         here.when_joined = silent.install
-    if os.environ.get("UNDERSTUDY_RECORD") == "1":
+    if os.environ.get("UNDERSTUDY_RECORD"):
         from understudy.worker import recorder  # as below; before it, so that a rank that is held has told its commit
 
         recorder.install()

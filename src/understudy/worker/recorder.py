@@ -15,19 +15,21 @@ from __future__ import annotations
 import json
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy
 import torch
 
-from understudy.common.names import RECORD, RUN_DIR_VARIABLE
+from understudy.common.names import RECORD, RECORD_VARIABLE, RUN_DIR_VARIABLE
 from understudy.worker import hooks
 from understudy.worker.api import session
 from understudy.worker.encoding.canonical import canonical
 from understudy.worker.encoding.codec import encode
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.digests import digest_bytes
+from understudy.worker.guards.file_access import FileAccessGuard
 from understudy.worker.state.optimizers import common_values, loose_values
 from understudy.worker.state.registry import State
 from understudy.worker.state.tensors import digest_of, local_tensor
@@ -48,7 +50,22 @@ def install() -> None:
     numpy.random.seed(seed)
     folder = Path(os.environ[RUN_DIR_VARIABLE], RECORD)
     folder.mkdir(mode=0o700, exist_ok=True)
-    hooks.on("committed", Recorder(folder / f"{here.role.rank}-{here.control.worker}.jsonl").committed)
+    recorder = Recorder(folder / f"{here.role.rank}-{here.control.worker}.jsonl")
+    hooks.on("committed", recorder.committed)
+    if not here.newcomer:
+        recorder.opened.install()
+
+
+class ReadFiles(FileAccessGuard):
+    """What a set-up reads of files that have changed since the check began: a run before it in the same check may have written them."""
+
+    def __init__(self, since: int, tell: Callable[[str, int], None]) -> None:
+        super().__init__()
+        self._since, self._told = since, tell
+
+    def noted(self, path: str, changed: int) -> None:
+        if changed >= self._since:
+            self._told(path, changed)
 
 
 class Recorder:
@@ -57,18 +74,23 @@ class Recorder:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd = -1
+        self._begun = False
+        self.opened = ReadFiles(int(os.environ[RECORD_VARIABLE]), lambda path, changed: self._write({"read": path, "changed": changed}))
 
     def committed(self, kind: str, function: str, result: Any) -> None:
         """A listener of this point."""
         runtime = session.current.runtime if session.current is not None else None
         if runtime is None or runtime.watch.current.alone:
             return  # the spare of a drill is not the rank whose number it has
-        if self._fd < 0:
-            self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if not self._begun:
+            self._begun = True
+            self.opened.remove()
             self._write(_registered(runtime.state))
         self._write(_commit(runtime, kind, function, result))
 
     def _write(self, line: dict[str, Any]) -> None:
+        if self._fd < 0:
+            self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.write(self._fd, json.dumps(line).encode() + b"\n")
 
 

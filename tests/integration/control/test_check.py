@@ -74,6 +74,7 @@ def test_what_nobody_can_carry_over_makes_the_recovery_differ(training: Training
     assert said(found["differences"], script_check.VALUE_DIFFERS, rank=0, step=13)
     assert said(outcome.output, census.ITERATOR_MOVES, shown="kept"), "what it is, by name"
     assert said(outcome.output, asking.DRILL_IRREPRODUCIBLE), "what the drill had found"
+    assert str(found["uncovered"]).count("kept (hidden.py)") == 1 and "likely cause" in outcome.output, found["uncovered"]
     assert script_check.REGISTER_STATE() in found["advice"]  # type: ignore[operator]
 
 
@@ -97,6 +98,16 @@ def test_what_a_drill_could_not_see_yet_holds_the_job(training: Training) -> Non
     assert said(found["line"], script_check.HELD, kills="rank 1 was killed in step 13 (vote) and in step 15 (backward)"), found["line"]
     assert said(found["message"], disputes.REDO_HELD, rank=0) and said(found["message"], calls.REDO_GIVES_ANOTHER), found["message"]
     assert said(found["drills"], asking.DRILL_PROVEN, rank=0)
+
+
+def test_a_script_that_goes_on_from_what_the_first_run_has_saved_says_so(training: Training) -> None:
+    """Each run would be another training, and the second one may have nothing left to do."""
+    outcome = check(training, "checked.py", "resumes", "--kills", "vote")
+    found = page(outcome)
+    assert (found["verdict"], outcome.code) == ("inconclusive", 6), outcome.output
+    saved = str(outcome.folder / "snapshot.pt")
+    assert said(found["line"], script_check.READ_OF_FIRST, files=saved) and found["read"] == [saved], found
+    assert script_check.FOLDER_OF_ITS_OWN() in found["advice"]  # type: ignore[operator]
 
 
 def test_a_clock_in_a_list_is_not_taken_for_another_training(training: Training) -> None:

@@ -6,6 +6,7 @@ import random
 import sys
 import threading
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -24,6 +25,9 @@ net = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.1), nn.Linear(16, 1))
 model = DistributedDataParallel(net)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.register(model=model, **({} if how == "unregistered" else {"optimizer": optimizer}))
+snapshot = Path(sys.argv[1], "snapshot.pt")
+if how == "resumes" and snapshot.exists():
+    net.load_state_dict(torch.load(snapshot))
 best = 0.0  # nobody registers it, and it feeds the training
 timings: list[float] = []
 entered = threading.local()  # which the census does not see
@@ -56,3 +60,5 @@ for number in job.steps(6 if how == "short" else 1000):
     train(number)
     if number % 5 == 4:
         best = max(best, evaluate())
+        if how == "resumes" and job.rank == 0:
+            torch.save(net.state_dict(), snapshot)

@@ -41,7 +41,7 @@ def check(flags: Flags, name: str) -> int:
     kills = planned(plan.spec.world_size - 1, flags.check_steps, _phases(flags.kills))
     last = kills[-1].before + AFTER
     folder = (flags.run_dir or RUNS / name).absolute()
-    os.environ[CHAOS_VARIABLE] = os.environ[RECORD_VARIABLE] = "1"  # workers read them there
+    os.environ[CHAOS_VARIABLE], os.environ[RECORD_VARIABLE] = "1", str(time.time_ns())  # workers read them there
     signal.signal(signal.SIGTERM, _interrupted)
     judge = Judge(plan.spec.world_size, flags.check_steps, last, [str(folder / one / OUTPUT) for one in RUN_NAMES])
     try:
@@ -92,6 +92,7 @@ def _page(plan: Launch, folder: Path, judge: Judge, kills: Sequence[Kill], last:
     reference = _reference(alone, folder / RUN_NAMES[0], last)
     if not reference.reached:
         return judge.unreached(reference, 0)
+    began = time.time_ns()
     run = Run(plan, folder / RUN_NAMES[1], last)
     disturbance = Disturbance(run, kills)
     steps = ", ".join(f"{kill.before + 1} ({kill.phase})" for kill in kills)
@@ -103,7 +104,8 @@ def _page(plan: Launch, folder: Path, judge: Judge, kills: Sequence[Kill], last:
     if judge.doubts(reference.records, ended, kills):
         say(script_check.REFERENCE_AGAIN())
         again = _reference(alone, folder / AGAIN, last).records
-    return judge.disturbed(reference.records, ended, kills, disturbance.undrilled, again)
+    page = judge.disturbed(reference.records, ended, kills, disturbance.undrilled, again)
+    return judge.resumed(page, ended.records.read_before(began))
 
 
 def _reference(plan: Launch, path: Path, last: int) -> Ended:

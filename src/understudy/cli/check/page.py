@@ -34,8 +34,10 @@ def view(page: Page, folder: str) -> RenderableType:
     colour = "bold green" if page.verdict is Verdict.BITWISE else "bold red"
     head = Text.assemble((page.verdict.value.upper(), colour), f": {plain(page.line)}")
     volume = f"{page.tensors} tensors, {size(page.bytes)} on rank 0, and the random streams of torch, numpy and Python"
-    rows = {
+    rows: dict[str, list[str]] = {
         "differences": page.differences,
+        "likely cause": page.uncovered if page.differences or page.verdict is Verdict.DIFFERS else [],
+        "read": [script_check.READ(file=file) for file in page.read],
         "message": [page.message] if page.message else [],
         "kills": [_line(kill) for kill in page.kills],
         "drills": page.drills or ["none"],

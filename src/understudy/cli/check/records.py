@@ -50,12 +50,20 @@ class Records:
     registered: dict[str, str]  # names and types
     tensors: int = 0
     bytes: int = 0
+    read: tuple[
+        tuple[str, int], ...
+    ] = ()  # files that were read in the set-up, changed since the check began, and when: ns since the epoch
 
     @staticmethod
     def of(run_dir: Path) -> Records:
         lines = [line for path in sorted((run_dir / RECORD).glob("*.jsonl")) for line in _lines(path)]
         about: dict[str, Any] = next((line for line in lines if "registered" in line), {"registered": {}})
-        return Records(tuple(Commit(**line) for line in lines if "rank" in line), **about)
+        read = tuple((line["read"], line["changed"]) for line in lines if "read" in line)
+        return Records(tuple(Commit(**line) for line in lines if "rank" in line), **about, read=read)
+
+    def read_before(self, began: int) -> list[str]:
+        """Files that were read, and that a run before this one has written. `began`: when this one did, in ns since the epoch."""
+        return sorted({path for path, changed in self.read if changed < began})
 
     @property
     def steps(self) -> int:

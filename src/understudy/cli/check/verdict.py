@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +15,7 @@ from understudy.cli.show import drill_line, seconds
 from understudy.messages import coverage, script_check
 
 NAMED = 5  # differences that are listed
+SHOWN = 3  # files that are named in a sentence
 # In front of the summary of a failure: the runtime's own exceptions (`worker.errors`) say what to change in the script.
 _OURS = ("UsageError: ", "UnderstudyError: ", "BadMessage: ", "DonorMismatch: ", "StateMismatch: ", "BatchMismatch: ")
 
@@ -56,6 +57,10 @@ class Page:
     bytes: int = 0
     adopted: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)  # what could not be compared
+    uncovered: list[str] = field(
+        default_factory=list
+    )  # what the script changes and is not carried over: what a difference comes from, likely
+    read: list[str] = field(default_factory=list)  # files that the first run has written and the second has read
     notices: list[str] = field(default_factory=list)
     grades: list[str] = field(default_factory=list)  # of each incident, with the reason
     notes: list[str] = field(default_factory=list)  # of the incidents
@@ -149,6 +154,17 @@ class Judge:
         advice = follow or [script_check.NOTHING_TO_CHANGE(last=self._last)]
         return self._page(Verdict.BITWISE, script_check.BITWISE(**same), run, advice, **rest)
 
+    @staticmethod
+    def resumed(page: Page, read: list[str]) -> Page:
+        """The second run has read what the first has written: then they are not the same training."""
+        if not read:
+            return page
+        shown = f"{', '.join(read[:SHOWN])}{f' and {len(read) - SHOWN} more' if len(read) > SHOWN else ''}"
+        if page.verdict is Verdict.BITWISE:
+            return replace(page, read=read)
+        line, advice = script_check.READ_OF_FIRST(files=shown), script_check.FOLDER_OF_ITS_OWN()
+        return replace(page, verdict=Verdict.INCONCLUSIVE, line=line, advice=[advice], read=read)
+
     def _after(self, struck: Sequence[Kill]) -> set[int]:
         """The steps that are compared: from the first kill on."""
         return set(range(struck[0].step + (struck[0].phase == "between"), self._last + 1))
@@ -179,6 +195,7 @@ class Judge:
             bytes=records.bytes,
             adopted=records.adopted,
             notices=self._told(run),
+            uncovered=list(dict.fromkeys(name for one in run.incidents for name in one["uncovered"])),
             grades=[f"incident {one['number']}: {one['grade'] or 'not graded'}: {one['why']}" for one in run.incidents],
             notes=list(dict.fromkeys(note for incident in run.incidents for note in incident["notes"])),
             advice=list(advice),

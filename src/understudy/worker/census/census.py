@@ -29,7 +29,7 @@ from understudy.worker.census import leaves, naming
 from understudy.worker.census.baseline import Baseline
 from understudy.worker.census.naming import BEYOND, HISTORY, LARGE, LEFT, MOVED, RUNNING, UNREAD
 from understudy.worker.census.owners import Owners, is_held
-from understudy.worker.census.roots import FRAME, RootKey, Roots, Table
+from understudy.worker.census.roots import FRAME, RootKey, Roots, Table, names_in
 from understudy.worker.census.running import Running, running_in
 from understudy.worker.census.sketches import Sketch, is_same, sketch
 from understudy.worker.census.stores import home, is_drawn, owner_of
@@ -327,10 +327,15 @@ class Census:
         return found + [Item("", name, "", "ignored", 0, "job.ignore") for name in sorted(self._ignored)]
 
     def uncovered(self, most: int) -> tuple[str, ...]:
-        """Of what is not carried over, the first by name, with the place where it is."""
-        found = {f"{path.shown or kind} ({home(path.root)})" for kind, paths in self._uncovered.items() for path in paths.values()}
-        every = sorted(found | {f"{one.name} ({one.where})" for one in self._running.values()})
-        return tuple(text[:LONGEST] for text in every[:most])
+        """Of what is not carried over, with the place where it is: first what transactions name, then by name."""
+        named = {name for function in self._roots.functions for name in names_in(function.__code__)}
+        found = {
+            (path.name not in named, f"{path.shown or kind} ({home(path.root)})")
+            for kind, paths in self._uncovered.items()
+            for path in paths.values()
+        }
+        every = sorted(found | {(True, f"{one.name} ({one.where})") for one in self._running.values()})
+        return tuple(text[:LONGEST] for _, text in every[:most])
 
     # -- redo --------------------------------------------------------------------------------------------------------------
 

@@ -268,3 +268,9 @@ class Scopes:
         """Whether it is a name that the running iteration sets anew, or nobody can know."""
         names = self.place.anew.get(root, frozenset())
         return names is None or name in names
+
+
+def names_in(code: CodeType) -> set[str]:
+    """Globals, attributes and captured names that a function, or one inside it, uses."""
+    inner = (names_in(one) for one in code.co_consts if isinstance(one, CodeType))
+    return {*code.co_names, *code.co_freevars}.union(*inner)

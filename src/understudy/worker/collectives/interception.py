@@ -6,8 +6,8 @@ dispatch key BackendSelect sees it: that key is part of every dispatch, and no `
 The kernels are there from `join` on, for as long as the process lives (`intercept`). To take one away while another thread dispatches, as
 `dcp.async_save` does, ends in an internal assertion of torch or worse. Who wants to see collectives is a client (`Kernels`), which may come
 and go at any time. Several may be there at once, as when a spare replays collectives and somebody else notes which Works are not waited
-for: the one that was installed last is called first, and what it calls is the one before it, at last the operator itself. While there is no
-client a collective costs one call of Python more than without the kernel.
+for: the one that was installed last is called first, after those that are `in_front`, and what it calls is the one before it, at last the
+operator itself. While there is no client a collective costs one call of Python more than without the kernel.
 """
 
 from __future__ import annotations
@@ -125,10 +125,11 @@ class Kernels:
     """A client: something that stands in front of every collective operator, above the kernel that does the work."""
 
     _standing: ClassVar[tuple[Kernels, ...]] = ()  # the last one is called first
+    in_front: ClassVar[bool] = False  # it is called before all others, whenever they came
 
     def install(self) -> None:
         intercept()
-        Kernels._standing = (*Kernels._standing, self)
+        Kernels._standing = tuple(sorted((*Kernels._standing, self), key=lambda client: client.in_front))
 
     @property
     def installed(self) -> bool:

@@ -27,7 +27,7 @@ import struct
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import xxhash
@@ -35,7 +35,7 @@ from torch.distributed import Work
 
 from understudy.messages import calls
 from understudy.worker.collectives.calls import arguments_of, given_to, lane_of, moved_objects, shown
-from understudy.worker.collectives.interception import Collective, Kernels
+from understudy.worker.collectives.interception import FROM_ROOT, Collective, Kernels
 from understudy.worker.encoding.digests import digest, digest_bytes, flat_bytes
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Step
@@ -107,6 +107,8 @@ class _Attempt:
 
 
 class IssuedCollectives(Kernels, Participant):
+    in_front: ClassVar[bool] = True  # what was issued counts, whatever another client says to that
+
     def __init__(self, context: RankContext) -> None:
         self._membership, self._progress, self._rank_state = context.membership, context.progress, context.rank_state
         self._lock = threading.Lock()  # autograd has threads of its own
@@ -152,10 +154,12 @@ class IssuedCollectives(Kernels, Participant):
     @property
     def sequence(self) -> int:
         """A digest of what was called in the last transaction, the same for ranks that differ only in with whom they have done it."""
-        lanes = [
-            [(entry.operator, [(str(kind), list(shape)) for kind, shape in entry.given]) for entry in lane] for lane in self._last.values()
-        ]
-        return digest_bytes(repr(sorted(lanes)).encode()) >> 1
+
+        def shown(entry: Entry) -> tuple[str, list[tuple[str, list[int]]]]:
+            given = [] if entry.operator in FROM_ROOT else entry.given
+            return entry.operator, [(str(kind), list(shape)) for kind, shape in given]
+
+        return digest_bytes(repr(sorted([shown(entry) for entry in lane] for lane in self._last.values())).encode()) >> 1
 
     def adopt(self, trail: bytes) -> None:
         """This worker is a newcomer, and this is what the lost one had told. Raises `BadMessage`."""
@@ -245,9 +249,8 @@ class IssuedCollectives(Kernels, Participant):
         given, arguments, order = given_to(collective), arguments_of(collective), self._attempt.issued
         if given and given[0].dtype in _OF_OBJECTS and (objects := moved_objects()) is not None:
             code = code_of((collective.operator, "an object"))
-            return Entry(
-                order, collective.operator, arguments, [], [objects], 0, frozenset(), code
-            )  # equal objects may have different pickles
+            # Equal objects may have different pickles, so nobody knows how large one is.
+            return Entry(order, collective.operator, arguments, [], [objects], 1, frozenset(), code)
         offset = self._progress.transaction % STRIDE
         digests = [sampled(tensor, offset) for tensor in given]
         known = [one for one in digests if one is not None]

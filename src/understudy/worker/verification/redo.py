@@ -35,6 +35,7 @@ from understudy.worker.verification import step_digests as moments
 from understudy.worker.verification.issued import NOTHING_COMPARED, IssuedCollectives, RedoCompared
 
 DIFFERS = "a redo differs"
+CAUSES = 3  # that are named with a difference
 
 
 class Redone(NamedTuple):
@@ -84,7 +85,8 @@ class RedoProof(Participant):
             return Evidence.DIFFERENT
         if self._compared and not self._issued.is_new:
             return Evidence.SAME
-        return Evidence.SAME if self._issued.evident else Evidence.NOTHING
+        found = self._issued.evident if self._issued.is_new else self._issued.compared.collectives
+        return Evidence.SAME if found else Evidence.NOTHING
 
     def vote_fields(self) -> Sequence[VoteField]:
         return (VoteField(DIFFERS, Reduce.GREATEST, int(bool(self._differs))),)
@@ -107,8 +109,14 @@ class RedoProof(Participant):
         if self._differs:
             self._said = True
             partly, sure = self._before is None, self._before is None and self._issued.sure
-            control.send(RedoDiffers(control.worker, generation, progress.transaction, progress.step, self._differs, partly, sure))
+            detail = f"{self._differs}{self._likely()}"
+            control.send(RedoDiffers(control.worker, generation, progress.transaction, progress.step, detail, partly, sure))
         control.wait_for(lambda: self._membership.superseded(generation))
+
+    def _likely(self) -> str:
+        """What may have caused the difference, as far as the census knows."""
+        known = self._rank_state.state.unregistered.uncovered(CAUSES)
+        return f" (the script changes {', '.join(known)}, which is not carried over)" if known else ""
 
     def committed(self, step: Step) -> None:
         self._before, self._differs = None, ""
