@@ -282,6 +282,17 @@ def test_what_is_told_stands_in_the_way_of_nothing_and_the_next_step_begins_anew
     assert channels[0].trails == {rank: (4).to_bytes(8, "little") + bytes([rank]) for rank in (1, 2)}
 
 
+def test_what_goes_with_the_next_hand_over_is_there_before_it(members: Callable[[int], Members]) -> None:
+    group = members(2)
+    lost, buddy = channels_of(group)
+    lost.tell(STEP + b"one")
+    lost.tell_with_next(STEP + b" two")
+    assert group.all(lambda rank: (lost, buddy)[rank].hand_over(b"copy")) == [{1: b"copy"}, {0: b"copy"}]
+    assert buddy.trails == {0: STEP + b"one two"}
+    group.all(lambda rank: (lost, buddy)[rank].hand_over(b"copy"))
+    assert buddy.trails == {0: STEP + b"one two"}, "and not once more"
+
+
 def test_what_a_connection_does_not_take_is_not_told_and_breaks_no_message(members: Callable[[int], Members]) -> None:
     group = members(2)
     lost, buddy = channels_of(group)

@@ -45,7 +45,8 @@ class Rank:
         self.over = False  # the generation
         self.told: list[bytes] = []  # to its buddies
         self.takes = True  # what the connections do with that
-        channel = SimpleNamespace(tell=self.tell)
+        self.told_with_next: list[bytes] = []
+        channel = SimpleNamespace(tell=self.tell, tell_with_next=self.told_with_next.append)
         membership: Any = SimpleNamespace(aborted=lambda: self.over, channel=channel)
         self.another_way = ""  # in which a framework issues collectives in a redo
         held: Any = SimpleNamespace(state=state, frameworks=SimpleNamespace(not_drilled=lambda: self.another_way))
@@ -278,7 +279,8 @@ def test_what_follows_a_failure_does_not_count_either(rank: Rank, fails: str) ->
 def newcomer_of(lost: Rank) -> Rank:
     lost.issued.remove()
     rank = Rank()
-    rank.issued.adopt(b"".join((lost.told[0], *(part[8:] for part in lost.told[1:]))) if lost.told else b"")
+    told = lost.told + lost.told_with_next
+    rank.issued.adopt(b"".join((told[0], *(part[8:] for part in told[1:]))) if told else b"")
     rank.issued.begin(rank.step)
     rank.issued.attempt(rank.step)
     return rank
@@ -351,7 +353,7 @@ def test_a_trail_that_is_none_is_refused(data: bytes) -> None:
     rank.issued.remove()
 
 
-def test_the_first_collective_is_told_at_once_and_the_rest_by_the_vote(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marks_are_told_now_and_then_and_the_vote_takes_the_rest(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
     now, told = 100.0, []
     monkeypatch.setattr(trails, "time", SimpleNamespace(monotonic=lambda: now))
     for number in range(4):
@@ -359,7 +361,12 @@ def test_the_first_collective_is_told_at_once_and_the_rest_by_the_vote(rank: Ran
         told.append(len(rank.marks))
         now += trails.GAP * 0.6
     rank.issued.before_vote(rank.step)
-    assert (told, len(rank.marks)) == ([1, 1, 3, 3], 4) and len({mark.given for mark in rank.marks}) == 4
+    assert (told, len(rank.marks)) == ([1, 1, 3, 3], 3) and len({mark.given for mark in rank.marks}) == 3
+    assert [mark.size for data in rank.told_with_next for mark in marks_in(data, 7)] == [16]
+    rank.issued.begin(rank.step)
+    rank.issued.attempt(rank.step)
+    rank.call(torch.ones(4))
+    assert len(rank.marks) == 4
 
 
 def test_a_trail_has_no_gap(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:

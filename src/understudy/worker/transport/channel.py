@@ -72,6 +72,7 @@ class Channel:
         table = buddies(places)
         self.buddies = table[rank]
         self._from = [other for other, keepers in enumerate(table) if rank in keepers]
+        self._ahead = b""  # goes with the next hand-over
         self.trails: dict[int, bytes] = {}  # of the ranks whose buddy this one is: what they have told of the last step that they told of
 
     def hand_over(self, data: bytes) -> dict[int, bytes]:
@@ -89,6 +90,8 @@ class Channel:
         are at another one, as when the ranks of a script run different numbers of transactions.
         """
         whole, kinds = framed(data, kind), dict[int, bytes]()
+        if self._ahead and kind == HAND_OVER:
+            whole, self._ahead = memoryview(b"".join((self._ahead, whole))), b""
         self.peers.exchange({peer: iter((whole,)) for peer in receivers}, {peer: self._frame(found, peer, kinds) for peer in senders})
         for peer, theirs in kinds.items():
             if theirs != kind:
@@ -114,6 +117,10 @@ class Channel:
         whole = framed(trail, TRAIL)
         taken = [self.peers.tell(buddy, whole) for buddy in self.buddies]
         return all(taken)
+
+    def tell_with_next(self, trail: bytes) -> None:
+        """Sends it together with the next hand-over."""
+        self._ahead = bytes(framed(trail, TRAIL))
 
     def take_trails(self) -> dict[int, bytes]:
         """At the end of the generation: what the ranks whose buddy this one is have told, and nobody has read yet, included."""

@@ -46,6 +46,7 @@ from understudy.worker.verification.trails import Mark, Trail, marks_in
 WHOLE = 1 << 20  # bytes of one tensor that are read in full; 40 MB take 2.8 ms, and a sample of them 0.5 ms
 # Between two elements of a sample. A prime: with 64, gradients of layers whose features lie at multiples of it had the same digest.
 STRIDE = 509
+_NOWHERE = frozenset[int]()
 _OF_OBJECTS = (torch.uint8, torch.int64)  # as which torch sends objects, and their sizes
 
 
@@ -59,7 +60,13 @@ class Entry(NamedTuple):
     digests: list[int]  # of them; none where they cannot be read
     size: int  # bytes of them
     memory: frozenset[int]  # addresses at which they are
-    code: int  # a digest of the call
+
+    @property
+    def code(self) -> int:
+        """A digest of the call, without which reduction it is: torch tells that slowly."""
+        is_object = self.digests and not self.given
+        plain = tuple((name, value) for name, value in self.arguments if not (is_object or isinstance(value, torch.ScriptObject)))
+        return code_of((self.operator, plain, tuple(self.given)))
 
     @property
     def call(self) -> tuple[str, str, list[tuple[torch.dtype, torch.Size]]]:
@@ -73,7 +80,9 @@ class Entry(NamedTuple):
     @property
     def mark(self) -> int:
         """Of what is read, for another worker."""
-        return digest_bytes(struct.pack(f"<{len(self.digests)}Q", *self.digests)) if self.digests else 0
+        if len(self.digests) <= 1:
+            return self.digests[0] if self.digests else 0
+        return digest_bytes(struct.pack(f"<{len(self.digests)}Q", *self.digests))
 
     def __str__(self) -> str:
         tensors = ", ".join(f"{str(kind).removeprefix('torch.')} {tuple(shape)}" for kind, shape in self.given[:3]) or "nothing"
@@ -184,7 +193,7 @@ class IssuedCollectives(Kernels, Participant):
 
     def before_vote(self, step: Step) -> None:
         self._noting = False
-        self._trail.tell()
+        self._trail.end()
         if self._before or self._of_lost:
             self._compare()
 
@@ -241,24 +250,25 @@ class IssuedCollectives(Kernels, Participant):
             attempt.issued += 1
             entries = attempt.entries.setdefault(lane, [])
             entries.append(entry)
-            usual = self._usual.get(self._progress.function, {}).get(lane, ())
-            is_usual = len(entries) <= len(usual) and usual[len(entries) - 1].code == entry.code
-            self._trail.add(Mark(code_of(lane), entry.code, entry.mark, entry.size, is_usual))
+            number = len(entries) - 1
+            self._trail.add(lambda: self._mark(lane, number, entry))
+
+    def _mark(self, lane: str, number: int, entry: Entry) -> Mark:
+        usual = self._usual.get(self._progress.function, {}).get(lane, ())
+        return Mark(code_of(lane), entry.code, entry.mark, entry.size, number < len(usual) and usual[number].code == entry.code)
 
     def _entry(self, collective: Collective) -> Entry:
         given, arguments, order = given_to(collective), arguments_of(collective), self._attempt.issued
         if given and given[0].dtype in _OF_OBJECTS and (objects := moved_objects()) is not None:
-            code = code_of((collective.operator, "an object"))
             # Equal objects may have different pickles, so nobody knows how large one is.
-            return Entry(order, collective.operator, arguments, [], [objects], 1, frozenset(), code)
+            return Entry(order, collective.operator, arguments, [], [objects], 1, _NOWHERE)
         offset = self._progress.transaction % STRIDE
         digests = [sampled(tensor, offset) for tensor in given]
         known = [one for one in digests if one is not None]
-        kinds, memory = [(tensor.dtype, tensor.shape) for tensor in given], frozenset(map(_address, given))
-        plain = tuple((name, value) for name, value in arguments if not isinstance(value, torch.ScriptObject))  # which torch tells slowly
-        code = code_of((collective.operator, plain, tuple(kinds)))
+        kinds = [(tensor.dtype, tensor.shape) for tensor in given]
+        memory = frozenset(map(_address, given)) if self._before else _NOWHERE  # what it is asked for only in a redo
         size = sum(tensor.nbytes for tensor in given)
-        return Entry(order, collective.operator, arguments, kinds, known if len(known) == len(given) else [], size, memory, code)
+        return Entry(order, collective.operator, arguments, kinds, known if len(known) == len(given) else [], size, memory)
 
     # -- compared ----------------------------------------------------------------------------------------------------------
 
