@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as some
 from tests.said import said
 from tests.worker.steps import step_of
 from torch import nn
@@ -23,7 +21,8 @@ from understudy.worker.generation.context import RankContext
 from understudy.worker.progress import Progress
 from understudy.worker.state.registry import State
 from understudy.worker.verification import issued, trails
-from understudy.worker.verification.issued import IssuedCollectives, RedoCompared, sampled
+from understudy.worker.verification.issued import IssuedCollectives, RedoCompared
+from understudy.worker.verification.samples import DeviceSample
 from understudy.worker.verification.trails import Mark, marks_in
 
 
@@ -422,29 +421,34 @@ def test_objects_are_compared_and_not_their_pickles(rank: Rank, monkeypatch: pyt
     assert rank.votes()[0] == ""
 
 
-# -- digests of what is large -------------------------------------------------------------------------------------------------------
+class Later(DeviceSample):
+    """On its way until somebody lets it come."""
+
+    def __init__(self, digest: int) -> None:
+        self.digest, self.here = digest, False
+
+    def value(self, *, wait: bool) -> int | None:
+        self.here = self.here or wait
+        return self.digest if self.here else None
 
 
-@given(some.integers(0, 2**31), some.integers(0, issued.STRIDE - 1))
-def test_a_sample_begins_at_its_offset(seed: int, offset: int) -> None:
-    torch.manual_seed(seed)
-    tensor = torch.randn(3000)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(issued, "WHOLE", 4000)
-        before = sampled(tensor, offset)
-        place = int(torch.randint(0, 3000, ()))
-        tensor[place] += 1
-        assert (sampled(tensor, offset) != before) == (place % issued.STRIDE == offset)
+def test_digests_that_are_on_their_way_are_waited_for_in_a_redo_only(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Later] = []
 
+    def later(tensor: torch.Tensor, offset: int) -> Later:
+        made.append(Later(int(tensor[0])))
+        return made[-1]
 
-def test_rows_whose_features_lie_at_multiples_of_64_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(issued, "WHOLE", 1)
-    one, other = torch.randn(200, 1024), torch.randn(200, 1024)
-    for tensor in (one, other):
-        tensor[:, ::64] = 0
-    assert sampled(one, 0) != sampled(other, 0)
-
-
-@pytest.mark.parametrize("tensor", [torch.eye(3).to_sparse(), torch.empty(3, device="meta")])
-def test_what_cannot_be_read_is_compared_by_its_shape_only(tensor: torch.Tensor) -> None:
-    assert sampled(tensor, 0) is None
+    monkeypatch.setattr(issued, "sampled", later)
+    monkeypatch.setattr(trails, "GAP", 0.0)
+    rank.call(torch.ones(4))
+    rank.call(torch.full((4,), 2.0))
+    assert rank.marks == [], "nothing of them is known"
+    made[0].here = True
+    rank.call(torch.full((4,), 3.0))
+    assert [mark.given for mark in rank.marks] == [1], "as far as there is no gap"
+    rank.interrupted()  # the second and third were never there
+    for number in (1.0, 7.0, 3.0):
+        rank.call(torch.full((4,), number))
+    assert rank.votes()[0] == "" and rank.issued.compared.collectives == 1
+    assert all(one.here for one in made[3:])

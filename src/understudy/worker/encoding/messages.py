@@ -46,6 +46,9 @@ class PeerMessage(Record):
     __pydantic_config__ = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
 
+TRANSACTION = 8  # bytes at the begin of a trail, with the transaction that it tells of: alike for all of its parts
+
+
 @dataclass(frozen=True)
 class PeerAddress(PeerMessage):
     """Where a member of a generation is, and listens."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from understudy.core.model import SnapshotRef
-from understudy.worker.transport.channel import TRANSACTION
+from understudy.worker.encoding.messages import TRANSACTION
 
 
 @dataclass(frozen=True)

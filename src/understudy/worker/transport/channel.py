@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from understudy.core.buddies import Place, buddies
 from understudy.messages import transactions, worker_processes
 from understudy.worker.encoding.codec import decode, encode
+from understudy.worker.encoding.messages import TRANSACTION
 from understudy.worker.errors import BadMessage, UsageError
 from understudy.worker.transport.peers import Buffers, Peers, framed, read_frame
 
@@ -26,7 +27,6 @@ RADIX = 8  # of an agreement
 HAND_OVER, RECEIPT, AGREEMENT, GATHERING, SEQUENCES = b"h", b"r", b"a", b"g", b"s"
 TRAIL = b"t"  # nobody waits for it: it may stand in front of any of the others
 LONGEST_TRAIL = 1 << 20  # bytes; what comes after that is not kept
-TRANSACTION = 8  # bytes at the begin of one, alike for all parts of it
 _WHAT = {
     HAND_OVER: "votes on a transaction",
     AGREEMENT: "votes on a transaction",

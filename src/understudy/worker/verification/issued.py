@@ -15,8 +15,8 @@ Not noted is what says nothing of the step: what is issued once the generation i
 collectives gave may be anything; and what threads issue that the script has started, because they keep no step with it. Where a framework
 issues others in a redo, as DDP's static graph does, nothing is compared.
 
-Known limits: of tensors that are not on the host, and of sparse ones, only types and shapes are compared. Of what is larger than `WHOLE`
-bytes every `STRIDE`th element is, so a difference in a few elements may be missed. That a wait in C++ has failed is not seen before the
+Known limits: of sparse tensors only types and shapes are compared. Of what is large every `STRIDE`th element is (`samples`), so a
+difference in a few elements may be missed. That a wait in C++ has failed is not seen before the
 generation is over.
 """
 
@@ -30,22 +30,19 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-import xxhash
 from torch.distributed import Work
 
 from understudy.messages import calls
 from understudy.worker.collectives.calls import arguments_of, given_to, lane_of, moved_objects, shown
 from understudy.worker.collectives.interception import FROM_ROOT, Collective, Kernels
-from understudy.worker.encoding.digests import digest, digest_bytes, flat_bytes
+from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Step
 from understudy.worker.state.registry import State
 from understudy.worker.state.tensors import local_tensor
+from understudy.worker.verification.samples import STRIDE, DeviceSample, sampled
 from understudy.worker.verification.trails import Mark, Trail, marks_in
 
-WHOLE = 1 << 20  # bytes of one tensor that are read in full; 40 MB take 2.8 ms, and a sample of them 0.5 ms
-# Between two elements of a sample. A prime: with 64, gradients of layers whose features lie at multiples of it had the same digest.
-STRIDE = 509
 _NOWHERE = frozenset[int]()
 _OF_OBJECTS = (torch.uint8, torch.int64)  # as which torch sends objects, and their sizes
 
@@ -57,7 +54,7 @@ class Entry(NamedTuple):
     operator: str
     arguments: tuple[tuple[str, Any], ...]  # but tensors
     given: list[tuple[torch.dtype, torch.Size]]  # of each tensor that is read
-    digests: list[int]  # of them; none where they cannot be read
+    digests: list[int | DeviceSample]  # of them; none where they cannot be read
     size: int  # bytes of them
     memory: frozenset[int]  # addresses at which they are
 
@@ -73,6 +70,16 @@ class Entry(NamedTuple):
         """But the numbers."""
         return self.operator, shown(self.arguments), self.given
 
+    def settle(self, *, wait: bool) -> bool:
+        """Puts digests in place of samples that are on their way; whether all of them have come."""
+        for number, one in enumerate(self.digests):
+            if isinstance(one, DeviceSample):
+                found = one.value(wait=wait)
+                if found is None:
+                    return False
+                self.digests[number] = found
+        return True
+
     @property
     def is_read(self) -> bool:
         return bool(self.digests) or not self.given
@@ -80,9 +87,10 @@ class Entry(NamedTuple):
     @property
     def mark(self) -> int:
         """Of what is read, for another worker."""
-        if len(self.digests) <= 1:
-            return self.digests[0] if self.digests else 0
-        return digest_bytes(struct.pack(f"<{len(self.digests)}Q", *self.digests))
+        known = [one for one in self.digests if not isinstance(one, DeviceSample)]
+        if len(known) < len(self.digests) or not known:
+            return 0
+        return known[0] if len(known) == 1 else digest_bytes(struct.pack(f"<{len(known)}Q", *known))
 
     def __str__(self) -> str:
         tensors = ", ".join(f"{str(kind).removeprefix('torch.')} {tuple(shape)}" for kind, shape in self.given[:3]) or "nothing"
@@ -203,6 +211,9 @@ class IssuedCollectives(Kernels, Participant):
     def rollback(self, step: Step) -> None:
         with self._lock:
             for lane, entries in self._attempt.entries.items():
+                for entry in entries:
+                    if not entry.settle(wait=False):  # its stream was ended before it had come there
+                        entry.digests.clear()
                 known = self._before.setdefault(lane, [])
                 known += entries[len(known) :]
 
@@ -253,7 +264,9 @@ class IssuedCollectives(Kernels, Participant):
             number = len(entries) - 1
             self._trail.add(lambda: self._mark(lane, number, entry))
 
-    def _mark(self, lane: str, number: int, entry: Entry) -> Mark:
+    def _mark(self, lane: str, number: int, entry: Entry) -> Mark | None:
+        if not entry.settle(wait=False):
+            return None
         usual = self._usual.get(self._progress.function, {}).get(lane, ())
         return Mark(code_of(lane), entry.code, entry.mark, entry.size, number < len(usual) and usual[number].code == entry.code)
 
@@ -280,6 +293,7 @@ class IssuedCollectives(Kernels, Participant):
         for lane, entries in attempt.entries.items():
             before, told = self._before.get(lane, []), (self._of_lost or {}).get(code_of(lane), [])
             for number, entry in enumerate(entries):
+                entry.settle(wait=True)
                 ours = self._difference(lane, number, entry, before[number]) if number < len(before) else None
                 theirs = _difference_from_lost(lane, number, entry, told[number]) if number < len(told) else None
                 found += [(entry.order, *one) for one in (ours, theirs) if one is not None and one[0]]
@@ -292,10 +306,12 @@ class IssuedCollectives(Kernels, Participant):
         if found:
             _, attempt.difference, attempt.sure = min(found)
 
-    def _difference(self, lane: str, number: int, entry: Entry, before: Entry) -> tuple[str, bool]:
-        """In words, and whether it cannot be of no consequence; "": none."""
+    def _difference(self, lane: str, number: int, entry: Entry, before: Entry) -> tuple[str, bool] | None:
+        """Describe the difference ("": none), and whether it is certain to matter. None: one of the two could not be read."""
         if entry.call != before.call:
             return calls.REDO_ISSUES_ANOTHER(here=entry, there=before, number=number, lane=lane), False
+        if not (entry.is_read and before.is_read):
+            return None
         if entry.digests == before.digests:
             return "", False
         names = sorted(set(_names(self._rank_state.state, entry.memory)))
@@ -335,17 +351,6 @@ def code_of(what: Hashable) -> int:
 
 def _address(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
-
-
-def sampled(tensor: torch.Tensor, offset: int) -> int | None:
-    """The digest of a tensor on the host, or of a sample of its elements from `offset` on; None of what cannot be read."""
-    if tensor.device.type != "cpu" or tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
-        return None
-    plain = tensor.detach() if tensor.is_contiguous() else tensor.detach().contiguous()
-    if plain.nbytes <= WHOLE:
-        return digest(plain)
-    flat = flat_bytes(plain).numpy().view(f"V{plain.element_size()}")  # numpy does not know all types, and its slices take less time
-    return xxhash.xxh3_64_intdigest(flat[offset::STRIDE].tobytes())
 
 
 def _names(state: State, memory: frozenset[int]) -> Iterator[str]:

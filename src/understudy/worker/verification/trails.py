@@ -49,7 +49,7 @@ class Trail:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._transaction = -1
-        self._untold: list[Callable[[], Mark]] = []
+        self._untold: list[Callable[[], Mark | None]] = []
         self._last = 0.0  # when something was told, on the monotonic clock
         self._over = True
 
@@ -57,8 +57,8 @@ class Trail:
         """`silent`: a newcomer would issue others."""
         self._transaction, self._untold, self._over = transaction, [], silent
 
-    def add(self, mark: Callable[[], Mark]) -> None:
-        """`mark` is asked for when it is told: several together take less time."""
+    def add(self, mark: Callable[[], Mark | None]) -> None:
+        """`mark` is asked for when it is told: several together take less time. It gives None as long as it is not known."""
         if not self._over:
             self._untold.append(mark)
             if time.monotonic() - self._last >= GAP:
@@ -66,16 +66,22 @@ class Trail:
 
     def tell(self) -> None:
         """Sends what was not sent yet. What a connection does not take ends the trail: marks count only without a gap."""
-        if (channel := self._membership.channel) is not None and self._untold:
-            self._over = not channel.tell(self._taken())
+        if (channel := self._membership.channel) is not None and (data := self._taken()):
+            self._over = not channel.tell(data)
             self._last = time.monotonic()
 
     def end(self) -> None:
         """The vote follows, and takes the rest with it."""
-        if (channel := self._membership.channel) is not None and self._untold:
-            channel.tell_with_next(self._taken())
+        if (channel := self._membership.channel) is not None and (data := self._taken()):
+            channel.tell_with_next(data)
         self._over = True
 
     def _taken(self) -> bytes:
-        untold, self._untold = self._untold, []
-        return b"".join((_HEAD.pack(self._transaction), *(_MARK.pack(*mark()) for mark in untold)))
+        """What is known of the rest, without a gap; empty: nothing."""
+        known = []
+        for one in self._untold:
+            if (mark := one()) is None:
+                break
+            known.append(mark)
+        self._untold = self._untold[len(known) :]
+        return b"".join((_HEAD.pack(self._transaction), *(_MARK.pack(*mark) for mark in known))) if known else b""
