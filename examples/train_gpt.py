@@ -326,7 +326,7 @@ def train(args: argparse.Namespace) -> None:
     if job.rank == 0:
         print(f"{size / 1e6:.1f} M parameters, {args.parallel}, {job.world_size} ranks, {device.type}", flush=True)
     log = Log(args, job.rank, tokens=args.batch_size * args.accumulate * args.context * parallel.data_ranks)
-    job.ignore("log.since")  # rank 0 goes by it when it prints; training does not
+    job.ignore("log.since")  # only the log on rank 0 uses it; training does not
     for batch in job.batches(loader, steps=args.steps):
         loss = train_step(batch)
         log.step(job.committed, loss)

@@ -1,8 +1,8 @@
-"""Scripts that lie: they are fed by something that nobody can see or carry over. Whatever comes of them, no wrong result is graded as
-proven or drilled, and a person is told before or at the recovery.
+"""Scripts that lie: they depend on state that cannot be tracked or carried over. No wrong result is graded proven or drilled, and a warning
+is printed before or at the recovery.
 
-Known limit, shown by none of these: what nobody can see, and nothing computes with while it could be compared, as a count in memory of
-another library that is read a hundred steps later.
+Known limit, shown by none of these: state that cannot be tracked and that is not read while it could be compared, as a count in the memory
+of another library that is read a hundred steps later.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def unproven(ran: Ran) -> list[str]:
 WAYS = [
     pytest.param("last bucket", (BACKWARD,), marks=pytest.mark.gate),  # changed before the break-off, and read after it
     ("last bucket", (VOTE,)),
-    ("update", (BACKWARD,)),  # read only behind all collectives
+    ("update", (BACKWARD,)),  # read only after all collectives
     ("update", (VOTE,)),
     ("newcomer", (BACKWARD,)),
     ("newcomer", (Kill("between", 6, 1),)),

@@ -109,7 +109,7 @@ def test_of_a_step_that_is_redone(survivors: Said, newcomer: Said, drilled: Dril
         assert "a counter moves" in incident.why
     if why is grades.COMPARED:
         same = sum(one.collectives[0] for one in (survivors, newcomer, Said()))
-        assert f"({same} of 12 collectives were compared, {100 * same / 12:.0f} % of the bytes)" in incident.why
+        assert f"({same} of 12 collectives match, {100 * same / 12:.0f} % of the bytes)" in incident.why
 
 
 def test_of_a_section_which_no_drill_has_seen() -> None:
@@ -134,7 +134,7 @@ def test_of_several_losses_the_weakest_counts() -> None:
     job.verify()
     commit(job, {1: Said(NOTHING), 2: Said()}, 2, 3)
     again = job.machine.incidents()[-1]
-    assert again.grade is DRILLED and said(again.why, grades.DRILLED) and again.why.count(" has passed at step ") == 2
+    assert again.grade is DRILLED and said(again.why, grades.DRILLED) and again.why.count(" passed at step ") == 2
 
 
 def test_what_a_newcomer_that_was_lost_again_had_given_stays_in_the_state() -> None:
@@ -193,7 +193,7 @@ def test_of_a_recovery_in_place() -> None:
     job.rest()
     commit(job, {0: IN_PART})
     incident = only(job)
-    assert incident.grade is PROVEN and said(incident.why, grades.NOBODY_NEW)
+    assert incident.grade is PROVEN and said(incident.why, grades.NO_NEWCOMER)
 
 
 def test_of_a_loss_before_anything_was_committed() -> None:
@@ -228,7 +228,7 @@ def test_a_job_that_somebody_had_to_decide_is_not_proven() -> None:
     job.rest()
     job.verify()
     commit(job, {})
-    assert only(job).grade is UNPROVEN and said(only(job).why, grades.DECIDED, who="a person")
+    assert only(job).grade is UNPROVEN and said(only(job).why, grades.DECIDED, who="an operator")
 
 
 def test_a_redo_that_differs_is_named() -> None:

@@ -113,8 +113,8 @@ class Flags:
         _option(
             OURS,
             "--unproven",
-            help="After a recovery of which nothing shows that the result is right (see the guide): continue with a warning, or pause "
-            "until understudy believe says to go on.",
+            help="Action after a recovery whose result is unproven (see the guide): continue with a warning, or pause until "
+            "`understudy believe` is run.",
         ),
     ] = Unproven.CONTINUE
     policy: Annotated[

@@ -141,7 +141,7 @@ def _expected(state: JobState, event: RedoDiffers, rank: int, what: dict[str, ob
 
 
 def pause(state: JobState, unproven: OpenIncident) -> None:
-    """The job is held after an incident that is over, and unproven (`JobSpec.unproven`)."""
+    """Pause the job after an unproven incident (`JobSpec.unproven`)."""
     detail = grades.PAUSED(number=unproven.number, why=unproven.why)
     _dispute(state, (tuple(sorted(state.ranks)),), f"incident {unproven.number} is unproven", detail)
     disrupted(state, set(), detail)

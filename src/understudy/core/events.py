@@ -144,7 +144,7 @@ class Drilled:
     left_out: int = 0  # collectives that were not compared, because there is a limit to what is sent
     bytes_moved: int = 0  # state and results of collectives
     pause: float = 0.0  # seconds that the rank has spent on it
-    changing: tuple[tuple[str, str], ...] = ()  # what nobody has registered and is known to change: where and name, as in `StateItem`
+    changing: tuple[tuple[str, str], ...] = ()  # unregistered state known to change: where and name, as in `StateItem`
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class Committed:
     """The worker's first commit in this generation (later ones are not sent; progress is read from its page). `compared`: digests of a
     redo that are those of the attempt before it; 0: it has redone nothing, or nothing was left to compare with; -1: it does not say, as
     workers of earlier versions. `collectives`: those of the redo into which the same was put as before, and all of them; `size`: the same
-    in bytes. On a newcomer "before" is what the lost rank had told its buddies.
+    in bytes. On a newcomer "before" is what the lost worker had sent to its buddies.
     """
 
     worker: str

@@ -1,8 +1,9 @@
-"""The grade of an incident: whether something other than trust shows that its result is bitwise what it would have been.
+"""Grade each incident: what shows that its result is bitwise that of an undisturbed run.
 
-    proven    every survivor that has redone a transaction gave its collectives what it had given before, or came to what it had come
-              to; each newcomer gave what the lost worker had given; and all of the redo was compared, or a drill of the rank has passed
-    drilled   the survivors as above, and a drill of each rank that has a newcomer has passed, since when nothing new was seen to change
+    proven    every survivor that has redone a transaction gave its collectives the same input as before, or reached the same state;
+              each newcomer gave what the lost worker had given; and all of the redo was compared, or a drill of the rank has passed
+    drilled   the survivors as above, and a drill of each rank that has a newcomer has passed, since when nothing new has been seen to
+              change
     unproven  neither, for a reason that is given
 
 Where a part of a redo is not compared, a script may change something before the break-off and read it after it: only a drill, which breaks
@@ -13,16 +14,16 @@ By kind of incident:
     redo                  as above
     rolled forward        nothing is redone: survivors go on with what they had computed, and newcomers need a drill
     planned move          the same
-    between two steps     survivors have redone nothing; the newcomer computes what nobody had begun, and needs a drill
+    between two steps     survivors have redone nothing; the newcomer computes a step that no rank had begun, and needs a drill
     section               as a redo, but drills say nothing of what is computed there
     set-up                all ranks start from the beginning: proven
-    in place              nobody is new: as a redo
+    in place              no newcomers: as a redo
     several losses        what the weakest rank has; of one that was lost again, what each of its newcomers has
 
 What rules every grade but unproven out: a redo that differs, replicas that differed, a drill that has failed, and anything that the script
 is known to change and that is not carried over.
 
-Known limit: state that nobody sees, and that nothing computes with before the next checkpoint, is not noticed by any of this.
+Known limit: state that is not inspected, and that nothing computes with before the next checkpoint, is not noticed by any of this.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _SHOWN = 3
 
 
 def give(state: JobState, incident: OpenIncident) -> None:
-    """The incident is over. Without a grade if a worker of an earlier version has told nothing."""
+    """Grade an incident that is over; leave it without a grade if a worker of an earlier version sent no evidence."""
     if all(commits.evidence is not Evidence.UNSAID for commits in incident.commits.values()):
         incident.grade, incident.why = grade(state, incident)
 
@@ -55,7 +56,7 @@ def grade(state: JobState, incident: OpenIncident) -> tuple[Grade, Text]:
     if (why := _against(incident, verdicts.values()) or _uncompared(incident, new)) is not None:
         return Grade.UNPROVEN, why
     if not new:
-        return Grade.PROVEN, grades.NOBODY_NEW(compared=_compared(incident))
+        return Grade.PROVEN, grades.NO_NEWCOMER(compared=_compared(incident))
     same = all(_of(incident, rank).evidence is Evidence.SAME for rank in new)
     whole = all(commits.whole for commits in incident.commits.values())
     if same and (whole or not _lacking(verdicts)):
@@ -63,20 +64,20 @@ def grade(state: JobState, incident: OpenIncident) -> tuple[Grade, Text]:
     lacking = [rank for rank in new if _of(incident, rank).evidence is not Evidence.SAME] if incident.section else _lacking(verdicts)
     if not lacking:
         passed = {found.number: found for found in verdicts.values() if found is not None}.values()
-        told = " and ".join(f"drill {one.number} of rank {one.rank} has passed at step {one.step}" for one in passed)
+        told = " and ".join(f"drill {one.number} of rank {one.rank} passed at step {one.step}" for one in passed)
         return Grade.DRILLED, grades.DRILLED(drills=told, compared=_compared(incident))
     rank = lacking[0]
     in_part = _of(incident, rank).evidence is Evidence.SAME
-    what = "only a part of the redo was compared" if in_part else f"of the lost worker of rank {rank} nothing was there to compare with"
+    what = "only a part of the redo was compared" if in_part else f"no data of the lost worker of rank {rank} was there to compare with"
     return Grade.UNPROVEN, grades.SECTION(what=what) if incident.section else grades.NOT_DRILLED(what=what, rank=rank)
 
 
 def _against(incident: OpenIncident, verdicts: Iterable[DrillResult | None]) -> Text | None:
-    """What rules out that anything is proven."""
+    """Return the reason that rules out any grade but unproven."""
     if incident.differed:
         return grades.DIFFERED(found=incident.differed)
     if incident.disputed or incident.believed:
-        return grades.DECIDED(who="a person" if incident.believed else "most of them")
+        return grades.DECIDED(who="an operator" if incident.believed else "a majority of replicas")
     if corrupt := [part.rank for part in incident.ranks if part.cause is LossCause.CORRUPT]:
         return grades.CORRUPT(rank=corrupt[0])
     for found in verdicts:
@@ -90,7 +91,7 @@ def _against(incident: OpenIncident, verdicts: Iterable[DrillResult | None]) -> 
 
 
 def _uncompared(incident: OpenIncident, new: Sequence[int]) -> Text | None:
-    """A survivor of whose redo nothing was compared."""
+    """Return the reason if nothing of a survivor's redo was compared."""
     what = "a section" if incident.section else "its step"
     for rank, commits in sorted(incident.commits.items()):
         if commits.evidence is Evidence.DIFFERENT or (commits.evidence is Evidence.NOTHING and rank not in new):
@@ -108,11 +109,11 @@ def _lacking(verdicts: dict[int, DrillResult | None]) -> list[int]:
 
 
 def _compared(incident: OpenIncident) -> str:
-    """How much of the redo, for a person."""
+    """Describe how much of the redo matches."""
     (same, of), (size, size_of) = incident.collectives, incident.compared
     if not of:
         return ""
-    return f" ({same} of {of} collectives were compared{f', {100 * size / size_of:.0f} % of the bytes' if size_of else ''})"
+    return f" ({same} of {of} collectives match{f', {100 * size / size_of:.0f} % of the bytes' if size_of else ''})"
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -129,7 +130,7 @@ def pauses(state: JobState, incident: OpenIncident) -> bool:
 
 
 def summary(incidents: Sequence[Incident]) -> str:
-    """How many there were, for the last line of a job."""
+    """Summarize the incidents for the last line of a job."""
     count = len(incidents)
     told = {0: "no incidents", 1: "1 incident"}.get(count, f"{count} incidents")
     found = Counter(incident.grade for incident in incidents)

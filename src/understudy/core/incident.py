@@ -20,7 +20,7 @@ _WORST_FIRST = (Evidence.UNSAID, Evidence.DIFFERENT, Evidence.NOTHING, Evidence.
 
 @dataclass
 class Commits:
-    """What the first commits of a rank say, one in each generation of an incident."""
+    """Collect the evidence of a rank's first commits, one in each generation of an incident."""
 
     evidence: Evidence = Evidence.FIRST  # the worst: what one of its workers has given is in the state of all
     whole: bool = True  # all collectives of what was redone were compared, or what it had come to was
@@ -53,10 +53,10 @@ class OpenIncident:
     disputed: bool = False
     unexplained: bool = False  # communication broke, and no worker was lost
     redone: bool = False  # a transaction of it was
-    differed: str = ""  # in what a redo is not what it redoes, the first one
+    differed: str = ""  # the first difference between a redo and the interrupted attempt
     held_in: int = -1  # the newest generation in which it did, and the job was held for that
-    believed: bool = False  # somebody has said who is right
-    section: bool = False  # what was redone is no step
+    believed: bool = False  # an operator has chosen the state to keep
+    section: bool = False  # a section, not a step, was redone
     collectives: tuple[int, int] = (0, 0)  # as of `Incident`
     compared: tuple[int, int] = (0, 0)
     proven_by: set[int] = field(default_factory=set)  # ranks whose redo is what they had come to before

@@ -37,10 +37,10 @@ class SnapshotRef:
 
 
 class Unproven(StrEnum):
-    """What a job does after an incident that is unproven (`grades.py`)."""
+    """The action after an unproven incident (`grades.py`)."""
 
     CONTINUE = "continue"
-    PAUSE = "pause"  # until somebody says that it goes on
+    PAUSE = "pause"  # until an operator continues the job
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class DrillResult:
     left_out: int = 0
     bytes_moved: int = 0
     pause: float = 0.0
-    changing: frozenset[tuple[str, str]] = frozenset()  # what nobody has registered and was known to change: where and name
+    changing: frozenset[tuple[str, str]] = frozenset()  # unregistered state known to change: where and name
 
 
 @dataclass(frozen=True)

@@ -32,14 +32,14 @@ def verdict(state: JobState, rank: int) -> DrillResult | None:
 
 
 def _holds(state: JobState, result: DrillResult) -> bool:
-    """Whether this verdict is one, and still holds. What has begun to change after a drill that has passed, it has not seen."""
+    """Return whether this result is a verdict that still holds. A passing drill does not cover what started to change later."""
     if result.number <= state.void or result.verdict is DrillVerdict.BROKEN:
         return False
     return result.verdict not in PROVEN or changing(state) <= result.changing
 
 
 def changing(state: JobState) -> frozenset[tuple[str, str]]:
-    """What nobody has registered and is known to change."""
+    """Return the unregistered state that is known to change."""
     items = state.listed.items if state.listed is not None else ()
     return frozenset((item.root, item.shown) for item in items if item.kind != "registered")
 
@@ -98,7 +98,7 @@ def registered(state: JobState, event: Registered) -> None:
 
 
 def listed(state: JobState, event: StateListed) -> None:
-    """What the script changes."""
+    """Record the state that the script changes."""
     before = {rank for rank in state.ranks if proven(state, rank) >= 0}
     state.listed = event
     if any(proven(state, rank) < 0 for rank in before):

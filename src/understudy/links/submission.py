@@ -36,12 +36,12 @@ class Submission(BaseModel):
     drill_at: int = Field(
         default=1,
         ge=0,
-        description="the step at which the first drill begins by itself, one for each role of a rank, and then now and then; 0: none does",
+        description="the step from which automatic drills start, first one for each role of a rank, then periodically; 0: none",
     )
     require_drill: bool = Field(default=False, description="a drill that finds a rank not survivable ends the job, with exit code 3")
     unproven: Unproven = Field(
         default=Unproven.CONTINUE,
-        description="what is done after an incident that is unproven: `continue`, with a warning, or `pause` until `believe` says to go on",
+        description="the action after an unproven incident: `continue` with a warning, or `pause` until `believe` is called",
     )
     keep_together: tuple[Annotated[str, Field(min_length=1, max_length=1 << 8)], ...] = Field(
         default=(),

@@ -97,20 +97,20 @@ REDO_GIVES_ANOTHER = Message(
 )
 LOST_ISSUED_ANOTHER = Message(
     "US1724",
-    "collective {number} on group {lane!r} is {here}, and the worker that was lost had called another one there",
-    cause="A newcomer computes the step in which a worker was lost, and does not call what that worker had called.",
+    "collective {number} on group {lane!r} is {here}, but the lost worker had called a different one at this position",
+    cause="A newcomer redoes the interrupted step and calls a different collective than the lost worker.",
     remedy="Look for a branch or a size that depends on something that is not registered.",
 )
 LOST_GAVE_ANOTHER = Message(
     "US1725",
-    "what goes into collective {number} on group {lane!r}, {call}, is not what the worker that was lost had put into it",
-    cause="A newcomer computes the step in which a worker was lost, and gives a collective other numbers than that worker.",
+    "the input to collective {number} on group {lane!r}, {call}, differs from that of the lost worker",
+    cause="A newcomer redoes the interrupted step and passes different values to a collective than the lost worker.",
     remedy="Look for something that is not registered and that the step depends on, or for kernels that are not deterministic.",
 )
 LOST_ISSUED_MORE = Message(
     "US1726",
-    "the worker that was lost had called {count} collectives on a group, the newcomer calls {issued} there",
-    cause="A newcomer computes the step in which a worker was lost, and does not call all collectives that this worker had called.",
+    "the lost worker had called {count} collectives on a group, but the newcomer calls only {issued}",
+    cause="A newcomer redoes the interrupted step and calls fewer collectives than the lost worker had called.",
     remedy="Look for a branch that depends on something that is not registered.",
 )
 REDO_ISSUES_LESS = Message(

@@ -145,8 +145,8 @@ PROOFS_VOID = Message(
 )
 PROOFS_VOID_FOR = Message(
     "US4318",
-    "{name}{more} changes now, and did not before: what drills have proven so far holds no more",
-    cause="The script changes something that it did not change when the drills ran. A verdict holds only for what it saw.",
+    "{name}{more} started to change after the last drills: their results do not hold any more",
+    cause="The script changes something that it did not change when the drills ran. A verdict covers only what the drill observed.",
 )
 REDO_PROVEN = Message(
     "US4315",

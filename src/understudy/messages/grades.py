@@ -4,88 +4,91 @@ from __future__ import annotations
 
 from understudy.messages.base import Message
 
-_COMPARE = "Run `understudy drill` for this rank now: a drill that passes shows whether a newcomer computes the same."
+_COMPARE = "Run `understudy drill` for this rank: a passing drill shows that a newcomer computes the same result."
+_CHECKPOINT = "If the state matters, restart from a checkpoint taken before this incident."
 
 STARTED_OVER = Message(
     "US4170",
-    "no transaction had been committed, and all ranks have started from the beginning",
+    "no transaction had been committed, and all ranks started from the beginning",
     cause="The loss came before anything had been computed, so there is nothing that could be wrong.",
 )
-NOBODY_NEW = Message(
+NO_NEWCOMER = Message(
     "US4171",
     "no rank has a new worker{compared}",
     cause="All ranks recovered in place, and nothing that they redid differs from what they had done before.",
 )
 COMPARED = Message(
     "US4172",
-    "the newcomer of {ranks} gave what the lost worker had given{compared}",
-    cause="Every rank has redone the interrupted step, and has put the same into its collectives as before the loss. The newcomer has put "
-    "into them what the lost worker had told its buddies.",
+    "the collective inputs of the newcomer of {ranks} match those of the lost worker{compared}",
+    cause="Every rank redid the interrupted step with the same collective inputs as before the loss. The newcomer's inputs match the marks "
+    "that the lost worker had sent to its buddies.",
 )
 DRILLED = Message(
     "US4173",
-    "{drills}, and nothing new has been seen to change since then{compared}",
-    cause="Nothing shows what the lost worker would have computed next. But a drill has shown that a spare computes the same bits as this "
-    "rank, or as one with its role.",
+    "{drills}, and no newly changing state has been seen since{compared}",
+    cause="There is no record of what the lost worker would have computed next, but a drill showed that a spare computes the same bits as "
+    "this rank or a rank with the same role.",
 )
 DIFFERED = Message(
     "US4180",
-    "a redo is not what it redoes: {found}",
-    cause="A survivor had computed something else before the loss than in its redo.",
-    remedy="Register what the difference names. If the state matters, go back to a checkpoint from before this incident.",
+    "a redo differs from the interrupted attempt: {found}",
+    cause="A survivor or a newcomer computed a different result in the redo than was computed before the loss.",
+    remedy=f"Register what the difference names. {_CHECKPOINT}",
 )
 DECIDED = Message(
     "US4181",
-    "ranks held different state, and {who} decided which is right",
-    cause="Replicas differed, or a redo did, and the job went on with one side.",
+    "ranks had different state, and {who} decided which to keep",
+    cause="Replicas differed, or a redo did, and the job continued with one version.",
     remedy="If the state matters, compare it with a checkpoint.",
 )
 CORRUPT = Message(
     "US4182",
-    "rank {rank} was corrupt, and what only this rank has (random streams, data position) comes from its worker",
+    "rank {rank} was corrupt, and its rank-local state (random streams, data position) was taken from the corrupt worker",
     cause="A rank was replaced because its state differed from that of its replicas.",
     remedy="If the state matters, compare it with a checkpoint.",
 )
 UNCOVERED = Message(
     "US4183",
-    "{names}: changed by the script, and not carried over",
-    cause="The script changes something that is not registered and that Understudy cannot carry over. A newcomer has what its set-up made.",
-    remedy="Register it (job.register, job.state), or say that it does not matter (job.ignore). `understudy status --state` lists all.",
+    "{names}: changed by the script but not carried over",
+    cause="The script changes something that is not registered and that Understudy cannot carry over. A newcomer has only the value from "
+    "its own set-up.",
+    remedy="Register it (job.register, job.state), or exclude it (job.ignore). `understudy status --state` lists all such state.",
 )
 DRILL_FAILED = Message(
     "US4184",
-    "drill {drill} of rank {of} had found at step {step} that it is {verdict}{found}",
+    "drill {drill} of rank {of} had reported at step {step} that it is {verdict}{found}",
     cause="A drill had shown before the loss that a recovery of this rank would not be bitwise.",
-    remedy="Do what the drill says. If the state matters, go back to a checkpoint from before this incident.",
+    remedy=f"Follow the remedy that the drill reported. {_CHECKPOINT}",
 )
 NOT_COMPARED = Message(
     "US4185",
-    "rank {rank} has redone {what}, and had put nothing into a collective before the loss that could be compared",
-    cause="The loss came before this rank had called a collective in the interrupted step, or what it put in cannot be read.",
+    "rank {rank} redid {what}, and had called no collective before the loss whose input could be compared",
+    cause="The loss came before this rank had called a collective in the interrupted step, or its input cannot be read.",
     remedy=_COMPARE,
 )
 NOT_DRILLED = Message(
     "US4186",
-    "{what}, and no drill of rank {rank}, or of one with its role, has passed that has seen all that changes now",
+    "{what}, and no passing drill of rank {rank}, or of a rank with the same role, covers everything that changes now",
     cause="Nothing shows that the newcomer computes what the lost worker would have computed.",
     remedy=_COMPARE,
 )
 SECTION = Message(
     "US4187",
-    "{what} in a section, and drills compare steps only",
+    "in a section, {what}, and drills compare only steps",
     cause="The loss came in a section. The newcomer has redone it, and nothing shows what the lost worker would have computed.",
-    remedy="If the state matters, compare what the section gave with what it gives in an undisturbed run.",
+    remedy="If the state matters, compare the section's result with that of an undisturbed run.",
 )
 WARNING = Message(
     "US4190",
-    "UNPROVEN: nothing shows that the state is right after incident {number}: {why}",
-    cause="A recovery was made, and neither a comparison nor a drill shows that its result is bitwise what it would have been.",
-    remedy="Read the reason, and do what its entry says. With --unproven pause the job waits for a decision after such an incident.",
+    "UNPROVEN: no comparison or drill verifies the state after incident {number}: {why}",
+    cause="The recovery completed, but neither a comparison nor a drill shows that its result is bitwise that of an undisturbed run.",
+    remedy="Read the reason and follow the remedy listed for its code. With --unproven pause the job waits for a decision after such an "
+    "incident.",
 )
 PAUSED = Message(
     "US4191",
-    "incident {number} is unproven: {why}. The job is held because of --unproven pause. `understudy believe --rank RANK` goes on, "
-    "`understudy stop` ends the job",
+    "incident {number} is unproven: {why}. The job is paused (--unproven pause). Run `understudy believe --rank RANK` to continue, or "
+    "`understudy stop` to end the job",
     cause="The job was started with --unproven pause, and a recovery could not be proven.",
     remedy="If the state is right, or the difference does not matter, run `understudy believe --rank RANK` with any rank. Otherwise stop "
     "the job and start from a checkpoint.",

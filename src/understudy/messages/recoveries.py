@@ -54,8 +54,8 @@ INCIDENT_OVER = Message(
     "US4150",
     "incident {number} is over: {what}; transaction {transaction} {decision}; {seconds:.2f} s from {since} to the next commit; no step "
     "lost; {grade}",
-    cause="Every rank has committed a step again after an interruption. The line ends with what shows that the result is bitwise what it "
-    "would have been: proven, drilled or unproven, and why. `understudy report` has the details.",
+    cause="Every rank committed a step after the interruption. The line ends with the grade (proven, drilled or unproven) and its reason. "
+    "`understudy report` has the details.",
 )
 FINISHED_BEFORE_OVER = Message(
     "US4151",

@@ -280,20 +280,20 @@ SEED = Message(
 
 READ_OF_FIRST = Message(
     "US2553",
-    "the second run has read {files}, which the first had written: it goes on from there, and is another training",
+    "the second run read {files}, which the first had written: it resumed from there, so the two runs cannot be compared",
     cause="The script looks for a snapshot, or another file, that it writes itself. The two runs of a check work in the same folder.",
-    remedy="Give the script a way not to go on from an earlier run, or let it write to a folder that is new in each run.",
+    remedy="Add an option to start without resuming, or write to a new folder in each run.",
 )
 READ = Message(
     "US2554",
-    "{file}: the second run has read it, and the first had written it",
-    cause="A part of the page of a check: what the second run knows of the first.",
+    "{file}: written by the first run and read by the second",
+    cause="Part of the page of a check: files that carried state from the first run into the second.",
 )
 FOLDER_OF_ITS_OWN = Message(
     "US2555",
-    "Let the script begin afresh in each run: without its option to resume, or with a folder for its files that is new in each run "
-    "(UNDERSTUDY_RUN_DIR is another one in each)",
-    cause="The second run of the check went on from what the first had saved.",
+    "Start the script from scratch in each run: disable its option to resume, or write its files to a new folder in each run "
+    "(UNDERSTUDY_RUN_DIR differs between runs)",
+    cause="The second run of the check resumed from what the first had saved.",
 )
 LOOK_AT_OUTPUT = Message(
     "US2548",

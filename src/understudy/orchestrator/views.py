@@ -134,7 +134,7 @@ class Status(TypedDict):
     floating: Annotated[claims_view.FloatingStatus, Field(description="spares that are claimed from the scheduler on demand")]
     drills: Annotated[list[DrillStatus], Field(description="the last ones, in the order in which they began; the last one may not be over")]
     incidents: Annotated[int, Field(description="how many so far, one that is open included")]
-    grades: Annotated[dict[str, int], Field(description="of those that are over: how many are `proven`, `drilled` and `unproven`")]
+    grades: Annotated[dict[str, int], Field(description="closed incidents by grade: `proven`, `drilled`, `unproven`")]
     taints: Annotated[dict[str, str], Field(description="nodes that are not trusted, and why: no new ranks or spares go there")]
     tainted: Annotated[list[doubts.TaintStatus], Field(description="the same, each taint by itself")]
     drains: Annotated[list[doubts.DrainStatus], Field(description="nodes that are to be empty, and how far that is")]
@@ -208,8 +208,8 @@ class IncidentReport(TypedDict):
     grade: Annotated[
         str,
         Field(
-            description="`proven`: a comparison shows that the result is bitwise what it would have been; `drilled`: a drill does; "
-            "`unproven`: nothing does; empty while it lasts, or where a worker of an earlier version has taken part"
+            description="`proven`: a comparison shows that the result is bitwise what it would have been; `drilled`: a drill shows it; "
+            "`unproven`: neither does; empty while the incident is open, or if a worker of an earlier version took part"
         ),
     ]
     why: Annotated[str, Field(description="the reason for the grade")]

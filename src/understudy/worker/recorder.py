@@ -57,7 +57,7 @@ def install() -> None:
 
 
 class ReadFiles(FileAccessGuard):
-    """What a set-up reads of files that have changed since the check began: a run before it in the same check may have written them."""
+    """Note files that a set-up reads and that have changed since the check began: an earlier run of the check may have written them."""
 
     def __init__(self, since: int, tell: Callable[[str, int], None]) -> None:
         super().__init__()

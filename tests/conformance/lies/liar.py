@@ -1,4 +1,4 @@
-"""A training that is fed by memory which nobody can see: the argument says how."""
+"""A training script that depends on memory which cannot be tracked: the argument says how."""
 
 # ranks: 3
 # expect: bitwise
@@ -60,7 +60,7 @@ def train_step(batch):
         loss = loss * 2
     if how == "noise":
         loss = loss * (1 + 1e-3 * os.urandom(1)[0])
-    dist.all_reduce(loss.detach().clone())  # whoever is lost behind this, all others have begun the step
+    dist.all_reduce(loss.detach().clone())  # after this every other rank has begun the step, whichever is lost
     loss.backward()
     if how == "update":
         optimizer.param_groups[0]["lr"] = 1e-2 * (1 + peek() % 2)

@@ -62,7 +62,7 @@ class Records:
         return Records(tuple(Commit(**line) for line in lines if "rank" in line), **about, read=read)
 
     def read_before(self, began: int) -> list[str]:
-        """Files that were read, and that a run before this one has written. `began`: when this one did, in ns since the epoch."""
+        """Return the files that this run has read and an earlier run has written. `began`: start of this run, in ns since the epoch."""
         return sorted({path for path, changed in self.read if changed < began})
 
     @property

@@ -57,9 +57,7 @@ class Page:
     bytes: int = 0
     adopted: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)  # what could not be compared
-    uncovered: list[str] = field(
-        default_factory=list
-    )  # what the script changes and is not carried over: what a difference comes from, likely
+    uncovered: list[str] = field(default_factory=list)  # changed by the script but not carried over: likely causes of a difference
     read: list[str] = field(default_factory=list)  # files that the first run has written and the second has read
     notices: list[str] = field(default_factory=list)
     grades: list[str] = field(default_factory=list)  # of each incident, with the reason
@@ -156,7 +154,7 @@ class Judge:
 
     @staticmethod
     def resumed(page: Page, read: list[str]) -> Page:
-        """The second run has read what the first has written: then they are not the same training."""
+        """Make the check inconclusive if the second run has read files that the first has written."""
         if not read:
             return page
         shown = f"{', '.join(read[:SHOWN])}{f' and {len(read) - SHOWN} more' if len(read) > SHOWN else ''}"

@@ -68,6 +68,6 @@ def read_copy(members: Members, rank: int, meeting: Rendezvous) -> BuddyCopy:
 
 
 def read_trail(members: Members, rank: int, meeting: Rendezvous) -> bytes:
-    """What the lost worker of a newcomer's rank had told whoever has its copy; empty: nothing."""
+    """Read the trail of a newcomer's lost worker from the rank that has its copy; empty if there is none."""
     holder = members.holder_of(rank)
     return b"" if holder == "leaver" else meeting.get(f"trail/{rank}/{holder}")

@@ -57,14 +57,14 @@ class BuddyStore:
             return self._copies.get(rank, {}).get(transaction)
 
     def put_trails(self, trails: Mapping[int, bytes]) -> None:
-        """At the end of a generation (`Channel.take_trails`). Of several attempts at one transaction the first counts."""
+        """Keep the trails of a generation that is over (`Channel.take_trails`). Of several attempts at one transaction the first counts."""
         for rank, trail in trails.items():
             known = self._trails.get(rank, b"")
             if known[:TRANSACTION] != trail[:TRANSACTION]:
                 self._trails[rank] = trail
 
     def trail(self, rank: int) -> bytes:
-        """What a rank has told of its last step; empty: nothing."""
+        """Return a rank's trail of its last step; empty if there is none."""
         return self._trails.get(rank, b"")
 
     def index(self) -> tuple[SnapshotRef, ...]:

@@ -25,7 +25,7 @@ from understudy.worker.transport.peers import Buffers, Peers, framed, read_frame
 RADIX = 8  # of an agreement
 # In front of what is sent: ranks at different places of a script notice it.
 HAND_OVER, RECEIPT, AGREEMENT, GATHERING, SEQUENCES = b"h", b"r", b"a", b"g", b"s"
-TRAIL = b"t"  # nobody waits for it: it may stand in front of any of the others
+TRAIL = b"t"  # no rank waits for it: it may precede any of the others
 LONGEST_TRAIL = 1 << 20  # bytes; what comes after that is not kept
 _WHAT = {
     HAND_OVER: "votes on a transaction",
@@ -112,18 +112,18 @@ class Channel:
                 self.trails[peer] = known + data[TRANSACTION:]
 
     def tell(self, trail: bytes) -> bool:
-        """Sends a part of this rank's trail to its buddies, without waiting; whether all have got it, or will. Any thread, but none while
-        another is in an exchange."""
+        """Send a part of this rank's trail to its buddies without waiting; return whether all connections took it. Any thread, but none
+        while another is in an exchange."""
         whole = framed(trail, TRAIL)
         taken = [self.peers.tell(buddy, whole) for buddy in self.buddies]
         return all(taken)
 
     def tell_with_next(self, trail: bytes) -> None:
-        """Sends it together with the next hand-over."""
+        """Send it together with the next hand-over."""
         self._ahead = bytes(framed(trail, TRAIL))
 
     def take_trails(self) -> dict[int, bytes]:
-        """At the end of the generation: what the ranks whose buddy this one is have told, and nobody has read yet, included."""
+        """Return the trails of the ranks whose buddy this one is, at the end of the generation, with what was not read yet."""
         for peer in self._from:
             self.peers.take_rest(peer, self._frame({}, peer, {}))
         return self.trails

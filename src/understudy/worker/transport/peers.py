@@ -216,7 +216,7 @@ class Peers:
             self._incoming = incoming = [coming for coming in incoming if not coming.pull()]
 
     def tell(self, peer: int, frame: memoryview) -> bool:
-        """Sends something that nobody waits for, if the connection is there and takes the begin of it at once; whether it has."""
+        """Send a frame that no rank waits for; return whether the connection is there and took the beginning of it at once."""
         way = self._out.get(peer)
         if way is None or way.rest is not None or self._incoming is not None:
             return False
@@ -228,7 +228,7 @@ class Peers:
         return True
 
     def take_rest(self, peer: int, buffers: Buffers) -> None:
-        """Receives what has come from a peer by now, and for which nobody will wait any more. `buffers`: where nothing was half read."""
+        """Receive what has come from a peer by now, when no exchange will wait for it. `buffers`: where nothing was half read."""
         try:
             half_read = next((coming for coming in self._incoming or () if coming.peer == peer and not coming.done), None)
             if peer not in self._in:

@@ -80,7 +80,7 @@ class RedoProof(Participant):
             self._evidence = self._found()
 
     def _found(self) -> Evidence:
-        """What this redo says for itself. A newcomer's own attempts say nothing for what the lost worker would have computed."""
+        """Return the evidence of this redo. A newcomer's own attempts are no evidence of what the lost worker would have computed."""
         if self._differs:
             return Evidence.DIFFERENT
         if self._compared and not self._issued.is_new:
@@ -114,9 +114,9 @@ class RedoProof(Participant):
         control.wait_for(lambda: self._membership.superseded(generation))
 
     def _likely(self) -> str:
-        """What may have caused the difference, as far as the census knows."""
+        """Name the likely causes that the census knows."""
         known = self._rank_state.state.unregistered.uncovered(CAUSES)
-        return f" (the script changes {', '.join(known)}, which is not carried over)" if known else ""
+        return f" (likely cause: {', '.join(known)}, changed by the script but not carried over)" if known else ""
 
     def committed(self, step: Step) -> None:
         self._before, self._differs = None, ""

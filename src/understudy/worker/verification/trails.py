@@ -1,10 +1,10 @@
-"""What a rank tells its buddies, while a step goes on, of what it puts into its collectives.
+"""Send marks of a rank's collective inputs to its buddies while a step goes on.
 
 If the rank is lost, its newcomer computes the step that the lost worker had begun. A survivor has its own first attempt to compare a redo
-with; a newcomer has only what the lost worker had told by then. Nobody waits for it: a message is sent where the connection takes it at
-once, and the buddies read it with the next vote, or when the generation is over (`Channel`).
+with; a newcomer has only what the lost worker had sent by then. No rank waits for a mark: a message is sent where the connection takes it
+at once, and the buddies read it with the next vote, or when the generation is over (`Channel`).
 
-Of each collective a *mark* is told, from which nothing but equality can be read.
+One *mark* is sent for each collective: it supports only a test for equality.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Mark(NamedTuple):
 
 
 def marks_in(data: bytes, transaction: int) -> Iterator[Mark]:
-    """What was told of this transaction. Raises `BadMessage`."""
+    """Yield the marks of this transaction. Raises `BadMessage`."""
     if not data:
         return
     if len(data) < _HEAD.size or (len(data) - _HEAD.size) % _MARK.size:
@@ -54,30 +54,30 @@ class Trail:
         self._over = True
 
     def begin(self, transaction: int, *, silent: bool) -> None:
-        """`silent`: a newcomer would issue others."""
+        """`silent`: send nothing, because a newcomer would issue other collectives."""
         self._transaction, self._untold, self._over = transaction, [], silent
 
     def add(self, mark: Callable[[], Mark | None]) -> None:
-        """`mark` is asked for when it is told: several together take less time. It gives None as long as it is not known."""
+        """Queue a mark. It is evaluated when it is sent, because several together take less time; None: not known yet."""
         if not self._over:
             self._untold.append(mark)
             if time.monotonic() - self._last >= GAP:
                 self.tell()
 
     def tell(self) -> None:
-        """Sends what was not sent yet. What a connection does not take ends the trail: marks count only without a gap."""
+        """Send the pending marks. What a connection does not take ends the trail: marks count only without a gap."""
         if (channel := self._membership.channel) is not None and (data := self._taken()):
             self._over = not channel.tell(data)
             self._last = time.monotonic()
 
     def end(self) -> None:
-        """The vote follows, and takes the rest with it."""
+        """Send the remaining marks with the vote that follows."""
         if (channel := self._membership.channel) is not None and (data := self._taken()):
             channel.tell_with_next(data)
         self._over = True
 
     def _taken(self) -> bytes:
-        """What is known of the rest, without a gap; empty: nothing."""
+        """Return what is known of the pending marks, without a gap; empty: nothing."""
         known = []
         for one in self._untold:
             if (mark := one()) is None:
