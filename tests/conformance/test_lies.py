@@ -41,7 +41,7 @@ WAYS = [
     ("newcomer", (Kill("between", 6, 1),)),
     ("newcomer", (VOTE,)),
     ("own mean", BOTH),
-    pytest.param("late", BOTH, marks=pytest.mark.gate),  # read first, long after the recovery
+    ("late", BOTH),  # read first, long after the recovery
     ("section", (Kill("evaluation", 10, 1),)),
 ]
 

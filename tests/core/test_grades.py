@@ -22,6 +22,7 @@ from understudy.core.model import (
     Unproven,
     VotePhase,
 )
+from understudy.core.proofs import proven
 from understudy.core.transitions import Phase
 from understudy.messages import grades, recoveries
 from understudy.messages.base import Message
@@ -85,6 +86,7 @@ IN_PART = Said(SAME, (1, 4))
         (IN_PART, Said(), None, UNPROVEN, grades.NOT_DRILLED),
         (Said(), IN_PART, None, UNPROVEN, grades.NOT_DRILLED),
         (IN_PART, IN_PART, PASSED, PROVEN, grades.COMPARED),
+        (Said(), Said(SAME, (0, 0)), None, UNPROVEN, grades.NOT_DRILLED),
         (Said(), Said(NOTHING), None, UNPROVEN, grades.NOT_DRILLED),
         (Said(), Said(NOTHING), PASSED, DRILLED, grades.DRILLED),
         (Said(FIRST), Said(NOTHING), PASSED, DRILLED, grades.DRILLED),
@@ -113,7 +115,8 @@ def test_of_a_step_that_is_redone(survivors: Said, newcomer: Said, drilled: Dril
 
 
 def test_of_a_section_which_no_drill_has_seen() -> None:
-    for newcomer, grade, why in ((Said(NOTHING), UNPROVEN, grades.SECTION), (IN_PART, PROVEN, grades.COMPARED)):
+    cases = ((Said(NOTHING), UNPROVEN, grades.SECTION), (IN_PART, UNPROVEN, grades.SECTION), (Said(), PROVEN, grades.COMPARED))
+    for newcomer, grade, why in cases:
         job = job_of()
         drill(job, 20, PASSED, rank=1)
         incident = redone(job, {1: newcomer}, step=1)
@@ -132,7 +135,7 @@ def test_of_several_losses_the_weakest_counts() -> None:
     job.lose(*(job.machine.state.ranks[rank] for rank in (1, 2)))
     job.rest(2)
     job.verify()
-    commit(job, {1: Said(NOTHING), 2: Said()}, 2, 3)
+    commit(job, {1: Said(NOTHING), 2: Said(NOTHING)}, 2, 3)
     again = job.machine.incidents()[-1]
     assert again.grade is DRILLED and said(again.why, grades.DRILLED) and again.why.count(" passed at step ") == 2
 
@@ -186,14 +189,53 @@ def test_of_a_planned_move(drilled: bool) -> None:
     assert (incident.planned, incident.decision, incident.grade) == (True, "boundary", DRILLED if drilled else UNPROVEN), incident
 
 
-def test_of_a_recovery_in_place() -> None:
+@pytest.mark.parametrize(
+    ("redo", "drilled", "grade", "why"),
+    [
+        (Said(), None, PROVEN, grades.NO_NEWCOMER),
+        (Said(FIRST, (0, 0)), None, PROVEN, grades.NO_NEWCOMER),
+        (IN_PART, None, UNPROVEN, grades.NOT_DRILLED),
+        (IN_PART, PASSED, PROVEN, grades.NO_NEWCOMER),
+        (Said(), DrillVerdict.DIFFERENT, UNPROVEN, grades.DRILL_FAILED),
+    ],
+)
+def test_of_a_recovery_in_place(redo: Said, drilled: DrillVerdict | None, grade: Grade, why: Message) -> None:
     job = job_of()
+    if drilled is not None:
+        drill(job, 20, drilled, rank=1)
     job.submit(events.CommunicationBroken("w0", 0, "reset"))
     job.submit(events.Expired("communication"))
     job.rest()
-    commit(job, {0: IN_PART})
+    commit(job, {0: redo})
     incident = only(job)
-    assert incident.grade is PROVEN and said(incident.why, grades.NO_NEWCOMER)
+    assert incident.grade is grade and said(incident.why, why), incident.why
+
+
+def test_a_later_drill_of_the_role_that_has_failed_counts_more_than_an_earlier_one_of_the_rank() -> None:
+    job = job_of()
+    drill(job, 20, PASSED, rank=1)
+    drill(job, 40, DrillVerdict.DIFFERENT, rank=0, detail="a counter moves")
+    incident = redone(job, {1: Said(NOTHING)})
+    assert incident.grade is UNPROVEN and said(incident.why, grades.DRILL_FAILED, drill=2) and "a counter moves" in incident.why
+
+
+def test_a_change_that_only_some_drills_have_seen_voids_the_others_only() -> None:
+    def listed(*names: str) -> events.StateListed:
+        return events.StateListed("w0", 30, tuple(events.StateItem(name, "a.py", "adopted", True, 8) for name in names))
+
+    job = job_of(4)
+    registered(job, 0, 0, 1, 1)
+    job.submit(listed("x"))
+    drill(job, 20, PASSED, rank=0)
+    state = job.machine.state
+    job.submit(events.DrillAsked(2, "", 21))
+    assert state.drill is not None
+    job.submit(events.Prepared(state.drill.worker, 2))
+    seen = (("a.py", "x"), ("a.py", "y"))
+    job.submit(events.Drilled(state.drill.worker, state.drill.number, 2, PASSED, 22, "", changing=seen))
+    job.warm()
+    told = of(commands.Tell, job.submit(listed("x", "y")))
+    assert [proven(state, rank) >= 0 for rank in (0, 2)] == [False, True] and len(told) == 1
 
 
 def test_of_a_loss_before_anything_was_committed() -> None:
@@ -301,8 +343,20 @@ def test_a_job_may_wait_for_a_decision_after_what_is_unproven(newcomer: Said) ->
     phases.append(job.machine.state.phase)
     assert phases == [Phase.QUIESCING, Phase.RESUMING], "it waits for that"
     commit(job, {}, 2, 3)
-    assert [one.grade for one in job.machine.incidents()] == [UNPROVEN, UNPROVEN] and state.phase is Phase.TRAINING, "and not again"
+    assert [one.grade for one in job.machine.incidents()] == [UNPROVEN, PROVEN] and state.phase is Phase.TRAINING, "nobody is new in it"
     assert assigned(job.lose("w0")).rank == 0
+
+
+def test_what_is_lost_while_a_job_waits_is_decided_once_more() -> None:
+    """The operator could not judge a redo that had not happened."""
+    job = job_of(unproven=Unproven.PAUSE)
+    redone_once(job, Said(NOTHING))
+    job.lose("w2")
+    job.rest(2)
+    job.submit(events.Believed(0, "it is of no consequence"))
+    job.verify()
+    commit(job, {2: Said(NOTHING)}, 2, 3)
+    assert [one.grade for one in job.machine.incidents()[:2]] == [UNPROVEN, UNPROVEN] and job.machine.state.dispute is not None
 
 
 def redone_once(job: Job, newcomer: Said) -> Incident:

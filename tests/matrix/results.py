@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from tests.matrix.cells import PARALLEL, PHASES, RANKS, Cell
+from understudy.core.model import Grade
 
 
 @dataclass
@@ -15,6 +17,7 @@ class Result:
     outcome: str = ""  # an outcome of the registry; empty: none, or not applicable
     seconds: float | None = None  # of the incident
     steps: tuple[int, int] = (0, 0)  # compared with those of the undisturbed run: from behind the first to the second
+    grades: tuple[str, ...] = ()  # of its incidents
     message: str = ""  # how the job ended, of a fault that ends it
     wrong: str = ""
 
@@ -22,7 +25,8 @@ class Result:
     def text(self) -> str:
         if self.cell.why_not:
             return "-"
-        return f"WRONG: {self.wrong}" if self.wrong else self.outcome
+        graded = f" ({', '.join(self.grades)})" if self.grades else ""
+        return f"WRONG: {self.wrong}{graded}" if self.wrong else f"{self.outcome}{graded}"
 
     def values(self) -> dict[str, Any]:
         """For JSON."""
@@ -61,5 +65,7 @@ def summary(results: Iterable[Result]) -> str:
     wrong = [result for result in applied if result.wrong]
     steps = sum(max(0, result.steps[1] - result.steps[0]) for result in applied)
     text = f"{len(known)} cells: {len(applied)} tried, {len(known) - len(applied)} not applicable; "
+    counts = Counter(grade for result in applied for grade in result.grades)
+    text += f"incidents: {', '.join(f'{counts[grade]} {grade}' for grade in Grade)}; "
     text += f"{steps} steps of {RANKS} ranks compared bit by bit; "
     return text + (f"{len(wrong)} WRONG" if wrong else "all identical to the undisturbed run")

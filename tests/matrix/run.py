@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -130,9 +130,19 @@ class _Serving:
             return False
 
         wait_until(beyond, f"step {after}", LIMIT)
+        result.grades = self._grades(record.incidents)
         result.steps = (before, after)
         if self.process.poll() is not None:
             result.wrong = f"the job ended behind it: {self.training.output[-1000:]}"
+
+    def _grades(self, numbers: Collection[int]) -> tuple[str, ...]:
+        """Of these incidents; none where the job has ended."""
+        assert self._about.server is not None
+        try:
+            known = self._about.server.call("GET", of_job(self._about.job, "report"))["incidents"]
+        except NoAnswer:
+            return ()
+        return tuple(incident["grade"] or "open" for incident in known if incident["number"] in numbers)
 
     def _committed(self) -> int:
         return min(self._job.steps(self._job.look()).values())

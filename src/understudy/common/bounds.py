@@ -31,7 +31,7 @@ NAME = 1 << 10  # bytes as written
 TEXT = 1 << 17
 NUMBER = 1 << 62  # what SQLite, PostgreSQL and 64-bit programs behind the API can hold
 FIRST_TIME, LAST_TIME = -6e10, 2.5e11  # unix seconds between the years 68 and 9892
-TEXTS = frozenset({"detail", "reason", "summary", "traceback", "text", "notes", "message", "shown", "root"})
+TEXTS = frozenset({"detail", "reason", "summary", "traceback", "text", "notes", "message", "shown", "root", "uncovered", "changing"})
 _HOSTILE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # neither newline nor tab
 _QUICK = 128  # a name of at most so many ASCII characters fits, whatever they are
 

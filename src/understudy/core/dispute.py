@@ -143,7 +143,7 @@ def _expected(state: JobState, event: RedoDiffers, rank: int, what: dict[str, ob
 def pause(state: JobState, unproven: OpenIncident) -> None:
     """Pause the job after an unproven incident (`JobSpec.unproven`)."""
     detail = grades.PAUSED(number=unproven.number, why=unproven.why)
-    _dispute(state, (tuple(sorted(state.ranks)),), f"incident {unproven.number} is unproven", detail)
+    _dispute(state, (tuple(sorted(state.ranks)),), f"incident {unproven.number} is unproven", detail).pause = True
     disrupted(state, set(), detail)
     begin(state, detail, [])
 

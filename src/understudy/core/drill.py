@@ -88,6 +88,7 @@ def ready(state: JobState, spare: Worker) -> None:
         _conclude(state, drill, DrillVerdict.BROKEN, drills.FINISHED_AND_GONE())
         return
     spare.ready = drill.running = True
+    drill.changing = proofs.changing(state)
     for command in _commands(state, drill):
         state.emit(command)
 
@@ -171,7 +172,7 @@ def _conclude(
     result = DrillResult(
         *(drill.number, drill.rank, drill.worker, verdict, of.step, detail, state.now),
         *(of.compared, of.collectives, of.left_out, of.bytes_moved, of.pause),
-        frozenset(of.changing) | proofs.changing(state),
+        frozenset(of.changing) | drill.changing,
     )
     state.drills = [*state.drills, result][-KEPT:]
     state.tell(told(result))

@@ -15,9 +15,9 @@ By kind of incident:
     rolled forward        nothing is redone: survivors go on with what they had computed, and newcomers need a drill
     planned move          the same
     between two steps     survivors have redone nothing; the newcomer computes a step that no rank had begun, and needs a drill
-    section               as a redo, but drills say nothing of what is computed there
+    section               as a redo, but drills say nothing of what is computed there: all of it has to be compared
     set-up                all ranks start from the beginning: proven
-    in place              no newcomers: as a redo
+    in place              no newcomers: as a redo, and what was compared in part needs a drill of each rank
     several losses        what the weakest rank has; of one that was lost again, what each of its newcomers has
 
 What rules every grade but unproven out: a redo that differs, replicas that differed, a drill that has failed, and anything that the script
@@ -52,31 +52,31 @@ def grade(state: JobState, incident: OpenIncident) -> tuple[Grade, Text]:
     if incident.decision == _START_ANEW:
         return Grade.PROVEN, grades.STARTED_OVER()
     new = [rank for rank, holder in sorted(state.ranks.items()) if holder in incident.newcomers]
-    verdicts = {rank: proofs.verdict(state, rank) for rank in new}
+    redone = [rank for rank, commits in sorted(incident.commits.items()) if commits.evidence is not Evidence.FIRST]
+    verdicts = {rank: proofs.verdict(state, rank) for rank in sorted({*new, *redone})}
     if (why := _against(incident, verdicts.values()) or _uncompared(incident, new)) is not None:
         return Grade.UNPROVEN, why
+    alone = [rank for rank in new if _of(incident, rank).evidence is not Evidence.SAME]  # with nothing of the lost worker
+    in_part = [rank for rank in redone if not _of(incident, rank).whole and rank not in alone]
+    lacking = alone + in_part if incident.section else [rank for rank in alone + in_part if not _has_passed(verdicts[rank])]
+    if lacking:
+        rank = lacking[0]
+        what = f"no data of the lost worker of rank {rank} was there to compare with" if rank in alone else "only a part was compared"
+        return Grade.UNPROVEN, grades.SECTION(what=what) if incident.section else grades.NOT_DRILLED(what=what, rank=rank)
     if not new:
         return Grade.PROVEN, grades.NO_NEWCOMER(compared=_compared(incident))
-    same = all(_of(incident, rank).evidence is Evidence.SAME for rank in new)
-    whole = all(commits.whole for commits in incident.commits.values())
-    if same and (whole or not _lacking(verdicts)):
+    if not alone:
         return Grade.PROVEN, grades.COMPARED(ranks=_ranks(new), compared=_compared(incident))
-    lacking = [rank for rank in new if _of(incident, rank).evidence is not Evidence.SAME] if incident.section else _lacking(verdicts)
-    if not lacking:
-        passed = {found.number: found for found in verdicts.values() if found is not None}.values()
-        told = " and ".join(f"drill {one.number} of rank {one.rank} passed at step {one.step}" for one in passed)
-        return Grade.DRILLED, grades.DRILLED(drills=told, compared=_compared(incident))
-    rank = lacking[0]
-    in_part = _of(incident, rank).evidence is Evidence.SAME
-    what = "only a part of the redo was compared" if in_part else f"no data of the lost worker of rank {rank} was there to compare with"
-    return Grade.UNPROVEN, grades.SECTION(what=what) if incident.section else grades.NOT_DRILLED(what=what, rank=rank)
+    passed = {found.number: found for found in map(verdicts.__getitem__, alone) if found is not None}.values()
+    told = " and ".join(f"drill {one.number} of rank {one.rank} passed at step {one.step}" for one in passed)
+    return Grade.DRILLED, grades.DRILLED(drills=told, compared=_compared(incident))
 
 
 def _against(incident: OpenIncident, verdicts: Iterable[DrillResult | None]) -> Text | None:
     """Return the reason that rules out any grade but unproven."""
     if incident.differed:
         return grades.DIFFERED(found=incident.differed)
-    if incident.disputed or incident.believed:
+    if incident.disputed or (incident.believed and not incident.pause):
         return grades.DECIDED(who="an operator" if incident.believed else "a majority of replicas")
     if corrupt := [part.rank for part in incident.ranks if part.cause is LossCause.CORRUPT]:
         return grades.CORRUPT(rank=corrupt[0])
@@ -103,9 +103,8 @@ def _of(incident: OpenIncident, rank: int) -> Commits:
     return incident.commits.get(rank, Commits())
 
 
-def _lacking(verdicts: dict[int, DrillResult | None]) -> list[int]:
-    """Ranks of which no drill has passed."""
-    return [rank for rank, found in verdicts.items() if found is None or found.verdict is not DrillVerdict.SAME]
+def _has_passed(found: DrillResult | None) -> bool:
+    return found is not None and found.verdict is DrillVerdict.SAME
 
 
 def _compared(incident: OpenIncident) -> str:
@@ -126,7 +125,8 @@ def warning(incident: OpenIncident) -> Text:
 
 def pauses(state: JobState, incident: OpenIncident) -> bool:
     """Whether the job is held after this incident, until somebody says that it goes on."""
-    return state.spec.unproven is Unproven.PAUSE and incident.grade is Grade.UNPROVEN and not incident.believed
+    decided = incident.believed and not incident.newcomers  # the operator who continued could judge all of it
+    return state.spec.unproven is Unproven.PAUSE and incident.grade is Grade.UNPROVEN and not decided
 
 
 def summary(incidents: Sequence[Incident]) -> str:

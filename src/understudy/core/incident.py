@@ -13,9 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from understudy.core.events import Committed
-from understudy.core.model import Evidence, Grade, Incident, Interruption, LossCause, Span
-
-_WORST_FIRST = (Evidence.UNSAID, Evidence.DIFFERENT, Evidence.NOTHING, Evidence.SAME, Evidence.FIRST)
+from understudy.core.model import WORST_FIRST, Evidence, Grade, Incident, Interruption, LossCause, Span
 
 
 @dataclass
@@ -26,7 +24,7 @@ class Commits:
     whole: bool = True  # all collectives of what was redone were compared, or what it had come to was
 
     def add(self, event: Committed) -> None:
-        self.evidence = min(self.evidence, event.evidence, key=_WORST_FIRST.index)
+        self.evidence = min(self.evidence, event.evidence, key=WORST_FIRST.index)
         same, of = event.collectives
         all_of_it = (same == of and event.size[0] > 0) or event.compared > 0
         self.whole = self.whole and (event.evidence is not Evidence.SAME or all_of_it)
@@ -56,6 +54,7 @@ class OpenIncident:
     differed: str = ""  # the first difference between a redo and the interrupted attempt
     held_in: int = -1  # the newest generation in which it did, and the job was held for that
     believed: bool = False  # an operator has chosen the state to keep
+    pause: bool = False  # nothing went wrong: the one before it is unproven, and an operator was to decide
     section: bool = False  # a section, not a step, was redone
     collectives: tuple[int, int] = (0, 0)  # as of `Incident`
     compared: tuple[int, int] = (0, 0)

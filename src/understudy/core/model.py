@@ -131,6 +131,9 @@ class Evidence(StrEnum):
     DIFFERENT = "different"
 
 
+WORST_FIRST = (Evidence.UNSAID, Evidence.DIFFERENT, Evidence.NOTHING, Evidence.SAME, Evidence.FIRST)
+
+
 class Grade(StrEnum):
     """What shows that the result of an incident is bitwise what it would have been without it (`grades.py`)."""
 

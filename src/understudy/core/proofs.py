@@ -19,16 +19,21 @@ from understudy.messages import drills
 from understudy.messages.base import Text
 
 SHARE = 0.001  # of the time of training that drills may cost
+FIRST_SHARE = 0.1  # the same, as long as some role has no verdict
 LEAST = 60.0  # seconds between two drills that begin by themselves, once each role has a verdict
 PROVEN = (DrillVerdict.SAME, DrillVerdict.PARTLY)
 
 
 def verdict(state: JobState, rank: int) -> DrillResult | None:
     """What the last drill that came to a verdict has said of this rank, or else of one with its role; None: there was none."""
-    known = [result for result in reversed(state.drills) if _holds(state, result)]
-    own = (result for result in known if result.rank == rank)
-    alike = (result for result in known if state.roles and state.roles[result.rank] == state.roles[rank])
-    return next(own, None) or next(alike, None)
+
+    def is_alike(other: int) -> bool:
+        return other == rank or (bool(state.roles) and state.roles[other] == state.roles[rank])
+
+    known = [result for result in reversed(state.drills) if is_alike(result.rank) and _holds(state, result)]
+    if known and known[0].verdict not in PROVEN:
+        return known[0]  # what one of them does, the others may do
+    return next((result for result in known if result.rank == rank), None) or next(iter(known), None)
 
 
 def _holds(state: JobState, result: DrillResult) -> bool:
@@ -82,7 +87,7 @@ def concluded(state: JobState, result: DrillResult) -> None:
         return
     open_roles = bool(state.roles) and any(verdict(state, rank) is None for rank in state.ranks)
     state.drill_next = 0
-    state.drill_after = 0.0 if open_roles else state.now + max(LEAST, result.pause / SHARE)
+    state.drill_after = state.now + (result.pause / FIRST_SHARE if open_roles else max(LEAST, result.pause / SHARE))
 
 
 def registered(state: JobState, event: Registered) -> None:
@@ -99,11 +104,10 @@ def registered(state: JobState, event: Registered) -> None:
 
 def listed(state: JobState, event: StateListed) -> None:
     """Record the state that the script changes."""
-    before = {rank for rank in state.ranks if proven(state, rank) >= 0}
+    before, known = {rank for rank in state.ranks if proven(state, rank) >= 0}, changing(state)
     state.listed = event
     if any(proven(state, rank) < 0 for rank in before):
-        known = max((result for result in state.drills if result.verdict in PROVEN), key=lambda result: result.number).changing
-        (root, shown), *more = sorted(changing(state) - known)
+        (root, shown), *more = sorted(changing(state) - known) or sorted(changing(state))
         state.drill_next, state.drill_after = event.step + state.spec.drill_at, 0.0
         state.tell(drills.PROOFS_VOID_FOR(name=f"{shown} ({root})" if root else shown, more=f" and {len(more)} more" * bool(more)))
 

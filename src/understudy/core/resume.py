@@ -193,5 +193,5 @@ def _summary(incident: OpenIncident, now: float) -> Text:
         decision=decision,
         seconds=now - incident.fault_at,
         since="the pause" if incident.planned else "fault",
-        grade=f"{incident.grade}: {incident.why}" if incident.grade is not None else "not graded",
+        grade=f"; {incident.grade}: {incident.why}" if incident.grade is not None else "",
     )

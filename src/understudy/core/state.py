@@ -248,6 +248,7 @@ class DrillUnderWay:
     reason: str
     step: int = -1  # of the job when it was due; -1: somebody has asked for it
     running: bool = False  # both were told to begin
+    changing: frozenset[tuple[str, str]] = frozenset()  # unregistered state known to change then
 
 
 @dataclass

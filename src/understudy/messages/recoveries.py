@@ -53,7 +53,7 @@ STAYS = Message(
 INCIDENT_OVER = Message(
     "US4150",
     "incident {number} is over: {what}; transaction {transaction} {decision}; {seconds:.2f} s from {since} to the next commit; no step "
-    "lost; {grade}",
+    "lost{grade}",
     cause="Every rank committed a step after the interruption. The line ends with the grade (proven, drilled or unproven) and its reason. "
     "`understudy report` has the details.",
 )

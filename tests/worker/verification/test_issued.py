@@ -72,6 +72,7 @@ class Rank:
         self.issued.failed(self.step, GenerationAborted())
         self.over = True
         self.issued.rollback(self.step)
+        self.step.attempt += 1
         self.over = False
         self.issued.again(self.step)
         self.issued.attempt(self.step)
@@ -154,6 +155,36 @@ def test_of_several_attempts_the_first_one_that_came_to_a_collective_counts(rank
     rank.call(torch.ones(4))
     rank.call(torch.full((4,), 3.0))  # ... nor as in the second
     assert said(rank.votes()[0], calls.REDO_GIVES_ANOTHER, number=1)
+
+
+def test_a_redo_that_was_interrupted_is_no_evidence_for_the_next_one(rank: Rank) -> None:
+    rank.call(torch.ones(4))
+    for _ in range(2):
+        rank.interrupted()
+        rank.call(torch.ones(4))
+        rank.call(torch.full((4,), 2.0))
+    assert rank.votes() == ("", RedoCompared(1, 2, 16, 32)) and len(rank.marks) == 1, "nor for a newcomer"
+
+
+@pytest.mark.parametrize("numbers", [(1.0, 1.0), (1.0, 2.0)])
+def test_sparse_gradients_stand_in_the_way_of_nothing(rank: Rank, numbers: tuple[float, float]) -> None:
+    for number in numbers:
+        rank.call(torch.ones(4))
+        rank.call(torch.eye(3).to_sparse())
+        rank.call(torch.full((4,), number))
+        if not rank.issued._before:
+            rank.interrupted()
+    difference, compared = rank.votes()
+    assert (bool(difference), compared.collectives, compared.of) == ((False, 2, 3) if numbers[1] == 1.0 else (True, 1, 3))
+
+
+def test_an_attempt_of_which_not_all_is_noted_is_not_compared_as_a_whole(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    rank.call(torch.ones(4))
+    rank.interrupted()
+    rank.call(torch.ones(4))
+    monkeypatch.setattr(issued, "sampled", lambda *_: (_ for _ in ()).throw(ValueError("it has no content")).__next__())
+    rank.call(torch.zeros(4))
+    assert rank.votes()[1].collectives < rank.issued.compared.of
 
 
 def test_numbers_of_a_call_that_is_issued_in_every_step_are_sure_to_matter(rank: Rank) -> None:
@@ -418,7 +449,16 @@ def test_objects_are_compared_and_not_their_pickles(rank: Rank, monkeypatch: pyt
         rank.call(torch.tensor(list(pickle), dtype=torch.uint8))
         if len(pickle) == 2:
             rank.interrupted()
-    assert rank.votes()[0] == ""
+    assert rank.votes()[0] == "" and rank.issued.evident
+
+
+def test_objects_that_cannot_be_read_are_no_evidence(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issued, "moved_objects", lambda: 0)
+    rank.call(torch.tensor([1, 2], dtype=torch.uint8))
+    rank.interrupted()
+    rank.call(torch.tensor([1, 3], dtype=torch.uint8))
+    difference, compared = rank.votes()
+    assert (difference, compared.collectives, rank.issued.evident) == ("", 0, False)
 
 
 class Later(DeviceSample):

@@ -92,16 +92,24 @@ def test_without_an_attempt_before_nothing_is_looked_at() -> None:
 
 def test_the_same_bits_are_told_once() -> None:
     rank = Rank()
-    rank.proof.keep()
+    rank.proof.keep(0)
     assert rank.redoes() == 0
     rank.proof.committed(step_of())
     assert rank.proof.report().digests > 4 and rank.proof.report().digests == 0
     assert rank.redoes(2.0) == 0, "the next transaction is another one"
 
 
+@pytest.mark.parametrize(("attempt", "digests"), [(0, True), (1, False)])
+def test_a_redo_is_no_evidence_for_another(attempt: int, digests: bool) -> None:
+    """Both may go by what the first one has left."""
+    rank = Rank()
+    rank.proof.keep(attempt)
+    assert rank.redoes() == 0 and bool(rank.proof.report().digests) == digests
+
+
 def test_another_gradient_is_named_and_goes_with_the_vote() -> None:
     rank = Rank()
-    rank.proof.keep()
+    rank.proof.keep(0)
     assert rank.redoes(2.0) == 1
     with pytest.raises(GenerationAborted, match="generation 4 ended"):
         rank.proof.disputed()
@@ -120,7 +128,7 @@ def test_a_rank_whose_redo_is_the_same_waits_for_the_end_of_the_generation_and_s
 
 def test_other_streams_and_buffers_and_values_are_found() -> None:
     rank = Rank()
-    rank.proof.keep()
+    rank.proof.keep(0)
     torch.rand(1)
     dict(rank.net.named_buffers())["1.running_mean"].add_(1)
     assert rank.redoes() == 1
@@ -134,7 +142,7 @@ def test_values_are_told_as_they_were_and_are() -> None:
     rank = Rank()
     counter = Counter()
     rank.proof._rank_state.state.register("counter", counter)
-    rank.proof.keep()
+    rank.proof.keep(0)
     counter.count = 4
     assert rank.redoes() == 1
     with pytest.raises(GenerationAborted):
@@ -144,16 +152,16 @@ def test_values_are_told_as_they_were_and_are() -> None:
 
 def test_all_redos_are_compared_with_the_first_attempt_that_came_to_its_vote() -> None:
     rank = Rank()
-    rank.proof.keep()
+    rank.proof.keep(0)
     assert rank.redoes(2.0) == 1
-    rank.proof.keep()  # a second loss: the redo that differs stands in its vote, too
+    rank.proof.keep(0)  # a second loss: the redo that differs stands in its vote, too
     assert rank.redoes(1.0) == 0
     assert rank.redoes(2.0) == 1
 
 
 def test_a_vote_that_is_rolled_forward_before_anybody_knew_is_told_first() -> None:
     rank = Rank()
-    rank.proof.keep()
+    rank.proof.keep(0)
     rank.redoes(2.0)
     redo = Recover("w0", 5, 7, "redo", "n0:7000", (), (), ())
     assert rank.proof.told(redo) is redo and rank.said == [], "it is done again, and compared then"
@@ -163,14 +171,14 @@ def test_a_vote_that_is_rolled_forward_before_anybody_knew_is_told_first() -> No
 
 def test_a_vote_that_is_rolled_forward_with_the_same_bits_is_no_news() -> None:
     rank = Rank()
-    rank.proof.keep()
+    rank.proof.keep(0)
     rank.redoes()
     assert rank.proof.told(NEXT) is NEXT and rank.said == []
 
 
 def test_what_is_learned_between_the_attempts_is_no_difference() -> None:
     rank = Rank()
-    rank.proof.keep()
+    rank.proof.keep(0)
     rank.pre_vote.add("train", {"net/parameter/0.weight"})
     assert rank.redoes() == 0
 
@@ -181,7 +189,7 @@ def test_a_gradient_is_missed_only_where_the_step_had_made_it() -> None:
     made, rank.net[0].weight.grad = rank.net[0].weight.grad, None
     rank.state.kept_gradients.begin()
     rank.net[0].weight.grad = made
-    rank.proof.keep()
+    rank.proof.keep(0)
     rank.net[2].weight.grad = None
     assert rank.redoes() == 0
     rank.net[0].weight.grad = None

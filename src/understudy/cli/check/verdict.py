@@ -158,7 +158,7 @@ class Judge:
         if not read:
             return page
         shown = f"{', '.join(read[:SHOWN])}{f' and {len(read) - SHOWN} more' if len(read) > SHOWN else ''}"
-        if page.verdict is Verdict.BITWISE:
+        if page.verdict not in (Verdict.INCONCLUSIVE, Verdict.FAILED):  # they have computed the same all the same, up to the first kill
             return replace(page, read=read)
         line, advice = script_check.READ_OF_FIRST(files=shown), script_check.FOLDER_OF_ITS_OWN()
         return replace(page, verdict=Verdict.INCONCLUSIVE, line=line, advice=[advice], read=read)

@@ -63,7 +63,7 @@ class Votes:
         progress, membership = self._progress, self._membership
         if progress.must_redo or membership.aborted():
             if not progress.must_redo and self._issued.untouched and not step.alone:
-                self._redo.keep()  # nobody has ended anything that it had waited for
+                self._redo.keep(step.attempt)  # nobody has ended anything that it had waited for
             raise GenerationAborted("the generation is over: this attempt cannot be voted for")
         if membership.groups.is_broken():  # nobody else may have noticed: the others need no connection of the script's while they vote
             raise PeerLost(worker_processes.GROUPS_BROKE())
@@ -97,7 +97,10 @@ class Votes:
                 self._redo.disputed()
             self._order.voted(agreed)
         except RuntimeError as error:
-            self._interrupted(self._redo.told(membership.quiesce_after(error)), error, keep=unbroken)
+            decision = self._redo.told(membership.quiesce_after(error))
+            if unbroken and not self._goes_on(decision):
+                self._redo.keep(step.attempt)
+            self._interrupted(decision, error)
 
     def _exchange(self, channel: Channel) -> VoteResult:
         fields = self._order.vote_fields()
@@ -109,10 +112,12 @@ class Votes:
         self._membership.hand_over(self._local.make_whole(copy, step.carried))
         channel.receipt()
 
-    def _interrupted(self, decision: Recover, error: RuntimeError, *, keep: bool) -> None:
-        """Go on if the vote is rolled forward, else have the attempt redone. `keep`: what it has come to is what a redo must come to."""
-        if decision.start != self._progress.transaction + 1:
-            if keep:
-                self._redo.keep()
+    def _goes_on(self, decision: Recover) -> bool:
+        """Whether the vote is rolled forward."""
+        return decision.start == self._progress.transaction + 1
+
+    def _interrupted(self, decision: Recover, error: RuntimeError) -> None:
+        """Go on if the vote is rolled forward, else have the attempt redone."""
+        if not self._goes_on(decision):
             self._progress.must_redo = True
             raise GenerationAborted("this transaction is redone") from error

@@ -44,6 +44,7 @@ from understudy.worker.verification.samples import STRIDE, DeviceSample, sampled
 from understudy.worker.verification.trails import Mark, Trail, marks_in
 
 _NOWHERE = frozenset[int]()
+_UNREAD = [(torch.uint8, torch.Size(()))]  # given, in place of objects
 _OF_OBJECTS = (torch.uint8, torch.int64)  # as which torch sends objects, and their sizes
 
 
@@ -134,6 +135,7 @@ class IssuedCollectives(Kernels, Participant):
         self._attempt = _Attempt()
         self._trail = Trail(context.membership)
         self._before: Lanes = {}  # of attempts that were interrupted
+        self._original: dict[str, int] = {}  # how many of them, by lane, are of the first one. Redos are no measure for each other
         self._of_lost: dict[int, list[Mark]] | None = None  # on a newcomer in its first transaction: what the lost worker has told, by lane
         self._usual: dict[str, Lanes] = {}  # by function: of its last step that was committed
         self._last: Lanes = {}  # of the last transaction
@@ -172,9 +174,9 @@ class IssuedCollectives(Kernels, Participant):
     def sequence(self) -> int:
         """A digest of what was called in the last transaction, the same for ranks that differ only in with whom they have done it."""
 
-        def shown(entry: Entry) -> tuple[str, list[tuple[str, list[int]]]]:
+        def shown(entry: Entry) -> tuple[str, list[tuple[str, int]]]:
             given = [] if entry.operator in FROM_ROOT else entry.given
-            return entry.operator, [(str(kind), list(shape)) for kind, shape in given]
+            return entry.operator, [(str(kind), len(shape)) for kind, shape in given]  # sizes may depend on the data
 
         return digest_bytes(repr(sorted([shown(entry) for entry in lane] for lane in self._last.values())).encode()) >> 1
 
@@ -188,7 +190,7 @@ class IssuedCollectives(Kernels, Participant):
     # -- a transaction -----------------------------------------------------------------------------------------------------
 
     def begin(self, step: Step) -> None:
-        self._before = {}  # those of a transaction whose error the script has caught
+        self._before, self._original = {}, {}  # those of a transaction whose error the script has caught
 
     def attempt(self, step: Step) -> None:
         if step.alone:
@@ -196,7 +198,8 @@ class IssuedCollectives(Kernels, Participant):
         if not self.installed:
             self.install()
         self._thread = threading.get_ident()
-        self._trail.begin(self._progress.transaction, silent=bool(self._rank_state.frameworks.not_drilled()))
+        redone = step.attempt > 0 or self.is_new  # no measure for a newcomer
+        self._trail.begin(self._progress.transaction, silent=redone or bool(self._rank_state.frameworks.not_drilled()))
         self._attempt, self._noting = _Attempt(), True
 
     def before_vote(self, step: Step) -> None:
@@ -212,9 +215,13 @@ class IssuedCollectives(Kernels, Participant):
         with self._lock:
             for lane, entries in self._attempt.entries.items():
                 for entry in entries:
-                    if not entry.settle(wait=False):  # its stream was ended before it had come there
+                    if any(
+                        isinstance(one, DeviceSample) for one in entry.digests
+                    ):  # it may have come after the end of a collective before it
                         entry.digests.clear()
                 known = self._before.setdefault(lane, [])
+                if not step.attempt:
+                    self._original[lane] = len(entries)
                 known += entries[len(known) :]
 
     def again(self, step: Step) -> None:
@@ -273,6 +280,8 @@ class IssuedCollectives(Kernels, Participant):
     def _entry(self, collective: Collective) -> Entry:
         given, arguments, order = given_to(collective), arguments_of(collective), self._attempt.issued
         if given and given[0].dtype in _OF_OBJECTS and (objects := moved_objects()) is not None:
+            if not objects:  # they cannot be read
+                return Entry(order, collective.operator, arguments, _UNREAD, [], 1, _NOWHERE)
             # Equal objects may have different pickles, so nobody knows how large one is.
             return Entry(order, collective.operator, arguments, [], [objects], 1, _NOWHERE)
         offset = self._progress.transaction % STRIDE
@@ -280,7 +289,7 @@ class IssuedCollectives(Kernels, Participant):
         known = [one for one in digests if one is not None]
         kinds = [(tensor.dtype, tensor.shape) for tensor in given]
         memory = frozenset(map(_address, given)) if self._before else _NOWHERE  # what it is asked for only in a redo
-        size = sum(tensor.nbytes for tensor in given)
+        size = sum(tensor.nbytes for tensor in given if tensor.layout is torch.strided)
         return Entry(order, collective.operator, arguments, kinds, known if len(known) == len(given) else [], size, memory)
 
     # -- compared ----------------------------------------------------------------------------------------------------------
@@ -297,12 +306,14 @@ class IssuedCollectives(Kernels, Participant):
                 ours = self._difference(lane, number, entry, before[number]) if number < len(before) else None
                 theirs = _difference_from_lost(lane, number, entry, told[number]) if number < len(told) else None
                 found += [(entry.order, *one) for one in (ours, theirs) if one is not None and one[0]]
-                if entry.is_read and (theirs if self.is_new else ours) == ("", False):
+                counts = theirs if self.is_new else ours if number < self._original.get(lane, 0) else None
+                if entry.is_read and counts == ("", False):
                     same, size, attempt.evident = same + 1, size + entry.size, attempt.evident or bool(entry.digests)
         every = [entry for entries in attempt.entries.values() for entry in entries]
         if not found and not attempt.cut:
             found = [(0, text, False) for text in self._lacking()]
-        attempt.compared = RedoCompared(same, len(every), size, sum(entry.size for entry in every))
+        issued = len(every) + attempt.cut  # what was not noted is not the same
+        attempt.compared = RedoCompared(same, issued, size, sum(entry.size for entry in every))
         if found:
             _, attempt.difference, attempt.sure = min(found)
 
@@ -350,7 +361,8 @@ def code_of(what: Hashable) -> int:
 
 
 def _address(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    """0 of what has no memory of its own, as sparse tensors."""
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
 
 
 def _names(state: State, memory: frozenset[int]) -> Iterator[str]:

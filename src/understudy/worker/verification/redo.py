@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from understudy.core.commands import Recover
 from understudy.core.events import RedoDiffers
-from understudy.core.model import Evidence
+from understudy.core.model import WORST_FIRST, Evidence
 from understudy.worker.encoding.messages import DrilledMoment
 from understudy.worker.errors import GenerationAborted
 from understudy.worker.generation.context import RankContext
@@ -51,6 +51,7 @@ class RedoProof(Participant):
         self._issued = issued
         self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
         self._before: DrilledMoment | None = None  # of the first attempt at this transaction that came to its vote
+        self._original = False  # it was the first of all: a redo is no evidence for another
         self._written: frozenset[str] = frozenset()  # what was known, then, to change in front of the vote
         self._differs = ""  # in what the running attempt does
         self._said = False  # ... and the orchestrator was told
@@ -58,9 +59,10 @@ class RedoProof(Participant):
         self._collectives = NOTHING_COMPARED
         self._evidence = Evidence.FIRST
 
-    def keep(self) -> None:
-        """The attempt that stands in its vote is to be redone, and nothing is restored yet."""
+    def keep(self, attempt: int) -> None:
+        """The attempt that stands in its vote is to be redone, and nothing is restored yet. `attempt`: its number, from 0."""
         if self._before is None:
+            self._original = not attempt
             self._written = frozenset(self._rank_state.pre_vote.entries)
             self._before = moments.at_vote(self._rank_state, self._written)
 
@@ -75,9 +77,9 @@ class RedoProof(Participant):
             now = moments.at_vote(self._rank_state, self._written)
             found = moments.differences(now, self._before, moments.REDONE)
             self._differs = moments.joined(found)
-            self._compared = 0 if found else len(now.digests)
+            self._compared = 0 if found or not self._original or issued.is_new else len(now.digests)
         if step.attempt or issued.is_new:
-            self._evidence = self._found()
+            self._evidence = min(self._evidence, self._found(), key=WORST_FIRST.index)
 
     def _found(self) -> Evidence:
         """Return the evidence of this redo. A newcomer's own attempts are no evidence of what the lost worker would have computed."""

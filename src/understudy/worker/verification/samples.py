@@ -27,7 +27,7 @@ _PLAIN = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: to
 
 def sampled(tensor: torch.Tensor, offset: int) -> int | DeviceSample | None:
     """Of a tensor, or of a sample of its elements from `offset` on; None where it cannot be read."""
-    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg():
         return None
     if tensor.device.type == "cpu":
         plain = tensor.detach() if tensor.is_contiguous() else tensor.detach().contiguous()

@@ -15,6 +15,7 @@ from understudy.worker.state.unregistered import is_unregistered
 
 ROOM = 1 << 18  # bytes of all items as written: a quarter of what a message may have
 _LONGEST = 200  # characters of a name
+_SHORTEST = 10  # bytes of what stands around a name as written
 _SHOWN = 4
 
 
@@ -38,7 +39,14 @@ def changing(state: State) -> tuple[tuple[str, str], ...]:
     """Where and name, as in `items_of`, of what is known to change and is not registered."""
     streams = [_stream(name, state.names) for name in state.randomness.names()]
     found = {(item.root, item.shown) for item in streams if item.kind != "registered"}
-    return tuple(sorted(found | {(_short(one.root), _short(one.name)) for one in state.unregistered.listed(())}))
+    every = sorted(found | {(_short(one.root), _short(one.name)) for one in state.unregistered.listed(())})
+    room, fit = ROOM, list[tuple[str, str]]()
+    for root, name in every:
+        room -= size(root) + size(name) + _SHORTEST
+        if room < 0:
+            break  # a drill that does not say all that it has seen holds for less
+        fit.append((root, name))
+    return tuple(fit)
 
 
 def that_fit(items: list[StateItem]) -> tuple[StateItem, ...]:
