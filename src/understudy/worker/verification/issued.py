@@ -138,7 +138,6 @@ class IssuedCollectives(Kernels, Participant):
         self._original: dict[str, int] = {}  # how many of them, by lane, are of the first one. Redos are no measure for each other
         self._of_lost: dict[int, list[Mark]] | None = None  # on a newcomer in its first transaction: what the lost worker has told, by lane
         self._usual: dict[str, Lanes] = {}  # by function: of its last step that was committed
-        self._last: Lanes = {}  # of the last transaction
 
     @property
     def difference(self) -> str:
@@ -172,13 +171,13 @@ class IssuedCollectives(Kernels, Participant):
 
     @property
     def sequence(self) -> int:
-        """A digest of what was called in the last transaction, the same for ranks that differ only in with whom they have done it."""
+        """Return a digest of the calls of the last transaction, without the members of groups. Between two transactions."""
 
         def shown(entry: Entry) -> tuple[str, list[tuple[str, int]]]:
             given = [] if entry.operator in FROM_ROOT else entry.given
             return entry.operator, [(str(kind), len(shape)) for kind, shape in given]  # sizes may depend on the data
 
-        return digest_bytes(repr(sorted([shown(entry) for entry in lane] for lane in self._last.values())).encode()) >> 1
+        return digest_bytes(repr(sorted([shown(entry) for entry in lane] for lane in self._attempt.entries.values())).encode()) >> 1
 
     def adopt(self, trail: bytes) -> None:
         """This worker is a newcomer, and this is what the lost one had told. Raises `BadMessage`."""
@@ -232,7 +231,6 @@ class IssuedCollectives(Kernels, Participant):
         self._before, self._of_lost = {}, None
         if step.kind == "step":
             self._usual[step.function] = self._attempt.entries
-        self._last = self._attempt.entries
 
     # -- its collectives ---------------------------------------------------------------------------------------------------
 
