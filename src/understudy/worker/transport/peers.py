@@ -236,7 +236,7 @@ class Peers:
             coming = half_read or _Incoming(peer, None, buffers)
             coming.source = self._in.get(peer)
             coming.pull()
-        except (PeerLost, BadMessage):
+        except (PeerLost, BadMessage, OSError):
             return  # all that had come was read before that
 
     def abort(self) -> None:
