@@ -58,7 +58,7 @@ def evaluate() -> float:
 
 for number in job.steps(6 if how == "short" else 1000):
     train(number)
-    if number % 5 == 4:
+    if number % 5 == 4 and how != "entered late":  # nothing that is seen to change after the drill
         best = max(best, evaluate())
         if how == "resumes" and job.rank == 0:
             torch.save(net.state_dict(), snapshot)
