@@ -167,6 +167,14 @@ def test_of_several_kills_the_one_before_the_first_difference_is_named(step: int
     assert page.verdict is Verdict.DIFFERS and said(page.line, script_check.DIFFERS, kills=described([TWICE[kill]]))
 
 
+def test_grades_that_are_alike_stand_once() -> None:
+    incidents = [{**INCIDENT, "number": number, "grade": grade} for number, grade in enumerate(("proven", "drilled", "drilled"), 1)]
+    page = Judge(2, BEFORE, LAST, ["", ""]).disturbed(
+        records(), Ended(records(), reached=True, incidents=incidents, drills=[DRILL]), [KILL]
+    )
+    assert page.grades == ["incident 1: proven: all of it was compared", "incidents 2, 3: drilled: all of it was compared"]
+
+
 def test_every_kill_has_its_incident_and_the_longest_recovery_is_told() -> None:
     incidents = [INCIDENT, {**INCIDENT, "ranks": [{"old_worker": "w3"}]}]
     page = Judge(2, BEFORE, LAST, ["", ""]).disturbed(records(), Ended(records(), reached=True, incidents=incidents, drills=[DRILL]), TWICE)

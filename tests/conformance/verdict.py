@@ -190,7 +190,7 @@ def differs(wanted: Trace, found: Trace, killed: Sequence[int] = (), borrowed: i
 
 @dataclass(frozen=True)
 class _Unlike:
-    """Something that a run has told otherwise."""
+    """Hold one difference between a run and its reference."""
 
     text: str
     step: float  # after so many committed steps; infinity: it is not known

@@ -68,8 +68,8 @@ def grade(state: JobState, incident: OpenIncident) -> tuple[Grade, Text]:
     if not alone:
         return Grade.PROVEN, grades.COMPARED(ranks=_ranks(new), compared=_compared(incident))
     passed = {found.number: found for found in map(verdicts.__getitem__, alone) if found is not None}.values()
-    told = " and ".join(f"drill {one.number} of rank {one.rank} passed at step {one.step}" for one in passed)
-    return Grade.DRILLED, grades.DRILLED(drills=told, compared=_compared(incident))
+    drills = " and ".join(f"drill {one.number} of rank {one.rank} passed at step {one.step}" for one in passed)
+    return Grade.DRILLED, grades.DRILLED(drills=drills, compared=_compared(incident))
 
 
 def _against(incident: OpenIncident, verdicts: Iterable[DrillResult | None]) -> Text | None:
@@ -124,7 +124,7 @@ def warning(incident: OpenIncident) -> Text:
 
 
 def pauses(state: JobState, incident: OpenIncident) -> bool:
-    """Whether the job is held after this incident, until somebody says that it goes on."""
+    """Return whether the job is paused after this incident until an operator continues it."""
     decided = incident.believed and not incident.newcomers  # the operator who continued could judge all of it
     return state.spec.unproven is Unproven.PAUSE and incident.grade is Grade.UNPROVEN and not decided
 
@@ -132,7 +132,7 @@ def pauses(state: JobState, incident: OpenIncident) -> bool:
 def summary(incidents: Sequence[Incident]) -> str:
     """Summarize the incidents for the last line of a job."""
     count = len(incidents)
-    told = {0: "no incidents", 1: "1 incident"}.get(count, f"{count} incidents")
+    total = {0: "no incidents", 1: "1 incident"}.get(count, f"{count} incidents")
     found = Counter(incident.grade for incident in incidents)
     parts = [f"{found[one]} {one.upper() if one is Grade.UNPROVEN else one}" for one in Grade if found[one]]
-    return f"{told} ({', '.join(parts)})" if parts else told
+    return f"{total} ({', '.join(parts)})" if parts else total

@@ -118,23 +118,23 @@ TRY_AGAIN = Message(
 )
 UNPROVEN = Message(
     "US4310",
-    "rank {rank} is not proven: no spare has computed a step as it would have",
+    "rank {rank} had not been drilled: no spare had computed a step as it would have",
     cause="A rank was lost for which no drill has come to a verdict. This is no fault.",
 )
 FOUND_OTHERWISE = Message(
     "US4311",
-    "rank {rank} is not proven: drill {drill} of rank {of} at step {step} found it {verdict}",
+    "rank {rank} had failed a drill: drill {drill} of rank {of} at step {step} found it {verdict}",
     cause="A rank was lost for which, or for whose role, the last drill has found a difference.",
     remedy="Read the verdict of that drill (`understudy report`), and mend what it names.",
 )
 WAS_PROVEN = Message(
     "US4312",
-    "{which} was proven at step {step} (drill {drill})",
+    "{which} had passed a drill at step {step} (drill {drill})",
     cause="A rank was lost for which, or for whose role, a drill has shown that a spare computes the same bits.",
 )
 WAS_PROVEN_PARTLY = Message(
     "US4313",
-    "{which} was proven in part at step {step} (drill {drill})",
+    "{which} had passed a drill in part at step {step} (drill {drill})",
     cause="A rank was lost for which, or for whose role, a drill has compared a part of a step, without a difference.",
 )
 PROOFS_VOID = Message(

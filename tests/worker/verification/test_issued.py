@@ -79,7 +79,7 @@ class Rank:
 
     def votes(self) -> tuple[str, RedoCompared]:
         self.issued.before_vote(self.step)
-        return self.issued.difference, self.issued.compared
+        return self.issued.found.difference, self.issued.found.compared
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_an_attempt_of_which_not_all_is_noted_is_not_compared_as_a_whole(rank: R
     rank.call(torch.ones(4))
     monkeypatch.setattr(issued, "sampled", lambda *_: (_ for _ in ()).throw(ValueError("it has no content")).__next__())
     rank.call(torch.zeros(4))
-    assert rank.votes()[1].collectives < rank.issued.compared.of
+    assert rank.votes()[1].collectives < rank.issued.found.compared.of
 
 
 def test_numbers_of_a_call_that_is_issued_in_every_step_are_sure_to_matter(rank: Rank) -> None:
@@ -203,7 +203,7 @@ def test_numbers_of_a_call_that_is_issued_in_every_step_are_sure_to_matter(rank:
         rank.interrupted()
         rank.call(torch.full((size,), 9.0), group=group)
         rank.issued.before_vote(rank.step)
-        found.append((bool(rank.issued.difference), rank.issued.sure))
+        found.append((bool(rank.issued.found.difference), rank.issued.found.sure))
     assert found == [(True, False), (True, True), (True, False)]
 
 
@@ -332,7 +332,7 @@ def test_a_newcomer_gives_what_the_lost_worker_has_told_its_buddies(
     rank.call(torch.ones(4))
     rank.call(torch.zeros(4))
     difference, compared = rank.votes()
-    assert (rank.issued.is_new, rank.issued.evident, compared.collectives, compared.of) == (True, evident, same, 3)
+    assert (rank.issued.is_new, rank.issued.found.evident, compared.collectives, compared.of) == (True, evident, same, 3)
     assert said(difference, message, number=0, lane="tp") if message else not difference
     rank.issued.committed(rank.step)
     assert not rank.issued.is_new
@@ -360,7 +360,7 @@ def test_a_newcomer_has_nothing_to_show_where_nothing_that_it_reads_was_told(tol
     rank = newcomer_of(lost)
     rank.call(torch.zeros(4), operator="recv_", src=1)
     rank.call(torch.ones(4))
-    assert (rank.votes()[0], rank.issued.evident, rank.issued.is_new) == ("", False, True)
+    assert (rank.votes()[0], rank.issued.found.evident, rank.issued.is_new) == ("", False, True)
     rank.issued.remove()
 
 
@@ -449,7 +449,7 @@ def test_objects_are_compared_and_not_their_pickles(rank: Rank, monkeypatch: pyt
         rank.call(torch.tensor(list(pickle), dtype=torch.uint8))
         if len(pickle) == 2:
             rank.interrupted()
-    assert rank.votes()[0] == "" and rank.issued.evident
+    assert rank.votes()[0] == "" and rank.issued.found.evident
 
 
 def test_objects_that_cannot_be_read_are_no_evidence(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,7 +458,7 @@ def test_objects_that_cannot_be_read_are_no_evidence(rank: Rank, monkeypatch: py
     rank.interrupted()
     rank.call(torch.tensor([1, 3], dtype=torch.uint8))
     difference, compared = rank.votes()
-    assert (difference, compared.collectives, rank.issued.evident) == ("", 0, False)
+    assert (difference, compared.collectives, rank.issued.found.evident) == ("", 0, False)
 
 
 class Later(DeviceSample):
@@ -490,5 +490,5 @@ def test_digests_that_are_on_their_way_are_waited_for_in_a_redo_only(rank: Rank,
     rank.interrupted()  # the second and third were never there
     for number in (1.0, 7.0, 3.0):
         rank.call(torch.full((4,), number))
-    assert rank.votes()[0] == "" and rank.issued.compared.collectives == 1
+    assert rank.votes()[0] == "" and rank.issued.found.compared.collectives == 1
     assert all(one.here for one in made[3:])

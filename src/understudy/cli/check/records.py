@@ -50,9 +50,8 @@ class Records:
     registered: dict[str, str]  # names and types
     tensors: int = 0
     bytes: int = 0
-    read: tuple[
-        tuple[str, int], ...
-    ] = ()  # files that were read in the set-up, changed since the check began, and when: ns since the epoch
+    # Files that a set-up has read and that have changed since the check began, and when they did, in ns since the epoch.
+    read: tuple[tuple[str, int], ...] = ()
 
     @staticmethod
     def of(run_dir: Path) -> Records:

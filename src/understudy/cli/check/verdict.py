@@ -194,7 +194,7 @@ class Judge:
             adopted=records.adopted,
             notices=self._told(run),
             uncovered=list(dict.fromkeys(name for one in run.incidents for name in one["uncovered"])),
-            grades=[f"incident {one['number']}: {one['grade'] or 'not graded'}: {one['why']}" for one in run.incidents],
+            grades=_grades(run.incidents),
             notes=list(dict.fromkeys(note for incident in run.incidents for note in incident["notes"])),
             advice=list(advice),
             **more,
@@ -208,6 +208,14 @@ class Judge:
     def _told(run: Ended) -> list[str]:
         """Without the good news."""
         return [notice for notice in run.notices if coverage.COVERED.code not in notice]
+
+
+def _grades(incidents: Sequence[dict[str, Any]]) -> list[str]:
+    """List the grades with their reasons, each once."""
+    numbers: dict[str, list[str]] = {}
+    for one in incidents:
+        numbers.setdefault(f"{one['grade'] or 'not graded'}: {one['why']}", []).append(str(one["number"]))
+    return [f"incident{'s' * (len(of) > 1)} {', '.join(of)}: {grade}" for grade, of in numbers.items()]
 
 
 def _first_of_each(found: Comparison) -> list[str]:

@@ -42,7 +42,7 @@ END, ENDS = 4 << 10, 256  # bytes that are kept of the end of a loop at most, an
 CLOSELY = 3  # transactions at whose begin everything is noted
 WATCHED = 1000  # entries at most
 TOTAL = 1 << 20  # bytes of all that is watched
-LONGEST = 200  # characters of a name that is told in an incident
+LONGEST = 200  # characters of a name in an incident
 _ABSENT = b""
 
 

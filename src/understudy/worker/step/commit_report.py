@@ -11,7 +11,7 @@ from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Step
 from understudy.worker.verification.redo import RedoProof
 
-UNCOVERED = 4  # names that are told
+UNCOVERED = 4  # names that are reported
 
 
 class CommitReport(Participant):

@@ -63,7 +63,7 @@ class Votes:
         progress, membership = self._progress, self._membership
         if progress.must_redo or membership.aborted():
             if not progress.must_redo and self._issued.untouched and not step.alone:
-                self._redo.keep(step.attempt)  # nobody has ended anything that it had waited for
+                self._redo.keep(step.attempt)  # no collective that it waited for was broken
             raise GenerationAborted("the generation is over: this attempt cannot be voted for")
         if membership.groups.is_broken():  # nobody else may have noticed: the others need no connection of the script's while they vote
             raise PeerLost(worker_processes.GROUPS_BROKE())

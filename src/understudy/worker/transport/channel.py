@@ -73,7 +73,7 @@ class Channel:
         self.buddies = table[rank]
         self._from = [other for other, keepers in enumerate(table) if rank in keepers]
         self._ahead = b""  # goes with the next hand-over
-        self.trails: dict[int, bytes] = {}  # of the ranks whose buddy this one is: what they have told of the last step that they told of
+        self.trails: dict[int, bytes] = {}  # of the ranks whose buddy this one is, each of one step
 
     def hand_over(self, data: bytes) -> dict[int, bytes]:
         """Sends `data` to the buddies; gives what the ranks sent whose buddy this one is."""

@@ -70,7 +70,7 @@ class _Way:
     """A connection to a member."""
 
     connection: socket.socket
-    rest: memoryview | None = None  # of what was told, which goes before all else
+    rest: memoryview | None = None  # of a trail that was sent in part; it goes before all else
 
 
 class _Outgoing:

@@ -90,10 +90,8 @@ class Comparison(Participant):
         self._seen: dict[str, int] = {}  # digests of the last comparison, of entries that were the same on all replicas of this rank
         self._roles: tuple[tuple[int, ...], str] | None = None  # as rank 0 has told them
         self._groups: tuple[RankGroup, ...] = ()  # on rank 0: as it has told them
-        self._layouts: tuple[bytes, list[int]] = (
-            b"",
-            [],
-        )  # on rank 0: what steers collectives on all ranks, and which they issue, as told last
+        # On rank 0: what steers collectives on all ranks, and a digest of which each of them issues, as of the last full comparison.
+        self._layouts: tuple[bytes, list[int]] = b"", []
         self._parted = False  # the last vote has told that what all ranks had alike is not the same any more
         self._reading: _DigestThread | None = None
         self._doubt: dict[str, int] | None = None  # this rank's digests of a comparison on the side that has found a difference

@@ -3,21 +3,21 @@
 A survivor nearly always waits in a collective when a rank is lost. What it had put into that one, and into those before it, is known, and
 the redo must put the same into the same collectives, as far as the interrupted attempt had come. So every attempt notes one entry for each
 collective that it issues up to its vote: what is called, and a digest of what the operator reads on this rank, taken before it runs.
-Entries are compared lane by lane (`collectives.calls`), as they are issued. A difference stops no rank: it goes with the vote (`redo`).
+Entries are compared at the vote, lane by lane (`collectives.calls`). A difference goes with the vote (`redo`).
 
-Of several attempts the first that came to an entry is what all later ones are compared with.
+Of several attempts the first that came to an entry is what all later ones are compared with. But only what the first attempt of all had
+issued is evidence: two redos may both be wrong in the same way. On a newcomer the evidence is what the lost worker had sent (`trails`).
 
 A difference is *sure* where the same call is issued in every step, and the redo gives it other numbers. Others may be of no consequence:
 what is issued now and then carries times or counts for a person, and a script that catches the error of a broken collective goes another
 way.
 
-Not noted is what says nothing of the step: what is issued once the generation is over or a collective has failed, because what broken
-collectives gave may be anything; and what threads issue that the script has started, because they keep no step with it. Where a framework
-issues others in a redo, as DDP's static graph does, nothing is compared.
+Collectives are not noted once the generation is over or one has failed, because their inputs may come from a broken one; the first of an
+attempt always is, because nothing came before it. Collectives of threads that the script has started are not noted either, because they
+keep no step with it. Where a framework issues others in a redo, as DDP's static graph does, nothing is compared.
 
-Known limits: of sparse tensors only types and shapes are compared. Of what is large every `STRIDE`th element is (`samples`), so a
-difference in a few elements may be missed. That a wait in C++ has failed is not seen before the
-generation is over.
+Known limits: of sparse tensors only types and shapes are compared. Large tensors are sampled (`samples`), so a difference in a few elements
+may be missed. That a wait in C++ has failed is not seen before the generation is over.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ class Entry(NamedTuple):
 
     @property
     def code(self) -> int:
-        """A digest of the call, without which reduction it is: torch tells that slowly."""
+        """Return a digest of the call without its reduction, which torch reports slowly."""
         is_object = self.digests and not self.given
         plain = tuple((name, value) for name, value in self.arguments if not (is_object or isinstance(value, torch.ScriptObject)))
         return code_of((self.operator, plain, tuple(self.given)))
 
     @property
     def call(self) -> tuple[str, str, list[tuple[torch.dtype, torch.Size]]]:
-        """But the numbers."""
+        """Return all but the numbers."""
         return self.operator, shown(self.arguments), self.given
 
     def settle(self, *, wait: bool) -> bool:
-        """Puts digests in place of samples that are on their way; whether all of them have come."""
+        """Put digests in place of samples that are on their way; return whether all of them have come."""
         for number, one in enumerate(self.digests):
             if isinstance(one, DeviceSample):
                 found = one.value(wait=wait)
@@ -87,7 +87,7 @@ class Entry(NamedTuple):
 
     @property
     def mark(self) -> int:
-        """Of what is read, for another worker."""
+        """Return a digest of the input, for comparison by another worker."""
         known = [one for one in self.digests if not isinstance(one, DeviceSample)]
         if len(known) < len(self.digests) or not known:
             return 0
@@ -112,20 +112,27 @@ Lanes = dict[str, list[Entry]]
 
 
 @dataclass
+class Found:
+    """What the comparison of an attempt that has come to its vote has found; empty where there was nothing to compare with."""
+
+    compared: RedoCompared = NOTHING_COMPARED
+    evident: bool = False  # some matching input depends on the state at all; that of a barrier does not
+    difference: str = ""  # the first one
+    sure: bool = False  # it is certain to matter
+
+
+@dataclass
 class _Attempt:
     """The running one."""
 
     entries: Lanes = field(default_factory=dict)
     issued: int = 0
     cut: bool = False  # not all of it is noted
-    compared: RedoCompared = NOTHING_COMPARED
-    evident: bool = False  # some of what is as before reads something
-    difference: str = ""  # the first one
-    sure: bool = False  # and it cannot be of no consequence
+    found: Found = field(default_factory=Found)
 
 
 class IssuedCollectives(Kernels, Participant):
-    in_front: ClassVar[bool] = True  # what was issued counts, whatever another client says to that
+    in_front: ClassVar[bool] = True  # a collective counts as issued even if another client rejects it
 
     def __init__(self, context: RankContext) -> None:
         self._membership, self._progress, self._rank_state = context.membership, context.progress, context.rank_state
@@ -135,29 +142,14 @@ class IssuedCollectives(Kernels, Participant):
         self._attempt = _Attempt()
         self._trail = Trail(context.membership)
         self._before: Lanes = {}  # of attempts that were interrupted
-        self._original: dict[str, int] = {}  # how many of them, by lane, are of the first one. Redos are no measure for each other
-        self._of_lost: dict[int, list[Mark]] | None = None  # on a newcomer in its first transaction: what the lost worker has told, by lane
+        self._original: dict[str, int] = {}  # how many of them, by lane, are of the first one
+        self._of_lost: dict[int, list[Mark]] | None = None  # on a newcomer in its first transaction: marks of the lost worker, by lane
         self._usual: dict[str, Lanes] = {}  # by function: of its last step that was committed
 
     @property
-    def difference(self) -> str:
-        """In what goes into the collectives of the attempt that has come to its vote, the first one."""
-        return self._attempt.difference
-
-    @property
-    def sure(self) -> bool:
-        """Whether that cannot be of no consequence."""
-        return self._attempt.sure
-
-    @property
-    def compared(self) -> RedoCompared:
-        """How much of it is as before; nothing where there was none."""
-        return self._attempt.compared
-
-    @property
-    def evident(self) -> bool:
-        """Whether what is as before depends on the state at all; a barrier does not."""
-        return self._attempt.evident
+    def found(self) -> Found:
+        """Of the attempt that has come to its vote."""
+        return self._attempt.found
 
     @property
     def is_new(self) -> bool:
@@ -180,7 +172,7 @@ class IssuedCollectives(Kernels, Participant):
         return digest_bytes(repr(sorted([shown(entry) for entry in lane] for lane in self._attempt.entries.values())).encode()) >> 1
 
     def adopt(self, trail: bytes) -> None:
-        """This worker is a newcomer, and this is what the lost one had told. Raises `BadMessage`."""
+        """Adopt the lost worker's trail on a newcomer. Raises `BadMessage`."""
         lanes: dict[int, list[Mark]] = {}
         for mark in marks_in(trail, self._progress.transaction):
             lanes.setdefault(mark.lane, []).append(mark)
@@ -214,10 +206,8 @@ class IssuedCollectives(Kernels, Participant):
         with self._lock:
             for lane, entries in self._attempt.entries.items():
                 for entry in entries:
-                    if any(
-                        isinstance(one, DeviceSample) for one in entry.digests
-                    ):  # it may have come after the end of a collective before it
-                        entry.digests.clear()
+                    if any(isinstance(one, DeviceSample) for one in entry.digests):
+                        entry.digests.clear()  # its stream may have gone on after an earlier collective was broken
                 known = self._before.setdefault(lane, [])
                 if not step.attempt:
                     self._original[lane] = len(entries)
@@ -280,7 +270,7 @@ class IssuedCollectives(Kernels, Participant):
         if given and given[0].dtype in _OF_OBJECTS and (objects := moved_objects()) is not None:
             if not objects:  # they cannot be read
                 return Entry(order, collective.operator, arguments, _UNREAD, [], 1, _NOWHERE)
-            # Equal objects may have different pickles, so nobody knows how large one is.
+            # Equal objects may have pickles of different sizes, so the size says nothing.
             return Entry(order, collective.operator, arguments, [], [objects], 1, _NOWHERE)
         offset = self._progress.transaction % STRIDE
         digests = [sampled(tensor, offset) for tensor in given]
@@ -293,27 +283,27 @@ class IssuedCollectives(Kernels, Participant):
     # -- compared ----------------------------------------------------------------------------------------------------------
 
     def _compare(self) -> None:
-        """All that was issued up to the vote."""
+        """Compare all that was issued up to the vote."""
         attempt = self._attempt
-        found: list[tuple[int, str, bool]] = []
-        same, size = 0, 0
+        differences: list[tuple[int, str, bool]] = []
+        same, size, evident = 0, 0, False
         for lane, entries in attempt.entries.items():
-            before, told = self._before.get(lane, []), (self._of_lost or {}).get(code_of(lane), [])
+            before, marks = self._before.get(lane, []), (self._of_lost or {}).get(code_of(lane), [])
             for number, entry in enumerate(entries):
                 entry.settle(wait=True)
                 ours = self._difference(lane, number, entry, before[number]) if number < len(before) else None
-                theirs = _difference_from_lost(lane, number, entry, told[number]) if number < len(told) else None
-                found += [(entry.order, *one) for one in (ours, theirs) if one is not None and one[0]]
+                theirs = _difference_from_lost(lane, number, entry, marks[number]) if number < len(marks) else None
+                differences += [(entry.order, *one) for one in (ours, theirs) if one is not None and one[0]]
                 counts = theirs if self.is_new else ours if number < self._original.get(lane, 0) else None
                 if entry.is_read and counts == ("", False):
-                    same, size, attempt.evident = same + 1, size + entry.size, attempt.evident or bool(entry.digests)
+                    same, size, evident = same + 1, size + entry.size, evident or bool(entry.digests)
         every = [entry for entries in attempt.entries.values() for entry in entries]
-        if not found and not attempt.cut:
-            found = [(0, text, False) for text in self._lacking()]
+        if not differences and not attempt.cut:
+            differences = [(0, text, False) for text in self._lacking()]
         issued = len(every) + attempt.cut  # what was not noted is not the same
-        attempt.compared = RedoCompared(same, issued, size, sum(entry.size for entry in every))
-        if found:
-            _, attempt.difference, attempt.sure = min(found)
+        compared = RedoCompared(same, issued, size, sum(entry.size for entry in every))
+        _, difference, sure = min(differences, default=(0, "", False))
+        attempt.found = Found(compared, evident, difference, sure)
 
     def _difference(self, lane: str, number: int, entry: Entry, before: Entry) -> tuple[str, bool] | None:
         """Describe the difference ("": none), and whether it is certain to matter. None: one of the two could not be read."""
@@ -330,7 +320,7 @@ class IssuedCollectives(Kernels, Participant):
         return calls.REDO_GIVES_ANOTHER(call=before, number=number, lane=lane, of=of), sure
 
     def _lacking(self) -> Iterator[str]:
-        """What an attempt before had issued, and this one has not."""
+        """List collectives that an earlier attempt, or the lost worker, had issued and this attempt has not."""
         for lane, entries in self._before.items():
             issued = len(self._attempt.entries.get(lane, ()))
             if issued < len(entries):
@@ -341,25 +331,25 @@ class IssuedCollectives(Kernels, Participant):
                 yield calls.LOST_ISSUED_MORE(count=len(marks), issued=issued)
 
 
-def _difference_from_lost(lane: str, number: int, entry: Entry, told: Mark) -> tuple[str, bool] | None:
-    """As `_difference`, from what the lost worker had told; None: one of the two could not be read."""
-    if entry.code != told.call:
+def _difference_from_lost(lane: str, number: int, entry: Entry, lost: Mark) -> tuple[str, bool] | None:
+    """As `_difference`, from a mark of the lost worker."""
+    if entry.code != lost.call:
         return calls.LOST_ISSUED_ANOTHER(here=entry, number=number, lane=lane), False
-    if entry.mark == told.given:
+    if entry.mark == lost.given:
         return ("", False) if entry.is_read else None
-    if not entry.mark or not told.given:
+    if not entry.mark or not lost.given:
         return None
-    return calls.LOST_GAVE_ANOTHER(call=entry, number=number, lane=lane), told.usual
+    return calls.LOST_GAVE_ANOTHER(call=entry, number=number, lane=lane), lost.usual
 
 
 @functools.lru_cache(4096)
 def code_of(what: Hashable) -> int:
-    """A digest that is the same in all workers. Of texts, numbers, types and sizes."""
+    """Return a digest of texts, numbers, types and sizes that is the same in all workers."""
     return digest_bytes(repr(what).encode())
 
 
 def _address(tensor: torch.Tensor) -> int:
-    """0 of what has no memory of its own, as sparse tensors."""
+    """Return the address of its memory; 0 for tensors without one of their own, as sparse ones."""
     return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
 
 

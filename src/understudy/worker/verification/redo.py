@@ -51,7 +51,7 @@ class RedoProof(Participant):
         self._issued = issued
         self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
         self._before: DrilledMoment | None = None  # of the first attempt at this transaction that came to its vote
-        self._original = False  # it was the first of all: a redo is no evidence for another
+        self._original = False  # it was the first attempt of all: a redo is no evidence for another
         self._written: frozenset[str] = frozenset()  # what was known, then, to change in front of the vote
         self._differs = ""  # in what the running attempt does
         self._said = False  # ... and the orchestrator was told
@@ -70,25 +70,27 @@ class RedoProof(Participant):
         """An attempt has come to its vote. Where the one before it had, too, what went into collectives on the way does not count: what
         they have both come to says more."""
         self._said, issued = False, self._issued
-        self._collectives = issued.compared if issued.compared.of else self._collectives
+        self._collectives = issued.found.compared if issued.found.compared.of else self._collectives
+        digests = 0
         if self._before is None:
-            self._differs = issued.difference
+            self._differs = issued.found.difference
         else:
             now = moments.at_vote(self._rank_state, self._written)
             found = moments.differences(now, self._before, moments.REDONE)
             self._differs = moments.joined(found)
-            self._compared = 0 if found or not self._original or issued.is_new else len(now.digests)
+            digests = self._compared = 0 if found or not self._original or issued.is_new else len(now.digests)
         if step.attempt or issued.is_new:
-            self._evidence = min(self._evidence, self._found(), key=WORST_FIRST.index)
+            self._evidence = min(self._evidence, self._found(digests), key=WORST_FIRST.index)
 
-    def _found(self) -> Evidence:
-        """Return the evidence of this redo. A newcomer's own attempts are no evidence of what the lost worker would have computed."""
+    def _found(self, digests: int) -> Evidence:
+        """Return the evidence of this redo. `digests`: that are those of the attempt before. A newcomer's own attempts are no evidence of
+        what the lost worker would have computed."""
         if self._differs:
             return Evidence.DIFFERENT
-        if self._compared and not self._issued.is_new:
+        if digests:
             return Evidence.SAME
-        found = self._issued.evident if self._issued.is_new else self._issued.compared.collectives
-        return Evidence.SAME if found else Evidence.NOTHING
+        found = self._issued.found
+        return Evidence.SAME if (found.evident if self._issued.is_new else found.compared.collectives) else Evidence.NOTHING
 
     def vote_fields(self) -> Sequence[VoteField]:
         return (VoteField(DIFFERS, Reduce.GREATEST, int(bool(self._differs))),)
@@ -110,7 +112,7 @@ class RedoProof(Participant):
         control, progress = self._membership.control, self._progress
         if self._differs:
             self._said = True
-            partly, sure = self._before is None, self._before is None and self._issued.sure
+            partly, sure = self._before is None, self._before is None and self._issued.found.sure
             detail = f"{self._differs}{self._likely()}"
             control.send(RedoDiffers(control.worker, generation, progress.transaction, progress.step, detail, partly, sure))
         control.wait_for(lambda: self._membership.superseded(generation))

@@ -18,13 +18,13 @@ from understudy.messages import worker_processes
 from understudy.worker.errors import BadMessage
 from understudy.worker.generation.membership import Membership
 
-GAP = 0.04  # seconds from one message to the next: each costs some 40 us for each buddy. The vote takes with it what was not told
+GAP = 0.04  # seconds from one message to the next: each costs some 40 us for each buddy. The rest goes with the vote
 _MARK = struct.Struct("<QQQQ?")
 _HEAD = struct.Struct("<q")  # the transaction
 
 
 class Mark(NamedTuple):
-    """Of one collective. All but `size` are digests."""
+    """Describe one collective. All but `size` and `usual` are digests."""
 
     lane: int
     call: int  # operator, arguments, types and shapes
@@ -49,18 +49,18 @@ class Trail:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._transaction = -1
-        self._untold: list[Callable[[], Mark | None]] = []
-        self._last = 0.0  # when something was told, on the monotonic clock
+        self._pending: list[Callable[[], Mark | None]] = []
+        self._last = 0.0  # when something was sent, on the monotonic clock
         self._over = True
 
     def begin(self, transaction: int, *, silent: bool) -> None:
         """`silent`: send nothing, because a newcomer would issue other collectives."""
-        self._transaction, self._untold, self._over = transaction, [], silent
+        self._transaction, self._pending, self._over = transaction, [], silent
 
     def add(self, mark: Callable[[], Mark | None]) -> None:
         """Queue a mark. It is evaluated when it is sent, because several together take less time; None: not known yet."""
         if not self._over:
-            self._untold.append(mark)
+            self._pending.append(mark)
             if time.monotonic() - self._last >= GAP:
                 self.tell()
 
@@ -79,9 +79,9 @@ class Trail:
     def _taken(self) -> bytes:
         """Return what is known of the pending marks, without a gap; empty: nothing."""
         known = []
-        for one in self._untold:
+        for one in self._pending:
             if (mark := one()) is None:
                 break
             known.append(mark)
-        self._untold = self._untold[len(known) :]
+        self._pending = self._pending[len(known) :]
         return b"".join((_HEAD.pack(self._transaction), *(_MARK.pack(*mark) for mark in known))) if known else b""
