@@ -195,6 +195,7 @@ def verdict(job: RunningJob, kill: Kill, report: dict[str, Any], differences: li
             f"{incident['bytes_moved'] / 1e6:.1f} MB moved, {incident['digests_verified']} digests verified, "
             f"steps lost: {incident['steps_lost']}."
         )
+        lines.append(f"Its grade: {incident['grade'] or 'none'}. {incident['why']}.")
         lines += [f"Note: {note}" for note in incident.get("notes", [])]
     console.print(Panel("\n".join(lines), title="verdict", width=100), highlight=False)
     result = {

@@ -111,7 +111,7 @@ def test_of_a_step_that_is_redone(survivors: Said, newcomer: Said, drilled: Dril
         assert "a counter moves" in incident.why
     if why is grades.COMPARED:
         same = sum(one.collectives[0] for one in (survivors, newcomer, Said()))
-        assert f"({same} of 12 collectives match, {100 * same / 12:.0f} % of the bytes)" in incident.why
+        assert f"({same} of the 12 collectives of the redo were compared and match, {100 * same / 12:.0f} % of the bytes)" in incident.why
 
 
 def test_of_a_section_which_no_drill_has_seen() -> None:

@@ -62,6 +62,7 @@ def grade(state: JobState, incident: OpenIncident) -> tuple[Grade, Text]:
     if lacking:
         rank = lacking[0]
         what = f"no data of the lost worker of rank {rank} was there to compare with" if rank in alone else "only a part was compared"
+        what += _compared(incident)
         return Grade.UNPROVEN, grades.SECTION(what=what) if incident.section else grades.NOT_DRILLED(what=what, rank=rank)
     if not new:
         return Grade.PROVEN, grades.NO_NEWCOMER(compared=_compared(incident))
@@ -108,11 +109,12 @@ def _has_passed(found: DrillResult | None) -> bool:
 
 
 def _compared(incident: OpenIncident) -> str:
-    """Describe how much of the redo matches."""
+    """Describe how much of the redo was compared. It matches, or the redo differs and nothing is said of this."""
     (same, of), (size, size_of) = incident.collectives, incident.compared
     if not of:
         return ""
-    return f" ({same} of {of} collectives match{f', {100 * size / size_of:.0f} % of the bytes' if size_of else ''})"
+    share = f", {100 * size / size_of:.0f} % of the bytes" if size_of else ""
+    return f" ({same} of the {of} collectives of the redo were compared and match{share})"
 
 
 def _ranks(ranks: Sequence[int]) -> str:

@@ -128,11 +128,6 @@ def redone(incident: OpenIncident) -> None:
     if ranks:
         who = f"rank {ranks[0]}: it" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}: they"
         incident.note(drills.REDO_PROVEN(who=who))
-    same, of = incident.collectives
-    if same:
-        size, size_of = incident.compared
-        share = f" ({100 * size / size_of:.0f} % of the bytes)" if size_of else ""
-        incident.note(drills.REDO_COMPARED(same=same, of=of, share=share))
 
 
 def survived(state: JobState, incident: OpenIncident) -> None:

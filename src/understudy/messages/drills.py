@@ -154,11 +154,6 @@ REDO_PROVEN = Message(
     cause="Survivors had computed the interrupted step before the loss. In the redo they have come to the same bits, so the newcomer gave "
     "what the lost rank had given.",
 )
-REDO_COMPARED = Message(
-    "US4317",
-    "in {same} of the {of} collectives of the redo, survivors gave the same input as before the loss{share}",
-    cause="Every rank notes what it puts into its collectives. The redo is compared with that, as far as the interrupted attempt had come.",
-)
 KEPT = Message(
     "US4330",
     f"{_SPARE}, in the set-up of rank {{rank}} for a drill, goes on as a prepared one",
