@@ -48,7 +48,7 @@ class Rank:
         channel = SimpleNamespace(tell=self.tell, tell_with_next=self.told_with_next.append)
         membership: Any = SimpleNamespace(aborted=lambda: self.over, channel=channel)
         self.another_way = ""  # in which a framework issues collectives in a redo
-        held: Any = SimpleNamespace(state=state, frameworks=SimpleNamespace(not_drilled=lambda: self.another_way))
+        held: Any = SimpleNamespace(state=state, frameworks=SimpleNamespace(redoes_otherwise=lambda: self.another_way))
         self.progress = Progress(0, 2, transaction=7, function="train")
         self.issued = IssuedCollectives(RankContext(self.progress, membership, held, SimpleNamespace()))  # type: ignore[arg-type]
         self.step = step_of()

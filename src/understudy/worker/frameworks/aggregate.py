@@ -52,6 +52,9 @@ class Frameworks(FrameworkAdapter):
     def not_drilled(self) -> str:
         return next(filter(None, (adapter.not_drilled() for adapter in self._adapters)), "")
 
+    def redoes_otherwise(self) -> bool:
+        return any(adapter.redoes_otherwise() for adapter in self._adapters)
+
     def described(self) -> Described:
         """Raises `ValueError` if two adapters use the same name."""
         found: Described = {}

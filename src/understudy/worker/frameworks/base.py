@@ -127,6 +127,10 @@ class FrameworkAdapter:
         `meet_newcomers` would change what the rank does."""
         return ""
 
+    def redoes_otherwise(self) -> bool:
+        """Whether a redo issues other collectives than the interrupted attempt, so that the two cannot be compared."""
+        return False
+
     def described(self) -> Described:
         """All that steers collectives, in names that no other adapter uses. Between two transactions, and on a newcomer at its end of the
         set-up."""

@@ -150,6 +150,9 @@ class Ddp(FrameworkAdapter):
             if module.static_graph:
                 count_anew(module)
 
+    def redoes_otherwise(self) -> bool:
+        return any(module.static_graph for module in self._modules())
+
     def not_drilled(self) -> str:
         if any(module.static_graph for module in self._modules()):
             return frameworks.STATIC_NOT_DRILLED()

@@ -190,7 +190,7 @@ class IssuedCollectives(Kernels, Participant):
             self.install()
         self._thread = threading.get_ident()
         redone = step.attempt > 0 or self.is_new  # no measure for a newcomer
-        self._trail.begin(self._progress.transaction, silent=redone or bool(self._rank_state.frameworks.not_drilled()))
+        self._trail.begin(self._progress.transaction, silent=redone or self._rank_state.frameworks.redoes_otherwise())
         self._attempt, self._noting = _Attempt(), True
 
     def before_vote(self, step: Step) -> None:
@@ -214,7 +214,7 @@ class IssuedCollectives(Kernels, Participant):
                 known += entries[len(known) :]
 
     def again(self, step: Step) -> None:
-        if self._rank_state.frameworks.not_drilled():
+        if self._rank_state.frameworks.redoes_otherwise():
             self._before = {}
 
     def committed(self, step: Step) -> None:
