@@ -1,51 +1,61 @@
-"""Drills in a job that nobody disturbs otherwise: at chosen steps, a spare computes the step of a chosen rank beside it.
+"""Drills in a job that nobody disturbs otherwise: at chosen steps, a spare computes the step of one rank in addition to that rank.
 
-The rank is held between two transactions (`understudy.chaos.armed`) until the spare is ready, however few steps the script has. What comes
-of a drill stands in the job's journal. A script that never comes to such a place, or in which no spare is ever warm, just goes on.
+Every rank is held between two transactions (`understudy.chaos.armed`) until the spare is ready, however few steps the script has, and no rank
+goes on to the next step, or to the end of the script, before the drill is over: a loss would call it off. The result of a drill is in the
+job's journal. A script that never comes to such a place, or in which no spare is ever warm, just goes on.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, NamedTuple, Self
 
-from tests.conformance.scripts import Script
+from tests.conformance.scripts import Kill, Script
 from understudy.chaos.armed import HOLD, Armed, Folder
 from understudy.cli.client import Denied, NoAnswer, Server, of_job
 from understudy.cli.run_directory import RunDirectory
 from understudy.links.messages import ONLY
 
 LOOK = 0.05
-PATIENCE = 20.0  # seconds that a rank is held for its drill at most: the hang watch must not find it
-PLACES = ((0, 1), (1, 3), (2, 6))  # rank, and committed steps before the step that is drilled
-BEFORE_KILLS = ((0, 1),)  # in the run with kills: all but the first strike later
+PATIENCE = 20.0  # seconds that ranks are held for a drill at most: the hang watch must not find them
+MOST = 4  # drills in a run with kills
+
+
+class Place(NamedTuple):
+    step: int  # as many are committed before the one that is drilled
+    rank: int = -1  # -1: the orchestrator's choice
+
+
+PLACES = (Place(1, 0), Place(3, 1), Place(6, 2))  # in a run without kills
+
+
+def around(kills: Collection[Kill]) -> tuple[Place, ...]:
+    """Return the first and last steps in which no kill strikes, up to the one after the last kill."""
+    struck = {kill.step for kill in kills} | {kill.step - 1 for kill in kills if kill.point == "between"}
+    free = [step for step in range(1, max(struck, default=0) + 2) if step not in struck]
+    return tuple(Place(step) for step in free[: MOST // 2] + free[MOST // 2 :][-MOST // 2 :])
 
 
 class Drills:
     """Asks for them on a thread, while it is entered. The run directory must be there, and the job start with `--chaos` and a spare."""
 
-    def __init__(self, script: Script, run_dir: Path, places: Sequence[tuple[int, int]] = PLACES, to_the_end: bool = False) -> None:
-        """`to_the_end`: no rank begins another step before a drill is over. A loss would call it off."""
-        self._run = RunDirectory(run_dir)
-        self._armed = Folder(run_dir)
-        self._holds = [
-            Armed(f"drill-{number}", HOLD, rank, "between", step) for number, (rank, step) in enumerate(places) if rank < script.ranks
-        ]
-        ranks = range(script.ranks) if to_the_end else ()
-        self._until_over = [Armed(f"drilled-{step}-{rank}", HOLD, rank, "between", step + 1) for _, step in places for rank in ranks]
+    def __init__(self, script: Script, run_dir: Path, places: Sequence[Place]) -> None:
+        self._run, self._armed, self._ranks = RunDirectory(run_dir), Folder(run_dir), range(script.ranks)
+        self._places = [place for place in places if place.rank < script.ranks]
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._ask_for_all, name="drills", daemon=True)
 
     @property
     def number(self) -> int:
-        return len(self._holds)
+        return len(self._places)
 
     def __enter__(self) -> Self:
-        for hold in self._holds + self._until_over:
-            self._armed.arm(hold)
+        for step in {place.step + more for place in self._places for more in (0, 1)}:
+            for hold in self._holds(step):
+                self._armed.arm(hold)
         self._thread.start()
         return self
 
@@ -53,37 +63,61 @@ class Drills:
         self._over.set()
         self._thread.join()
 
-    def _ask_for_all(self) -> None:
-        for hold in self._holds:
-            try:
-                self._ask_for(hold)
-            finally:
-                for one in (hold, *(one for one in self._until_over if one.step == (hold.step or 0) + 1)):
-                    self._armed.disarm(one.name)  # or the ranks would wait
+    def _holds(self, step: int) -> list[Armed]:
+        return [Armed(f"drill-{step}-{rank}", HOLD, rank, "between", step) for rank in self._ranks]
 
-    def _ask_for(self, hold: Armed) -> None:
-        while not self._armed.has_fired(hold.name):
+    def _ask_for_all(self) -> None:
+        steps = [place.step for place in self._places]
+        for place in self._places:
+            try:
+                self._ask_for(place)
+            finally:
+                for step in {place.step, place.step + 1} - {step for step in steps if step > place.step}:
+                    self._release(*self._holds(step))  # or the ranks would wait
+
+    def _ask_for(self, place: Place) -> None:
+        holds = self._holds(place.step)
+        while not any(self._armed.has_fired(hold.name) for hold in holds):
             if self._over.wait(LOOK):
                 return
-        number, until = None, time.monotonic() + PATIENCE
-        while number is None:
-            if self._over.wait(LOOK) or time.monotonic() > until:
-                return
-            try:
-                number = Server.of(self._run).call("POST", of_job(ONLY, "drill"), {"rank": hold.rank})["number"]
-            except (Denied, NoAnswer):
-                continue  # no spare is warm yet
-        while self._stage(number) not in ("computing", "over"):
-            if self._over.wait(LOOK) or time.monotonic() > until:
-                return
-        self._armed.disarm(hold.name)
-        while self._stage(number) != "over":
-            if self._over.wait(LOOK) or time.monotonic() > until:
-                return
+        self._wait_for(lambda: all(self._armed.has_fired(hold.name) for hold in holds))  # a newcomer may never come by
+        number = self._begun(place.rank)
+        if number < 0 or not self._wait_for(lambda: self._drill(number).get("stage") in ("computing", "over")):
+            return
+        other = next(rank for rank in self._ranks if rank != self._drill(number).get("rank"))
+        last = Armed(f"drilled-{place.step}", HOLD, other, "applied", place.step)  # all others have what they need of it by then
+        self._armed.arm(last)
+        try:
+            self._release(*holds)
+            self._wait_for(lambda: self._drill(number).get("stage") == "over")
+        finally:
+            self._release(last)
 
-    def _stage(self, number: int) -> str:
+    def _begun(self, rank: int) -> int:
+        """Begin a drill and return its number; -1 if none can begin."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            try:
+                return int(Server.of(self._run).call("POST", of_job(ONLY, "drill"), {"rank": rank})["number"])
+            except (Denied, NoAnswer):  # no spare is warm yet
+                if self._over.wait(LOOK):
+                    break
+        return -1
+
+    def _wait_for(self, happened: Callable[[], bool]) -> bool:
+        until = time.monotonic() + PATIENCE
+        while not happened():
+            if self._over.wait(LOOK) or time.monotonic() > until:
+                return False
+        return True
+
+    def _release(self, *holds: Armed) -> None:
+        for hold in holds:
+            self._armed.disarm(hold.name)
+
+    def _drill(self, number: int) -> Mapping[str, Any]:
         try:
             drills = Server.of(self._run).call("GET", of_job(ONLY, "status"))["drills"]
         except (Denied, NoAnswer):
-            return ""
-        return str(next((drill["stage"] for drill in drills if drill["number"] == number), ""))
+            return {}
+        return next((drill for drill in drills if drill["number"] == number), {})

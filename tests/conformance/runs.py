@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.drills import BEFORE_KILLS, PLACES, Drills
+from tests.conformance.drills import PLACES, Drills, Place, around
 from tests.conformance.scripts import Kill, Script
 from tests.integration.processes import Mark, marked, send_to_group
 from tests.references import FOLDER, OUTPUT, Run, kept
@@ -137,16 +137,16 @@ def reference(script: Script) -> Ran:
     return Ran(Trace.of(folder / TRACE, script.ranks), output=(folder / OUTPUT).read_text(errors="replace"))
 
 
-def understudy(script: Script, folder: Path, kills: tuple[Kill, ...] = (), places: Sequence[tuple[int, int]] | None = None) -> Ran:
-    """With kills, or undisturbed but for drills (`drills`): at `places`, or the usual ones."""
+def understudy(script: Script, folder: Path, kills: tuple[Kill, ...] = (), places: Sequence[Place] | None = None) -> Ran:
+    """With kills, or undisturbed but for drills (`drills`): at `places`, or between the kills, or at the usual ones."""
     folder.mkdir(parents=True, exist_ok=True)
     run_dir = folder / "run"
     run_dir.mkdir()
     command = [sys.executable, "-m", "understudy.cli", "run", "--drill", "off", "--nproc-per-node", str(script.ranks)]
     command += ["--chaos", "--run-dir", str(run_dir)]
     arm(kills, run_dir)
-    places = places if places is not None else BEFORE_KILLS if kills else PLACES
-    with Drills(script, run_dir, places, to_the_end=bool(kills)) as drills:
+    places = places if places is not None else around(kills) if kills else PLACES
+    with Drills(script, run_dir, places) as drills:
         limit = script.limit + FOR_A_DRILL * drills.number + FOR_A_RECOVERY * len(kills)
         return _run([*command, "--spares", str(max(1, len(kills)))], script, folder, limit, kills)
 

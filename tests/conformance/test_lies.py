@@ -42,6 +42,7 @@ WAYS = [
     ("newcomer", (VOTE,)),
     ("own mean", BOTH),
     ("late", BOTH),  # read first, long after the recovery
+    ("first step", (Kill("backward", 0, 1),)),  # changed and read in no later step, so that no drill shows it
     ("section", (Kill("evaluation", 10, 1),)),
 ]
 

@@ -9,7 +9,7 @@ from tests.core.core_job import Job, assigned, moving, of
 from tests.core.test_proofs import drill, registered
 from tests.said import said
 
-from understudy.core import commands, events
+from understudy.core import commands, events, proofs
 from understudy.core.model import (
     DrillVerdict,
     Evidence,
@@ -219,10 +219,96 @@ def test_a_later_drill_of_the_role_that_has_failed_counts_more_than_an_earlier_o
     assert incident.grade is UNPROVEN and said(incident.why, grades.DRILL_FAILED, drill=2) and "a counter moves" in incident.why
 
 
-def test_a_change_that_only_some_drills_have_seen_voids_the_others_only() -> None:
-    def listed(*names: str) -> events.StateListed:
-        return events.StateListed("w0", 30, tuple(events.StateItem(name, "a.py", "adopted", True, 8) for name in names))
+def listed(*names: str) -> events.StateListed:
+    return events.StateListed("w0", 30, tuple(events.StateItem(name, "a.py", "adopted", True, 8) for name in names))
 
+
+@pytest.mark.parametrize("step", [0, 1])
+@pytest.mark.parametrize("survivor", [Said(), IN_PART])
+def test_a_drill_after_an_incident_raises_its_grade(survivor: Said, step: int) -> None:
+    """Unless the redo of a first step was compared in part only: a first step may do what no other does."""
+    job = job_of()
+    state = job.machine.state
+    job.lose("w1")
+    copies = tuple(SnapshotRef(rank, 0) for rank in range(3))
+    for name in sorted(state.recovery.waiting if state.recovery else ()):
+        job.submit(events.Quiesced(name, state.generation, Position(1, VotePhase.RUNNING), copies, step))
+    job.verify()
+    commit(job, {0: survivor, 1: Said(NOTHING)}, step=step + 1)
+    before = only(job)
+    assert before.grade is UNPROVEN and said(before.why, grades.NOT_DRILLED)
+    job.warm()
+    assert job.machine.drill_due(30, 0.0) and proofs.turn(state) in (0, 1)
+    job.submit(events.DrillAsked(2, "", 30))
+    assert state.drill is not None
+    spare = state.drill.worker
+    job.submit(events.Prepared(spare, 2))
+    told = of(commands.Tell, job.submit(events.Drilled(spare, state.drill.number, 2, PASSED, 31, "")))
+    after = only(job)
+    if survivor is IN_PART and not step:
+        assert after == before
+        return
+    assert after.grade is DRILLED and said(after.why, grades.DRILLED_LATER) and after.raised
+    assert "drill 1 of rank 2 passed at step 31, after the incident" in after.why
+    assert any(said(text, grades.RAISED, number=1) for text in (one.text for one in told))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "why"),
+    [
+        (DrillVerdict.DIFFERENT, grades.DRILL_FAILED),
+        (DrillVerdict.NOT_REPRODUCIBLE, grades.DRILL_FAILED),
+        (DrillVerdict.PARTLY, grades.NOT_DRILLED),
+        (DrillVerdict.BROKEN, grades.NOT_DRILLED),
+    ],
+)
+def test_only_a_drill_that_passes_raises_a_grade(verdict: DrillVerdict, why: Message) -> None:
+    job = job_of()
+    redone(job, {1: Said(NOTHING)})
+    job.warm()
+    drill(job, 30, verdict, rank=1)
+    assert only(job).grade is UNPROVEN and said(only(job).why, why)
+    job.warm()
+    drill(job, 40, PASSED, rank=1)
+    assert only(job).grade is (DRILLED if why is grades.NOT_DRILLED else UNPROVEN)
+
+
+def test_a_drill_after_an_incident_covers_what_was_known_to_change() -> None:
+    job = job_of()
+    job.submit(listed("x"))
+    redone(job, {1: Said(NOTHING)})
+    job.warm()
+    job.submit(listed())  # the rank that lists is a newcomer, which has seen nothing yet
+    drill(job, 30, PASSED, rank=1)
+    assert only(job).grade is UNPROVEN
+    job.submit(listed("x", "y"))
+    job.warm()
+    drill(job, 40, PASSED, rank=1)
+    assert only(job).grade is DRILLED
+
+
+def test_each_rank_that_lacks_a_drill_needs_one_of_its_role() -> None:
+    job = job_of(4, spares=2)
+    registered(job, 0, 0, 1, 1)
+    redone(job, {1: Said(NOTHING), 2: Said(NOTHING)}, "w1", "w2")
+    job.warm()
+    drill(job, 30, PASSED, rank=0)
+    assert only(job).grade is UNPROVEN and proofs.turn(job.machine.state) in (2, 3)
+    job.warm()
+    drill(job, 31, PASSED, rank=3)
+    assert only(job).grade is DRILLED and only(job).why.count(" passed at step ") == 2
+
+
+def test_no_drill_of_other_registrations_raises_a_grade() -> None:
+    job = job_of()
+    redone(job, {1: Said(NOTHING)})
+    job.submit(events.Registered("w0", job.machine.state.generation, 29, (0, 0, 0), "b"))
+    job.warm()
+    drill(job, 30, PASSED, rank=1)
+    assert only(job).grade is UNPROVEN and only(job).awaits is None
+
+
+def test_a_change_that_only_some_drills_have_seen_voids_the_others_only() -> None:
     job = job_of(4)
     registered(job, 0, 0, 1, 1)
     job.submit(listed("x"))

@@ -15,7 +15,7 @@ What a verdict is worth: it holds for the script, the state and the devices as t
 
 from __future__ import annotations
 
-from understudy.core import proofs
+from understudy.core import grades, proofs
 from understudy.core.assignment import choose_spare, environment, local_rank
 from understudy.core.commands import Drill, DrillOver, Prepare, Publish
 from understudy.core.events import DrillAsked, DrillBroken, Drilled
@@ -176,6 +176,7 @@ def _conclude(
     )
     state.drills = [*state.drills, result][-KEPT:]
     state.tell(told(result))
+    grades.drilled(state, result)
     proofs.concluded(state, result)
     if drill.running and fresh:  # called off: it hears of what is more important
         state.emit(DrillOver(drill.holder, state.generation, drill.number))

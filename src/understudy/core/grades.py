@@ -9,6 +9,10 @@
 Where a part of a redo is not compared, a script may change something before the break-off and read it after it: only a drill, which breaks
 a step off in its middle, would show that. So a comparison in part proves nothing by itself.
 
+A drill counts after the incident as well (`drilled`): if nothing but a drill is lacking, the incident is unproven until the first drill of
+each rank that needs one. Not if a survivor had to redo the job's first step and only a part of that was compared: a first step often does
+what no later one does.
+
 By kind of incident:
 
     redo                  as above
@@ -30,10 +34,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from understudy.core import proofs
 from understudy.core.incident import Commits, OpenIncident
-from understudy.core.model import DrillResult, DrillVerdict, Evidence, Grade, Incident, LossCause, Unproven
+from understudy.core.model import AwaitedDrills, DrillResult, DrillVerdict, Evidence, Grade, Incident, LossCause, Unproven
 from understudy.core.state import JobState
 from understudy.messages import grades
 from understudy.messages.base import Text
@@ -42,20 +48,48 @@ _START_ANEW = "start anew"  # a decision
 _SHOWN = 3
 
 
+class Graded(NamedTuple):
+    grade: Grade
+    why: Text
+    lacking: tuple[int, ...] = ()  # ranks of which a passing drill would make it drilled
+
+
 def give(state: JobState, incident: OpenIncident) -> None:
     """Grade an incident that is over; leave it without a grade if a worker of an earlier version sent no evidence."""
     if all(commits.evidence is not Evidence.UNSAID for commits in incident.commits.values()):
-        incident.grade, incident.why = grade(state, incident)
+        incident.grade, incident.why, lacking = grade(state, incident)
+        if lacking:
+            incident.awaits = AwaitedDrills(lacking, state.drilled, proofs.changing(state))
 
 
-def grade(state: JobState, incident: OpenIncident) -> tuple[Grade, Text]:
+def drilled(state: JobState, result: DrillResult) -> None:
+    """A drill is over: grade again the incidents that await it."""
+    for number, incident in enumerate(state.incidents):
+        awaits = incident.awaits
+        of = [rank for rank in awaits.ranks if proofs.are_alike(state, rank, result.rank)] if awaits is not None else []
+        if awaits is None or not of or result.number <= awaits.after:
+            continue
+        if result.verdict in proofs.FAILED:
+            state.incidents[number] = replace(incident, why=_failed(result), awaits=None)
+        elif result.verdict is DrillVerdict.SAME and awaits.changing <= result.changing:
+            left = tuple(rank for rank in awaits.ranks if rank not in of)
+            passed = (*awaits.passed, _passed(result))
+            if left:
+                state.incidents[number] = replace(incident, awaits=replace(awaits, ranks=left, passed=passed))
+                continue
+            why = grades.DRILLED_LATER(drills=" and ".join(passed), compared=_compared(incident))
+            state.incidents[number] = replace(incident, grade=Grade.DRILLED, why=why, awaits=None, raised=True)
+            state.tell(grades.RAISED(number=incident.number, grade=Grade.DRILLED, why=why))
+
+
+def grade(state: JobState, incident: OpenIncident) -> Graded:
     if incident.decision == _START_ANEW:
-        return Grade.PROVEN, grades.STARTED_OVER()
+        return Graded(Grade.PROVEN, grades.STARTED_OVER())
     new = [rank for rank, holder in sorted(state.ranks.items()) if holder in incident.newcomers]
     redone = [rank for rank, commits in sorted(incident.commits.items()) if commits.evidence is not Evidence.FIRST]
     verdicts = {rank: proofs.verdict(state, rank) for rank in sorted({*new, *redone})}
     if (why := _against(incident, verdicts.values()) or _uncompared(incident, new)) is not None:
-        return Grade.UNPROVEN, why
+        return Graded(Grade.UNPROVEN, why)
     alone = [rank for rank in new if _of(incident, rank).evidence is not Evidence.SAME]  # with nothing of the lost worker
     in_part = [rank for rank in redone if not _of(incident, rank).whole and rank not in alone]
     lacking = alone + in_part if incident.section else [rank for rank in alone + in_part if not _has_passed(verdicts[rank])]
@@ -63,14 +97,16 @@ def grade(state: JobState, incident: OpenIncident) -> tuple[Grade, Text]:
         rank = lacking[0]
         what = f"no data of the lost worker of rank {rank} was there to compare with" if rank in alone else "only a part was compared"
         what += _compared(incident)
-        return Grade.UNPROVEN, grades.SECTION(what=what) if incident.section else grades.NOT_DRILLED(what=what, rank=rank)
+        if incident.section:
+            return Graded(Grade.UNPROVEN, grades.SECTION(what=what))
+        first_in_part = any(_of(incident, rank).step == 1 for rank in in_part if rank not in new)
+        return Graded(Grade.UNPROVEN, grades.NOT_DRILLED(what=what, rank=rank), () if first_in_part else tuple(lacking))
     if not new:
-        return Grade.PROVEN, grades.NO_NEWCOMER(compared=_compared(incident))
+        return Graded(Grade.PROVEN, grades.NO_NEWCOMER(compared=_compared(incident)))
     if not alone:
-        return Grade.PROVEN, grades.COMPARED(ranks=_ranks(new), compared=_compared(incident))
+        return Graded(Grade.PROVEN, grades.COMPARED(ranks=_ranks(new), compared=_compared(incident)))
     passed = {found.number: found for found in map(verdicts.__getitem__, alone) if found is not None}.values()
-    drills = " and ".join(f"drill {one.number} of rank {one.rank} passed at step {one.step}" for one in passed)
-    return Grade.DRILLED, grades.DRILLED(drills=drills, compared=_compared(incident))
+    return Graded(Grade.DRILLED, grades.DRILLED(drills=" and ".join(map(_passed, passed)), compared=_compared(incident)))
 
 
 def _against(incident: OpenIncident, verdicts: Iterable[DrillResult | None]) -> Text | None:
@@ -82,9 +118,8 @@ def _against(incident: OpenIncident, verdicts: Iterable[DrillResult | None]) -> 
     if corrupt := [part.rank for part in incident.ranks if part.cause is LossCause.CORRUPT]:
         return grades.CORRUPT(rank=corrupt[0])
     for found in verdicts:
-        if found is not None and found.verdict in (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE):
-            detail = f": {found.detail}" if found.detail else ""
-            return grades.DRILL_FAILED(drill=found.number, of=found.rank, step=found.step, verdict=found.verdict, found=detail)
+        if found is not None and found.verdict in proofs.FAILED:
+            return _failed(found)
     if names := incident.uncovered:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         return grades.UNCOVERED(names=f"{', '.join(names[:_SHOWN])}{more}")
@@ -108,7 +143,16 @@ def _has_passed(found: DrillResult | None) -> bool:
     return found is not None and found.verdict is DrillVerdict.SAME
 
 
-def _compared(incident: OpenIncident) -> str:
+def _passed(found: DrillResult) -> str:
+    return f"drill {found.number} of rank {found.rank} passed at step {found.step}"
+
+
+def _failed(found: DrillResult) -> Text:
+    detail = f": {found.detail}" if found.detail else ""
+    return grades.DRILL_FAILED(drill=found.number, of=found.rank, step=found.step, verdict=found.verdict, found=detail)
+
+
+def _compared(incident: OpenIncident | Incident) -> str:
     """Describe how much of the redo was compared. It matches, or the redo differs and nothing is said of this."""
     (same, of), (size, size_of) = incident.collectives, incident.compared
     if not of:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from understudy.core.events import Committed
-from understudy.core.model import WORST_FIRST, Evidence, Grade, Incident, Interruption, LossCause, Span
+from understudy.core.model import WORST_FIRST, AwaitedDrills, Evidence, Grade, Incident, Interruption, LossCause, Span
 
 
 @dataclass
@@ -22,11 +22,13 @@ class Commits:
 
     evidence: Evidence = Evidence.FIRST  # the worst: what one of its workers has given is in the state of all
     whole: bool = True  # all collectives of what was redone were compared, or what it had come to was
+    step: int = -1  # the first step of the job that it has committed
 
     def add(self, event: Committed) -> None:
         self.evidence = min(self.evidence, event.evidence, key=WORST_FIRST.index)
         same, of = event.collectives
         all_of_it = (same == of and event.size[0] > 0) or event.compared > 0
+        self.step = event.step if self.step < 0 else self.step
         self.whole = self.whole and (event.evidence is not Evidence.SAME or all_of_it)
 
 
@@ -63,6 +65,7 @@ class OpenIncident:
     uncovered: list[str] = field(default_factory=list)  # as of `Committed`, of all ranks
     grade: Grade | None = None
     why: str = ""
+    awaits: AwaitedDrills | None = None
 
     def lost(self, rank: int, cause: LossCause, detail: str, worker: str) -> None:
         self.ranks.append(Interruption(rank, cause, detail, worker))
@@ -118,5 +121,6 @@ class OpenIncident:
             uncovered=tuple(self.uncovered),
             grade=self.grade,
             why=self.why,
+            awaits=self.awaits,
             seconds=-1.0 if now is None else max(0.0, now - self.fault_at),
         )

@@ -182,6 +182,16 @@ class Interruption:
 
 
 @dataclass(frozen=True)
+class AwaitedDrills:
+    """The drills that an unproven incident lacks."""
+
+    ranks: tuple[int, ...]  # of which each needs one, of itself or of its role
+    after: int  # the number of the last drill before the end of the incident
+    changing: frozenset[tuple[str, str]]  # as of `DrillResult`, at that time: each drill has to cover it
+    passed: tuple[str, ...] = ()  # those that have passed since, for a person
+
+
+@dataclass(frozen=True)
 class Incident:
     """One interruption from the fault to the next step that every rank committed. Times: unix seconds and durations in seconds."""
 
@@ -204,4 +214,6 @@ class Incident:
     uncovered: tuple[str, ...] = ()  # names, the first few of each rank: the script changes them, and they are not carried over
     grade: Grade | None = None  # None: it is open, or its workers are of an earlier version
     why: str = ""  # it has that grade
+    awaits: AwaitedDrills | None = None  # what is lacking for a better one
+    raised: bool = False  # it was unproven when it ended, and drills have raised its grade
     seconds: float = field(default=-1.0)  # fault to next commit by every rank; -1 while open

@@ -10,6 +10,8 @@ again later and later. No verdict outlasts a change of the names, roles or layou
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from understudy.core.events import Registered, StateListed
 from understudy.core.incident import OpenIncident
 from understudy.core.model import DrillResult, DrillVerdict
@@ -22,18 +24,20 @@ SHARE = 0.001  # of the time of training that drills may cost
 FIRST_SHARE = 0.1  # the same, as long as some role has no verdict
 LEAST = 60.0  # seconds between two drills that begin by themselves, once each role has a verdict
 PROVEN = (DrillVerdict.SAME, DrillVerdict.PARTLY)
+FAILED = (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE)
 
 
 def verdict(state: JobState, rank: int) -> DrillResult | None:
     """What the last drill that came to a verdict has said of this rank, or else of one with its role; None: there was none."""
-
-    def is_alike(other: int) -> bool:
-        return other == rank or (bool(state.roles) and state.roles[other] == state.roles[rank])
-
-    known = [result for result in reversed(state.drills) if is_alike(result.rank) and _holds(state, result)]
+    known = [result for result in reversed(state.drills) if are_alike(state, result.rank, rank) and _holds(state, result)]
     if known and known[0].verdict not in PROVEN:
         return known[0]  # what one of them does, the others may do
     return next((result for result in known if result.rank == rank), None) or next(iter(known), None)
+
+
+def are_alike(state: JobState, one: int, other: int) -> bool:
+    """Return whether two ranks have the same role."""
+    return one == other or (bool(state.roles) and state.roles[one] == state.roles[other])
 
 
 def _holds(state: JobState, result: DrillResult) -> bool:
@@ -68,14 +72,23 @@ def standing(state: JobState, rank: int) -> Text:
 
 
 def turn(state: JobState) -> int:
-    """The rank that is drilled next: one whose role has no verdict, one that did not come as a newcomer, one whose drill is long ago."""
+    """The rank that is drilled next: one whose role has no verdict or is awaited, one that did not come as a newcomer, one whose drill is
+    long ago.
+    """
     last = {result.rank: result.number for result in state.drills}
 
     def order(rank: int) -> tuple[bool, bool, int, int]:
         assign = state.holder(rank).assign
-        return verdict(state, rank) is not None, assign is not None and assign.newcomer, last.get(rank, -1), rank
+        return not _is_open(state, rank), assign is not None and assign.newcomer, last.get(rank, -1), rank
 
     return min(state.ranks, key=order)
+
+
+def _is_open(state: JobState, rank: int) -> bool:
+    """Return whether this rank's role has no verdict, or an incident awaits one and no drill has come to any since."""
+    since = [incident.awaits.after for incident in state.incidents if incident.awaits is not None and rank in incident.awaits.ranks]
+    over = (one.number for one in reversed(state.drills) if are_alike(state, one.rank, rank) and one.verdict is not DrillVerdict.BROKEN)
+    return verdict(state, rank) is None or (bool(since) and next(over, 0) <= max(since))
 
 
 def concluded(state: JobState, result: DrillResult) -> None:
@@ -85,7 +98,7 @@ def concluded(state: JobState, result: DrillResult) -> None:
         in_a_row = next(others, len(state.drills))
         state.drill_after = state.now + LEAST * 2 ** min(in_a_row - 1, 10)
         return
-    open_roles = bool(state.roles) and any(verdict(state, rank) is None for rank in state.ranks)
+    open_roles = bool(state.roles) and any(_is_open(state, rank) for rank in state.ranks)
     state.drill_next = 0
     state.drill_after = state.now + (result.pause / FIRST_SHARE if open_roles else max(LEAST, result.pause / SHARE))
 
@@ -114,6 +127,7 @@ def listed(state: JobState, event: StateListed) -> None:
 
 def _void(state: JobState, step: int) -> None:
     state.void, state.drill_next, state.drill_after = state.drilled, step + state.spec.drill_at, 0.0
+    state.incidents = [replace(incident, awaits=None) for incident in state.incidents]  # no drill can repeat what they did
 
 
 def lost(state: JobState, incident: OpenIncident, rank: int) -> None:
@@ -132,5 +146,6 @@ def redone(incident: OpenIncident) -> None:
 
 def survived(state: JobState, incident: OpenIncident) -> None:
     """The incident is over. What was not proven is, as soon as a spare is warm."""
-    if not incident.planned and any(part.rank in state.ranks and verdict(state, part.rank) is None for part in incident.ranks):
+    without = any(part.rank in state.ranks and verdict(state, part.rank) is None for part in incident.ranks)
+    if incident.awaits is not None or (without and not incident.planned):
         state.drill_next, state.drill_after = 0, 0.0

@@ -29,6 +29,17 @@ DRILLED = Message(
     cause="There is no record of what the lost worker would have computed next, but a drill showed that a spare computes the same bits as "
     "this rank or a rank with the same role.",
 )
+DRILLED_LATER = Message(
+    "US4174",
+    "{drills}, after the incident{compared}",
+    cause="Nothing had shown what the newcomer would compute when the incident ended. A drill after it showed that a spare computes the same "
+    "bits as this rank or a rank with the same role, and covered everything that was known to change.",
+)
+RAISED = Message(
+    "US4175",
+    "incident {number} is {grade} now: {why}",
+    cause="The incident was unproven only because a drill was lacking, and the drill has passed since.",
+)
 DIFFERED = Message(
     "US4180",
     "a redo differs from the interrupted attempt: {found}",
@@ -56,8 +67,8 @@ UNCOVERED = Message(
 )
 DRILL_FAILED = Message(
     "US4184",
-    "drill {drill} of rank {of} had reported at step {step} that it is {verdict}{found}",
-    cause="A drill had shown before the loss that a recovery of this rank would not be bitwise.",
+    "drill {drill} of rank {of} reported at step {step} that it is {verdict}{found}",
+    cause="A drill showed that a recovery of this rank, or of a rank with the same role, would not be bitwise.",
     remedy=f"Follow the remedy that the drill reported. {_CHECKPOINT}",
 )
 NOT_COMPARED = Message(

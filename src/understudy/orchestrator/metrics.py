@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
-from understudy.core.model import Incident
+from understudy.core.model import Grade, Incident
 from understudy.orchestrator import views
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs, ServedJob
@@ -49,7 +49,12 @@ def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[
         "understudy_job_generation", "How often the assignment of ranks to workers has changed.", labels=["job_name"]
     )
     workers = GaugeMetricFamily("understudy_job_workers", "Workers with a rank, and spares.", labels=["job_name", "role", "state"])
-    incidents = CounterMetricFamily("understudy_incidents", "Incidents that are over.", labels=["job_name", "cause", "grade"])
+    incidents = CounterMetricFamily(
+        "understudy_incidents", "Incidents that are over, by their grade when they ended.", labels=["job_name", "cause", "grade"]
+    )
+    unproven = GaugeMetricFamily(
+        "understudy_job_unproven_incidents", "Incidents that nothing has proven, nor any drill since.", labels=["job_name"]
+    )
     tainted = GaugeMetricFamily("understudy_job_tainted_nodes", "Nodes that the job does not trust.", labels=["job_name"])
     seconds = CounterMetricFamily("understudy_incident_seconds", "From fault to the next commit by all, summed.", labels=["job_name"])
     moved = CounterMetricFamily("understudy_state_moved_bytes", "State that newcomers have received from donors.", labels=["job_name"])
@@ -70,8 +75,9 @@ def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[
         for (role, what), count in places.items():
             workers.add_metric([job.name, role, what], count)
         over = [incident for incident in job.service.machine.incidents() if incident.seconds >= 0]
-        for (cause, grade), count in Counter((_cause(incident), str(incident.grade or "")) for incident in over).items():
+        for (cause, grade), count in Counter((_cause(incident), _first_grade(incident)) for incident in over).items():
             incidents.add_metric([job.name, cause, grade], count)
+        unproven.add_metric([job.name], sum(incident.grade is Grade.UNPROVEN for incident in over))
         seconds.add_metric([job.name], sum(incident.seconds for incident in over))
         moved.add_metric([job.name], sum(incident.bytes_moved for incident in over))
         for verdict, count in Counter(str(drill.verdict) for drill in job.service.machine.state.drills).items():
@@ -85,7 +91,7 @@ def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[
         state.add_metric([name, "aside"], 1)
     for name, count in found.items():
         states.add_metric([name], count)
-    yield from (states, state, steps, generations, workers, tainted, incidents, seconds, moved, drills, paused, proven, refused)
+    yield from (states, state, steps, generations, workers, tainted, incidents, unproven, seconds, moved, drills, paused, proven, refused)
 
 
 def _of_nodes(cluster: Cluster) -> Iterator[Metric]:
@@ -99,6 +105,11 @@ def _of_nodes(cluster: Cluster) -> Iterator[Metric]:
     slots.add_metric(["used"], sum(node.hello.slots - node.free() for node in here))
     waiting.add_metric([], len(cluster.waiting))
     yield from (nodes, slots, waiting)
+
+
+def _first_grade(incident: Incident) -> str:
+    """Return the grade that it had when it ended: a counter must not fall when a drill raises one."""
+    return str(Grade.UNPROVEN if incident.raised else incident.grade or "")
 
 
 def _cause(incident: Incident) -> str:
