@@ -1,8 +1,8 @@
 """Drills in a job that nobody disturbs otherwise: at chosen steps, a spare computes the step of one rank in addition to that rank.
 
-Every rank is held between two transactions (`understudy.chaos.armed`) until the spare is ready, however few steps the script has, and no rank
-goes on to the next step, or to the end of the script, before the drill is over: a loss would call it off. The result of a drill is in the
-job's journal. A script that never comes to such a place, or in which no spare is ever warm, just goes on.
+Every rank is held between two transactions (`understudy.chaos.armed`) until the spare is ready, however few steps the script has. No rank
+goes on to the next step, or to the end of the script, before the drill is over, because a loss would call it off. The result of a drill is
+in the job's journal. A script that never comes to such a place, or in which no spare is ever warm, just goes on.
 """
 
 from __future__ import annotations

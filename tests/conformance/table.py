@@ -21,7 +21,7 @@ Values = Mapping[str, Any]  # of `suite.Result.values`
 HEAD = """# Conformance
 
 One small script for each thing that real training scripts do, in `tests/conformance/scripts/`. Each runs three times: under torchrun,
-under `understudy run` with drills of up to three ranks, and there with one drill, and then its workers killed one after another in
+under `understudy run` with drills of up to three ranks, and there with its workers killed one after another, with drills in between, in
 different phases (in the first step, in a forward and the newcomer that comes of it, in the vote and as it begins, in an evaluation, after
 the vote, between steps, two ranks at once, in a backward). All that the ranks tell in each step or evaluation, and their whole state at
 the end, is compared with the run under torchrun, bit by bit.

@@ -32,7 +32,7 @@ DRILLED = Message(
 DRILLED_LATER = Message(
     "US4174",
     "{drills}, after the incident{compared}",
-    cause="Nothing had shown what the newcomer would compute when the incident ended. A drill after it showed that a spare computes the same "
+    cause="When the incident ended, nothing showed what the newcomer would compute. A drill after it showed that a spare computes the same "
     "bits as this rank or a rank with the same role, and covered everything that was known to change.",
 )
 RAISED = Message(

@@ -35,7 +35,7 @@ class Spares(_Part):
 
 
 class Drill(_Part):
-    at: int = Field(default=JobSpec.drill_at, ge=0)
+    at: int = Field(default=1, ge=0)
     required: bool = False
 
 
