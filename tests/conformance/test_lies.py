@@ -17,6 +17,7 @@ from tests.conformance.runs import Ran
 from tests.conformance.scripts import Kill, Script, read
 from understudy.core.model import DrillVerdict, Grade
 from understudy.messages import census
+from understudy.orchestrator import views
 
 LIAR = Path(__file__).parent / "lies" / "liar.py"
 BACKWARD, VOTE = Kill("backward", 6, 1), Kill("vote", 6, 1)
@@ -59,6 +60,9 @@ def test_no_lie_is_graded_proven_or_drilled(how: str, kills: tuple[Kill, ...], d
     assert wrong, "it was meant to lie"
     assert verdict.overrated(reference, ran) == "", ran.output
     assert ran.held or ran.code or unproven(ran), ran.output
+    recorded = [event for event in views.offline_events(tmp_path / "run" / "run")[0] if event["type"] == "IncidentGraded"]
+    last = {event["incident"]: (event["grade"], event["detail"]) for event in recorded}
+    assert last == {one["number"]: (one["grade"], one["why"]) for one in ran.incidents if one["grade"]}
 
 
 def test_what_no_drill_could_repeat_is_unproven_even_if_nothing_else_speaks_against_it(tmp_path: Path) -> None:

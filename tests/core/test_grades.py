@@ -243,7 +243,8 @@ def test_a_drill_after_an_incident_raises_its_grade(survivor: Said, step: int) -
     assert state.drill is not None
     spare = state.drill.worker
     job.submit(events.Prepared(spare, 2))
-    told = of(commands.Tell, job.submit(events.Drilled(spare, state.drill.number, 2, PASSED, 31, "")))
+    last = job.submit(events.Drilled(spare, state.drill.number, 2, PASSED, 31, ""))
+    told = of(commands.Tell, last)
     after = only(job)
     if survivor is IN_PART and not step:
         assert after == before
@@ -251,6 +252,11 @@ def test_a_drill_after_an_incident_raises_its_grade(survivor: Said, step: int) -
     assert after.grade is DRILLED and said(after.why, grades.DRILLED_LATER) and after.raised
     assert "drill 1 of rank 2 passed at step 31, after the incident" in after.why
     assert any(said(text, grades.RAISED, number=1) for text in (one.text for one in told))
+    (recorded,) = of(commands.Record, last)
+    assert recorded.event == events.IncidentGraded(1, DRILLED, after.why)
+    before_that = job.machine.incidents()
+    job.submit(recorded.event)
+    assert job.machine.incidents() == before_that
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance import runs, verdict
+from tests.conformance.drills import Place
 from tests.conformance.scripts import Script
 
 STEPS = 12
@@ -56,7 +57,7 @@ class Tried:
 
 
 def attempt(script: Script, folder: Path) -> Tried:
-    places = tuple((step % script.ranks, step) for step in range(1, STEPS))  # behind the first: before it nobody has committed
+    places = tuple(Place(step, step % script.ranks) for step in range(1, STEPS))  # behind the first: before it nobody has committed
     reference = runs.reference(script)
     if bad := verdict.steady(reference):
         return Tried(script, (), bad.text)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from understudy.core.events import IncidentGraded
+
 
 @dataclass(frozen=True)
 class StartWorker:
@@ -190,6 +192,13 @@ class Tell:
     text: str
 
 
+@dataclass(frozen=True)
+class Record:
+    """To the service: this belongs in the journal, too."""
+
+    event: IncidentGraded
+
+
 Command = (
     StartWorker
     | KillWorker
@@ -208,4 +217,5 @@ Command = (
     | SetTimer
     | EndJob
     | Tell
+    | Record
 )

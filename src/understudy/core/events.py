@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.core.model import DrillVerdict, Evidence, LossCause, Position, SnapshotRef
+from understudy.core.model import DrillVerdict, Evidence, Grade, LossCause, Position, SnapshotRef
 
 
 @dataclass(frozen=True)
@@ -304,6 +304,17 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class IncidentGraded:
+    """From the orchestrator: what the machine has found about an incident that is over, at its end or by a later drill. For people who read
+    the events: nothing is decided by it. `detail`: the reason for the grade.
+    """
+
+    incident: int  # its number
+    grade: Grade
+    detail: str
+
+
+@dataclass(frozen=True)
 class MigrationAsked:
     """From the API: move a healthy rank to a spare at a step boundary."""
 
@@ -493,6 +504,7 @@ Event = (
     | NodeTainted
     | NodeLabelled
     | Observed
+    | IncidentGraded
     | StopAsked
     | Expired
 )

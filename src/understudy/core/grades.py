@@ -38,6 +38,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from understudy.core import proofs
+from understudy.core.commands import Record
+from understudy.core.events import IncidentGraded
 from understudy.core.incident import Commits, OpenIncident
 from understudy.core.model import AwaitedDrills, DrillResult, DrillVerdict, Evidence, Grade, Incident, LossCause, Unproven
 from understudy.core.state import JobState
@@ -60,6 +62,7 @@ def give(state: JobState, incident: OpenIncident) -> None:
         incident.grade, incident.why, lacking = grade(state, incident)
         if lacking:
             incident.awaits = AwaitedDrills(lacking, state.drilled, proofs.changing(state))
+        state.emit(Record(IncidentGraded(incident.number, incident.grade, incident.why)))
 
 
 def drilled(state: JobState, result: DrillResult) -> None:
@@ -70,7 +73,7 @@ def drilled(state: JobState, result: DrillResult) -> None:
         if awaits is None or not of or result.number <= awaits.after:
             continue
         if result.verdict in proofs.FAILED:
-            state.incidents[number] = replace(incident, why=_failed(result), awaits=None)
+            _regrade(state, number, Grade.UNPROVEN, _failed(result))
         elif result.verdict is DrillVerdict.SAME and awaits.changing <= result.changing:
             left = tuple(rank for rank in awaits.ranks if rank not in of)
             passed = (*awaits.passed, _passed(result))
@@ -78,8 +81,14 @@ def drilled(state: JobState, result: DrillResult) -> None:
                 state.incidents[number] = replace(incident, awaits=replace(awaits, ranks=left, passed=passed))
                 continue
             why = grades.DRILLED_LATER(drills=" and ".join(passed), compared=_compared(incident))
-            state.incidents[number] = replace(incident, grade=Grade.DRILLED, why=why, awaits=None, raised=True)
+            _regrade(state, number, Grade.DRILLED, why)
             state.tell(grades.RAISED(number=incident.number, grade=Grade.DRILLED, why=why))
+
+
+def _regrade(state: JobState, index: int, found: Grade, why: Text) -> None:
+    incident = state.incidents[index]
+    state.incidents[index] = replace(incident, grade=found, why=why, awaits=None, raised=found is not incident.grade)
+    state.emit(Record(IncidentGraded(incident.number, found, why)))
 
 
 def grade(state: JobState, incident: OpenIncident) -> Graded:

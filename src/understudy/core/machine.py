@@ -107,6 +107,10 @@ def _notice(state: JobState, event: events.Notice) -> None:
     state.tell(text)
 
 
+def _recorded(state: JobState, event: events.IncidentGraded) -> None:
+    """Change nothing: the machine itself has found this."""
+
+
 def _observed(state: JobState, event: events.Observed) -> None:
     key = event.detector, event.name, event.kind, event.part
     state.evidence.pop(key, None)
@@ -152,6 +156,7 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
     events.NodeReleased: drain.released,
     events.NodeLabelled: topology.labelled,
     events.Observed: _observed,
+    events.IncidentGraded: _recorded,
     events.StopAsked: _stop_asked,
     events.Expired: loss.expired,
 }

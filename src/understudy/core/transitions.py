@@ -137,6 +137,7 @@ _LIVE = _ALWAYS - {ENDED}
 
 DURING: Mapping[type[Any], frozenset[Phase]] = {  # all others: as long as the job has not ended
     events.NodeTainted: _ALWAYS,
+    events.IncidentGraded: _ALWAYS,  # the last incident may end with the job
     events.CommunicationBroken: frozenset({TRAINING, RESUMING}),
     events.ReplicasDiffer: frozenset({TRAINING, RESUMING, QUIESCING}),
     events.RedoDiffers: frozenset({RESUMING, QUIESCING}),

@@ -18,6 +18,7 @@ from understudy.core.commands import (
     EndJob,
     GiveBackNode,
     Prepare,
+    Record,
     Recover,
     SetTimer,
     StartWorker,
@@ -60,6 +61,8 @@ class Dispatch:
         """`node_of`: a worker's. The end of the job goes to all that are `connected`."""
         found = Dispatch()
         for command in commands:
+            if isinstance(command, Record):  # the service submits it
+                continue
             if isinstance(command, Tell):
                 found.texts.append(command.text)
             elif isinstance(command, SetTimer):

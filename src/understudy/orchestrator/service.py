@@ -20,7 +20,7 @@ from understudy.common.bounds import OutOfBounds, bounded, plain
 from understudy.common.console import say
 from understudy.common.page_view import PageView
 from understudy.core import floating
-from understudy.core.commands import ClaimNode, Command, EndJob, SetTimer
+from understudy.core.commands import ClaimNode, Command, EndJob, Record, SetTimer
 from understudy.core.events import (
     DrillAsked,
     Event,
@@ -185,6 +185,9 @@ class Service:
         self._journal.append(now, event, encoded)
         if decision:
             self._send_when_written(decision)
+        for command in commands:
+            if isinstance(command, Record):
+                self.submit(command.event)
 
     def _send_when_written(self, decision: list[Command]) -> None:
         """A journal that cannot be written does not hold the job up for longer than `WRITING`, unless it is strict."""
