@@ -67,7 +67,7 @@ def test_no_lie_is_graded_proven_or_drilled(how: str, kills: tuple[Kill, ...], d
 
 def test_what_no_drill_could_repeat_is_unproven_even_if_nothing_else_speaks_against_it(tmp_path: Path) -> None:
     ran = runs.understudy(liar("noise", VOTE), tmp_path / "run", (VOTE,))
-    assert [drill["verdict"] for drill in ran.drills] == [DrillVerdict.NOT_REPRODUCIBLE], ran.output
+    assert {drill["verdict"] for drill in ran.drills} == {DrillVerdict.NOT_REPRODUCIBLE}, ran.output
     assert len(unproven(ran)) == len(ran.incidents) == 1, ran.output
 
 

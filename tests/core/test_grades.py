@@ -24,7 +24,7 @@ from understudy.core.model import (
 )
 from understudy.core.proofs import proven
 from understudy.core.transitions import Phase
-from understudy.messages import grades, recoveries
+from understudy.messages import coverage, grades, newcomers, recoveries, script
 from understudy.messages.base import Message
 
 PROVEN, DRILLED, UNPROVEN = Grade
@@ -392,6 +392,47 @@ def test_what_is_seen_to_change_after_a_drill_makes_it_void() -> None:
         assert bool(said_then) == (grade is UNPROVEN)
         assert job.machine.drill_due(50, 1e9) and job.machine.state.listed == listed(*later)
         assert redone(job, {1: Said(NOTHING)}).grade is grade
+
+
+def test_what_the_job_warned_of_rules_a_grade_out_where_there_is_a_newcomer() -> None:
+    warning = script.USED_BETWEEN(what="model at train.py:30")
+    job = job_of()
+    drill(job, 20, PASSED, rank=1)
+    job.submit(events.Notice("w0", 0, str(coverage.ADOPTED(names="seen"))))
+    assert redone(job, {1: Said(NOTHING)}).grade is DRILLED
+    job.submit(events.Notice("w0", 0, str(warning)))
+    job.warm()
+    for lost in ("w2", ""):
+        if lost:
+            job.lose(lost)
+        else:
+            job.submit(events.CommunicationBroken("w0", job.machine.state.generation, "reset"))
+            job.submit(events.Expired("communication"))
+        job.rest(2)
+        job.verify()
+        commit(job, {2: Said(NOTHING)} if lost else {}, 2, 3)
+    warned, in_place = job.machine.incidents()[1:]
+    assert warned.grade is UNPROVEN and said(warned.why, grades.WARNED) and "model at train.py:30" in warned.why and warned.awaits is None
+    assert in_place.grade is PROVEN
+
+
+def test_what_a_newcomer_reports_counts_for_its_incident_only() -> None:
+    job = job_of()
+    drill(job, 20, PASSED, rank=1)
+    job.lose("w1")
+    job.rest()
+    for worker in job.machine.state.newcomers():
+        job.submit(
+            events.Verified(worker.name, job.machine.state.generation, 3, (str(newcomers.CHANGE_LOST(point="step", transaction=1)),))
+        )
+    commit(job, {1: Said(NOTHING)})
+    assert only(job).grade is UNPROVEN and said(only(job).why, grades.WARNED) and "rank 1: US4514" in only(job).why
+    job.warm()
+    job.lose("w2")
+    job.rest(2)
+    job.verify()
+    commit(job, {2: Said(NOTHING)}, 2, 3)
+    assert job.machine.incidents()[1].grade is DRILLED
 
 
 def test_workers_of_an_earlier_version_give_no_grade() -> None:

@@ -24,8 +24,8 @@ By kind of incident:
     in place              no newcomers: as a redo, and what was compared in part needs a drill of each rank
     several losses        what the weakest rank has; of one that was lost again, what each of its newcomers has
 
-What rules every grade but unproven out: a redo that differs, replicas that differed, a drill that has failed, and anything that the script
-is known to change and that is not carried over.
+What rules every grade but unproven out: a redo that differs, replicas that differed, a drill that has failed, anything that the script
+is known to change and that is not carried over, and where there are newcomers, what the job has warned that they would not have (`WARNED`).
 
 Known limit: state that is not inspected, and that nothing computes with before the next checkpoint, is not noticed by any of this.
 """
@@ -43,11 +43,22 @@ from understudy.core.events import IncidentGraded
 from understudy.core.incident import Commits, OpenIncident
 from understudy.core.model import AwaitedDrills, DrillResult, DrillVerdict, Evidence, Grade, Incident, LossCause, Unproven
 from understudy.core.state import JobState
-from understudy.messages import grades
-from understudy.messages.base import Text
+from understudy.messages import grades, newcomers, script, set_up, transactions
+from understudy.messages.base import CODE, Text
 
 _START_ANEW = "start anew"  # a decision
 _SHOWN = 3
+_OF_THE_SCRIPT = (script.WORK_KEPT, script.USED_BETWEEN, script.NAMES_LEFT, transactions.OWN_ITERATOR, transactions.OTHER_MODELS)
+_OF_A_NEWCOMER = (
+    set_up.FILES_WRITTEN_SINCE,
+    newcomers.RESULT_OF_ANOTHER,
+    newcomers.OF_ANOTHER_RANK,
+    newcomers.NOT_SET,
+    newcomers.LARGE_RESULT,
+    newcomers.CHANGE_LOST,
+    newcomers.CHANGE_RUN_AGAIN,
+)
+WARNED = frozenset(message.code for message in _OF_THE_SCRIPT + _OF_A_NEWCOMER)
 
 
 class Graded(NamedTuple):
@@ -97,7 +108,8 @@ def grade(state: JobState, incident: OpenIncident) -> Graded:
     new = [rank for rank, holder in sorted(state.ranks.items()) if holder in incident.newcomers]
     redone = [rank for rank, commits in sorted(incident.commits.items()) if commits.evidence is not Evidence.FIRST]
     verdicts = {rank: proofs.verdict(state, rank) for rank in sorted({*new, *redone})}
-    if (why := _against(incident, verdicts.values()) or _uncompared(incident, new)) is not None:
+    warned = _warned(incident, state.notices) if new else None
+    if (why := _against(incident, verdicts.values()) or warned or _uncompared(incident, new)) is not None:
         return Graded(Grade.UNPROVEN, why)
     alone = [rank for rank in new if _of(incident, rank).evidence is not Evidence.SAME]  # with nothing of the lost worker
     in_part = [rank for rank in redone if not _of(incident, rank).whole and rank not in alone]
@@ -132,6 +144,14 @@ def _against(incident: OpenIncident, verdicts: Iterable[DrillResult | None]) -> 
     if names := incident.uncovered:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         return grades.UNCOVERED(names=f"{', '.join(names[:_SHOWN])}{more}")
+    return None
+
+
+def _warned(incident: OpenIncident, notices: Iterable[str]) -> Text | None:
+    """Return the reason if the job has warned that a newcomer would not have, or in this incident does not have, what the lost worker had."""
+    for text in (*incident.notes, *notices):
+        if not WARNED.isdisjoint(CODE.findall(text)):
+            return grades.WARNED(text=text)
     return None
 
 

@@ -89,6 +89,12 @@ SECTION = Message(
     cause="The loss came in a section. The newcomer has redone it, and nothing shows what the lost worker would have computed.",
     remedy="If the state matters, compare the section's result with that of an undisturbed run.",
 )
+WARNED = Message(
+    "US4188",
+    "the job warned about what a newcomer would not have: {text}",
+    cause="The job, or the newcomer itself, reported something of the lost worker that a newcomer cannot have.",
+    remedy="Follow the remedy of the code in the text.",
+)
 WARNING = Message(
     "US4190",
     "UNPROVEN: no comparison or drill verifies the state after incident {number}: {why}",
