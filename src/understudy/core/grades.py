@@ -148,7 +148,7 @@ def _against(incident: OpenIncident, verdicts: Iterable[DrillResult | None]) -> 
 
 
 def _warned(incident: OpenIncident, notices: Iterable[str]) -> Text | None:
-    """Return the reason if the job has warned that a newcomer would not have, or in this incident does not have, what the lost worker had."""
+    """Return the reason if the job, or a newcomer of this incident, has warned that a newcomer does not have what the lost worker had."""
     for text in (*incident.notes, *notices):
         if not WARNED.isdisjoint(CODE.findall(text)):
             return grades.WARNED(text=text)
