@@ -13,7 +13,7 @@ from tests.integration.training import LONG, Started, Training, survived, templa
 from tests.said import codes, said
 
 from understudy.core.drill import advice
-from understudy.messages import asking, coverage, drilled_steps, drills, losses, moves, recoveries
+from understudy.messages import asking, coverage, drilled_steps, drills, grades, losses, moves, recoveries
 
 __all__ = ["training"]
 
@@ -80,6 +80,23 @@ def test_a_drill_begins_by_itself_and_an_incident_says_what_it_has_proven(traini
     finals = [json.loads((started.folder / f"final-{rank}.json").read_text()) for rank in range(2)]
     reference = training.torchrun(str(SOAK), "--steps", finals[0]["committed"])
     assert finals == [json.loads((reference.folder / f"final-{rank}.json").read_text()) for rank in range(2)]
+
+
+def test_a_drill_after_an_incident_raises_its_grade(training: Training) -> None:
+    started = begin(training, str(SOAK), "--pace", "0.1", flags=("--drill", "off"))
+    send(pid_of(lambda: started.status()["ranks"][1]), signal.SIGKILL)
+    wait_until(lambda: started.status()["grades"] == {"unproven": 1}, "the rank is replaced", LONG)
+    wait_for_spare(started)
+    done = understudy("drill", "--wait", "--json", "--run-dir", str(started.folder / "run"))
+    assert json.loads(done.stdout)["verdict"] == "same", done.stdout
+    wait_until(lambda: said(started.output, grades.RAISED, number=1), "the grade", LONG)
+    assert started.status()["grades"] == {"drilled": 1}
+    (started.folder / "stop").touch()
+    (incident,) = started.succeeds().incidents
+    assert incident["grade"] == "drilled" and said(incident["why"], grades.DRILLED_LATER), incident
+    shown = understudy("events", "--run-dir", str(started.folder / "run")).stdout
+    given = [line for line in shown.splitlines() if "IncidentGraded" in line]
+    assert ["grade unproven" in line for line in given] == [True, False] and "grade drilled" in given[1], given
 
 
 def test_beyond_its_bound_a_drill_compares_a_prefix_and_says_how_far(training: Training) -> None:
