@@ -13,7 +13,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from tests.conformance.verdict import BITWISE
+from tests.conformance.verdict import BITWISE, BORROWED
 from understudy.core.model import Grade
 
 Values = Mapping[str, Any]  # of `suite.Result.values`
@@ -92,8 +92,9 @@ def summary(results: Sequence[Values]) -> str:
 
 
 def _grades(results: Sequence[Values]) -> str:
-    """Of the incidents of scripts that are bitwise."""
-    grades = [grade.partition(":")[0] for result in results if result["found"] == BITWISE for grade in result.get("grades", ())]
+    """Of the incidents of scripts that are bitwise, without those in which a rank was given another rank's result: they are not."""
+    every = [grade for result in results if result["found"] == BITWISE for grade in result.get("grades", ())]
+    grades = [grade.partition(":")[0] for grade in every if BORROWED not in grade]
     if not grades:
         return ""
     counts = Counter(grades)
