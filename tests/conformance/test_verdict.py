@@ -13,7 +13,7 @@ from tests.conformance import runs, scripts, verdict
 from tests.conformance.runs import Ran, Trace
 from tests.conformance.scripts import Kill, Script, phases, plan, read
 from tests.conformance.table import document, elsewhere, summary
-from tests.conformance.verdict import Found, disturbed, named, steady, undisturbed
+from tests.conformance.verdict import BORROWED, Found, disturbed, named, steady, undisturbed
 from tests.said import said
 from understudy.messages import disputes, newcomers
 from understudy.messages import script as messages
@@ -344,6 +344,16 @@ def test_the_document_says_what_was_found() -> None:
     text = document([{**values, "alone": {}, "wrong": "it is"}], "make conformance", "2.13.0")
     assert "| `one` | a \\| b | bitwise | **WRONG** silent: x | same@1:0; different@3:1: why | forward@0:1 |" in text
     assert summary([{**values, "alone": {}, "wrong": "it is"}]) == "1 script: 1 silent; 1 not as expected"
+
+
+def test_the_summary_counts_the_grades_of_bitwise_incidents_only() -> None:
+    of_another = f"unproven: US4188: rank 1: {BORROWED}: the result of the transaction at 3 is the one of another rank"
+    rows = [
+        {"found": "bitwise", "wrong": "", "grades": ["proven: US4172: x", "drilled: US4173: y", "unproven: US4186: z", of_another]},
+        {"found": "told", "wrong": "", "grades": ["unproven: US4183: x"]},
+    ]
+    counted = "3 incidents of scripts that are bitwise: 1 proven, 1 drilled, 1 unproven (66.7 % proven or drilled)"
+    assert summary(rows) == f"2 scripts: 1 bitwise, 1 told; 0 not as expected; {counted}"
 
 
 def test_the_document_names_no_folder_of_a_machine(tmp_path: Path) -> None:
