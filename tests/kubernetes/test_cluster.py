@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.processes import wait_until
 from tests.kubernetes.api import Refused
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.pods import PYTHON, SLEEPS, pod
@@ -17,6 +18,7 @@ pytestmark = needs_kubernetes
 SERVES = """
 import socket
 server = socket.create_server(("", 7000))
+print("listens", flush=True)
 while True:
     connection, _ = server.accept()
     connection.sendall(b"hello " + connection.recv(100))
@@ -99,6 +101,7 @@ def test_pods_find_each_other_and_the_service_account_s_rights_count(kubernetes_
     cluster.apply({**rbac, "kind": "RoleBinding", **binding})
     group: dict[str, Any] = {"labels": {"group": "g"}, "subdomain": "peers"}
     cluster.apply(pod("server", [*PYTHON, SERVES], hostname="first", **group))
+    wait_until(lambda: "listens" in cluster.log("server"), "the server")
     for number, name in enumerate(("first.peers", f"first.peers.{cluster.namespace}.svc")):
         cluster.apply(pod(f"asks-{number}", [*PYTHON, ASKS, name], hostname=f"h{number}", restartPolicy="Never", **group))
         cluster.wait_for_pod(f"asks-{number}", "Succeeded")
