@@ -84,7 +84,7 @@ class Drills:
         number = self._begun(place.rank)
         if number < 0 or not self._wait_for(lambda: self._drill(number).get("stage") in ("computing", "over")):
             return
-        other = next(rank for rank in self._ranks if rank != self._drill(number).get("rank"))
+        other = next((rank for rank in self._ranks if rank != self._drill(number).get("rank")), 0)
         last = Armed(f"drilled-{place.step}", HOLD, other, "applied", place.step)  # all others have what they need of it by then
         self._armed.arm(last)
         try:

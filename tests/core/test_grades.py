@@ -10,6 +10,7 @@ from tests.core.test_proofs import drill, registered
 from tests.said import said
 
 from understudy.core import commands, events, proofs
+from understudy.core.machine import MOST_NOTICES
 from understudy.core.model import (
     DrillVerdict,
     Evidence,
@@ -238,7 +239,7 @@ def test_a_drill_after_an_incident_raises_its_grade(survivor: Said, step: int) -
     before = only(job)
     assert before.grade is UNPROVEN and said(before.why, grades.NOT_DRILLED)
     job.warm()
-    assert job.machine.drill_due(30, 0.0) and proofs.turn(state) in (0, 1)
+    assert job.machine.drill_due(30, 0.0) and proofs.turn(state) == 0
     job.submit(events.DrillAsked(2, "", 30))
     assert state.drill is not None
     spare = state.drill.worker
@@ -272,11 +273,72 @@ def test_only_a_drill_that_passes_raises_a_grade(verdict: DrillVerdict, why: Mes
     job = job_of()
     redone(job, {1: Said(NOTHING)})
     job.warm()
-    drill(job, 30, verdict, rank=1)
+    drill(job, 30, verdict, rank=2)
     assert only(job).grade is UNPROVEN and said(only(job).why, why)
     job.warm()
-    drill(job, 40, PASSED, rank=1)
+    drill(job, 40, PASSED, rank=0)
     assert only(job).grade is (DRILLED if why is grades.NOT_DRILLED else UNPROVEN)
+
+
+def test_a_newcomer_of_the_incident_shows_nothing() -> None:
+    """A spare and a newcomer lack the same, so that they agree."""
+    job = job_of()
+    redone(job, {1: Said(NOTHING)})
+    job.warm()
+    assert proofs.turn(job.machine.state) == 0
+    drill(job, 30, PASSED, rank=1)
+    assert only(job).grade is UNPROVEN and proofs.turn(job.machine.state) == 0
+    job.warm()
+    drill(job, 40, PASSED, rank=0)
+    assert only(job).grade is DRILLED
+
+
+def test_a_drill_that_fails_counts_whatever_rank_of_the_incident_it_is_of() -> None:
+    job = job_of(4, spares=2)
+    registered(job, 0, 0, 1, 1)
+    redone(job, {1: Said(NOTHING), 2: Said(NOTHING)}, "w1", "w2")
+    for rank, verdict in ((0, PASSED), (0, DrillVerdict.DIFFERENT), (3, PASSED)):
+        job.warm()
+        drill(job, 30, verdict, rank=rank, detail="a counter moves")
+    assert only(job).grade is UNPROVEN and said(only(job).why, grades.DRILL_FAILED, drill=2)
+
+
+def test_a_warning_between_an_incident_and_its_drill_counts() -> None:
+    job = job_of()
+    redone(job, {1: Said(NOTHING)})
+    job.submit(events.Notice("w0", 0, str(script.USED_BETWEEN(what="model at train.py:30"))))
+    job.warm()
+    drill(job, 30, PASSED, rank=0)
+    assert only(job).grade is UNPROVEN and said(only(job).why, grades.WARNED)
+
+
+def test_a_warning_is_kept_however_many_other_notices_there_are() -> None:
+    job = job_of()
+    for number in range(MOST_NOTICES + 1):
+        job.submit(events.Notice("w0", 0, f"US4712: {number}"))
+    for where in ("a.py:1", "b.py:2"):
+        job.submit(events.Notice("w0", 0, str(script.USED_BETWEEN(what=where))))
+    notices = job.machine.state.notices
+    assert len(notices) == MOST_NOTICES + 1 and "a.py:1" in notices[-1]
+
+
+def test_a_drill_in_part_is_not_awaited_again() -> None:
+    job = job_of()
+    drill(job, 20, DrillVerdict.PARTLY, rank=0, pause=1.0)
+    assert redone(job, {1: Said(NOTHING)}).awaits is None and not job.machine.drill_due(10_000, job.now + 1.0)
+
+
+def test_before_roles_are_known_the_rank_that_is_awaited_is_drilled_first() -> None:
+    job = Job(JobSpec("job", 3, 3, spares=2, drill_at=20))
+    redone(job, {1: Said(NOTHING), 2: Said(NOTHING)}, "w1", "w2")
+    job.warm()
+    drill(job, 30, PASSED, rank=0, pause=1.0)
+    assert only(job).grade is UNPROVEN, "nobody knows who is like rank 0"
+    registered(job, 0, 0, 0, step=31)
+    assert proofs.turn(job.machine.state) == 0 and job.machine.drill_due(31, job.now)
+    job.warm()
+    drill(job, 32, PASSED, rank=0)
+    assert only(job).grade is DRILLED
 
 
 def test_a_drill_after_an_incident_covers_what_was_known_to_change() -> None:
@@ -285,11 +347,11 @@ def test_a_drill_after_an_incident_covers_what_was_known_to_change() -> None:
     redone(job, {1: Said(NOTHING)})
     job.warm()
     job.submit(listed())  # the rank that lists is a newcomer, which has seen nothing yet
-    drill(job, 30, PASSED, rank=1)
+    drill(job, 30, PASSED, rank=2)
     assert only(job).grade is UNPROVEN
     job.submit(listed("x", "y"))
     job.warm()
-    drill(job, 40, PASSED, rank=1)
+    drill(job, 40, PASSED, rank=2)
     assert only(job).grade is DRILLED
 
 
@@ -309,9 +371,10 @@ def test_no_drill_of_other_registrations_raises_a_grade() -> None:
     job = job_of()
     redone(job, {1: Said(NOTHING)})
     job.submit(events.Registered("w0", job.machine.state.generation, 29, (0, 0, 0), "b"))
+    assert only(job).grade is UNPROVEN and only(job).awaits is None and said(only(job).why, grades.REGISTERED_SINCE)
     job.warm()
-    drill(job, 30, PASSED, rank=1)
-    assert only(job).grade is UNPROVEN and only(job).awaits is None
+    drill(job, 30, PASSED, rank=0)
+    assert only(job).grade is UNPROVEN
 
 
 def test_a_change_that_only_some_drills_have_seen_voids_the_others_only() -> None:

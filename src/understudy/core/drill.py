@@ -173,6 +173,7 @@ def _conclude(
         *(drill.number, drill.rank, drill.worker, verdict, of.step, detail, state.now),
         *(of.compared, of.collectives, of.left_out, of.bytes_moved, of.pause),
         frozenset(of.changing) | drill.changing,
+        proofs.since(state, drill.holder),
     )
     state.drills = [*state.drills, result][-KEPT:]
     state.tell(told(result))

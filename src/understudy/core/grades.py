@@ -10,7 +10,8 @@ Where a part of a redo is not compared, a script may change something before the
 a step off in its middle, would show that. So a comparison in part proves nothing by itself.
 
 A drill counts after the incident as well (`drilled`): if nothing but a drill is lacking, the incident is unproven until the first drill of
-each rank that needs one. Not if a survivor had to redo the job's first step and only a part of that was compared: a first step often does
+each rank that needs one, or of a rank of the same role. Its worker has to have had the rank before the incident: a spare and a newcomer
+lack the same. Not if a survivor had to redo the job's first step and only a part of that was compared: a first step often does
 what no later one does.
 
 By kind of incident:
@@ -72,7 +73,8 @@ def give(state: JobState, incident: OpenIncident) -> None:
     if all(commits.evidence is not Evidence.UNSAID for commits in incident.commits.values()):
         incident.grade, incident.why, lacking = grade(state, incident)
         if lacking:
-            incident.awaits = AwaitedDrills(lacking, state.drilled, proofs.changing(state))
+            first = min((proofs.since(state, worker) for worker in incident.newcomers), default=state.generation)
+            incident.awaits = AwaitedDrills(lacking, _concerned(state, incident), first, state.drilled, proofs.changing(state))
         state.emit(Record(IncidentGraded(incident.number, incident.grade, incident.why)))
 
 
@@ -80,34 +82,33 @@ def drilled(state: JobState, result: DrillResult) -> None:
     """A drill is over: grade again the incidents that await it."""
     for number, incident in enumerate(state.incidents):
         awaits = incident.awaits
-        of = [rank for rank in awaits.ranks if proofs.are_alike(state, rank, result.rank)] if awaits is not None else []
-        if awaits is None or not of or result.number <= awaits.after:
+        if awaits is None or result.number <= awaits.after:
             continue
         if result.verdict in proofs.FAILED:
-            _regrade(state, number, Grade.UNPROVEN, _failed(result))
-        elif result.verdict is DrillVerdict.SAME and awaits.changing <= result.changing:
-            left = tuple(rank for rank in awaits.ranks if rank not in of)
-            passed = (*awaits.passed, _passed(result))
-            if left:
-                state.incidents[number] = replace(incident, awaits=replace(awaits, ranks=left, passed=passed))
-                continue
+            if any(proofs.are_alike(state, rank, result.rank) for rank in awaits.judged):
+                proofs.regrade(state, number, Grade.UNPROVEN, _failed(result))
+            continue
+        covers = result.since < awaits.generation and awaits.changing <= result.changing
+        left = tuple(rank for rank in awaits.ranks if not proofs.are_alike(state, rank, result.rank))
+        if result.verdict is not DrillVerdict.SAME or not covers or left == awaits.ranks:
+            continue
+        passed = (*awaits.passed, _passed(result))
+        if left:
+            state.incidents[number] = replace(incident, awaits=replace(awaits, ranks=left, passed=passed))
+        elif (warned := _warned(incident, state.notices)) is not None and any(part.new_worker for part in incident.ranks):
+            proofs.regrade(state, number, Grade.UNPROVEN, warned)
+        else:
             why = grades.DRILLED_LATER(drills=" and ".join(passed), compared=_compared(incident))
-            _regrade(state, number, Grade.DRILLED, why)
+            proofs.regrade(state, number, Grade.DRILLED, why)
             state.tell(grades.RAISED(number=incident.number, grade=Grade.DRILLED, why=why))
-
-
-def _regrade(state: JobState, index: int, found: Grade, why: Text) -> None:
-    incident = state.incidents[index]
-    state.incidents[index] = replace(incident, grade=found, why=why, awaits=None, raised=found is not incident.grade)
-    state.emit(Record(IncidentGraded(incident.number, found, why)))
 
 
 def grade(state: JobState, incident: OpenIncident) -> Graded:
     if incident.decision == _START_ANEW:
         return Graded(Grade.PROVEN, grades.STARTED_OVER())
-    new = [rank for rank, holder in sorted(state.ranks.items()) if holder in incident.newcomers]
-    redone = [rank for rank, commits in sorted(incident.commits.items()) if commits.evidence is not Evidence.FIRST]
-    verdicts = {rank: proofs.verdict(state, rank) for rank in sorted({*new, *redone})}
+    new = _new(state, incident)
+    redone = _redone(incident)
+    verdicts = {rank: proofs.verdict(state, rank) for rank in _concerned(state, incident)}
     warned = _warned(incident, state.notices) if new else None
     if (why := _against(incident, verdicts.values()) or warned or _uncompared(incident, new)) is not None:
         return Graded(Grade.UNPROVEN, why)
@@ -120,14 +121,29 @@ def grade(state: JobState, incident: OpenIncident) -> Graded:
         what += _compared(incident)
         if incident.section:
             return Graded(Grade.UNPROVEN, grades.SECTION(what=what))
-        first_in_part = any(_of(incident, rank).step == 1 for rank in in_part if rank not in new)
-        return Graded(Grade.UNPROVEN, grades.NOT_DRILLED(what=what, rank=rank), () if first_in_part else tuple(lacking))
+        known = [found for rank in lacking if (found := verdicts[rank]) is not None]
+        hopeless = incident.first_in_part or any(found.verdict is DrillVerdict.PARTLY for found in known)
+        return Graded(Grade.UNPROVEN, grades.NOT_DRILLED(what=what, rank=rank), () if hopeless else tuple(lacking))
     if not new:
         return Graded(Grade.PROVEN, grades.NO_NEWCOMER(compared=_compared(incident)))
     if not alone:
         return Graded(Grade.PROVEN, grades.COMPARED(ranks=_ranks(new), compared=_compared(incident)))
     passed = {found.number: found for found in map(verdicts.__getitem__, alone) if found is not None}.values()
     return Graded(Grade.DRILLED, grades.DRILLED(drills=" and ".join(map(_passed, passed)), compared=_compared(incident)))
+
+
+def _new(state: JobState, incident: OpenIncident) -> list[int]:
+    """List the ranks that newcomers of this incident hold."""
+    return [rank for rank, holder in sorted(state.ranks.items()) if holder in incident.newcomers]
+
+
+def _redone(incident: OpenIncident) -> list[int]:
+    return [rank for rank, commits in sorted(incident.commits.items()) if commits.evidence is not Evidence.FIRST]
+
+
+def _concerned(state: JobState, incident: OpenIncident) -> tuple[int, ...]:
+    """Return the ranks whose drills say something about this incident."""
+    return tuple(sorted({*_new(state, incident), *_redone(incident)}))
 
 
 def _against(incident: OpenIncident, verdicts: Iterable[DrillResult | None]) -> Text | None:
@@ -147,10 +163,15 @@ def _against(incident: OpenIncident, verdicts: Iterable[DrillResult | None]) -> 
     return None
 
 
-def _warned(incident: OpenIncident, notices: Iterable[str]) -> Text | None:
+def is_warning(text: str) -> bool:
+    """Return whether a notice rules a grade out."""
+    return not WARNED.isdisjoint(CODE.findall(text))
+
+
+def _warned(incident: OpenIncident | Incident, notices: Iterable[str]) -> Text | None:
     """Return the reason if the job, or a newcomer of this incident, has warned that a newcomer does not have what the lost worker had."""
     for text in (*incident.notes, *notices):
-        if not WARNED.isdisjoint(CODE.findall(text)):
+        if is_warning(text):
             return grades.WARNED(text=text)
     return None
 

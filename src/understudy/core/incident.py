@@ -22,14 +22,16 @@ class Commits:
 
     evidence: Evidence = Evidence.FIRST  # the worst: what one of its workers has given is in the state of all
     whole: bool = True  # all collectives of what was redone were compared, or what it had come to was
-    step: int = -1  # the first step of the job that it has committed
 
     def add(self, event: Committed) -> None:
         self.evidence = min(self.evidence, event.evidence, key=WORST_FIRST.index)
-        same, of = event.collectives
-        all_of_it = (same == of and event.size[0] > 0) or event.compared > 0
-        self.step = event.step if self.step < 0 else self.step
-        self.whole = self.whole and (event.evidence is not Evidence.SAME or all_of_it)
+        self.whole = self.whole and not in_part(event)
+
+
+def in_part(event: Committed) -> bool:
+    """Return whether only a part of what was redone was compared."""
+    same, of = event.collectives
+    return event.evidence is Evidence.SAME and not ((same == of and event.size[0] > 0) or event.compared > 0)
 
 
 @dataclass
@@ -62,6 +64,7 @@ class OpenIncident:
     compared: tuple[int, int] = (0, 0)
     proven_by: set[int] = field(default_factory=set)  # ranks whose redo is what they had come to before
     commits: dict[int, Commits] = field(default_factory=dict)  # by rank
+    first_in_part: bool = False  # a survivor has redone the first step of the job, and only a part of that was compared
     uncovered: list[str] = field(default_factory=list)  # as of `Committed`, of all ranks
     grade: Grade | None = None
     why: str = ""
@@ -94,6 +97,7 @@ class OpenIncident:
         self.compared = self.compared[0] + size, self.compared[1] + size_of
         self.proven_by |= {rank} if event.compared > 0 else set()
         self.commits.setdefault(rank, Commits()).add(event)
+        self.first_in_part |= event.step == 1 and in_part(event) and event.worker not in self.newcomers
         self.uncovered += [name for name in event.uncovered if name not in self.uncovered]
 
     def note(self, text: str) -> None:

@@ -50,6 +50,7 @@ from understudy.core import (
     drain,
     drill,
     events,
+    grades,
     loss,
     migration,
     preparation,
@@ -65,6 +66,7 @@ from understudy.core.model import Incident, JobSpec, LossCause, Timeouts
 from understudy.core.state import JobState
 from understudy.core.transitions import Phase, Why, outlives, refusal
 from understudy.messages import forming, losses
+from understudy.messages.base import code_of
 
 
 def _script_failed(state: JobState, event: events.ScriptFailed) -> None:
@@ -97,10 +99,17 @@ MOST_NOTICES = 200
 MOST_EVIDENCE = 200
 
 
+def _is_first(state: JobState, text: str) -> bool:
+    """Return whether no notice has the code of this one."""
+    code = code_of(text)
+    return not any(code in notice for notice in state.notices)
+
+
 def _notice(state: JobState, event: events.Notice) -> None:
     text = f"rank {event.rank}: {event.text}" if event.rank >= 0 else event.text
     known = {*state.notices, *(notice.partition(": ")[2] for notice in state.notices)}
-    if event.text in known or len(state.notices) >= MOST_NOTICES:  # what one rank has said, the others need not repeat
+    full = len(state.notices) >= MOST_NOTICES and not (grades.is_warning(event.text) and _is_first(state, event.text))
+    if event.text in known or full:  # what one rank has said, the others need not repeat
         state.refuse(event, Why.AGAIN if event.text in known else Why.LIMIT)
         return
     state.notices.append(text)

@@ -159,6 +159,7 @@ class DrillResult:
     bytes_moved: int = 0
     pause: float = 0.0
     changing: frozenset[tuple[str, str]] = frozenset()  # unregistered state known to change: where and name
+    since: int = -1  # the generation in which the rank's worker came as a newcomer; -1: it has had the rank from the start
 
 
 @dataclass(frozen=True)
@@ -183,9 +184,11 @@ class Interruption:
 
 @dataclass(frozen=True)
 class AwaitedDrills:
-    """The drills that an unproven incident lacks."""
+    """The drills that an unproven incident lacks. What they are compared with are workers that had their ranks before the incident."""
 
     ranks: tuple[int, ...]  # of which each needs one, of itself or of its role
+    judged: tuple[int, ...]  # all ranks that the incident concerns: a drill of one that fails counts, too
+    generation: int  # the first one that the incident has begun
     after: int  # the number of the last drill before the end of the incident
     changing: frozenset[tuple[str, str]]  # as of `DrillResult`, at that time: each drill has to cover it
     passed: tuple[str, ...] = ()  # those that have passed since, for a person

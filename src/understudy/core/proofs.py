@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from understudy.core.events import Registered, StateListed
+from understudy.core.commands import Record
+from understudy.core.events import IncidentGraded, Registered, StateListed
 from understudy.core.incident import OpenIncident
-from understudy.core.model import DrillResult, DrillVerdict
+from understudy.core.model import AwaitedDrills, DrillResult, DrillVerdict, Grade
 from understudy.core.state import JobState
 from understudy.core.transitions import Why
-from understudy.messages import drills
+from understudy.messages import drills, grades
 from understudy.messages.base import Text
 
 SHARE = 0.001  # of the time of training that drills may cost
@@ -38,6 +39,12 @@ def verdict(state: JobState, rank: int) -> DrillResult | None:
 def are_alike(state: JobState, one: int, other: int) -> bool:
     """Return whether two ranks have the same role."""
     return one == other or (bool(state.roles) and state.roles[one] == state.roles[other])
+
+
+def since(state: JobState, worker: str) -> int:
+    """Return the generation in which a worker came to its rank as a newcomer; -1: it has had it from the start."""
+    assign = state.workers[worker].assign
+    return assign.generation if assign is not None and assign.newcomer else -1
 
 
 def _holds(state: JobState, result: DrillResult) -> bool:
@@ -72,23 +79,31 @@ def standing(state: JobState, rank: int) -> Text:
 
 
 def turn(state: JobState) -> int:
-    """The rank that is drilled next: one whose role has no verdict or is awaited, one that did not come as a newcomer, one whose drill is
-    long ago.
+    """The rank that is drilled next: one that an incident awaits, one whose role has no verdict, one that did not come as a newcomer, one
+    whose drill is long ago.
     """
     last = {result.rank: result.number for result in state.drills}
 
-    def order(rank: int) -> tuple[bool, bool, int, int]:
-        assign = state.holder(rank).assign
-        return not _is_open(state, rank), assign is not None and assign.newcomer, last.get(rank, -1), rank
+    def order(rank: int) -> tuple[bool, bool, bool, int, int]:
+        is_new = since(state, state.ranks[rank]) >= 0
+        return not _is_awaited(state, rank), verdict(state, rank) is not None, is_new, last.get(rank, -1), rank
 
     return min(state.ranks, key=order)
 
 
-def _is_open(state: JobState, rank: int) -> bool:
-    """Return whether this rank's role has no verdict, or an incident awaits one and no drill has come to any since."""
-    since = [incident.awaits.after for incident in state.incidents if incident.awaits is not None and rank in incident.awaits.ranks]
-    over = (one.number for one in reversed(state.drills) if are_alike(state, one.rank, rank) and one.verdict is not DrillVerdict.BROKEN)
-    return verdict(state, rank) is None or (bool(since) and next(over, 0) <= max(since))
+def _is_awaited(state: JobState, rank: int) -> bool:
+    """Return whether a drill of this rank may raise the grade of an incident: its worker had the rank before that, and no such worker of
+    this role was drilled since.
+    """
+    held = since(state, state.ranks[rank])
+
+    def counts(result: DrillResult, awaits: AwaitedDrills) -> bool:
+        of_role = result.number > awaits.after and are_alike(state, result.rank, rank)
+        return of_role and result.since < awaits.generation and result.verdict is not DrillVerdict.BROKEN
+
+    open_ones = (one.awaits for one in state.incidents if one.awaits is not None and held < one.awaits.generation)
+    alike = (awaits for awaits in open_ones if any(are_alike(state, rank, one) for one in awaits.ranks))
+    return any(not any(counts(result, awaits) for result in state.drills) for awaits in alike)
 
 
 def concluded(state: JobState, result: DrillResult) -> None:
@@ -98,7 +113,7 @@ def concluded(state: JobState, result: DrillResult) -> None:
         in_a_row = next(others, len(state.drills))
         state.drill_after = state.now + LEAST * 2 ** min(in_a_row - 1, 10)
         return
-    open_roles = bool(state.roles) and any(_is_open(state, rank) for rank in state.ranks)
+    open_roles = any(_is_awaited(state, rank) or (bool(state.roles) and verdict(state, rank) is None) for rank in state.ranks)
     state.drill_next = 0
     state.drill_after = state.now + (result.pause / FIRST_SHARE if open_roles else max(LEAST, result.pause / SHARE))
 
@@ -113,6 +128,8 @@ def registered(state: JobState, event: Registered) -> None:
     if before[0] and before != (event.roles, event.fingerprint):
         _void(state, event.step)
         state.tell(drills.PROOFS_VOID())
+    elif not before[0] and any(incident.awaits is not None for incident in state.incidents):
+        state.drill_after = 0.0  # a drill may show something about other ranks now
 
 
 def listed(state: JobState, event: StateListed) -> None:
@@ -127,7 +144,16 @@ def listed(state: JobState, event: StateListed) -> None:
 
 def _void(state: JobState, step: int) -> None:
     state.void, state.drill_next, state.drill_after = state.drilled, step + state.spec.drill_at, 0.0
-    state.incidents = [replace(incident, awaits=None) for incident in state.incidents]  # no drill can repeat what they did
+    for number, incident in enumerate(state.incidents):
+        if incident.awaits is not None and incident.grade is not None:  # no drill can repeat what it did
+            regrade(state, number, incident.grade, grades.REGISTERED_SINCE(why=incident.why))
+
+
+def regrade(state: JobState, index: int, grade: Grade, why: Text) -> None:
+    """Give an incident that is over another grade or reason, for good."""
+    incident = state.incidents[index]
+    state.incidents[index] = replace(incident, grade=grade, why=why, awaits=None, raised=grade is not incident.grade)
+    state.emit(Record(IncidentGraded(incident.number, grade, why)))
 
 
 def lost(state: JobState, incident: OpenIncident, rank: int) -> None:
@@ -147,5 +173,6 @@ def redone(incident: OpenIncident) -> None:
 def survived(state: JobState, incident: OpenIncident) -> None:
     """The incident is over. What was not proven is, as soon as a spare is warm."""
     without = any(part.rank in state.ranks and verdict(state, part.rank) is None for part in incident.ranks)
-    if incident.awaits is not None or (without and not incident.planned):
+    awaited = incident.awaits is not None and (not state.drills or state.drills[-1].verdict is not DrillVerdict.BROKEN)
+    if awaited or (without and not incident.planned):
         state.drill_next, state.drill_after = 0, 0.0

@@ -89,6 +89,12 @@ SECTION = Message(
     cause="The loss came in a section. The newcomer has redone it, and nothing shows what the lost worker would have computed.",
     remedy="If the state matters, compare the section's result with that of an undisturbed run.",
 )
+REGISTERED_SINCE = Message(
+    "US4189",
+    "{why}; what is registered has changed since, so that no drill can show it any more",
+    cause="The incident lacked a drill, and the script registers something else now than at the time of the incident.",
+    remedy=_CHECKPOINT,
+)
 WARNED = Message(
     "US4188",
     "the job warned about what a newcomer would not have: {text}",
