@@ -347,7 +347,7 @@ def test_the_document_says_what_was_found() -> None:
 
 
 def test_the_summary_counts_the_grades_of_bitwise_incidents_only() -> None:
-    of_another = f"unproven: US4188: rank 1: {BORROWED}: the result of the transaction at 3 is the one of another rank"
+    of_another = f"unproven: US4188: rank 1: {BORROWED}: x"
     rows = [
         {"found": "bitwise", "wrong": "", "grades": ["proven: US4172: x", "drilled: US4173: y", "unproven: US4186: z", of_another]},
         {"found": "told", "wrong": "", "grades": ["unproven: US4183: x"]},
