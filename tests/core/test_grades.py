@@ -293,6 +293,23 @@ def test_a_newcomer_of_the_incident_shows_nothing() -> None:
     assert only(job).grade is DRILLED
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_a_drill_of_a_newcomer_says_nothing_about_a_worker_that_is_older(before: bool) -> None:
+    """Rank 1 was lost, and then rank 0, which has been there from the start: only a drill of another such rank shows something."""
+    job = job_of(2, spares=1)
+    redone(job, {1: Said(NOTHING)})
+    job.warm()
+    if before:
+        drill(job, 30, PASSED, rank=1)
+    job.lose("w0")
+    job.rest(2)
+    job.verify()
+    commit(job, {0: Said(NOTHING)}, 2, 3)
+    job.warm()
+    drill(job, 40, PASSED, rank=1)
+    assert [incident.grade for incident in job.machine.incidents()] == [UNPROVEN, UNPROVEN]
+
+
 def test_a_drill_that_fails_counts_whatever_rank_of_the_incident_it_is_of() -> None:
     job = job_of(4, spares=2)
     registered(job, 0, 0, 1, 1)

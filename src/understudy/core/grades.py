@@ -10,9 +10,11 @@ Where a part of a redo is not compared, a script may change something before the
 a step off in its middle, would show that. So a comparison in part proves nothing by itself.
 
 A drill counts after the incident as well (`drilled`): if nothing but a drill is lacking, the incident is unproven until the first drill of
-each rank that needs one, or of a rank of the same role. Its worker has to have had the rank before the incident: a spare and a newcomer
-lack the same. Not if a survivor had to redo the job's first step and only a part of that was compared: a first step often does
-what no later one does.
+each rank that needs one, or of a rank of the same role. Not if a survivor had to redo the job's first step and only a part of that was
+compared: a first step often does what no later one does.
+
+A drill that passes counts, before the incident or after it, only if its worker had its rank for as long as what was lost: a spare and a
+newcomer lack the same, so that they agree.
 
 By kind of incident:
 
@@ -73,13 +75,13 @@ def give(state: JobState, incident: OpenIncident) -> None:
     if all(commits.evidence is not Evidence.UNSAID for commits in incident.commits.values()):
         incident.grade, incident.why, lacking = grade(state, incident)
         if lacking:
-            first = min((proofs.since(state, worker) for worker in incident.newcomers), default=state.generation)
-            incident.awaits = AwaitedDrills(lacking, _concerned(state, incident), first, state.drilled, proofs.changing(state))
+            held, concerned = min(_held(state, incident, rank) for rank in lacking), _concerned(state, incident)
+            incident.awaits = AwaitedDrills(lacking, concerned, held, state.drilled, proofs.changing(state))
         state.emit(Record(IncidentGraded(incident.number, incident.grade, incident.why)))
 
 
 def drilled(state: JobState, result: DrillResult) -> None:
-    """A drill is over: grade again the incidents that await it."""
+    """Grade the incidents again that await the drill that has ended."""
     for number, incident in enumerate(state.incidents):
         awaits = incident.awaits
         if awaits is None or result.number <= awaits.after:
@@ -88,7 +90,7 @@ def drilled(state: JobState, result: DrillResult) -> None:
             if any(proofs.are_alike(state, rank, result.rank) for rank in awaits.judged):
                 proofs.regrade(state, number, Grade.UNPROVEN, _failed(result))
             continue
-        covers = result.since < awaits.generation and awaits.changing <= result.changing
+        covers = result.since <= awaits.held and awaits.changing <= result.changing
         left = tuple(rank for rank in awaits.ranks if not proofs.are_alike(state, rank, result.rank))
         if result.verdict is not DrillVerdict.SAME or not covers or left == awaits.ranks:
             continue
@@ -108,7 +110,7 @@ def grade(state: JobState, incident: OpenIncident) -> Graded:
         return Graded(Grade.PROVEN, grades.STARTED_OVER())
     new = _new(state, incident)
     redone = _redone(incident)
-    verdicts = {rank: proofs.verdict(state, rank) for rank in _concerned(state, incident)}
+    verdicts = {rank: proofs.verdict(state, rank, _held(state, incident, rank)) for rank in _concerned(state, incident)}
     warned = _warned(incident, state.notices) if new else None
     if (why := _against(incident, verdicts.values()) or warned or _uncompared(incident, new)) is not None:
         return Graded(Grade.UNPROVEN, why)
@@ -144,6 +146,15 @@ def _redone(incident: OpenIncident) -> list[int]:
 def _concerned(state: JobState, incident: OpenIncident) -> tuple[int, ...]:
     """Return the ranks whose drills say something about this incident."""
     return tuple(sorted({*_new(state, incident), *_redone(incident)}))
+
+
+def _held(state: JobState, incident: OpenIncident, rank: int) -> int:
+    """Return the generation in which the worker of this rank that was lost, or has redone something, had it; -1: from the start. A drill of
+    a later newcomer does not show what that worker has and a newcomer lacks.
+    """
+    lost = [part.old_worker for part in incident.ranks if part.rank == rank]
+    kept = [state.ranks[rank]] if state.ranks[rank] not in incident.newcomers else []
+    return min((proofs.since(state, worker) for worker in lost + kept), default=-1)
 
 
 def _against(incident: OpenIncident, verdicts: Iterable[DrillResult | None]) -> Text | None:

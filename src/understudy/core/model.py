@@ -184,11 +184,11 @@ class Interruption:
 
 @dataclass(frozen=True)
 class AwaitedDrills:
-    """The drills that an unproven incident lacks. What they are compared with are workers that had their ranks before the incident."""
+    """The drills that an unproven incident lacks."""
 
     ranks: tuple[int, ...]  # of which each needs one, of itself or of its role
     judged: tuple[int, ...]  # all ranks that the incident concerns: a drill of one that fails counts, too
-    generation: int  # the first one that the incident has begun
+    held: int  # a drill that passes counts only of a worker that had its rank in this generation: no later than what was lost
     after: int  # the number of the last drill before the end of the incident
     changing: frozenset[tuple[str, str]]  # as of `DrillResult`, at that time: each drill has to cover it
     passed: tuple[str, ...] = ()  # those that have passed since, for a person

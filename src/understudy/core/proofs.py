@@ -28,9 +28,16 @@ PROVEN = (DrillVerdict.SAME, DrillVerdict.PARTLY)
 FAILED = (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE)
 
 
-def verdict(state: JobState, rank: int) -> DrillResult | None:
-    """What the last drill that came to a verdict has said of this rank, or else of one with its role; None: there was none."""
-    known = [result for result in reversed(state.drills) if are_alike(state, result.rank, rank) and _holds(state, result)]
+def verdict(state: JobState, rank: int, held: int | None = None) -> DrillResult | None:
+    """What the last drill that came to a verdict has said of this rank, or else of one with its role; None: there was none. `held`: a
+    drill that passed counts only if its worker had its rank in this generation (`since`).
+    """
+
+    def counts(result: DrillResult) -> bool:
+        is_of_old = held is None or result.since <= held or result.verdict not in PROVEN
+        return is_of_old and are_alike(state, result.rank, rank) and _holds(state, result)
+
+    known = list(filter(counts, reversed(state.drills)))
     if known and known[0].verdict not in PROVEN:
         return known[0]  # what one of them does, the others may do
     return next((result for result in known if result.rank == rank), None) or next(iter(known), None)
@@ -43,7 +50,8 @@ def are_alike(state: JobState, one: int, other: int) -> bool:
 
 def since(state: JobState, worker: str) -> int:
     """Return the generation in which a worker came to its rank as a newcomer; -1: it has had it from the start."""
-    assign = state.workers[worker].assign
+    known = state.workers.get(worker)
+    assign = known.assign if known is not None else None
     return assign.generation if assign is not None and assign.newcomer else -1
 
 
@@ -92,16 +100,16 @@ def turn(state: JobState) -> int:
 
 
 def _is_awaited(state: JobState, rank: int) -> bool:
-    """Return whether a drill of this rank may raise the grade of an incident: its worker had the rank before that, and no such worker of
-    this role was drilled since.
+    """Return whether a drill of this rank may raise the grade of an incident: its worker has had the rank for long enough, and no such
+    worker of this role was drilled since.
     """
     held = since(state, state.ranks[rank])
 
     def counts(result: DrillResult, awaits: AwaitedDrills) -> bool:
         of_role = result.number > awaits.after and are_alike(state, result.rank, rank)
-        return of_role and result.since < awaits.generation and result.verdict is not DrillVerdict.BROKEN
+        return of_role and result.since <= awaits.held and result.verdict is not DrillVerdict.BROKEN
 
-    open_ones = (one.awaits for one in state.incidents if one.awaits is not None and held < one.awaits.generation)
+    open_ones = (one.awaits for one in state.incidents if one.awaits is not None and held <= one.awaits.held)
     alike = (awaits for awaits in open_ones if any(are_alike(state, rank, one) for one in awaits.ranks))
     return any(not any(counts(result, awaits) for result in state.drills) for awaits in alike)
 
