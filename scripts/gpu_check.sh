@@ -24,13 +24,18 @@ fi
 
 echo "== The machine"
 "$python" - <<'PY'
-import importlib.util
+import importlib
 import sys
 
 wanted = "cryptography fastapi httpx jwt msgpack numpy prometheus_client psutil pydantic rich sqlalchemy torch typer uvicorn uvloop websockets xxhash".split()
-missing = [name for name in wanted if importlib.util.find_spec(name) is None]
+missing = []
+for name in wanted:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        missing.append(f"{name} ({error})")
 if missing:
-    sys.exit(f"missing: {' '.join(missing)}. Bring their wheels and name the folder: WHEELS=folder scripts/gpu_check.sh")
+    sys.exit(f"missing: {', '.join(missing)}. Bring their wheels and name the folder: WHEELS=folder scripts/gpu_check.sh")
 
 import torch
 
@@ -102,6 +107,12 @@ for kind in "${kinds[@]}"; do
         echo "yes"
     fi
 done
+
+if [[ $backend == nccl ]]; then
+    echo "== What goes into collectives: is it sampled rightly, and what does that cost?"
+    "$python" -m tests.contract.device_samples
+    echo "yes"
+fi
 
 for kind in $(printf '%s\n' gloo "$backend" | sort --unique); do
     echo "== Is a fault of the GPU seen for what it is? ($kind)"

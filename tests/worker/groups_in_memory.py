@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -39,6 +40,7 @@ class Groups:
         self._calls = 0
         self._sums: Sums | None = None
         self.watch: Kernels | None = None  # of a drill
+        self._before_abort: list[Callable[[], None]] = []
 
     def join(self, rank: int, sums: Sums) -> None:
         self._rank, self._sums, self._calls = rank, sums, 0
@@ -56,7 +58,12 @@ class Groups:
             raise PeerLost("this group is broken")
         return self._sums.add(self._rank, self._calls, tensor)
 
+    def before_abort(self, act: Callable[[], None]) -> None:
+        self._before_abort.append(act)
+
     def abort(self) -> None:
+        for act in self._before_abort:
+            act()
         if self._sums is not None:
             self._sums.end()
 

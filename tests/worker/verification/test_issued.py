@@ -11,75 +11,17 @@ import pytest
 import torch
 from tests.said import said
 from tests.worker.steps import step_of
-from torch import nn
+from tests.worker.verification.issuing_rank import Group, Rank
 
 from understudy.messages import calls
 from understudy.messages.base import Message
 from understudy.worker.collectives.interception import Collective
-from understudy.worker.errors import BadMessage, GenerationAborted
+from understudy.worker.errors import BadMessage
 from understudy.worker.generation.context import RankContext
 from understudy.worker.progress import Progress
-from understudy.worker.state.registry import State
 from understudy.worker.verification import issued, trails
 from understudy.worker.verification.issued import IssuedCollectives, RedoCompared
-from understudy.worker.verification.samples import DeviceSample
-from understudy.worker.verification.trails import Mark, marks_in
-
-
-class Group:
-    def __init__(self, name: str, rank: int = 0) -> None:
-        self.group_name, self._rank = name, rank
-
-    def rank(self) -> int:
-        return self._rank
-
-
-class Rank:
-    """Rank 0, in transaction 7."""
-
-    def __init__(self) -> None:
-        self.net = nn.Linear(2, 2)
-        state = State()
-        state.register("net", self.net)
-        self.over = False  # the generation
-        self.told: list[bytes] = []  # to its buddies
-        self.takes = True  # what the connections do with that
-        self.told_with_next: list[bytes] = []
-        channel = SimpleNamespace(tell=self.tell, tell_with_next=self.told_with_next.append)
-        membership: Any = SimpleNamespace(aborted=lambda: self.over, channel=channel)
-        self.another_way = ""  # in which a framework issues collectives in a redo
-        held: Any = SimpleNamespace(state=state, frameworks=SimpleNamespace(redoes_otherwise=lambda: self.another_way))
-        self.progress = Progress(0, 2, transaction=7, function="train")
-        self.issued = IssuedCollectives(RankContext(self.progress, membership, held, SimpleNamespace()))  # type: ignore[arg-type]
-        self.step = step_of()
-        self.issued.begin(self.step)
-        self.issued.attempt(self.step)
-
-    def tell(self, data: bytes) -> bool:
-        self.told.append(data)
-        return self.takes
-
-    @property
-    def marks(self) -> list[Mark]:
-        return [mark for data in self.told for mark in marks_in(data, self.progress.transaction)]
-
-    def call(self, tensor: torch.Tensor, group: str = "0", operator: str = "allreduce_", **more: Any) -> None:
-        names = {"allreduce_": "tensors", "broadcast_": "tensors", "_allgather_base_": "input_tensor", "recv_": "tensors"}
-        arguments = {names[operator]: [tensor], **more}
-        self.issued.call(Collective(operator, Group(group), arguments), lambda: None)  # type: ignore[arg-type]
-
-    def interrupted(self) -> None:
-        self.issued.failed(self.step, GenerationAborted())
-        self.over = True
-        self.issued.rollback(self.step)
-        self.step.attempt += 1
-        self.over = False
-        self.issued.again(self.step)
-        self.issued.attempt(self.step)
-
-    def votes(self) -> tuple[str, RedoCompared]:
-        self.issued.before_vote(self.step)
-        return self.issued.found.difference, self.issued.found.compared
+from understudy.worker.verification.trails import marks_in
 
 
 @pytest.fixture
@@ -459,36 +401,3 @@ def test_objects_that_cannot_be_read_are_no_evidence(rank: Rank, monkeypatch: py
     rank.call(torch.tensor([1, 3], dtype=torch.uint8))
     difference, compared = rank.votes()
     assert (difference, compared.collectives, rank.issued.found.evident) == ("", 0, False)
-
-
-class Later(DeviceSample):
-    """On its way until somebody lets it come."""
-
-    def __init__(self, digest: int) -> None:
-        self.digest, self.here = digest, False
-
-    def value(self, *, wait: bool) -> int | None:
-        self.here = self.here or wait
-        return self.digest if self.here else None
-
-
-def test_digests_that_are_on_their_way_are_waited_for_in_a_redo_only(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Later] = []
-
-    def later(tensor: torch.Tensor, offset: int) -> Later:
-        made.append(Later(int(tensor[0])))
-        return made[-1]
-
-    monkeypatch.setattr(issued, "sampled", later)
-    monkeypatch.setattr(trails, "GAP", 0.0)
-    rank.call(torch.ones(4))
-    rank.call(torch.full((4,), 2.0))
-    assert rank.marks == [], "nothing of them is known"
-    made[0].here = True
-    rank.call(torch.full((4,), 3.0))
-    assert [mark.given for mark in rank.marks] == [1], "as far as there is no gap"
-    rank.interrupted()  # the second and third were never there
-    for number in (1.0, 7.0, 3.0):
-        rank.call(torch.full((4,), number))
-    assert rank.votes()[0] == "" and rank.issued.found.compared.collectives == 1
-    assert all(one.here for one in made[3:])

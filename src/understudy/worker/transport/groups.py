@@ -92,6 +92,7 @@ class Groups:
         self._woken_before = 0  # the present communicators
         self._installed: dict[str, Backend] = {}
         self._made: list[_Made] = []
+        self._before_abort: list[Callable[[], None]] = []
         self._aborted_at = 0  # unix time in nanoseconds
         self._drained: list[_Made] = []  # those that the groups still have: torch keeps only their C++ half
         self._numbers: dict[str, ProcessGroup.BackendType] = {}  # of communicators that are not those that the groups were made with
@@ -141,7 +142,13 @@ class Groups:
                 found.append(GroupMembers(described, ranks))
         return found
 
+    def before_abort(self, act: Callable[[], None]) -> None:
+        """Have `act` called right before communicators are broken, on any thread and perhaps twice."""
+        self._before_abort.append(act)
+
     def abort(self) -> None:
+        for act in self._before_abort:
+            act()
         self._aborted_at = time.time_ns()
         for made in list(self._made):
             made.communicator.abort()

@@ -23,9 +23,11 @@ may be missed. That a wait in C++ has failed is not seen before the generation i
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 import threading
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -40,9 +42,11 @@ from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Step
 from understudy.worker.state.registry import State
 from understudy.worker.state.tensors import local_tensor
-from understudy.worker.verification.samples import STRIDE, DeviceSample, sampled
+from understudy.worker.verification.device_samples import STRIDE, DeviceSample, DeviceSamples
+from understudy.worker.verification.samples import readable, sampled
 from understudy.worker.verification.trails import Mark, Trail, marks_in
 
+HURRY = 0.02  # seconds for which an abort waits for what has come from devices
 _NOWHERE = frozenset[int]()
 _UNREAD = [(torch.uint8, torch.Size(()))]  # given, in place of objects
 _OF_OBJECTS = (torch.uint8, torch.int64)  # as which torch sends objects, and their sizes
@@ -71,19 +75,19 @@ class Entry(NamedTuple):
         """Return all but the numbers."""
         return self.operator, shown(self.arguments), self.given
 
-    def settle(self, *, wait: bool) -> bool:
-        """Put digests in place of samples that are on their way; return whether all of them have come."""
+    @property
+    def on_its_way(self) -> bool:
+        return any(isinstance(one, DeviceSample) for one in self.digests)
+
+    def settle(self) -> None:
+        """Put digests in place of the samples that have come."""
         for number, one in enumerate(self.digests):
-            if isinstance(one, DeviceSample):
-                found = one.value(wait=wait)
-                if found is None:
-                    return False
-                self.digests[number] = found
-        return True
+            if isinstance(one, DeviceSample) and one.digest is not None:
+                self.digests[number] = one.digest
 
     @property
     def is_read(self) -> bool:
-        return bool(self.digests) or not self.given
+        return not self.on_its_way if self.digests else not self.given
 
     @property
     def mark(self) -> int:
@@ -128,6 +132,7 @@ class _Attempt:
     entries: Lanes = field(default_factory=dict)
     issued: int = 0
     cut: bool = False  # not all of it is noted
+    frozen: bool = False  # what is still on its way from a device may follow a broken collective
     found: Found = field(default_factory=Found)
 
 
@@ -141,6 +146,7 @@ class IssuedCollectives(Kernels, Participant):
         self._noting = False
         self._attempt = _Attempt()
         self._trail = Trail(context.membership)
+        self._samples = DeviceSamples(self._come)
         self._before: Lanes = {}  # of attempts that were interrupted
         self._original: dict[str, int] = {}  # how many of them, by lane, are of the first one
         self._of_lost: dict[int, list[Mark]] | None = None  # on a newcomer in its first transaction: marks of the lost worker, by lane
@@ -190,23 +196,51 @@ class IssuedCollectives(Kernels, Participant):
             self.install()
         self._thread = threading.get_ident()
         redone = step.attempt > 0 or self.is_new  # no measure for a newcomer
-        self._trail.begin(self._progress.transaction, silent=redone or self._rank_state.frameworks.redoes_otherwise())
-        self._attempt, self._noting = _Attempt(), True
+        with self._lock:
+            self._samples.restart()
+            self._trail.begin(self._progress.transaction, silent=redone or self._rank_state.frameworks.redoes_otherwise())
+            self._attempt, self._noting = _Attempt(), True
+
+    def freeze(self) -> None:
+        """Keep what has come from devices by now, right before the communicators are broken: streams go on after that. Any thread."""
+        self._samples.hurry(HURRY)
+        with self._lock:
+            self._trail.stop()
+            self._attempt.frozen = True
+
+    def _come(self) -> None:
+        """Take what has come from devices, and send its marks. Any thread."""
+        with self._lock:
+            if not self._attempt.frozen:
+                for entry in itertools.chain.from_iterable(self._attempt.entries.values()):
+                    entry.settle()
+                self._trail.tell()
+
+    def _bring(self) -> None:
+        """Take all that has come from devices."""
+        with suppress(RuntimeError):  # the device has failed: what uses it next finds out
+            self._samples.collect()
+        self._come()
 
     def before_vote(self, step: Step) -> None:
         self._noting = False
-        self._trail.end()
+        with self._lock:
+            self._trail.end()
         if self._before or self._of_lost:
+            self._bring()
             self._compare()
 
     def failed(self, step: Step, error: Exception) -> None:
         self._noting = False
+        with self._lock:
+            self._trail.stop()
 
     def rollback(self, step: Step) -> None:
+        self._bring()
         with self._lock:
             for lane, entries in self._attempt.entries.items():
                 for entry in entries:
-                    if any(isinstance(one, DeviceSample) for one in entry.digests):
+                    if entry.on_its_way:
                         entry.digests.clear()  # its stream may have gone on after an earlier collective was broken
                 known = self._before.setdefault(lane, [])
                 if not step.attempt:
@@ -260,7 +294,7 @@ class IssuedCollectives(Kernels, Participant):
             self._trail.add(lambda: self._mark(lane, number, entry))
 
     def _mark(self, lane: str, number: int, entry: Entry) -> Mark | None:
-        if not entry.settle(wait=False):
+        if entry.on_its_way:
             return None
         usual = self._usual.get(self._progress.function, {}).get(lane, ())
         return Mark(code_of(lane), entry.code, entry.mark, entry.size, number < len(usual) and usual[number].code == entry.code)
@@ -273,12 +307,17 @@ class IssuedCollectives(Kernels, Participant):
             # Equal objects may have pickles of different sizes, so the size says nothing.
             return Entry(order, collective.operator, arguments, [], [objects], 1, _NOWHERE)
         offset = self._progress.transaction % STRIDE
-        digests = [sampled(tensor, offset) for tensor in given]
+        digests = [self._digest(tensor, offset) for tensor in given]
         known = [one for one in digests if one is not None]
         kinds = [(tensor.dtype, tensor.shape) for tensor in given]
         memory = frozenset(map(_address, given)) if self._before else _NOWHERE  # what it is asked for only in a redo
         size = sum(tensor.nbytes for tensor in given if tensor.layout is torch.strided)
         return Entry(order, collective.operator, arguments, kinds, known if len(known) == len(given) else [], size, memory)
+
+    def _digest(self, tensor: torch.Tensor, offset: int) -> int | DeviceSample | None:
+        if not readable(tensor):
+            return None
+        return sampled(tensor, offset) if tensor.device.type == "cpu" else self._samples.take(tensor, offset)
 
     # -- compared ----------------------------------------------------------------------------------------------------------
 
@@ -290,7 +329,6 @@ class IssuedCollectives(Kernels, Participant):
         for lane, entries in attempt.entries.items():
             before, marks = self._before.get(lane, []), (self._of_lost or {}).get(code_of(lane), [])
             for number, entry in enumerate(entries):
-                entry.settle(wait=True)
                 ours = self._difference(lane, number, entry, before[number]) if number < len(before) else None
                 theirs = _difference_from_lost(lane, number, entry, marks[number]) if number < len(marks) else None
                 differences += [(entry.order, *one) for one in (ours, theirs) if one is not None and one[0]]

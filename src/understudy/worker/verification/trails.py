@@ -4,6 +4,8 @@ If the rank is lost, its newcomer computes the step that the lost worker had beg
 with; a newcomer has only what the lost worker had sent by then. No rank waits for a mark: a message is sent where the connection takes it
 at once, and the buddies read it with the next vote, or when the generation is over (`Channel`).
 
+What a collective reads on an accelerator is known later: a thread sends its mark then, if the vote has not come yet.
+
 One *mark* is sent for each collective: it supports only a test for equality.
 """
 
@@ -44,7 +46,7 @@ def marks_in(data: bytes, transaction: int) -> Iterator[Mark]:
 
 
 class Trail:
-    """Of the running attempt. Not thread-safe."""
+    """Of the running attempt. Not thread-safe, and no caller may be in an exchange with the buddies."""
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
@@ -67,14 +69,19 @@ class Trail:
     def tell(self) -> None:
         """Send the pending marks. What a connection does not take ends the trail: marks count only without a gap."""
         if (channel := self._membership.channel) is not None and (data := self._taken()):
-            self._over = not channel.tell(data)
             self._last = time.monotonic()
+            if not channel.tell(data):
+                self.stop()
 
     def end(self) -> None:
         """Send the remaining marks with the vote that follows."""
         if (channel := self._membership.channel) is not None and (data := self._taken()):
             channel.tell_with_next(data)
-        self._over = True
+        self.stop()
+
+    def stop(self) -> None:
+        """Send nothing more of this attempt."""
+        self._over, self._pending = True, []
 
     def _taken(self) -> bytes:
         """Return what is known of the pending marks, without a gap; empty: nothing."""

@@ -35,5 +35,6 @@ class Verification:
         judge, post_vote = Judge(context), PostVoteChanges(context, place)
         order = ReductionOrder(context.membership.groups, context.progress.rank)
         first, issued = FirstTransaction(context), IssuedCollectives(context)
+        context.membership.groups.before_abort(issued.freeze)
         comparison = Comparison(context, copy, post_vote, judge, issued)
         return Verification(judge, comparison, post_vote, CollectiveCount(context), order, first, issued, RedoProof(context, issued))
