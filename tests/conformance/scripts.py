@@ -63,20 +63,21 @@ def plan(ranks: int) -> tuple[Kill, ...]:
     """For a script that has none of its own: every phase once, with about 12 steps.
 
     Every rank keeps its copies with two others, so of two at once the copies are with a third. Two ranks alone are not killed at once.
+    Rank 0 is lost last. Until then a drill of it, as in step 8, says what a job's first workers have and a newcomer has not.
     """
     last = ranks - 1
     kills = [
         Kill("backward", 0, 1),  # in the first step
         Kill("forward", 2, last),
         Kill("verify", 2, last),  # and its newcomer
-        Kill("vote agreement", 4, 0),
-        Kill("evaluation", 5, 1),
+        Kill("vote agreement", 4, 1),
+        Kill("evaluation", 5, last),
+        Kill("between", 6, last),
         Kill("applied", 6, 1),
-        Kill("vote", 7, 0),  # the others stand in it and have no copy of this rank: it is redone, and they compare
-        Kill("between", 8, last),
+        Kill("vote", 7, last),  # the others stand in it and have no copy of this rank: it is redone, and they compare
         Kill("forward", 9, 0),
         Kill("forward", 9, last),
-        Kill("backward", 10, 1),
+        Kill("backward", 10, 0),
     ]
     return tuple(kill for kill in kills if ranks > 2 or kill != Kill("forward", 9, last))
 

@@ -17,6 +17,7 @@ class Frameworks(FrameworkAdapter):
     def __init__(self, registered: Registered, groups: Memberships) -> None:
         super().__init__(registered, groups)
         self._adapters = [kind(registered, groups) for kind in adapters()]
+        self.passing = frozenset[str]().union(*(adapter.passing for adapter in self._adapters))
 
     def watch(self, training: Callable[[], bool]) -> None:
         for adapter in self._adapters:

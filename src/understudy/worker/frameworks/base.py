@@ -19,7 +19,7 @@ Other packages add adapters by entry points of the group `understudy.frameworks`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -60,6 +60,8 @@ class FrameworkAdapter:
 
     One is made for each rank, before the script has registered anything.
     """
+
+    passing: frozenset[str] = frozenset()  # names of facts that may change with every transaction
 
     def __init__(self, registered: Registered, groups: Memberships) -> None:
         self.registered = registered
@@ -175,6 +177,14 @@ def _between(one: int, mine: SharedObject, other: int, theirs: SharedObject) -> 
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 120 else text[:117] + "..."
+
+
+def without(facts: Collection[str], described: Described) -> Described:
+    """The same without some facts."""
+    return {
+        name: SharedObject(shared.ranks, shared.title, {fact: value for fact, value in shared.facts.items() if fact not in facts})
+        for name, shared in described.items()
+    }
 
 
 def brief(described: Described) -> Described:

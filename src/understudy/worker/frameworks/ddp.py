@@ -36,6 +36,7 @@ from understudy.worker.frameworks.base import Described, FrameworkAdapter, Membe
 
 Layout = list[list[int]]  # parameter numbers of each bucket
 STEERING = "buckets and synchronization"  # the fact that a newcomer adopts
+BUCKETS = "buckets"  # the part of it that lasts
 
 _made: list[DistributedDataParallel] = []
 
@@ -65,6 +66,8 @@ class Steering:
 
 
 class Ddp(FrameworkAdapter):
+    passing: frozenset[str] = frozenset({STEERING})
+
     def __init__(self, registered: Registered, groups: Memberships) -> None:
         super().__init__(registered, groups)
         self._known: list[DistributedDataParallel] | None = None  # none is made any more once this is asked for
@@ -169,13 +172,15 @@ class Ddp(FrameworkAdapter):
         for module in self._modules():
             name, ranks = members.get(id(module.process_group), ("", []))
             counts[name] = counts.get(name, 0) + 1
+            steering = read(module)
             found[f"ddp/{name}/{counts[name]}"] = SharedObject(
                 tuple(ranks),
                 f"DistributedDataParallel over {type(module.module).__qualname__} (number {counts[name]} of process group {name})",
                 {
                     **options(module),
                     "communication hooks": [hook.name for hook in comm_hooks.hooks_of(module.reducer)],
-                    STEERING: read(module).packed(),
+                    BUCKETS: [steering.layout, steering.rebuilt],
+                    STEERING: steering.packed(),
                 },
             )
         return found

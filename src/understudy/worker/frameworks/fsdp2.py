@@ -47,6 +47,8 @@ class Switches:
 
 
 class Fsdp2(FrameworkAdapter):
+    passing: frozenset[str] = frozenset({SWITCHES})
+
     def __init__(self, registered: Registered, groups: Memberships) -> None:
         super().__init__(registered, groups)
         self._known: list[tuple[Any, Any]] | None = None  # modules and their groups of parameters

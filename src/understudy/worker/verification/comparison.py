@@ -35,7 +35,7 @@ from understudy.worker.encoding.codec import encode
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.encoding.messages import Compared, pack, unpack
 from understudy.worker.errors import UnderstudyError, UsageError
-from understudy.worker.frameworks.base import brief, disagreement
+from understudy.worker.frameworks.base import brief, disagreement, without
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.group_listing import groups_of
 from understudy.worker.generation.rank_state import StateSummary
@@ -249,6 +249,8 @@ class Comparison(Participant):
             roles, names = Replicas(registered).roles()
             kinds: dict[tuple[int, int], int] = {}
             layouts, sequences = self._layouts
+            if 0 in sequences:  # a newcomer that has committed no step yet
+                return
             roles = tuple(kinds.setdefault(one, len(kinds)) for one in zip(roles, sequences, strict=True))
             told = roles, f"{digest_bytes(names.encode() + layouts):016x}"
             if told != self._roles:
@@ -286,7 +288,8 @@ class Comparison(Participant):
         heard = [unpack(Compared, data) for data in channel.gather(pack(mine))]
         self.every = heard[0].every
         if self._progress.rank == 0:
-            self._layouts = encode([there.frameworks for there in heard]), [there.sequence for there in heard]
+            layouts = [without(frameworks.passing, there.frameworks) for there in heard]
+            self._layouts = encode(layouts), [there.sequence for there in heard]
             self._tell_groups(groups_of(there.groups for there in heard))
         if different := disagreement({rank: there.frameworks for rank, there in enumerate(heard)}):
             raise UsageError(texts.LAYOUTS_DIFFER(transaction=self._progress.transaction, different=different))

@@ -151,6 +151,7 @@ class IssuedCollectives(Kernels, Participant):
         self._original: dict[str, int] = {}  # how many of them, by lane, are of the first one
         self._of_lost: dict[int, list[Mark]] | None = None  # on a newcomer in its first transaction: marks of the lost worker, by lane
         self._usual: dict[str, Lanes] = {}  # by function: of its last step that was committed
+        self._last_step = ""  # the function of the last of these; "" if not all of it is known
 
     @property
     def found(self) -> Found:
@@ -169,13 +170,16 @@ class IssuedCollectives(Kernels, Participant):
 
     @property
     def sequence(self) -> int:
-        """Return a digest of the calls of the last transaction, without the members of groups. Between two transactions."""
+        """Return a digest of the calls of the last step, without the members of groups; 0: there was none, or not all is known."""
 
         def shown(entry: Entry) -> tuple[str, list[tuple[str, int]]]:
             given = [] if entry.operator in FROM_ROOT else entry.given
             return entry.operator, [(str(kind), len(shape)) for kind, shape in given]  # sizes may depend on the data
 
-        return digest_bytes(repr(sorted([shown(entry) for entry in lane] for lane in self._attempt.entries.values())).encode()) >> 1
+        lanes = self._usual.get(self._last_step)
+        if lanes is None:
+            return 0
+        return digest_bytes(repr(sorted([shown(entry) for entry in lane] for lane in lanes.values())).encode()) >> 1
 
     def adopt(self, trail: bytes) -> None:
         """Adopt the lost worker's trail on a newcomer. Raises `BadMessage`."""
@@ -254,7 +258,7 @@ class IssuedCollectives(Kernels, Participant):
     def committed(self, step: Step) -> None:
         self._before, self._of_lost = {}, None
         if step.kind == "step":
-            self._usual[step.function] = self._attempt.entries
+            self._usual[step.function], self._last_step = self._attempt.entries, "" if self._attempt.cut else step.function
 
     # -- its collectives ---------------------------------------------------------------------------------------------------
 
