@@ -14,7 +14,8 @@ from understudy.worker.errors import GenerationAborted
 from understudy.worker.generation.context import RankContext
 from understudy.worker.progress import Progress
 from understudy.worker.state.registry import State
-from understudy.worker.verification.issued import IssuedCollectives, RedoCompared
+from understudy.worker.verification.entries import RedoCompared
+from understudy.worker.verification.issued import IssuedCollectives
 from understudy.worker.verification.trails import Mark, marks_in
 
 

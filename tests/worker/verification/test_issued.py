@@ -20,7 +20,8 @@ from understudy.worker.errors import BadMessage
 from understudy.worker.generation.context import RankContext
 from understudy.worker.progress import Progress
 from understudy.worker.verification import issued, trails
-from understudy.worker.verification.issued import IssuedCollectives, RedoCompared
+from understudy.worker.verification.entries import RedoCompared
+from understudy.worker.verification.issued import IssuedCollectives
 from understudy.worker.verification.trails import marks_in
 
 

@@ -180,7 +180,7 @@ def _short(value: Any) -> str:
 
 
 def without(facts: Collection[str], described: Described) -> Described:
-    """The same without some facts."""
+    """Return the same without some facts."""
     return {
         name: SharedObject(shared.ranks, shared.title, {fact: value for fact, value in shared.facts.items() if fact not in facts})
         for name, shared in described.items()

@@ -87,6 +87,7 @@ class Comparison(Participant):
         self.came: set[int] = set()  # ranks that newcomers have taken
         self._last = 0  # the transaction before which states were compared in full last
         self._proof = -1  # the transaction before which a recovery is proven
+        self._again = -1  # ... and one before which all ranks compare because a newcomer had committed no step at the last comparison
         self._seen: dict[str, int] = {}  # digests of the last comparison, of entries that were the same on all replicas of this rank
         self._roles: tuple[tuple[int, ...], str] | None = None  # as rank 0 has told them
         self._groups: tuple[RankGroup, ...] = ()  # on rank 0: as it has told them
@@ -147,9 +148,9 @@ class Comparison(Participant):
         if self._reading is None:  # a newcomer's first step
             self._read()
         assert self._reading is not None
-        found, without = self._reading.result(), self._rank_state.pre_vote.entries
+        found, left_out = self._reading.result(), self._rank_state.pre_vote.entries
         return [
-            VoteField(_name(number), Reduce.EQUAL, share.digest(found, without) if share.mine else None)
+            VoteField(_name(number), Reduce.EQUAL, share.digest(found, left_out) if share.mine else None)
             for number, share in enumerate(self._shares())
         ]
 
@@ -194,7 +195,7 @@ class Comparison(Participant):
 
     def due(self) -> bool:
         number = self._progress.transaction
-        regular = number & (number - 1) == 0 or number == self._proof
+        regular = number & (number - 1) == 0 or number in (self._proof, self._again)
         return (
             self.doubtful
             or self._parted
@@ -249,7 +250,7 @@ class Comparison(Participant):
             roles, names = Replicas(registered).roles()
             kinds: dict[tuple[int, int], int] = {}
             layouts, sequences = self._layouts
-            if 0 in sequences:  # a newcomer that has committed no step yet
+            if 0 in sequences:  # of a newcomer that has committed no step yet
                 return
             roles = tuple(kinds.setdefault(one, len(kinds)) for one in zip(roles, sequences, strict=True))
             told = roles, f"{digest_bytes(names.encode() + layouts):016x}"
@@ -287,9 +288,12 @@ class Comparison(Participant):
         )
         heard = [unpack(Compared, data) for data in channel.gather(pack(mine))]
         self.every = heard[0].every
+        sequences = [there.sequence for there in heard]
+        if 0 in sequences and any(sequences):
+            self._again = self._progress.transaction + 1
         if self._progress.rank == 0:
             layouts = [without(frameworks.passing, there.frameworks) for there in heard]
-            self._layouts = encode(layouts), [there.sequence for there in heard]
+            self._layouts = encode(layouts), sequences
             self._tell_groups(groups_of(there.groups for there in heard))
         if different := disagreement({rank: there.frameworks for rank, there in enumerate(heard)}):
             raise UsageError(texts.LAYOUTS_DIFFER(transaction=self._progress.transaction, different=different))

@@ -1,20 +1,17 @@
 """Digests of tensors on accelerators: of a sample of their elements, as they were when a collective was issued.
 
-The elements are picked by one small kernel on the stream that issues the collective. A thread looks now and then which of them are there,
-brings them to the host on a stream of its own, and makes their digests. So no step waits for the device. An abort asks that thread and
-touches nothing of the device itself: another thread may hold the driver's locks while it waits for the collective that is to be aborted.
+The stream that issues the collective also picks the elements, copies them to the host, and then sets a flag there. Any thread can see by
+the flag whether a sample has arrived, without a call of the device's driver: such a call may block while another thread waits for the
+collective that is to be aborted, and it may break the capture of a graph.
 
-Known limits: what a tensor holds is known only once its stream has come there, so a rank that is lost before that has told less. Memory
-for samples is kept: `CHUNK` bytes on the device and as much on the host, or a multiple of that.
+Known limits: what a tensor holds is known only once its stream has come there, so a rank that is lost before that has sent less. Of the
+tensors of one attempt no more than `MOST` samples, or `LARGEST` bytes of them, are kept. The memory stays allocated.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -23,23 +20,29 @@ import xxhash
 WHOLE = 1 << 16  # bytes of one tensor that are read in full
 # Between two elements of a sample. A prime: with 64, gradients of layers whose features lie at multiples of it had the same digest.
 STRIDE = 509
-CHUNK = 4 << 20  # bytes; of 25 MB a sample takes 49 kB
-GAP = 0.02  # seconds from one look to the next
+CHUNK = 4 << 20  # bytes on the device, and as many on the host; a sample of 25 MB takes 49 kB
+LARGEST = 64 << 20
+MOST = 1 << 14
 _ALIGNED = 16  # bytes, the largest element
 
 
 class DeviceSample:
-    """One of them. `digest` is there when it has come to the host."""
+    """Elements of one tensor, on their way to the host."""
 
-    __slots__ = ("begin", "chunk", "digest", "end", "taken")
+    __slots__ = ("_begin", "_chunk", "_end", "_flag", "_flags")
 
-    def __init__(self, chunk: _Chunk, begin: int, end: int, taken: Any) -> None:
-        """`begin`, `end`: bytes of `chunk`. `taken`: an event."""
-        self.chunk, self.begin, self.end, self.taken = chunk, begin, end, taken
-        self.digest: int | None = None
+    def __init__(self, chunk: _Chunk, begin: int, end: int, flags: Any, flag: int) -> None:
+        """`begin`, `end`: bytes of `chunk`. `flag`: the element of `flags` that is set when they have arrived."""
+        self._chunk, self._begin, self._end, self._flags, self._flag = chunk, begin, end, flags, flag
+
+    def value(self) -> int | None:
+        """Return their digest; None: they have not arrived. Any thread, until the next attempt."""
+        return xxhash.xxh3_64_intdigest(self._chunk.read[self._begin : self._end]) if self._flags[self._flag] else None
 
 
 class _Chunk:
+    """Memory for samples, on the device and on the host."""
+
     def __init__(self, size: int, device: torch.device) -> None:
         self.memory = torch.empty(size, dtype=torch.uint8, device=device)
         self.host = host_memory(size)
@@ -47,25 +50,41 @@ class _Chunk:
         self._views: dict[torch.dtype, torch.Tensor] = {}
 
     def slot(self, kind: torch.dtype, begin: int, count: int) -> torch.Tensor:
-        """Room for `count` elements from byte `begin` on."""
+        """Return room for `count` elements from byte `begin` on."""
         if (view := self._views.get(kind)) is None:
-            view = self._views[kind] = self.memory.view(kind)
+            with torch.inference_mode(False):
+                view = self._views[kind] = self.memory.view(kind)
         return view.narrow(0, begin // kind.itemsize, count)
 
 
 class _Device:
-    """What samples need on one device."""
+    """The samples of the running attempt on one device."""
 
     def __init__(self, module: Any, device: torch.device) -> None:
         self._module, self._device = module, device
         self._chunks: list[_Chunk] = []
-        self._stream: Any = None
-        self.restart()
+        self._chunk = self._used = self._count = 0
+        self._placing = threading.Lock()  # the main thread and one of autograd's may issue collectives
+        self._allocate(self._make_flags)
+
+    def _make_flags(self) -> None:
+        self._flags = host_memory(MOST)
+        self._set = self._flags.numpy()
+        self._one = torch.ones(1, dtype=torch.uint8, device=self._device)
+
+    def _allocate(self, make: Any) -> None:
+        """Allocate memory that every stream may use from now on, and that is no tensor of inference mode."""
+        stream = self._module.Stream(device=self._device)
+        with torch.inference_mode(False), self._module.stream(stream):
+            make()
+        stream.synchronize()
 
     def restart(self) -> None:
-        self._chunk, self._used = 0, 0
+        """Use the memory again, unless something is still on its way into it."""
+        if self._set[: self._count].all():
+            self._chunk = self._used = self._count = 0
 
-    def take(self, tensor: torch.Tensor, offset: int) -> DeviceSample:
+    def take(self, tensor: torch.Tensor, offset: int) -> DeviceSample | None:
         plain = tensor.detach().contiguous()
         count = plain.numel()
         if plain.nbytes <= WHOLE:
@@ -74,103 +93,57 @@ class _Device:
             count = (count - offset + STRIDE - 1) // STRIDE
             source = plain.as_strided((count,), (STRIDE,), plain.storage_offset() + offset)
         size = count * plain.element_size()
-        chunk = self._room(size)
-        begin = self._used
-        self._used += -(-size // _ALIGNED) * _ALIGNED
+        with self._placing:
+            if (place := self._place(size)) is None:
+                return None
+        chunk, begin, flag = place
         chunk.slot(plain.dtype, begin, count).copy_(source)
-        taken = self._module.Event()
-        taken.record()
-        return DeviceSample(chunk, begin, begin + size, taken)
+        chunk.host.narrow(0, begin, size).copy_(chunk.memory.narrow(0, begin, size), non_blocking=True)
+        self._flags.narrow(0, flag, 1).copy_(self._one, non_blocking=True)
+        return DeviceSample(chunk, begin, begin + size, self._set, flag)
 
-    def _room(self, size: int) -> _Chunk:
-        while self._chunk < len(self._chunks):
-            chunk = self._chunks[self._chunk]
-            if self._used + size <= chunk.memory.numel():
-                return chunk
+    def _place(self, size: int) -> tuple[_Chunk, int, int] | None:
+        """Return room for a sample, and the number of its flag; None: there is none."""
+        if self._count == MOST:
+            return None
+        while self._chunk < len(self._chunks) and self._used + size > self._chunks[self._chunk].memory.numel():
             self._chunk, self._used = self._chunk + 1, 0
-        self._chunks.append(_Chunk(max(CHUNK, -(-size // _ALIGNED) * _ALIGNED), self._device))
-        return self._chunks[-1]
+        if self._chunk == len(self._chunks):
+            room = max(CHUNK, _aligned(size))
+            if sum(chunk.memory.numel() for chunk in self._chunks) + room > LARGEST:
+                return None
+            self._allocate(lambda: self._chunks.append(_Chunk(room, self._device)))
+        begin, flag = self._used, self._count
+        self._used, self._count = begin + _aligned(size), flag + 1
+        self._set[flag] = 0
+        return self._chunks[self._chunk], begin, flag
 
-    def collect(self, samples: Iterable[DeviceSample]) -> None:
-        """Make the digests of those that are there."""
-        with self._module.device(self._device):  # else a thread that has used none gets a context on the first one
-            here = [one for one in samples if one.digest is None and one.taken.query()]
-            if not here:
-                return
-            by_chunk = defaultdict[_Chunk, list[DeviceSample]](list)
-            for one in here:
-                by_chunk[one.chunk].append(one)
-            self._stream = self._stream or self._module.Stream(device=self._device)
-            with self._module.stream(self._stream):
-                for chunk, group in by_chunk.items():
-                    begin, end = min(one.begin for one in group), max(one.end for one in group)
-                    chunk.host[begin:end].copy_(chunk.memory[begin:end], non_blocking=True)
-                self._stream.synchronize()
-        for one in here:
-            one.digest = xxhash.xxh3_64_intdigest(one.chunk.read[one.begin : one.end])
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNED) * _ALIGNED
 
 
 class DeviceSamples:
-    """Those of the running attempt. Taken by one thread at a time."""
+    """The samples of the running attempt."""
 
-    def __init__(self, come: Callable[[], None]) -> None:
-        """`come`: called on the thread that brings samples, after each look."""
-        self._come = come
+    def __init__(self) -> None:
         self._devices: dict[torch.device, _Device] = {}
-        self._samples: list[DeviceSample] = []  # not all of them known
-        self._collecting = threading.Lock()
-        self._more, self._now, self._looked = threading.Event(), threading.Event(), threading.Event()
-        self._watching = False
 
     def take(self, tensor: torch.Tensor, offset: int) -> DeviceSample | None:
-        """None: it cannot be read, as within a region that is being captured as a graph."""
-        module = _module(tensor.device.type)
-        if module is None or module.is_current_stream_capturing():
+        """Take a sample, or all of a small tensor. None: it cannot be read, as within a region that is captured as a graph."""
+        if (module := _module(tensor.device.type)) is None:
             return None
-        if (device := self._devices.get(tensor.device)) is None:
-            device = self._devices[tensor.device] = _Device(module, tensor.device)
-        sample = device.take(tensor, offset)
-        self._samples.append(sample)
-        if not self._watching:
-            self._watching = True
-            threading.Thread(target=self._watch, name="understudy-samples", daemon=True).start()
-        self._more.set()
-        return sample
+        with module.device(tensor.device):  # the script need not have made it the current one
+            if module.is_current_stream_capturing():
+                return None
+            if (device := self._devices.get(tensor.device)) is None:
+                device = self._devices.setdefault(tensor.device, _Device(module, tensor.device))
+            return device.take(tensor, offset)
 
     def restart(self) -> None:
-        """For the next attempt: what was taken is not asked for any more."""
-        self._samples = []
+        """Begin another attempt: the values of what was taken so far are not asked for any more."""
         for device in self._devices.values():
             device.restart()
-
-    def collect(self) -> None:
-        """Make the digests of what is there. Raises what a failed device raises."""
-        with self._collecting:
-            samples = self._samples
-            for number, device in self._devices.items():
-                device.collect(one for one in list(samples) if one.chunk.memory.device == number)
-
-    def hurry(self, limit: float) -> None:
-        """Have the thread look now, and wait for at most `limit` seconds until it has."""
-        if any(one.digest is None for one in self._samples):
-            self._looked.clear()
-            self._now.set()
-            self._looked.wait(limit)
-
-    def _watch(self) -> None:
-        while True:
-            self._more.wait()
-            self._now.wait(GAP)
-            self._now.clear()
-            self._more.clear()
-            try:
-                self.collect()
-            except Exception:
-                time.sleep(GAP)  # the device has failed: what uses it next finds out
-            self._come()
-            self._looked.set()
-            if any(one.digest is None for one in self._samples):
-                self._more.set()
 
 
 @functools.cache
@@ -180,10 +153,10 @@ def _module(kind: str) -> Any:
         module = torch.get_device_module(kind)
     except RuntimeError:
         return None
-    needed = ("Event", "Stream", "stream", "device", "is_current_stream_capturing")
+    needed = ("Stream", "stream", "device", "is_current_stream_capturing")
     return module if all(hasattr(module, name) for name in needed) else None
 
 
 def host_memory(size: int) -> torch.Tensor:
-    """Bytes into which a device copies on its own."""
+    """Return bytes into which a device can copy while the host goes on."""
     return torch.empty(size, dtype=torch.uint8, pin_memory=True)

@@ -22,20 +22,17 @@ may be missed. That a wait in C++ has failed is not seen before the generation i
 
 from __future__ import annotations
 
-import functools
-import itertools
-import struct
 import threading
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch.distributed import Work
 
 from understudy.messages import calls
-from understudy.worker.collectives.calls import arguments_of, given_to, lane_of, moved_objects, shown
+from understudy.worker.collectives.calls import arguments_of, given_to, lane_of, moved_objects
 from understudy.worker.collectives.interception import FROM_ROOT, Collective, Kernels
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.generation.context import RankContext
@@ -43,76 +40,13 @@ from understudy.worker.participant import Participant, Step
 from understudy.worker.state.registry import State
 from understudy.worker.state.tensors import local_tensor
 from understudy.worker.verification.device_samples import STRIDE, DeviceSample, DeviceSamples
+from understudy.worker.verification.entries import NOTHING_COMPARED, Entry, Lanes, RedoCompared, address, code_of
 from understudy.worker.verification.samples import readable, sampled
-from understudy.worker.verification.trails import Mark, Trail, marks_in
+from understudy.worker.verification.trails import GAP, Mark, Trail, marks_in
 
-HURRY = 0.02  # seconds for which an abort waits for what has come from devices
 _NOWHERE = frozenset[int]()
 _UNREAD = [(torch.uint8, torch.Size(()))]  # given, in place of objects
 _OF_OBJECTS = (torch.uint8, torch.int64)  # as which torch sends objects, and their sizes
-
-
-class Entry(NamedTuple):
-    """One collective."""
-
-    order: int  # of the attempt's collectives, on all lanes
-    operator: str
-    arguments: tuple[tuple[str, Any], ...]  # but tensors
-    given: list[tuple[torch.dtype, torch.Size]]  # of each tensor that is read
-    digests: list[int | DeviceSample]  # of them; none where they cannot be read
-    size: int  # bytes of them
-    memory: frozenset[int]  # addresses at which they are
-
-    @property
-    def code(self) -> int:
-        """Return a digest of the call without its reduction, which torch reports slowly."""
-        is_object = self.digests and not self.given
-        plain = tuple((name, value) for name, value in self.arguments if not (is_object or isinstance(value, torch.ScriptObject)))
-        return code_of((self.operator, plain, tuple(self.given)))
-
-    @property
-    def call(self) -> tuple[str, str, list[tuple[torch.dtype, torch.Size]]]:
-        """Return all but the numbers."""
-        return self.operator, shown(self.arguments), self.given
-
-    @property
-    def on_its_way(self) -> bool:
-        return any(isinstance(one, DeviceSample) for one in self.digests)
-
-    def settle(self) -> None:
-        """Put digests in place of the samples that have come."""
-        for number, one in enumerate(self.digests):
-            if isinstance(one, DeviceSample) and one.digest is not None:
-                self.digests[number] = one.digest
-
-    @property
-    def is_read(self) -> bool:
-        return not self.on_its_way if self.digests else not self.given
-
-    @property
-    def mark(self) -> int:
-        """Return a digest of the input, for comparison by another worker."""
-        known = [one for one in self.digests if not isinstance(one, DeviceSample)]
-        if len(known) < len(self.digests) or not known:
-            return 0
-        return known[0] if len(known) == 1 else digest_bytes(struct.pack(f"<{len(known)}Q", *known))
-
-    def __str__(self) -> str:
-        tensors = ", ".join(f"{str(kind).removeprefix('torch.')} {tuple(shape)}" for kind, shape in self.given[:3]) or "nothing"
-        return f"{self.operator.strip('_')} ({shown(self.arguments) or 'no settings'}) of {tensors}"
-
-
-class RedoCompared(NamedTuple):
-    """How much of a redo was the same as before."""
-
-    collectives: int
-    of: int  # that the redo has issued
-    size: int  # bytes that were put into them
-    size_of: int
-
-
-NOTHING_COMPARED = RedoCompared(0, 0, 0, 0)
-Lanes = dict[str, list[Entry]]
 
 
 @dataclass
@@ -132,7 +66,8 @@ class _Attempt:
     entries: Lanes = field(default_factory=dict)
     issued: int = 0
     cut: bool = False  # not all of it is noted
-    frozen: bool = False  # what is still on its way from a device may follow a broken collective
+    on_their_way: list[Entry] = field(default_factory=list)  # with samples that have not arrived
+    frozen: bool = False  # what has not arrived may follow a broken collective
     found: Found = field(default_factory=Found)
 
 
@@ -146,12 +81,14 @@ class IssuedCollectives(Kernels, Participant):
         self._noting = False
         self._attempt = _Attempt()
         self._trail = Trail(context.membership)
-        self._samples = DeviceSamples(self._come)
+        self._samples = DeviceSamples()
+        self._more = threading.Event()  # samples are on their way
+        self._watching = False
         self._before: Lanes = {}  # of attempts that were interrupted
         self._original: dict[str, int] = {}  # how many of them, by lane, are of the first one
         self._of_lost: dict[int, list[Mark]] | None = None  # on a newcomer in its first transaction: marks of the lost worker, by lane
         self._usual: dict[str, Lanes] = {}  # by function: of its last step that was committed
-        self._last_step = ""  # the function of the last of these; "" if not all of it is known
+        self._last_step = ""  # the function of the last of these
 
     @property
     def found(self) -> Found:
@@ -170,7 +107,7 @@ class IssuedCollectives(Kernels, Participant):
 
     @property
     def sequence(self) -> int:
-        """Return a digest of the calls of the last step, without the members of groups; 0: there was none, or not all is known."""
+        """Return a digest of the calls of the last step, without the members of groups; 0: there was none."""
 
         def shown(entry: Entry) -> tuple[str, list[tuple[str, int]]]:
             given = [] if entry.operator in FROM_ROOT else entry.given
@@ -206,32 +143,38 @@ class IssuedCollectives(Kernels, Participant):
             self._attempt, self._noting = _Attempt(), True
 
     def freeze(self) -> None:
-        """Keep what has come from devices by now, right before the communicators are broken: streams go on after that. Any thread."""
-        self._samples.hurry(HURRY)
+        """Keep what has arrived from devices by now, right before the communicators are broken: streams go on after that. Any thread."""
         with self._lock:
             self._trail.stop()
+            self._settle()
             self._attempt.frozen = True
 
-    def _come(self) -> None:
-        """Take what has come from devices, and send its marks. Any thread."""
-        with self._lock:
-            if not self._attempt.frozen:
-                for entry in itertools.chain.from_iterable(self._attempt.entries.values()):
-                    entry.settle()
-                self._trail.tell()
+    def _settle(self) -> None:
+        """Take what has arrived from devices. Under the lock."""
+        attempt = self._attempt
+        if not attempt.frozen:
+            for entry in attempt.on_their_way:
+                entry.settle()
+            attempt.on_their_way = [entry for entry in attempt.on_their_way if entry.on_its_way]
 
-    def _bring(self) -> None:
-        """Take all that has come from devices."""
-        with suppress(RuntimeError):  # the device has failed: what uses it next finds out
-            self._samples.collect()
-        self._come()
+    def _watch(self) -> None:
+        """Send the marks of what arrives from devices, for as long as the process lives."""
+        while True:
+            self._more.wait()
+            time.sleep(GAP)
+            with self._lock:
+                self._settle()
+                self._trail.tell()
+                if self._attempt.frozen or not self._attempt.on_their_way:
+                    self._more.clear()
 
     def before_vote(self, step: Step) -> None:
         self._noting = False
         with self._lock:
             self._trail.end()
+            if self._before or self._of_lost:
+                self._settle()  # the device has come here (`DeviceTimes.before_vote`)
         if self._before or self._of_lost:
-            self._bring()
             self._compare()
 
     def failed(self, step: Step, error: Exception) -> None:
@@ -240,8 +183,8 @@ class IssuedCollectives(Kernels, Participant):
             self._trail.stop()
 
     def rollback(self, step: Step) -> None:
-        self._bring()
         with self._lock:
+            self._settle()
             for lane, entries in self._attempt.entries.items():
                 for entry in entries:
                     if entry.on_its_way:
@@ -258,7 +201,7 @@ class IssuedCollectives(Kernels, Participant):
     def committed(self, step: Step) -> None:
         self._before, self._of_lost = {}, None
         if step.kind == "step":
-            self._usual[step.function], self._last_step = self._attempt.entries, "" if self._attempt.cut else step.function
+            self._usual[step.function], self._last_step = self._attempt.entries, step.function
 
     # -- its collectives ---------------------------------------------------------------------------------------------------
 
@@ -295,7 +238,16 @@ class IssuedCollectives(Kernels, Participant):
             entries = attempt.entries.setdefault(lane, [])
             entries.append(entry)
             number = len(entries) - 1
+            if entry.on_its_way:
+                self._arrives_later(entry)
             self._trail.add(lambda: self._mark(lane, number, entry))
+
+    def _arrives_later(self, entry: Entry) -> None:
+        self._attempt.on_their_way.append(entry)
+        self._more.set()
+        if not self._watching:
+            self._watching = True
+            threading.Thread(target=self._watch, name="understudy-samples", daemon=True).start()
 
     def _mark(self, lane: str, number: int, entry: Entry) -> Mark | None:
         if entry.on_its_way:
@@ -314,7 +266,7 @@ class IssuedCollectives(Kernels, Participant):
         digests = [self._digest(tensor, offset) for tensor in given]
         known = [one for one in digests if one is not None]
         kinds = [(tensor.dtype, tensor.shape) for tensor in given]
-        memory = frozenset(map(_address, given)) if self._before else _NOWHERE  # what it is asked for only in a redo
+        memory = frozenset(map(address, given)) if self._before else _NOWHERE  # what it is asked for only in a redo
         size = sum(tensor.nbytes for tensor in given if tensor.layout is torch.strided)
         return Entry(order, collective.operator, arguments, kinds, known if len(known) == len(given) else [], size, memory)
 
@@ -384,19 +336,8 @@ def _difference_from_lost(lane: str, number: int, entry: Entry, lost: Mark) -> t
     return calls.LOST_GAVE_ANOTHER(call=entry, number=number, lane=lane), lost.usual
 
 
-@functools.lru_cache(4096)
-def code_of(what: Hashable) -> int:
-    """Return a digest of texts, numbers, types and sizes that is the same in all workers."""
-    return digest_bytes(repr(what).encode())
-
-
-def _address(tensor: torch.Tensor) -> int:
-    """Return the address of its memory; 0 for tensors without one of their own, as sparse ones."""
-    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
-
-
 def _names(state: State, memory: frozenset[int]) -> Iterator[str]:
     """Of registered tensors and gradients that share this memory."""
     for name, tensor in (*state.parameters(), *state.mutable_tensors(), *state.gradients()):
-        if _address(local_tensor(tensor)) in memory:
+        if address(local_tensor(tensor)) in memory:
             yield name

@@ -32,7 +32,8 @@ from understudy.worker.errors import GenerationAborted
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Reduce, Step, VoteField
 from understudy.worker.verification import step_digests as moments
-from understudy.worker.verification.issued import NOTHING_COMPARED, IssuedCollectives, RedoCompared
+from understudy.worker.verification.entries import NOTHING_COMPARED, RedoCompared
+from understudy.worker.verification.issued import IssuedCollectives
 
 DIFFERS = "a redo differs"
 CAUSES = 3  # that are named with a difference

@@ -12,7 +12,7 @@ WHOLE = 1 << 20  # bytes of one tensor that are read in full; 40 MB take 2.8 ms,
 
 
 def readable(tensor: torch.Tensor) -> bool:
-    """Whether its elements are its bytes."""
+    """Return whether a tensor's elements are its bytes."""
     return tensor.layout is torch.strided and not (tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg())
 
 
