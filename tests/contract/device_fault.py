@@ -6,7 +6,7 @@ step of rank 1
 
     nothing           happens: the reference
     kill              the process ends by SIGKILL: replaced; the redo is compared with what rank 0 had put into the collectives before
-    lie               the same, and rank 0 counts its attempts in memory that nobody tracks: the comparison names the difference
+    lie               the same, and rank 0 counts its attempts in memory that is not tracked: the comparison names the difference
     illegal-address   a kernel writes to an address that is not mapped, once: the rank is replaced; the result is that of the reference
     assert            an assertion of a kernel fails, whoever takes the rank: the script's fault, whose traceback ends the job. A thread
                       of Gloo that frees a CUDA tensor may end the process first (SIGABRT): then the rank is replaced and fails again

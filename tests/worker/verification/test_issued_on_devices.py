@@ -12,7 +12,7 @@ from tests.worker.verification.issuing_rank import Rank
 
 from understudy.messages import calls
 from understudy.worker.errors import GenerationAborted
-from understudy.worker.verification import issued
+from understudy.worker.verification import trails
 from understudy.worker.verification.device_samples import DeviceSample, DeviceSamples
 from understudy.worker.verification.entries import RedoCompared
 
@@ -62,7 +62,7 @@ class Device:
 
 @pytest.fixture
 def device(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> Device:
-    monkeypatch.setattr(issued, "GAP", 0.001)
+    monkeypatch.setattr(trails, "GAP", 0.001)
     return Device(rank, monkeypatch)
 
 

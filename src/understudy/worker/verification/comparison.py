@@ -28,10 +28,9 @@ from dataclasses import replace
 import torch
 
 from understudy.core.coverage import Replicas, refine
-from understudy.core.events import GroupsListed, RankGroup, Registered, StateListed
+from understudy.core.events import GroupsListed, RankGroup, StateListed
 from understudy.core.judgement import is_training_state
 from understudy.messages import coverage as texts
-from understudy.worker.encoding.codec import encode
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.encoding.messages import Compared, pack, unpack
 from understudy.worker.errors import UnderstudyError, UsageError
@@ -43,10 +42,10 @@ from understudy.worker.generation.step_copy import SHARED, StepCopy
 from understudy.worker.participant import Participant, Reduce, Step, VoteField, VoteResult
 from understudy.worker.state.rank_local import CLASSIFIED
 from understudy.worker.state.registry import State
-from understudy.worker.state.unregistered import is_unregistered
 from understudy.worker.verification.coverage_report import coverage
 from understudy.worker.verification.issued import IssuedCollectives
 from understudy.worker.verification.post_vote_changes import PostVoteChanges
+from understudy.worker.verification.role_reports import RoleReports
 from understudy.worker.verification.state_listing import adopted, items_of, that_fit
 from understudy.worker.verification.verdicts import Judge
 
@@ -89,10 +88,9 @@ class Comparison(Participant):
         self._proof = -1  # the transaction before which a recovery is proven
         self._again = -1  # ... and one before which all ranks compare because a newcomer had committed no step at the last comparison
         self._seen: dict[str, int] = {}  # digests of the last comparison, of entries that were the same on all replicas of this rank
-        self._roles: tuple[tuple[int, ...], str] | None = None  # as rank 0 has told them
         self._groups: tuple[RankGroup, ...] = ()  # on rank 0: as it has told them
         # On rank 0: what steers collectives on all ranks, and a digest of which each of them issues, as of the last full comparison.
-        self._layouts: tuple[bytes, list[int]] = b"", []
+        self._roles = RoleReports(context)  # on rank 0
         self._parted = False  # the last vote has told that what all ranks had alike is not the same any more
         self._reading: _DigestThread | None = None
         self._doubt: dict[str, int] | None = None  # this rank's digests of a comparison on the side that has found a difference
@@ -232,7 +230,8 @@ class Comparison(Participant):
         if parted:
             self._notices.tell(texts.PARTED(entry=parted[0], count=len(parted)))
         if local.comparisons >= CLASSIFIED:  # the first one knows no moments
-            self._tell_roles(local.replicas)
+            if rank == 0:
+                self._roles.report(local.replicas)
             self._tell_state(local.replicas)
         if local.comparisons == CLASSIFIED + 2 and (text := adopted(self._rank_state.state, local.replicas)):
             self._notices.tell(text, everyone=False)  # what differs from rank to rank and is left alone for that has been seen by now
@@ -242,21 +241,6 @@ class Comparison(Participant):
             text, covered = coverage(local.replicas, self._rank_state.state, channel.places)
             if local.comparisons == CLASSIFIED or not covered:  # at the first one, moments and what was freshly zeroed are not known yet
                 self._notices.tell(text, everyone=False)
-
-    def _tell_roles(self, replicas: Replicas) -> None:
-        progress, control = self._progress, self._membership.control
-        if progress.rank == 0 and replicas.classes:
-            registered = {entry: row for entry, row in replicas.classes.items() if not is_unregistered(entry)}
-            roles, names = Replicas(registered).roles()
-            kinds: dict[tuple[int, int], int] = {}
-            layouts, sequences = self._layouts
-            if 0 in sequences:  # of a newcomer that has committed no step yet
-                return
-            roles = tuple(kinds.setdefault(one, len(kinds)) for one in zip(roles, sequences, strict=True))
-            told = roles, f"{digest_bytes(names.encode() + layouts):016x}"
-            if told != self._roles:
-                self._roles = told
-                control.send(Registered(control.worker, progress.generation, progress.step, *told))
 
     def _tell_groups(self, groups: tuple[RankGroup, ...]) -> None:
         if groups != self._groups and not self._progress.finished:
@@ -292,8 +276,7 @@ class Comparison(Participant):
         if 0 in sequences and any(sequences):
             self._again = self._progress.transaction + 1
         if self._progress.rank == 0:
-            layouts = [without(frameworks.passing, there.frameworks) for there in heard]
-            self._layouts = encode(layouts), sequences
+            self._roles.heard([without(frameworks.passing, there.frameworks) for there in heard], sequences)
             self._tell_groups(groups_of(there.groups for there in heard))
         if different := disagreement({rank: there.frameworks for rank, there in enumerate(heard)}):
             raise UsageError(texts.LAYOUTS_DIFFER(transaction=self._progress.transaction, different=different))

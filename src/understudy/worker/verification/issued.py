@@ -23,7 +23,6 @@ may be missed. That a wait in C++ has failed is not seen before the generation i
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -42,7 +41,7 @@ from understudy.worker.state.tensors import local_tensor
 from understudy.worker.verification.device_samples import STRIDE, DeviceSample, DeviceSamples
 from understudy.worker.verification.entries import NOTHING_COMPARED, Entry, Lanes, RedoCompared, address, code_of
 from understudy.worker.verification.samples import readable, sampled
-from understudy.worker.verification.trails import GAP, Mark, Trail, marks_in
+from understudy.worker.verification.trails import LateMarks, Mark, Trail, marks_in
 
 _NOWHERE = frozenset[int]()
 _UNREAD = [(torch.uint8, torch.Size(()))]  # given, in place of objects
@@ -82,13 +81,11 @@ class IssuedCollectives(Kernels, Participant):
         self._attempt = _Attempt()
         self._trail = Trail(context.membership)
         self._samples = DeviceSamples()
-        self._more = threading.Event()  # samples are on their way
-        self._watching = False
+        self._late = LateMarks(self._send_late)
         self._before: Lanes = {}  # of attempts that were interrupted
         self._original: dict[str, int] = {}  # how many of them, by lane, are of the first one
         self._of_lost: dict[int, list[Mark]] | None = None  # on a newcomer in its first transaction: marks of the lost worker, by lane
-        self._usual: dict[str, Lanes] = {}  # by function: of its last step that was committed
-        self._last_step = ""  # the function of the last of these
+        self._usual: dict[str, Lanes] = {}  # by function: of its last step that was committed; the last one last
 
     @property
     def found(self) -> Found:
@@ -113,9 +110,9 @@ class IssuedCollectives(Kernels, Participant):
             given = [] if entry.operator in FROM_ROOT else entry.given
             return entry.operator, [(str(kind), len(shape)) for kind, shape in given]  # sizes may depend on the data
 
-        lanes = self._usual.get(self._last_step)
-        if lanes is None:
+        if not self._usual:
             return 0
+        lanes = self._usual[next(reversed(self._usual))]
         return digest_bytes(repr(sorted([shown(entry) for entry in lane] for lane in lanes.values())).encode()) >> 1
 
     def adopt(self, trail: bytes) -> None:
@@ -157,16 +154,12 @@ class IssuedCollectives(Kernels, Participant):
                 entry.settle()
             attempt.on_their_way = [entry for entry in attempt.on_their_way if entry.on_its_way]
 
-    def _watch(self) -> None:
-        """Send the marks of what arrives from devices, for as long as the process lives."""
-        while True:
-            self._more.wait()
-            time.sleep(GAP)
-            with self._lock:
-                self._settle()
-                self._trail.tell()
-                if self._attempt.frozen or not self._attempt.on_their_way:
-                    self._more.clear()
+    def _send_late(self) -> bool:
+        """Send the marks of what has arrived from devices; return whether more may arrive. Any thread."""
+        with self._lock:
+            self._settle()
+            self._trail.tell()
+            return bool(self._attempt.on_their_way) and not self._attempt.frozen
 
     def before_vote(self, step: Step) -> None:
         self._noting = False
@@ -201,7 +194,8 @@ class IssuedCollectives(Kernels, Participant):
     def committed(self, step: Step) -> None:
         self._before, self._of_lost = {}, None
         if step.kind == "step":
-            self._usual[step.function], self._last_step = self._attempt.entries, step.function
+            self._usual.pop(step.function, None)
+            self._usual[step.function] = self._attempt.entries
 
     # -- its collectives ---------------------------------------------------------------------------------------------------
 
@@ -239,15 +233,9 @@ class IssuedCollectives(Kernels, Participant):
             entries.append(entry)
             number = len(entries) - 1
             if entry.on_its_way:
-                self._arrives_later(entry)
+                attempt.on_their_way.append(entry)
+                self._late.expect()
             self._trail.add(lambda: self._mark(lane, number, entry))
-
-    def _arrives_later(self, entry: Entry) -> None:
-        self._attempt.on_their_way.append(entry)
-        self._more.set()
-        if not self._watching:
-            self._watching = True
-            threading.Thread(target=self._watch, name="understudy-samples", daemon=True).start()
 
     def _mark(self, lane: str, number: int, entry: Entry) -> Mark | None:
         if entry.on_its_way:

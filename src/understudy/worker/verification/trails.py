@@ -12,6 +12,7 @@ One *mark* is sent for each collective: it supports only a test for equality.
 from __future__ import annotations
 
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -92,3 +93,28 @@ class Trail:
             known.append(mark)
         self._pending = self._pending[len(known) :]
         return b"".join((_HEAD.pack(self._transaction), *(_MARK.pack(*mark) for mark in known))) if known else b""
+
+
+class LateMarks:
+    """A thread that sends marks which become known while the script issues nothing more."""
+
+    def __init__(self, send: Callable[[], bool]) -> None:
+        """`send`: send what is known now; return whether there may be more."""
+        self._send = send
+        self._more = threading.Event()
+        self._running = False
+
+    def expect(self) -> None:
+        """Call `send` from time to time from now on. One thread at a time."""
+        self._more.set()
+        if not self._running:
+            self._running = True
+            threading.Thread(target=self._run, name="understudy-late-marks", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            self._more.wait()
+            time.sleep(GAP)
+            self._more.clear()
+            if self._send():
+                self._more.set()
