@@ -130,7 +130,8 @@ class Job:
         """Makes `function` the training step: a transaction that returns once, when it is committed on every rank.
 
         It votes before its first `optimizer.step`; all its collectives must come before that. After a failure it may run again
-        with the same arguments, so what it changes outside the registered state must bear that.
+        with the same arguments, so what it changes outside the registered state must bear that. It may be a method, a partial or
+        an object that can be called: what these hold is followed like the script's names.
         """
         return self._transaction(function, "step")
 

@@ -19,7 +19,7 @@ import contextlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any
 
 import torch
@@ -91,8 +91,7 @@ class Census:
 
     def transaction(self, function: Callable[..., Any]) -> None:
         """One that the script has made."""
-        if isinstance(function, FunctionType):
-            self._roots.functions.append(function)
+        self._roots.add(function)
 
     # -- looking -----------------------------------------------------------------------------------------------------------
 

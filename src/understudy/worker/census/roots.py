@@ -17,6 +17,8 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Protocol
 
+from understudy.worker.callables import name_of as name_of_callable
+from understudy.worker.callables import parts_of
 from understudy.worker.census.carried import set_anew
 from understudy.worker.script_files import is_of_script
 
@@ -92,6 +94,18 @@ class _Function:
     def put(self, name: str, value: Any) -> None:
         if not name.endswith("="):  # a default may change what it holds, and is never another
             self._function.__dict__[name] = value
+
+
+class _Held:
+    """What a callable that is no plain function holds."""
+
+    def __init__(self, held: Mapping[str, Any]) -> None:
+        self._held = held
+
+    def items(self) -> Mapping[str, Any]:
+        return self._held
+
+    def put(self, name: str, value: Any) -> None: ...  # what it holds may change, and is never another
 
 
 class _Closure:
@@ -179,8 +193,16 @@ class Roots:
     def __init__(self, boundary: CodeType) -> None:
         self._boundary = boundary
         self.functions: list[FunctionType] = []  # of transactions
+        self._held: dict[str, _Held] = {}  # by the name of the transaction
         self._lasting: dict[RootKey, Table] = {}  # all but frames, as of the last time that all were looked for
         self._places: dict[tuple[tuple[int, int], ...], _Place] = {}  # by code and line of each scope
+
+    def add(self, transaction: Any) -> None:
+        """Begin at what the script makes a transaction of, too."""
+        parts = parts_of(transaction)
+        self.functions += parts.functions
+        if parts.held:
+            self._held[f"{name_of_callable(transaction)} number {len(self._held) + 1}"] = _Held(parts.held)
 
     def all(self) -> dict[RootKey, Table]:
         """As of now."""
@@ -201,8 +223,9 @@ class Roots:
             outer = function.__qualname__.rpartition("<locals>.")[0] + "<locals>."
             if function.__closure__ and outer not in captured:  # else they are locals of a frame
                 found[CLOSURE, function.__qualname__] = _Closure(function)
-        self._lasting = found
-        return {**found, **running}
+        held = {(FUNCTION, name): table for name, table in self._held.items()}
+        self._lasting = {**found, **held}
+        return {**found, **running, **held}  # what they hold has a name elsewhere, as a rule
 
     def some(self, keys: Collection[RootKey], scopes: Scopes | None = None) -> dict[RootKey, Table]:
         """Only these, without a search. `scopes`: those that run, if they are known."""

@@ -27,6 +27,7 @@ from understudy.common.page_view import Activity
 from understudy.core.model import VotePhase
 from understudy.messages import transactions as texts
 from understudy.worker import hooks
+from understudy.worker.callables import name_of
 from understudy.worker.data.loops import Loops
 from understudy.worker.drill.drill import WatchSlot
 from understudy.worker.errors import GenerationAborted, UsageError
@@ -46,8 +47,8 @@ class Transactions:
     def run(self, function: Callable[..., Any], kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one transaction until it is committed, and return the function's result."""
         if self._progress.kind:
-            raise UsageError(texts.NESTED(name=function.__qualname__, running=self._progress.running))
-        step = self._step = self._begin(kind, function.__qualname__, [args, kwargs])
+            raise UsageError(texts.NESTED(name=name_of(function), running=self._progress.running))
+        step = self._step = self._begin(kind, name_of(function), [args, kwargs])
         while True:
             try:
                 step.result = self._attempt(step, lambda: function(*args, **kwargs))
