@@ -96,7 +96,7 @@ class _Function:
             self._function.__dict__[name] = value
 
 
-class _Held:
+class _HeldByCallable:
     """What a callable that is no plain function holds."""
 
     def __init__(self, held: Mapping[str, Any]) -> None:
@@ -193,7 +193,7 @@ class Roots:
     def __init__(self, boundary: CodeType) -> None:
         self._boundary = boundary
         self.functions: list[FunctionType] = []  # of transactions
-        self._held: dict[str, _Held] = {}  # by the name of the transaction
+        self._held: dict[str, _HeldByCallable] = {}  # by the name of the transaction
         self._lasting: dict[RootKey, Table] = {}  # all but frames, as of the last time that all were looked for
         self._places: dict[tuple[tuple[int, int], ...], _Place] = {}  # by code and line of each scope
 
@@ -202,7 +202,7 @@ class Roots:
         parts = parts_of(transaction)
         self.functions += parts.functions
         if parts.held:
-            self._held[f"{name_of_callable(transaction)} number {len(self._held) + 1}"] = _Held(parts.held)
+            self._held[f"{name_of_callable(transaction)} number {len(self._held) + 1}"] = _HeldByCallable(parts.held)
 
     def all(self) -> dict[RootKey, Table]:
         """As of now."""
