@@ -31,7 +31,7 @@ PARTIAL = functools.partial(functools.partial(train, STATE), batch=1)
 
 
 @pytest.mark.parametrize(
-    ("function", "functions", "held", "name"),
+    ("function", "functions", "bound", "name"),
     [
         (train, (train,), {}, "train"),
         (TRAINER.step, (Trainer.step,), {"self": TRAINER}, "Trainer.step"),
@@ -43,8 +43,8 @@ PARTIAL = functools.partial(functools.partial(train, STATE), batch=1)
         (max, (), {"self": max}, "max"),
     ],
 )
-def test_a_callable_is_taken_apart(function: Any, functions: tuple[Any, ...], held: dict[str, Any], name: str) -> None:
+def test_a_callable_is_taken_apart(function: Any, functions: tuple[Any, ...], bound: dict[str, Any], name: str) -> None:
     parts = parts_of(function)
     assert parts.functions == functions
-    assert parts.held.keys() == held.keys() and all(parts.held[key] is value for key, value in held.items())
+    assert parts.bound.keys() == bound.keys() and all(parts.bound[key] is value for key, value in bound.items())
     assert name_of(function) == name

@@ -10,21 +10,23 @@ from typing import Any, NamedTuple
 
 
 class CallableParts(NamedTuple):
+    """The functions of a callable, and what lasts between its calls."""
+
     functions: tuple[FunctionType, ...]
-    held: Mapping[str, Any]  # what they are called with each time, by name: it lasts from one call to the next
+    bound: Mapping[str, Any]  # what they are bound to, by name: it lasts from one call to the next
 
 
 def parts_of(function: Any) -> CallableParts:
-    """Return the script's functions in a callable, and the objects that it holds."""
+    """Return the script's functions in a callable, and the objects that they are bound to."""
     if isinstance(function, FunctionType):
         return CallableParts((function,), {})
     if isinstance(function, functools.partial):
         inner = parts_of(function.func)
         given = {f"arguments[{number}]": value for number, value in enumerate(function.args)}
-        return CallableParts(inner.functions, {**inner.held, **given, **function.keywords})
+        return CallableParts(inner.functions, {**inner.bound, **given, **function.keywords})
     if isinstance(function, MethodType):
         inner = parts_of(function.__func__)
-        return CallableParts(inner.functions, {**inner.held, "self": function.__self__})
+        return CallableParts(inner.functions, {**inner.bound, "self": function.__self__})
     call = inspect.getattr_static(type(function), "__call__", None)
     return CallableParts((call,) if isinstance(call, FunctionType) else (), {"self": function})
 

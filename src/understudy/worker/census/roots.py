@@ -96,16 +96,16 @@ class _Function:
             self._function.__dict__[name] = value
 
 
-class _HeldByCallable:
-    """What a callable that is no plain function holds."""
+class _BoundObjects:
+    """The objects that a partial, a method or a callable object is bound to."""
 
-    def __init__(self, held: Mapping[str, Any]) -> None:
-        self._held = held
+    def __init__(self, bound: Mapping[str, Any]) -> None:
+        self._bound = bound
 
     def items(self) -> Mapping[str, Any]:
-        return self._held
+        return self._bound
 
-    def put(self, name: str, value: Any) -> None: ...  # what it holds may change, and is never another
+    def put(self, name: str, value: Any) -> None: ...  # they may change, and are never others
 
 
 class _Closure:
@@ -193,7 +193,7 @@ class Roots:
     def __init__(self, boundary: CodeType) -> None:
         self._boundary = boundary
         self.functions: list[FunctionType] = []  # of transactions
-        self._held: dict[str, _HeldByCallable] = {}  # by the name of the transaction
+        self._bound: dict[str, _BoundObjects] = {}  # by the name of the transaction
         self._lasting: dict[RootKey, Table] = {}  # all but frames, as of the last time that all were looked for
         self._places: dict[tuple[tuple[int, int], ...], _Place] = {}  # by code and line of each scope
 
@@ -201,8 +201,8 @@ class Roots:
         """Begin at what the script makes a transaction of, too."""
         parts = parts_of(transaction)
         self.functions += parts.functions
-        if parts.held:
-            self._held[f"{name_of_callable(transaction)} number {len(self._held) + 1}"] = _HeldByCallable(parts.held)
+        if parts.bound:
+            self._bound[f"{name_of_callable(transaction)} number {len(self._bound) + 1}"] = _BoundObjects(parts.bound)
 
     def all(self) -> dict[RootKey, Table]:
         """As of now."""
@@ -223,9 +223,9 @@ class Roots:
             outer = function.__qualname__.rpartition("<locals>.")[0] + "<locals>."
             if function.__closure__ and outer not in captured:  # else they are locals of a frame
                 found[CLOSURE, function.__qualname__] = _Closure(function)
-        held = {(FUNCTION, name): table for name, table in self._held.items()}
-        self._lasting = {**found, **held}
-        return {**found, **running, **held}  # what they hold has a name elsewhere, as a rule
+        bound = {(FUNCTION, name): table for name, table in self._bound.items()}
+        self._lasting = {**found, **bound}
+        return {**found, **running, **bound}  # last, because most of these have a name elsewhere
 
     def some(self, keys: Collection[RootKey], scopes: Scopes | None = None) -> dict[RootKey, Table]:
         """Only these, without a search. `scopes`: those that run, if they are known."""

@@ -42,7 +42,7 @@ class Entry(NamedTuple):
         return any(isinstance(one, DeviceSample) for one in self.digests)
 
     def settle(self) -> None:
-        """Put digests in place of the samples that have come."""
+        """Put digests in place of the samples that have arrived."""
         for number, one in enumerate(self.digests):
             if isinstance(one, DeviceSample) and (found := one.value()) is not None:
                 self.digests[number] = found
