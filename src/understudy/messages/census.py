@@ -56,6 +56,15 @@ TOO_LARGE_VALUE = Message(
     "automatically.",
     remedy="Keep it in job.state if the training depends on it; otherwise name it in job.ignore.",
 )
+CHANGES_UNSEEN = Message(
+    "US1423",
+    "{names} {change} while the script trains, and cannot be copied to another worker: a replacement starts with what its set-up makes. "
+    'If the training depends on it, keep it in `state = job.state({name}=...)`; if not, `job.ignore("{shown}")`',
+    cause="Something that is not registered changes during training and can be seen but not set: the function that a name stands for, a "
+    "closure, a hook, an object of a library, a cache of results, the position of a file, a setting of the process.",
+    remedy="Keep what decides about it in job.state (a number or a name by which each step selects the function, a level from which the "
+    "setting follows); otherwise name it in job.ignore.",
+)
 KEEPS_GRAPH = Message(
     "US1431",
     "{names} {has} kept from one step to the next, which no other worker can be given: a newcomer starts with what its set-up makes. If "
@@ -140,6 +149,12 @@ LISTED_HISTORY = Message(
     "a tensor with its graph, which no other worker can have: a newcomer starts with what its set-up makes",
     cause="A tensor is kept between steps together with the graph of operations that computed it.",
     remedy="See US1431: detach it at the end of the step.",
+)
+LISTED_UNSEEN = Message(
+    "US1468",
+    "it changes, and cannot be copied to another worker: a replacement starts with what its set-up makes",
+    cause="A function, closure, hook, object of a library, cache, file or setting of the process changes during training.",
+    remedy="See US1423: keep what decides about it in job.state.",
 )
 LISTED_RUNNING = Message(
     "US1467",

@@ -44,6 +44,7 @@ class Found:
         self.streams: dict[str, Any] = {}
         known = set(map(id, covered))
         self.census = Census(lambda: lambda thing: id(thing) in known, boundary(), self.streams.__setitem__)
+        self.census.ignore({"found", "mine", "newcomer", "noted"})  # what tests have in their frames, which are looked at, too
         if set_up:
             self.census.set_up()
 

@@ -229,6 +229,8 @@ class Job:
         finally:
             if runtime is not None and (newcomer is None or newcomer.done):
                 runtime.state.unregistered.at_end(loop)
+                for text in runtime.state.unregistered.news():
+                    runtime.notices.tell(text)
             loops.leave(self.committed)
 
     def _leave_names(self, runtime: Runtime, loop: int, behind: Behind) -> None:

@@ -27,8 +27,9 @@ import torch
 from understudy.messages import encoding
 from understudy.worker.census import leaves, naming
 from understudy.worker.census.baseline import Baseline
-from understudy.worker.census.naming import BEYOND, HISTORY, LARGE, LEFT, MOVED, RUNNING, UNREAD
+from understudy.worker.census.naming import BEYOND, HISTORY, LARGE, LEFT, MOVED, RUNNING, UNREAD, UNSEEN
 from understudy.worker.census.owners import Owners, is_held
+from understudy.worker.census.reach import Changes, reach
 from understudy.worker.census.roots import FRAME, RootKey, Roots, Table, names_in
 from understudy.worker.census.running import Running, running_in
 from understudy.worker.census.sketches import Sketch, is_same, sketch
@@ -69,11 +70,12 @@ class Census:
         self._found_stream = found_stream
         self._ignored: set[str] = set()  # names that may start afresh
         self._first: Baseline | None = None
+        self._beyond = Changes({}, {})  # beyond what a look goes into
         self._drawn: dict[str, bool] = {}  # whether the training draws from what does not show where it stands
         self._watched: dict[str, Path] = {}  # what has changed since then
         self._encoded_before: dict[str, tuple[Sketch, bytes]] = {}
         # What has changed and is not carried over, by kind and entry: see `naming.WHY`.
-        self._uncovered: dict[str, dict[str, Path]] = {kind: {} for kind in (MOVED, LEFT, LARGE, UNREAD, BEYOND, HISTORY)}
+        self._uncovered: dict[str, dict[str, Path]] = {kind: {} for kind in (MOVED, LEFT, LARGE, UNREAD, BEYOND, HISTORY, UNSEEN)}
         self._running: dict[str, Running] = {}  # the same of what nobody can see
         self._said: set[str] = set()
         self._inside = False  # an iteration of a loop of the job: what is done there is not done again
@@ -101,8 +103,10 @@ class Census:
         if self._first is not None:
             return
         self._find_streams()
-        found = self._look()
-        self._first = Baseline(found, self._chosen(found), {root for root in self._roots.all() if root[0] == FRAME})
+        tables = self._roots.all()
+        found = self._look(tables)
+        self._beyond = Changes(reach(tables, found, self._covered()), tables)
+        self._first = Baseline(found, self._chosen(found), {root for root in tables if root[0] == FRAME})
 
     def _find_streams(self) -> None:
         """From now on generators of random numbers are followed like registered ones."""
@@ -110,8 +114,8 @@ class Census:
             if isinstance(thing, leaves.Stream):
                 self._found_stream(f"{path.shown} ({path.root[1]})", thing)
 
-    def _look(self) -> WalkResult:
-        return look(self._roots.all(), self._covered(), self._is_ignored)
+    def _look(self, tables: Mapping[RootKey, Table] | None = None) -> WalkResult:
+        return look(self._roots.all() if tables is None else tables, self._covered(), self._is_ignored)
 
     def _chosen(self, found: WalkResult) -> Iterator[tuple[str, Path, Any]]:
         """Entries that are looked at, with what is there."""
@@ -132,9 +136,13 @@ class Census:
         first = self._first
         if first is None:
             return WalkResult()
-        found = self._look()
+        tables = self._roots.all()
+        found = self._look(tables)
+        marks = reach(tables, found, self._covered())
         if found.beyond is not None:
             self._uncovered[BEYOND].setdefault("", found.beyond)
+        else:
+            self._find_unseen(self._beyond.since(marks, tables))
         for entry, path, value in self._chosen(found):
             if leaves.is_large(value):
                 if first.is_another(path, value):
@@ -149,6 +157,13 @@ class Census:
             running = [one for frame in self._roots.scopes().frames for one in running_in(frame)]
             self._running |= {f"{one.where} {one.name}": one for one in running if one.name not in self._ignored}
         return found
+
+    def _find_unseen(self, changed: list[Path]) -> None:
+        """What has changed where no look goes: functions, objects of libraries, hooks."""
+        scopes = self._roots.scopes()
+        for path in changed:
+            if not self._is_ignored(path) and not scopes.sets_anew(path.root, path.name):
+                self._uncovered[UNSEEN][path.entry] = path
 
     def _find_histories(self, found: WalkResult) -> None:
         """Between two steps: what a step has from the one before. Within a step there are many."""

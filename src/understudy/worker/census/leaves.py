@@ -30,6 +30,7 @@ _IMMUTABLE = (*FIXED, Enum)
 _LISTS, _DICTS, _SETS = (list, tuple), (dict, OrderedDict, Counter, defaultdict), (set, frozenset)
 Stream = random.Random | numpy.random.Generator | numpy.random.RandomState | torch.Generator
 _STREAMS = (random.Random, numpy.random.Generator, numpy.random.RandomState, torch.Generator)
+_CONTAINERS = (*_LISTS, *_DICTS, deque)
 _DEEPEST = 8
 
 
@@ -93,19 +94,20 @@ def _is_leaf(value: Any, depth: int, room: Room) -> bool:
 
 
 def is_large(value: Any) -> bool:
-    """Whether it is a tensor, an array or a list beyond the limit."""
-    if type(value) is list:
-        return len(value) > LONGEST
-    if isinstance(value, torch.Tensor):
-        return value.numel() * value.element_size() > LARGEST
-    return isinstance(value, numpy.ndarray) and value.nbytes > LARGEST
+    """Whether it is a tensor or an array beyond the limit, a container of some that are together, or a list beyond its own."""
+    if type(value) is list and len(value) > LONGEST:
+        return True
+    return type(value) not in FIXED and _size(value) > LARGEST
 
 
 def mark(value: Any) -> tuple[Any, ...]:
     """Of what is large: other marks tell that it was changed. Equal ones prove nothing, because only a sample is looked at, and of what is
     not on the host nothing of its content."""
-    if type(value) is list:
+    if type(value) is list and len(value) > LONGEST:
         return len(value), *map(id, value[:: max(1, len(value) // SAMPLE)])
+    if type(value) in _CONTAINERS:
+        items = [part for item in value.items() for part in item] if isinstance(value, dict) else value
+        return type(value), *(mark(item) if type(item) in _CONTAINERS or _size(item) else repr(item) for item in items)
     if isinstance(value, torch.Tensor):
         seen = (value.dtype, value.shape, value.device, value._version)
         if value.device.type != "cpu" or not value.is_contiguous():
@@ -134,7 +136,7 @@ def _size(value: Any) -> int:
     if type(value) in (*_LISTS, deque):
         return 0 if FIXED.issuperset(map(type, value)) else sum(map(_size, value))
     if type(value) in _DICTS:
-        return sum(map(_size, value.values()))
+        return 0 if FIXED.issuperset(map(type, value.values())) else sum(map(_size, value.values()))
     return 0
 
 
@@ -143,14 +145,8 @@ def _plain(value: Any) -> Any:
     kind = type(value)
     if isinstance(value, Enum):
         return _tagged("enum", value.name)
-    if kind is random.Random:
-        return _tagged("random", value.getstate())
-    if kind is numpy.random.Generator:
-        return _tagged("numpy", value.bit_generator.state)
-    if kind is numpy.random.RandomState:
-        return _tagged("legacy", value.get_state(legacy=False))
-    if kind is torch.Generator:
-        return _tagged("torch", value.get_state())
+    if kind in _STREAMS:
+        return _tagged(*state_of(value))
     if isinstance(value, torch.Tensor):
         if value.device.type != "cpu":
             return _tagged("device", [value.device.type, value])
@@ -164,6 +160,17 @@ def _plain(value: Any) -> Any:
     if kind is dict or kind is OrderedDict:
         return kind((key, _plain(item)) for key, item in value.items())
     return value
+
+
+def state_of(stream: Stream) -> tuple[str, Any]:
+    """Of what kind it is, and where it stands."""
+    if isinstance(stream, random.Random):
+        return "random", stream.getstate()
+    if isinstance(stream, numpy.random.Generator):
+        return "numpy", stream.bit_generator.state
+    if isinstance(stream, numpy.random.RandomState):
+        return "legacy", stream.get_state(legacy=False)
+    return "torch", stream.get_state()
 
 
 _TAG = "\0understudy"

@@ -17,7 +17,7 @@ from understudy.worker.census.running import Running
 from understudy.worker.census.stores import first_value, home, last_name, where
 from understudy.worker.census.walk import Path
 
-MOVED, LEFT, LARGE, UNREAD, BEYOND, RUNNING, HISTORY = "moved", "left", "large", "unread", "beyond", "running", "history"
+MOVED, LEFT, LARGE, UNREAD, BEYOND, RUNNING, HISTORY, UNSEEN = "moved", "left", "large", "unread", "beyond", "running", "history", "unseen"
 WHY = {
     MOVED: census.LISTED_MOVED(),
     LEFT: census.LISTED_LEFT(),
@@ -25,6 +25,7 @@ WHY = {
     UNREAD: census.LISTED_UNREAD(),
     BEYOND: census.LISTED_BEYOND(),
     HISTORY: census.LISTED_HISTORY(),
+    UNSEEN: census.LISTED_UNSEEN(),
     RUNNING: census.LISTED_RUNNING(),
 }
 _SHOWN = 4
@@ -58,6 +59,8 @@ def told(kind: str, found: Sequence[Uncovered]) -> Text:
         return census.KEEPS_GRAPH(
             names=names, has="is a tensor with a graph that is" if one else "are tensors with graphs that are", shown=shown
         )
+    if kind == UNSEEN:
+        return census.CHANGES_UNSEEN(names=names, change="changes" if one else "change", name=name, shown=shown)
     if kind == UNREAD:
         return census.SOURCE_UNREADABLE(home=home(first.path.root))
     return census.LOOK_ENDED(names=names, root=first.path.name)

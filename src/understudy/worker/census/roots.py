@@ -22,13 +22,18 @@ from understudy.worker.callables import parts_of
 from understudy.worker.census.carried import set_anew
 from understudy.worker.script_files import is_of_script
 
-MODULE, CLASS, FRAME, CLOSURE, FUNCTION = "module", "class", "frame", "closure", "function"
+MODULE, CLASS, FRAME, CLOSURE, FUNCTION, PROCESS = "module", "class", "frame", "closure", "function", "process"
 RootKey = tuple[str, str]  # one of these, and what it is called
 _PLACES = 1024  # of a script that are remembered
 
 
 class Table(Protocol):
     """Names and what they stand for, at one root."""
+
+    @property
+    def of(self) -> Any:
+        """What has these names."""
+        ...
 
     def items(self) -> Mapping[str, Any]:
         """As of now. Not to be changed."""
@@ -43,7 +48,7 @@ class ModuleNames:
     """Of a module."""
 
     def __init__(self, names: dict[str, Any]) -> None:
-        self._names = names
+        self.of = self._names = names
 
     def items(self) -> Mapping[str, Any]:
         return self._names
@@ -54,7 +59,7 @@ class ModuleNames:
 
 class _Class:
     def __init__(self, kind: type) -> None:
-        self._kind = kind
+        self.of = self._kind = kind
 
     def items(self) -> Mapping[str, Any]:
         return vars(self._kind)
@@ -67,7 +72,7 @@ class Locals:
     """Of a frame that is running."""
 
     def __init__(self, frame: FrameType) -> None:
-        self._frame = frame
+        self.of = self._frame = frame
         self._names: Mapping[str, Any] = frame.f_locals
 
     def items(self) -> Mapping[str, Any]:
@@ -83,7 +88,7 @@ class _Function:
     """Its attributes, and the defaults of its arguments."""
 
     def __init__(self, function: FunctionType) -> None:
-        self._function = function
+        self.of = self._function = function
 
     def items(self) -> Mapping[str, Any]:
         code, defaults = self._function.__code__, self._function.__defaults__ or ()
@@ -100,7 +105,7 @@ class _BoundObjects:
     """The objects that a partial, a method or a callable object is bound to."""
 
     def __init__(self, bound: Mapping[str, Any]) -> None:
-        self._bound = bound
+        self.of = self._bound = bound
 
     def items(self) -> Mapping[str, Any]:
         return self._bound
@@ -112,6 +117,7 @@ class _Closure:
     """What a function has captured."""
 
     def __init__(self, function: FunctionType) -> None:
+        self.of = function
         self._cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
 
     def items(self) -> Mapping[str, Any]:

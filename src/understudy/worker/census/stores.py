@@ -20,7 +20,7 @@ from pathlib import Path as File
 
 from understudy.worker.census import roots
 from understudy.worker.census.carried import is_of_job
-from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, MODULE, RootKey
+from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, MODULE, PROCESS, RootKey
 from understudy.worker.census.walk import OF_CONTAINERS, Path, told_by
 from understudy.worker.guards.loop_variables import inside, nodes_of, text_of
 from understudy.worker.state.unregistered import is_unregistered
@@ -87,6 +87,8 @@ def first_value(path: Path, owner: type | None) -> str:
 def home(root: RootKey) -> str:
     """The module, class or function, for a person."""
     kind, name = root
+    if kind == PROCESS:
+        return name
     if kind != MODULE:
         return name if kind == FRAME else f"{'class' if kind == CLASS else 'function'} {name.removeprefix('__main__.')}"
     file = getattr(sys.modules.get(name), "__file__", None)

@@ -1,7 +1,7 @@
 """A bounded look at everything that hangs on the roots: only dictionaries, slots, containers and cells, and no code of the script is run.
 
-It goes through objects whose class is Python's own or the script's, or that of a library that keeps state of a training. It does not go
-into what is registered, nor into modules, functions, loggers, locks, files, threads and the like.
+It goes through objects whose class is Python's own or the script's, or that of a library that keeps state of a training. What it does
+not go into, as functions, objects of other libraries and what is registered, are its ends: `reach` compares what hangs on them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from understudy.worker.state.unregistered import PREFIX
 MOST = 20_000  # objects of one look; frames that run may have as many of their own
 _ROOM = 20 * MOST  # items of values in one look
 _DEEPEST = 12
-_ITEMS = 1000  # of a container that is gone into
 _FOREIGN = frozenset(
     [
         *("torch", "numpy", "understudy", "wandb", "mlflow", "tensorboard", "tensorboardX", "tqdm", "rich", "pytest", "_pytest"),
@@ -48,7 +47,7 @@ _NO_STATE = (
     *(types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, property, staticmethod, classmethod),
     *(torch.optim.Optimizer, torch.distributed.ProcessGroup, torch.device),
 )
-_LEFT_OUT = ("__", "_torch", "_dynamo", "_abc_")  # names that Python and compilers keep in objects
+_LEFT_OUT = ("__", "_torch", "_dynamo", "_abc_", "@py_")  # names that Python, compilers and pytest keep in objects and frames
 _OF_MODULES = frozenset(torch.nn.Module().__dict__) - {"training", "_parameters", "_buffers", "_modules"}
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
@@ -63,6 +62,10 @@ class Path:
     root: RootKey
     name: str  # at the root
     steps: tuple[Step, ...] = ()
+
+    def owners(self) -> Iterator[Path]:
+        """The ways to what it hangs on, the nearest first."""
+        return (Path(self.root, self.name, self.steps[:number]) for number in range(len(self.steps) - 1, -1, -1))
 
     @property
     def entry(self) -> str:
@@ -199,6 +202,10 @@ class WalkResult:
     leaves: dict[str, tuple[Path, Any]] = field(default_factory=dict)
     moving: dict[str, tuple[Path, Any]] = field(default_factory=dict)  # iterators and the like: seen to move, and not to be set
     histories: dict[str, tuple[Path, torch.Tensor]] = field(default_factory=dict)  # tensors that a backward could go through
+    ends: list[tuple[Path, Any]] = field(default_factory=list)  # what is not gone into
+    bound: dict[Path, Path | str] = field(default_factory=dict)  # of what is gone into its type, of another name of a thing the first one
+    seen: dict[int, Path] = field(default_factory=dict)  # what was met, by id
+    held: list[Any] = field(default_factory=list)  # what was made for the look, and must last as long as its ids
     objects: int = 0
     beyond: Path | None = None  # where it stopped, if it did
 
@@ -208,7 +215,7 @@ def look(
 ) -> WalkResult:
     """`is_covered`: whether somebody else takes care of a thing, with all that hangs on it. `is_ignored`: whether nobody need to, of what
     stands there."""
-    found, seen, room = WalkResult(), set[int](), Room(_ROOM, is_covered)
+    found, room = WalkResult(), Room(_ROOM, is_covered)
     for root, table in tables.items():
         most = 2 * MOST if root[0] == FRAME else MOST
         if found.objects >= most:
@@ -225,11 +232,11 @@ def look(
                 if found.objects > most or room.items < 0:
                     found.beyond = found.beyond or path
                     break
-                todo.extend(_at(path, thing, found, seen, room, root[0] == CLASS))
+                todo.extend(_at(path, thing, found, room, root[0] == CLASS))
     return found
 
 
-def _at(path: Path, thing: Any, found: WalkResult, seen: set[int], room: Room, of_class: bool) -> Iterator[tuple[Path, Any]]:
+def _at(path: Path, thing: Any, found: WalkResult, room: Room, of_class: bool) -> Iterator[tuple[Path, Any]]:
     kind = type(thing)
     if kind in _CONSTANTS:
         found.leaves[path.entry] = path, thing
@@ -238,39 +245,65 @@ def _at(path: Path, thing: Any, found: WalkResult, seen: set[int], room: Room, o
         found.moving[path.entry] = path, thing
         return
     if isinstance(thing, _NO_STATE) or room.is_covered(thing):
+        found.ends.append((path, thing))
         return
+    first = found.seen.get(id(thing))
     if is_leaf(thing, room):
-        if id(thing) in seen and not is_bound(thing):
-            return  # another name of the same object
-        seen.add(id(thing))
+        if first is not None and not is_bound(thing):
+            found.bound[path] = first
+            return
+        found.seen[id(thing)] = path
         found.leaves[path.entry] = path, thing
+        if isinstance(thing, torch.Tensor):
+            found.ends.append((path, thing))  # for its attributes
         return
-    if id(thing) in seen or len(path.steps) > _DEEPEST:
+    if first is not None:
+        found.bound[path] = first
         return
-    seen.add(id(thing))
+    if len(path.steps) > _DEEPEST:
+        found.ends.append((path, thing))
+        return
+    found.seen[id(thing)] = path
     if isinstance(thing, torch.Tensor) and has_history(thing):
         found.histories[path.entry] = path, thing
-        return
-    if kind in (dict, OrderedDict, Counter, defaultdict):
-        for number, (key, item) in enumerate(itertools.islice(list(thing.items()), _ITEMS)):
-            yield (path.then("item", key) if type(key) in (str, int) else path.then("place", _place(number, key))), item
+    elif kind in (dict, OrderedDict, Counter, defaultdict) and len(thing) <= LONGEST:
+        yield from items_of(path, thing)
     elif kind in (list, tuple, deque) and len(thing) <= LONGEST:
-        yield from ((path.then("item", number), item) for number, item in enumerate(itertools.islice(list(thing), _ITEMS)))
+        yield from ((path.then("item", number), item) for number, item in enumerate(list(thing)))
     elif isinstance(thing, torch.nn.Module):
+        found.bound[path] = kind.__qualname__
+        found.ends.append((path, thing))  # for its hooks
         yield from ((path.then("attribute", k), v) for k, v in list(thing.__dict__.items()) if k not in _OF_MODULES)
     elif not of_class and _is_gone_into(kind):  # type: ignore[arg-type]
-        held = getattr(thing, "__dict__", None)
-        if type(held) is dict:
-            yield from (
-                (path.then("attribute", name), item)
-                for name, item in list(held.items())
-                if isinstance(name, str) and not name.startswith(_LEFT_OUT)
-            )
-        for name in _slots(kind):  # type: ignore[arg-type]
-            try:
-                yield path.then("slot", name), object.__getattribute__(thing, name)
-            except AttributeError:  # not set
-                continue
+        found.bound[path] = kind.__qualname__
+        if kind.__base__ is not object:
+            found.ends.append((path, thing))  # for what a base of its class keeps, as the items of a dict
+        yield from attributes_of(path, thing)
+    else:
+        del found.seen[id(thing)]  # nobody has read it yet
+        found.ends.append((path, thing))
+
+
+def items_of(path: Path, thing: dict[Any, Any]) -> Iterator[tuple[Path, Any]]:
+    """What stands in a dict, with the way to it."""
+    for number, (key, item) in enumerate(list(dict.items(thing))):
+        yield (path.then("item", key) if type(key) in (str, int) else path.then("place", _place(number, key))), item
+
+
+def attributes_of(path: Path, thing: Any) -> Iterator[tuple[Path, Any]]:
+    """What an object of a class written in Python holds, with the way to it."""
+    held = getattr(thing, "__dict__", None)
+    if type(held) is dict:
+        yield from (
+            (path.then("attribute", name), item)
+            for name, item in list(held.items())
+            if isinstance(name, str) and not name.startswith(_LEFT_OUT)
+        )
+    for name in _slots(type(thing)):  # type: ignore[arg-type]
+        try:
+            yield path.then("slot", name), object.__getattribute__(thing, name)
+        except AttributeError:  # not set
+            continue
 
 
 @functools.cache

@@ -322,6 +322,11 @@ def _bind(table: dict[Any, Any], before: dict[Any, Any]) -> None:
         table.update(before)
 
 
+def is_plain_attribute(value: Any) -> bool:
+    """Whether an attribute of a registered module can be given to a newcomer, but for its size."""
+    return _is_plain(value, 0)
+
+
 def _is_plain(value: Any, depth: int) -> bool:
     kind = type(value)
     if kind in _LEAVES:

@@ -1,0 +1,115 @@
+"""Everything that hangs on the ends of a look, so that a change in it is at least known: nothing of it is given to another worker.
+
+A look (`walk`) goes into what can be carried over. Where it ends, at a function, an object of a library, a registered module, an iterator,
+this goes on with the readers of `readers`, and notes a mark of each object by the way to it. Marks of the set-up compared with later ones
+tell what has changed: what a name is bound to, a closure, a hook, a position, a cached result.
+
+A thing with several names is read under the first of them; the others are marked by that name, so that a name that is bound to another
+thing is a change, too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from typing import Any
+
+import numpy
+import torch
+
+from understudy.worker.census.leaves import FIXED
+from understudy.worker.census.readers import Reading, read_base, read_covered, read_object
+from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, PROCESS, RootKey, Table
+from understudy.worker.census.walk import MOST, Path, WalkResult
+
+Marks = dict[Path, Hashable]
+_LAUNCHER = ("UNDERSTUDY_", "TORCHELASTIC_", "MASTER_", "LOCAL_", "GROUP_", "ROLE_", "RANK", "WORLD_SIZE", "OMP_")
+_NOTHING = object()
+_TOP = Path((PROCESS, "the process"), "")
+
+
+def reach(tables: Mapping[RootKey, Table], found: WalkResult, is_covered: Callable[[Any], bool]) -> Marks:
+    """Return a mark of everything beyond what a look has `found` from the roots in `tables`, at most `MOST` things."""
+    marks: Marks = {**found.bound, **process_settings()}
+    rooted = {(kind, id(table.of)) for (kind, _), table in tables.items() if kind in (CLASS, CLOSURE, FUNCTION)}
+    running = [table.items() for (kind, _), table in tables.items() if kind == FRAME]
+    todo, seen, most = found.ends[::-1], found.seen, len(marks) + MOST
+    gone_into = set(seen)  # by the look, which has read their attributes
+    while todo:
+        path, thing = todo.pop()
+        if len(marks) > most:
+            found.beyond = found.beyond or path
+            break
+        if type(thing) in FIXED:
+            marks[path] = read_object(path, thing).mark
+            continue
+        first = seen.get(id(thing))
+        if first is not None and first != path:
+            marks[path] = first
+            continue
+        seen[id(thing)] = path
+        reading = _read(path, thing, is_covered, id(thing) in gone_into)
+        if reading.mark is not None:
+            marks[path] = reading.mark
+        parts = [part for part in reading.parts if not _is_looked_at(*part, id(thing), rooted, running)]
+        found.held.extend(part for _, part in parts)  # or another object gets its id
+        todo.extend(reversed(parts))
+    return marks
+
+
+def _read(path: Path, thing: Any, is_covered: Callable[[Any], bool], gone_into: bool) -> Reading:
+    if is_covered(thing):
+        return read_covered(path, thing)
+    return read_base(path, thing) if gone_into else read_object(path, thing)
+
+
+def _is_looked_at(path: Path, part: Any, owner: int, rooted: Collection[tuple[str, int]], running: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a part is one that a look sees from another root: an attribute of a class or function of a module, a name that a closure has
+    from a function that runs."""
+    kind, name = path.steps[-1]
+    if kind == "cell":
+        return (CLOSURE, owner) in rooted or any(names.get(name, _NOTHING) is part for names in running)
+    return (CLASS, owner) in rooted or (FUNCTION, owner) in rooted
+
+
+def process_settings() -> Marks:
+    """Return a mark of each setting of the process that a training may go by: the environment, torch's and numpy's switches."""
+    found: dict[str, Hashable] = {
+        "torch default dtype": torch.get_default_dtype(),
+        "torch precision of float32 products": torch.get_float32_matmul_precision(),
+        "torch deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+        "torch cudnn benchmark": torch.backends.cudnn.benchmark,
+        "torch cudnn deterministic": torch.backends.cudnn.deterministic,
+        "torch threads": torch.get_num_threads(),
+        "numpy floating-point errors": tuple(numpy.geterr().values()),
+    }
+    names = (name for name in list(os.environ) if not name.startswith(_LAUNCHER))
+    found |= {f"os.environ[{name!r}]": os.environ.get(name) for name in names}
+    return {Path(_TOP.root, name): mark for name, mark in found.items()}
+
+
+class Changes:
+    """What has changed since the end of the set-up, or since its root was there for the first time.
+
+    Of frames only those that ran then and run still: what a function begins with, a newcomer computes for itself.
+    """
+
+    def __init__(self, first: Marks, tables: Mapping[RootKey, Table]) -> None:
+        self._first = first
+        self._roots = set(tables) | {_TOP.root}
+        self._frames = _frames(tables)
+
+    def since(self, now: Marks, tables: Mapping[RootKey, Table]) -> list[Path]:
+        """Return the ways to what has changed: of what hangs on a changed thing, the thing alone."""
+        new = tables.keys() - self._roots
+        self._roots |= new
+        self._first |= {path: mark for path, mark in now.items() if path.root in new}
+        frames = _frames(tables)
+        there = {root for root in (*tables, _TOP.root) if self._frames.get(root) == frames.get(root)}
+        changed = {path for path, mark in now.items() if path.root in there and self._first.get(path, _NOTHING) != mark}
+        changed |= {path for path in self._first if path not in now and path.root in there}
+        return [path for path in changed if not any(owner in changed for owner in path.owners())]
+
+
+def _frames(tables: Mapping[RootKey, Table]) -> dict[RootKey, int]:
+    return {root: id(table.of) for root, table in tables.items() if root[0] == FRAME}
