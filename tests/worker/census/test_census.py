@@ -316,10 +316,10 @@ def test_a_redo_finds_what_an_attempt_has_changed_for_the_first_time_beside_that
         found.census.committed()
     noted, values, tokens = found.census.note(), found.changed(closely=False), trainer.tokens
     trainer.position, trainer.shard, trainer.tokens, trainer.more = 0, 1, LARGE["an array"](1), 1
-    script.settings.noise = 0.0  # of an object of which nothing has changed before
+    script.settings.noise = 0.0  # an object in which nothing has changed before
     found.census.restore(noted, values)
     assert (trainer.position, trainer.shard, vars(trainer).get("more")) == (5, 0, None) and trainer.tokens is tokens
-    assert script.settings.noise == 0.0
+    assert script.settings.noise == 0.5
 
 
 def test_a_redo_finds_what_is_not_carried_over(script: Any) -> None:

@@ -57,14 +57,13 @@ class Baseline:
             return b""
 
     def has_changed(self, path: Path, value: Any) -> bool:
-        """Since then, and can be watched."""
+        """Since then. Of what can be encoded neither then nor now nobody knows."""
         if self._is_later(path):
             self._values.setdefault(path.entry, self._as_value(path, value))
         first, now = self._values.get(path.entry), sketch(value)
         if isinstance(first, tuple) and now is not None and (is_same(first, now) or is_equal(first, now)):
             return False
-        data = self.data_of(path, value)
-        return bool(data) and first != digest_bytes(data)
+        return first != digest_bytes(self.data_of(path, value))
 
     def is_another(self, path: Path, value: Any) -> bool:
         """The same of what is large, as far as its mark tells."""

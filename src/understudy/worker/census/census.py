@@ -28,7 +28,7 @@ from understudy.messages import encoding
 from understudy.worker.census import leaves, naming
 from understudy.worker.census.baseline import Baseline
 from understudy.worker.census.naming import BEYOND, HISTORY, LARGE, LEFT, MOVED, RUNNING, UNREAD, UNSEEN
-from understudy.worker.census.owners import Owners, is_held
+from understudy.worker.census.owners import Met, Owners, is_held
 from understudy.worker.census.reach import Changes, reach
 from understudy.worker.census.roots import FRAME, RootKey, Roots, Table, names_in
 from understudy.worker.census.running import Running, running_in
@@ -80,6 +80,7 @@ class Census:
         self._said: set[str] = set()
         self._inside = False  # an iteration of a loop of the job: what is done there is not done again
         self._beside = Owners()  # as of the last begin
+        self._met = Met()  # by the last look
         self._begins = 0
         self._before = 0  # transactions of the job before this worker was a rank
         self.top: dict[str, bytes] = {}  # what is watched, as of the top of the iteration
@@ -138,6 +139,7 @@ class Census:
             return WalkResult()
         tables = self._roots.all()
         found = self._look(tables)
+        self._met = Met(found)
         marks = reach(tables, found, self._covered())
         if found.beyond is not None:
             self._uncovered[BEYOND].setdefault("", found.beyond)
@@ -148,8 +150,8 @@ class Census:
                 if first.is_another(path, value):
                     self._uncovered[LARGE][entry] = path
                     self._watched.pop(entry, None)
-            elif first.has_changed(path, value) and entry not in self._watched and len(self._watched) < WATCHED:
-                self._watched[entry] = path
+            elif entry not in self._watched and first.has_changed(path, value):
+                self._watch(entry, path, value)
         self._bound(found)
         if self._inside:
             moved = self._uncovered[MOVED]
@@ -157,6 +159,14 @@ class Census:
             running = [one for frame in self._roots.scopes().frames for one in running_in(frame)]
             self._running |= {f"{one.where} {one.name}": one for one in running if one.name not in self._ignored}
         return found
+
+    def _watch(self, entry: str, path: Path, value: Any) -> None:
+        if len(self._watched) >= WATCHED:
+            self._uncovered[BEYOND].setdefault("", path)
+        elif self._data_of(path, value):
+            self._watched[entry] = path
+        else:
+            self._uncovered[LARGE][entry] = path
 
     def _find_unseen(self, changed: list[Path]) -> None:
         """What has changed where no look goes: functions, objects of libraries, hooks."""
@@ -364,11 +374,13 @@ class Census:
                 self._find_histories(found)
             mutable = [(entry, path, value) for entry, path, value in self._chosen(found) if not leaves.is_bound(value)]
             objects = {entry: leaf for entry, leaf in found.leaves.items() if not leaves.is_large(leaf[1]) or is_held(leaf[1])}
-            return Noted(objects, {entry: self._data_again(entry, path, value) for entry, path, value in mutable})
+            self._beside = Owners.of((), self._roots.all(), Met(found))
+            return Noted(objects, {entry: self._data_again(entry, path, value) for entry, path, value in mutable}, self._beside)
         # What is not carried over is put back all the same.
         left = self._uncovered[LEFT]
         changed = {**self._watched, **left, **self._uncovered[LARGE]}
-        tables, objects, contents = self._tables(changed), {}, {}
+        roots = {path.root for path in (*changed.values(), *self._met.variables)}
+        tables, objects, contents = self._roots.some(roots), {}, {}
         for entry, path in changed.items():
             try:
                 value = read(path, tables)
@@ -378,13 +390,11 @@ class Census:
                 objects[entry] = path, value
             if entry in left and not leaves.is_bound(value):
                 contents[entry] = self._data_again(entry, path, value)
-        self._beside = Owners.of(changed.values(), tables)
+        self._beside = Owners.of(changed.values(), tables, self._met)
         return Noted(objects, contents, self._beside)
 
     def restore(self, noted: Noted, values: Mapping[str, bytes]) -> None:
         """What was noted, bound again, and with what it held: as noted, or as of `values`."""
-        if not noted.objects:
-            return
         tables = self._roots.some({path.root for path, _ in noted.objects.values()})
         noted.beside.restore(tables, self._is_ignored)
         for entry, (path, thing) in noted.objects.items():

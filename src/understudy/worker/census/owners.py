@@ -1,15 +1,20 @@
-"""What stands beside that which the training changes: other names of the same scope, other attributes of the same object. A step may
-change one of them for the first time, as a loader that comes to its next shard, and be interrupted: a redo binds them again.
+"""What an attempt may change for the first time, or fill and leave half full, before it is interrupted: a redo finds it as the attempt did.
 
-Known limits: by reference, so what an attempt changes in place for the first time is not put back. Only plain values, flat containers of
-these, and tensors and arrays without a history of up to `HELD` bytes: what else a step leaves behind, as its outputs, would be kept in
-memory for one more step.
+Noted at each begin, by reference: the attributes of objects that the last look has met, other names of a scope in which something changes,
+and the items of small containers among these. So a loader that comes to its next shard comes to it again, and a list in which a step
+collects its losses is empty again.
+
+Known limits: what is changed in place inside an item is not put back. Only plain values, flat containers of these, and tensors and arrays
+without a history of up to `HELD` bytes: what else a step leaves behind, as its outputs, would be kept in memory for one more step.
 """
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import Any
 
 import numpy
@@ -18,11 +23,14 @@ import torch
 from understudy.worker.census.leaves import is_fixed
 from understudy.worker.census.roots import RootKey, Table
 from understudy.worker.census.sketches import sketch
-from understudy.worker.census.walk import Gone, Path, owner_with_attributes
+from understudy.worker.census.walk import Gone, Path, WalkResult, owner_with_attributes
 
 HELD = 64 << 20  # bytes of one tensor or array that is kept for a redo
+MET = 64  # objects, and containers that are variables, whose insides are noted
 _FLAT = 64  # items of a container that is
 _CONTAINERS = (list, tuple, dict)
+_Mutable = list[Any] | dict[Any, Any] | set[Any] | deque[Any]
+_MUTABLE = frozenset({list, dict, set, deque})
 _ABSENT = object()
 
 
@@ -59,15 +67,37 @@ class _Names:
         return self.held[name] is not value if name in self.held else self.others.get(name) != id(value)
 
 
+class Met:
+    """Whose insides are noted: objects, and containers that are variables, as a look has met them."""
+
+    def __init__(self, found: WalkResult | None = None) -> None:
+        self.objects: list[tuple[Path, weakref.ref[Any]]] = []
+        self.variables: list[Path] = []
+        for path, thing in found.owners if found is not None else ():
+            if type(thing) in _MUTABLE:
+                if not path.steps and len(self.variables) < MET:
+                    self.variables.append(path)
+            elif len(self.objects) < MET and type(thing).__weakrefoffset__:
+                self.objects.append((path.then("attribute", ""), weakref.ref(thing)))
+
+
 @dataclass(frozen=True)
 class Owners:
     scopes: dict[RootKey, _Names] = field(default_factory=dict)
     attributes: list[tuple[Path, dict[str, Any], _Names]] = field(default_factory=list)  # of each object: a way to one, and all of them
+    contents: list[tuple[_Mutable, _Mutable]] = field(default_factory=list)  # of containers, with copies
 
     @staticmethod
-    def of(paths: Iterable[Path], tables: Mapping[RootKey, Table]) -> Owners:
+    def of(paths: Iterable[Path], tables: Mapping[RootKey, Table], met: Met) -> Owners:
         found = Owners()
         seen: set[int] = set()
+        for path, reference in met.objects:
+            held = getattr(reference(), "__dict__", None)
+            if type(held) is dict and id(held) not in seen:
+                seen.add(id(held))
+                found.attributes.append((path, held, _Names.of(held)))
+                found._note_contents(held.values())
+        found._note_contents(tables[path.root].items().get(path.name) for path in met.variables if path.root in tables)
         for path in paths:
             if not path.steps:
                 if path.root in tables and path.root not in found.scopes:
@@ -82,6 +112,11 @@ class Owners:
                 found.attributes.append((path, held, _Names.of(held)))
         return found
 
+    def _note_contents(self, values: Iterable[Any]) -> None:
+        for value in list(values):
+            if type(value) in _MUTABLE and len(value) <= _FLAT and not any(map(_has_graph, value)):
+                self.contents.append((value, value.copy()))
+
     def bound_anew(self, tables: Mapping[RootKey, Table]) -> Iterator[tuple[Path, Any]]:
         """What is another object now than it was."""
         for root, before in self.scopes.items():
@@ -91,6 +126,8 @@ class Owners:
             yield from ((_beside(path, name), value) for name, value in list(attributes.items()) if before.is_another(name, value))
 
     def restore(self, tables: Mapping[RootKey, Table], is_ignored: Callable[[Path], bool]) -> None:
+        for container, content in self.contents:
+            _refill(container, content)
         for root, before in self.scopes.items():
             now = dict(tables[root].items()) if root in tables else {}
             for name, value in before.held.items() if now else ():
@@ -103,6 +140,26 @@ class Owners:
             for name, value in before.held.items():
                 if attributes.get(name, _ABSENT) is not value and not is_ignored(_beside(path, name)):
                     attributes[name] = value
+
+
+def _has_graph(item: Any) -> bool:
+    return isinstance(item, torch.Tensor) and item.grad_fn is not None
+
+
+def _refill(container: _Mutable, content: _Mutable) -> None:
+    """In place, and only if something in it is another."""
+    now, before = _items(container), _items(content)
+    if len(now) == len(before) and all(map(is_, now, before)):
+        return
+    container.clear()
+    if isinstance(container, list | deque):
+        container.extend(content)
+    else:
+        container.update(content)
+
+
+def _items(container: _Mutable) -> list[Any]:
+    return [part for item in container.items() for part in item] if isinstance(container, dict) else list(container)
 
 
 def _beside(path: Path, name: str) -> Path:

@@ -205,6 +205,7 @@ class WalkResult:
     ends: list[tuple[Path, Any]] = field(default_factory=list)  # what is not gone into
     bound: dict[Path, Path | str] = field(default_factory=dict)  # of what is gone into its type, of another name of a thing the first one
     seen: dict[int, Path] = field(default_factory=dict)  # what was met, by id
+    owners: list[tuple[Path, Any]] = field(default_factory=list)  # objects with attributes, and containers
     held: list[Any] = field(default_factory=list)  # what was made for the look, and must last as long as its ids
     objects: int = 0
     beyond: Path | None = None  # where it stopped, if it did
@@ -254,6 +255,8 @@ def _at(path: Path, thing: Any, found: WalkResult, room: Room, of_class: bool) -
             return
         found.seen[id(thing)] = path
         found.leaves[path.entry] = path, thing
+        if not path.steps:
+            found.owners.append((path, thing))
         if isinstance(thing, torch.Tensor):
             found.ends.append((path, thing))  # for its attributes
         return
@@ -264,6 +267,7 @@ def _at(path: Path, thing: Any, found: WalkResult, room: Room, of_class: bool) -
         found.ends.append((path, thing))
         return
     found.seen[id(thing)] = path
+    found.owners.append((path, thing))
     if isinstance(thing, torch.Tensor) and has_history(thing):
         found.histories[path.entry] = path, thing
     elif kind in (dict, OrderedDict, Counter, defaultdict) and len(thing) <= LONGEST:

@@ -1,0 +1,76 @@
+"""What an attempt changes for the first time, long after the set-up, and what it leaves half full."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import torch
+from tests.worker.census.census_found import Found, script
+
+from understudy.worker.census.census import CLOSELY
+
+__all__ = ["script"]
+
+
+class _Experts:
+    def __init__(self) -> None:
+        self.losses: list[torch.Tensor] = []
+        self.counts: dict[str, int] = {}
+        self.seen: set[int] = set()
+        self.last: deque[int] = deque([1, 2], maxlen=2)
+        self.micro = 8
+
+
+def _begun(found: Found) -> Any:
+    """As of the begin of a transaction that is not one of the first."""
+    for _ in range(CLOSELY):
+        found.census.note()
+    found.changed()
+    return found.census.note()
+
+
+def test_a_redo_finds_what_an_attempt_has_filled_as_it_was(script: Any) -> None:
+    script.experts, script.collected = _Experts(), []
+    found = Found()
+    noted = _begun(found)
+    losses, weight = script.experts.losses, torch.ones(2, requires_grad=True)
+    losses.append(weight.sum())
+    script.collected.append(weight * 2)
+    script.experts.counts["first"] = 1
+    script.experts.seen.add(3)
+    script.experts.last.append(3)
+    found.census.restore(noted, {})
+    assert script.experts.losses is losses and losses == [] and script.collected == []
+    assert (script.experts.counts, script.experts.seen, script.experts.last) == ({}, set(), deque([1, 2]))
+    assert script.experts.last.maxlen == 2
+
+
+def test_a_redo_finds_an_attribute_as_it_was(script: Any) -> None:
+    script.experts = _Experts()
+    noted = _begun(found := Found())
+    script.experts.micro //= 2
+    script.experts.new = 1
+    found.census.restore(noted, {})
+    assert script.experts.micro == 8 and not hasattr(script.experts, "new")
+
+
+def test_what_changed_before_the_begin_stays(script: Any) -> None:
+    script.experts = _Experts()
+    found = Found()
+    _begun(found)
+    script.experts.micro = 4
+    script.experts.losses.append(torch.ones(1))
+    noted = found.census.note()
+    script.experts.micro = 2
+    script.experts.losses.clear()
+    found.census.restore(noted, {})
+    assert script.experts.micro == 4 and len(script.experts.losses) == 1
+
+
+def test_a_graph_is_not_kept_for_a_redo(script: Any) -> None:
+    script.experts, script.collected = _Experts(), []
+    found = Found()
+    script.experts.losses.append(torch.ones(2, requires_grad=True) * 2)
+    noted = _begun(found)
+    assert not any(content for _, content in noted.beside.contents if content is not script.experts.losses and len(content) == 1)
