@@ -8,6 +8,11 @@ start the same way; who takes which rank is the orchestrator's decision.
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # where the job was started: a script's own `queue` there is none of ours
+
 import argparse
 import contextlib
 import faulthandler
@@ -17,7 +22,6 @@ import os
 import runpy
 import signal
 import socket
-import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -34,6 +38,7 @@ from understudy.worker.doctor import start
 from understudy.worker.guards import loop_variables as names
 from understudy.worker.process import template
 from understudy.worker.process.control import Control
+from understudy.worker.process.displaced import give_way
 from understudy.worker.process.exits import leave
 from understudy.worker.process.own_time import DeviceOwnTime, OwnTime
 from understudy.worker.process.preload import import_torch, script_source, warm_imports, warm_torch
@@ -83,7 +88,6 @@ def main() -> None:
 
     if not options.template and (why := start.refusal()):
         _refuse(control, why)
-    sys.path[0] = os.getcwd() if module else str(Path(arguments[0]).resolve().parent)
     server = _warm(arguments)
     page.enter(Activity.WARM, -1)
     control.send(_warm_event(worker, server))
@@ -164,6 +168,8 @@ def _import() -> None:
 def _warm(arguments: list[str]) -> Any:
     _import()
     warm_torch()
+    if not sys.flags.safe_path:  # only now: what it is called must not matter to anything above
+        sys.path.insert(0, os.getcwd() if arguments[0] == "-m" else str(Path(arguments[0]).resolve().parent))
     source = script_source(arguments)
     if arguments[0] == "-m" and source is not None:
         sys.argv[0] = str(source)
@@ -180,6 +186,8 @@ def _run(control: Control, arguments: list[str], module: bool) -> None:
     if "SLURM_JOB_ID" in os.environ:
         for number in (signal.SIGUSR1, signal.SIGUSR2):  # ignored until now (`agent.notices`); a script finds them as everywhere
             signal.signal(number, signal.SIG_DFL)
+    if not sys.flags.safe_path:
+        give_way(sys.path[0])
     try:
         if module:
             sys.argv = arguments[1:]

@@ -1,0 +1,42 @@
+"""The script's modules come first, as under `python SCRIPT`, also where one is called like a module that the worker has imported before.
+
+A script whose folder has a `queue.py` means that one by `import queue`. The worker has imported torch by then, and with it the `queue` of
+the standard library, which Python would take from `sys.modules`. So such modules are taken out of it right before the script runs; who has
+imported them keeps them. Left alone is what an interpreter has imported by itself before it comes to any script, since there `import`
+gives Python's own module under `python SCRIPT`, too.
+
+Known limits: a library that imports such a module only while the script runs gets the script's, as it always would.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
+
+_OURS = "understudy"
+
+
+def give_way(folder: str) -> list[str]:
+    """Takes out of `sys.modules` what the script's `folder` has a module of the same name for. Gives the names."""
+    tops = {name.partition(".")[0] for name in sys.modules}
+    found = sorted(name for name in tops - {_OURS, "__main__"} if _is_in(folder, name))
+    found = [name for name in found if name not in _of_interpreter()] if found else []
+    for name in list(sys.modules):
+        if name.partition(".")[0] in found:
+            del sys.modules[name]
+    return found
+
+
+def _is_in(folder: str, name: str) -> bool:
+    """Whether an import of `name` would find another module there than the one that was imported."""
+    if BuiltinImporter.find_spec(name) is not None or FrozenImporter.find_spec(name) is not None:
+        return False
+    spec = PathFinder.find_spec(name, [folder])
+    return spec is not None and spec.origin is not None and spec.origin != getattr(sys.modules.get(name), "__file__", None)
+
+
+def _of_interpreter() -> set[str]:
+    """What Python imports by itself. Another interpreter says so: by now nobody can tell here."""
+    asked = subprocess.run([sys.executable, "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True, check=False)
+    return set(asked.stdout.split())
