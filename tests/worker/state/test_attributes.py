@@ -12,6 +12,7 @@ from torch.nn.utils import prune
 
 from understudy.messages import registered as registered_messages
 from understudy.worker.encoding.codec import decode
+from understudy.worker.errors import UnderstudyError
 from understudy.worker.state.registry import State
 
 
@@ -109,6 +110,36 @@ def test_what_has_changed_since_the_set_up_goes_to_a_newcomer_and_nothing_else()
     assert (newcomer.calls, newcomer.drop.p, newcomer.seen) == (7, 0.4, [1, 2]) and newcomer.seen is seen
     assert torch.equal(newcomer.hidden, torch.ones(4)) and not newcomer.layer.bias.requires_grad and newcomer.layer.weight.requires_grad
     assert there.encoded_values().keys() == found.keys()
+
+
+def test_a_part_in_whose_place_there_is_one_of_another_class_is_of_that_class_on_a_newcomer() -> None:
+    rank, newcomer = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    here, there = registered(rank), registered(newcomer)
+    here.snapshot()
+    rank[1] = nn.GELU("tanh")
+    assert here.attributes.moved
+    found = here.encoded_values()
+    assert here.attributes.news() == []
+    for entry, data in found.items():
+        there.load_value(entry, data)
+    assert type(newcomer[1]) is nn.GELU and vars(newcomer[1]).keys() == vars(rank[1]).keys() and newcomer[1].approximate == "tanh"
+    assert there.encoded_values() == found
+    there.attributes.undo(())
+    assert type(newcomer[1]) is nn.ReLU and newcomer[1].inplace is False
+
+
+def test_a_part_of_a_class_that_a_newcomer_does_not_find_is_told() -> None:
+    class Here(nn.ReLU): ...
+
+    rank, newcomer = nn.Sequential(nn.ReLU()), nn.Sequential(nn.ReLU())
+    here, there = registered(rank), registered(newcomer)
+    rank[0] = Here()
+    found = here.encoded_values()
+    (news,) = here.attributes.news()
+    assert said(news, registered_messages.PARTS_CHANGED)
+    with pytest.raises(UnderstudyError) as error:
+        there.load_value("net/attribute/0:__class__", found["net/attribute/0:__class__"])
+    assert said(str(error.value), registered_messages.PART_MISSING, entry="net/attribute/0:__class__")
 
 
 def test_of_a_hidden_state_whose_history_is_spent_the_values_go_to_a_newcomer() -> None:

@@ -1,5 +1,6 @@
 """What registered modules hold beside parameters and buffers: train or eval mode, `requires_grad`, dropout rates, counters, a hidden
-state that is kept as an attribute, extra state; and which parts they have.
+state that is kept as an attribute, extra state; and which parts they have, and of which class each part is: a script may put another one
+in its place, as another activation, under the same name.
 
 Two uses:
 
@@ -11,14 +12,17 @@ Two uses:
 Known limits: attributes of another kind (own objects, tensors larger than `LARGEST` or on a device) are bound again by a redo, but not
 given to a newcomer; a tensor of that kind is told about, and so is one with a graph that is there at one of the first begins. What each
 forward pass computes anew is left to it (`_computed`), frameworks' own attributes are left to them (`sharding`). Hooks that a script adds
-in an attempt are not taken away again.
+in an attempt are not taken away again, nor are those of a part in whose place there is one of another class.
 """
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -35,6 +39,7 @@ _OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__) - {"training"}
 _LEAVES = frozenset({type(None), bool, int, float, str, bytes})
 _CONTAINERS = (list, dict, set)
 _ABSENT = object()
+_CLASS = "__class__"  # in place of an attribute's name
 
 
 def is_of_module(entry: str) -> bool:
@@ -50,10 +55,11 @@ class _Places:
     lists: list[Any]  # plain lists and sets
     parameters: list[torch.Tensor]
     wrappers: list[torch.nn.Module]  # whose other attributes a framework keeps
-    tables: list[dict[str, Any]]  # of parts, whose sizes tell whether some came or went
+    tables: list[dict[str, Any]]  # of parts
 
-    def size(self) -> int:
-        return sum(map(len, self.tables))
+    def parts(self) -> list[int]:
+        """Tell whether some came or went: their identities."""
+        return list(map(id, chain.from_iterable(table.values() for table in self.tables)))
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ class Attributes:
         self._sharding = sharding or Whole()
         self._parts: list[tuple[str, torch.nn.Module]] = []  # with the prefix of their entries
         self._places = _Places([], [], [], [], [])
-        self._size = -1
+        self._known: list[int] | None = None  # parts, by identity
         self._extra: list[tuple[str, torch.nn.Module]] = []  # those with a `get_extra_state` of their own
         self._first: dict[str, bytes] | None = None  # as of the end of the set-up
         self._first_parts: set[str] = set()
@@ -112,13 +118,13 @@ class Attributes:
             for entry, part in self._parts
             if type(part).get_extra_state is not torch.nn.Module.get_extra_state
         ]
-        self._size = places.size()
+        self._known = places.parts()
         self._changed = sorted(self._first_parts ^ self._names()) if self._first is not None else []
 
     def _names(self) -> set[str]:
-        """Parts, and the parameters and buffers that they have."""
+        """Parts, with classes that another worker cannot find by their name, and the parameters and buffers that they have."""
         tensors = {f"{entry}.{name}" for entry, part in self._parts for name in (*part._parameters, *part._buffers)}
-        return tensors | {entry for entry, _ in self._parts}
+        return tensors | {entry if _is_found(type(part)) else f"{entry} ({type(part).__qualname__})" for entry, part in self._parts}
 
     # -- redo ------------------------------------------------------------------------------------------------------------
 
@@ -194,8 +200,8 @@ class Attributes:
 
     @property
     def moved(self) -> bool:
-        """Whether parts came or went since they were last looked at. A few microseconds."""
-        return self._places.size() != self._size
+        """Whether parts came or went since they were last looked at. Some microseconds."""
+        return self._places.parts() != self._known
 
     def encoded(self, only: Container[str] | None, closely: bool) -> dict[str, bytes]:
         """What is extra state, and what has changed since the set-up: all of it if `closely`, else what was found before."""
@@ -227,6 +233,9 @@ class Attributes:
         if part is None:
             raise UnderstudyError(registered.PART_MISSING(entry=entry))
         value = decode(data)
+        if name == _CLASS:
+            _give_class(part, entry, *value)
+            return
         if not value:
             part.__dict__.pop(name, None)
             return
@@ -275,6 +284,8 @@ class Attributes:
             if id(part) in wrappers:
                 yield f"{prefix}:training", encode([part.training])
                 continue
+            if only is None or f"{prefix}:{_CLASS}" in only:
+                yield f"{prefix}:{_CLASS}", _named(type(part))
             left_out = _OF_EVERY_MODULE | _computed(part)
             for name, value in list(part.__dict__.items()):
                 entry = f"{prefix}:{name}"
@@ -296,6 +307,34 @@ class Attributes:
     @staticmethod
     def _is_large(value: torch.Tensor) -> bool:
         return value.device.type != "cpu" or value.numel() * value.element_size() > LARGEST
+
+
+def _named(kind: type) -> bytes:
+    return encode([kind.__module__, kind.__qualname__])
+
+
+def _class_of(module: str, name: str) -> Any:
+    try:
+        return attrgetter(name)(sys.modules[module])
+    except (LookupError, AttributeError):
+        return None
+
+
+def _is_found(kind: type) -> bool:
+    return _class_of(kind.__module__, kind.__qualname__) is kind
+
+
+def _give_class(part: torch.nn.Module, entry: str, module: str, name: str) -> None:
+    """Raises `UnderstudyError` if this worker has no such class of modules."""
+    kind = _class_of(module, name)
+    if [type(part).__module__, type(part).__qualname__] == [module, name]:
+        return
+    if not isinstance(kind, type) or not issubclass(kind, torch.nn.Module):
+        raise UnderstudyError(registered.PART_MISSING(entry=entry))
+    try:
+        part.__class__ = kind
+    except TypeError as error:  # of another layout
+        raise UnderstudyError(registered.PART_MISSING(entry=entry)) from error
 
 
 def _computed(part: torch.nn.Module) -> set[str]:
