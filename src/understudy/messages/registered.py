@@ -16,10 +16,12 @@ PARTS_CHANGED = Message(
 )
 ATTRIBUTE_LARGE = Message(
     "US1502",
-    "{attribute} is an attribute of a module that has changed, and too large to be looked at in every step, or not on the host: a "
-    "newcomer starts without the change. Make it a buffer (register_buffer)",
-    cause="A registered module keeps a large tensor, or one on a device, as a plain attribute, and it was replaced during training.",
-    remedy="Use register_buffer for tensors that belong to the module's state.",
+    "{attribute} is an attribute of a module or an optimizer that has changed, and too large to be looked at in every step, or not on "
+    "the host: a newcomer starts without the change. Make it a buffer of the module (register_buffer), or keep it in the optimizer's state",
+    cause="A registered module or optimizer keeps a large tensor, or one on a device, as a plain attribute, and it was replaced during "
+    "training.",
+    remedy="Use register_buffer for tensors that belong to the module's state, and the state of an optimizer for what it keeps of a "
+    "parameter.",
 )
 ATTRIBUTE_KEEPS_GRAPH = Message(
     "US1503",

@@ -44,7 +44,10 @@ class Net(nn.Module):
 
 
 def registered(net: nn.Module) -> State:
-    state = State()
+    return registered_in(State(), net)
+
+
+def registered_in(state: State, net: nn.Module) -> State:
     state.register("net", net)
     state.set_up()
     return state
@@ -125,7 +128,7 @@ def test_a_part_in_whose_place_there_is_one_of_another_class_is_of_that_class_on
     assert type(newcomer[1]) is nn.GELU and vars(newcomer[1]).keys() == vars(rank[1]).keys() and newcomer[1].approximate == "tanh"
     assert there.encoded_values() == found
     there.attributes.undo(())
-    assert type(newcomer[1]) is nn.ReLU and newcomer[1].inplace is False
+    assert repr(newcomer[1]) == repr(nn.ReLU())
 
 
 def test_a_part_of_a_class_that_a_newcomer_does_not_find_is_told() -> None:
@@ -140,6 +143,37 @@ def test_a_part_of_a_class_that_a_newcomer_does_not_find_is_told() -> None:
     with pytest.raises(UnderstudyError) as error:
         there.load_value("net/attribute/0:__class__", found["net/attribute/0:__class__"])
     assert said(str(error.value), registered_messages.PART_MISSING, entry="net/attribute/0:__class__")
+
+
+class Scaled(torch.optim.SGD):
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, lr=0.1)
+        self.scale, self.norms, self.average = 1.0, [0.0], torch.zeros(2)
+
+
+def test_attributes_of_an_optimizer_are_put_back_by_a_redo_and_go_to_a_newcomer() -> None:
+    states, optimizers = [], []
+    for _ in range(2):
+        net = nn.Linear(2, 2)
+        optimizer = Scaled(net.parameters())
+        state = State()
+        state.register("optimizer", optimizer)
+        states.append(registered_in(state, net))
+        optimizers.append(optimizer)
+    (here, there), (rank, newcomer) = states, optimizers
+    norms, kept = newcomer.norms, here.snapshot()
+    rank.scale, rank.average = 0.5, torch.ones(2)
+    rank.norms.append(1.0)
+    here.restore(kept)
+    assert (rank.scale, rank.norms, rank.average.tolist()) == (1.0, [0.0], [0.0, 0.0])
+    assert not any("/attribute" in entry for entry in here.encoded_values())
+    rank.scale, rank.average = 0.5, torch.ones(2)
+    rank.norms.append(1.0)
+    found = here.encoded_values()
+    assert {entry for entry in found if "/attribute" in entry} == {f"optimizer/attribute/:{name}" for name in ("scale", "norms", "average")}
+    for entry, data in found.items():
+        there.load_value(entry, data)
+    assert (newcomer.scale, newcomer.norms, newcomer.average.tolist()) == (0.5, [0.0, 1.0], [1.0, 1.0]) and newcomer.norms is norms
 
 
 def test_of_a_hidden_state_whose_history_is_spent_the_values_go_to_a_newcomer() -> None:

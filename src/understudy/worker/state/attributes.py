@@ -1,6 +1,6 @@
 """What registered modules hold beside parameters and buffers: train or eval mode, `requires_grad`, dropout rates, counters, a hidden
 state that is kept as an attribute, extra state; and which parts they have, and of which class each part is: a script may put another one
-in its place, as another activation, under the same name.
+in its place under the same name. And the attributes of registered optimizers, as of one that the script has written.
 
 Two uses:
 
@@ -17,25 +17,26 @@ in an attempt are not taken away again, nor are those of a part in whose place t
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 import torch
+from torch.optim import Optimizer
 
 from understudy.messages import registered
 from understudy.worker.encoding.codec import Unencodable, decode, encode
 from understudy.worker.errors import UnderstudyError
 from understudy.worker.state.history import has_history
+from understudy.worker.state.part_classes import give_class, is_found, named
 from understudy.worker.state.sharding import Sharding, Whole
 
 LARGEST = 1 << 20  # bytes of one attribute
 CLOSELY = 3  # begins at which histories are looked for
 _OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__) - {"training"}
+_OF_EVERY_OPTIMIZER = frozenset(torch.optim.SGD([torch.zeros(1)]).__dict__) | {"grad_scale", "found_inf"}
 _LEAVES = frozenset({type(None), bool, int, float, str, bytes})
 _CONTAINERS = (list, dict, set)
 _ABSENT = object()
@@ -74,8 +75,11 @@ class NotedAttributes:
 
 
 class Attributes:
-    def __init__(self, modules: Mapping[str, torch.nn.Module], sharding: Sharding | None = None) -> None:
+    def __init__(
+        self, modules: Mapping[str, torch.nn.Module], sharding: Sharding | None = None, optimizers: Mapping[str, Optimizer] | None = None
+    ) -> None:
         self._modules = modules
+        self._optimizers = {} if optimizers is None else optimizers
         self._sharding = sharding or Whole()
         self._parts: list[tuple[str, torch.nn.Module]] = []  # with the prefix of their entries
         self._places = _Places([], [], [], [], [])
@@ -109,9 +113,10 @@ class Attributes:
             if not self._sharding.keeps_parameters(part):
                 tables.append(part._parameters)
             places.dicts.extend(table for table in tables if table)
-            for name, value in part.__dict__.items():
-                if name not in _OF_EVERY_MODULE and type(value) in _CONTAINERS:
-                    (places.dicts if type(value) is dict else places.lists).append(value)
+            self._note_containers(part, _OF_EVERY_MODULE)
+        for optimizer in self._optimizers.values():
+            places.dicts.append(optimizer.__dict__)
+            self._note_containers(optimizer, _OF_EVERY_OPTIMIZER)
         places.parameters.extend(parameter for module in self._modules.values() for parameter in module.parameters())
         self._extra = [
             (entry.replace("/attribute/", "/extra/", 1), part)
@@ -121,10 +126,15 @@ class Attributes:
         self._known = places.parts()
         self._changed = sorted(self._first_parts ^ self._names()) if self._first is not None else []
 
+    def _note_containers(self, holder: Any, left_out: Container[str]) -> None:
+        for name, value in holder.__dict__.items():
+            if name not in left_out and type(value) in _CONTAINERS:
+                (self._places.dicts if type(value) is dict else self._places.lists).append(value)
+
     def _names(self) -> set[str]:
         """Parts, with classes that another worker cannot find by their name, and the parameters and buffers that they have."""
         tensors = {f"{entry}.{name}" for entry, part in self._parts for name in (*part._parameters, *part._buffers)}
-        return tensors | {entry if _is_found(type(part)) else f"{entry} ({type(part).__qualname__})" for entry, part in self._parts}
+        return tensors | {entry if is_found(type(part)) else f"{entry} ({type(part).__qualname__})" for entry, part in self._parts}
 
     # -- redo ------------------------------------------------------------------------------------------------------------
 
@@ -229,12 +239,12 @@ class Attributes:
             self._load_trained(entry, decode(data)[0])
             return
         prefix, _, name = entry.rpartition(":")
-        part = next((part for known, part in self._parts if known == prefix), None)
+        part = next((part for known, part in (*self._parts, *self._others()) if known == prefix), None)
         if part is None:
             raise UnderstudyError(registered.PART_MISSING(entry=entry))
         value = decode(data)
-        if name == _CLASS:
-            _give_class(part, entry, *value)
+        if name == _CLASS and isinstance(part, torch.nn.Module):
+            give_class(part, entry, *value)
             return
         if not value:
             part.__dict__.pop(name, None)
@@ -285,56 +295,35 @@ class Attributes:
                 yield f"{prefix}:training", encode([part.training])
                 continue
             if only is None or f"{prefix}:{_CLASS}" in only:
-                yield f"{prefix}:{_CLASS}", _named(type(part))
-            left_out = _OF_EVERY_MODULE | _computed(part)
-            for name, value in list(part.__dict__.items()):
-                entry = f"{prefix}:{name}"
-                if name in left_out or (only is not None and entry not in only) or not _is_plain(value, 0):
-                    continue
-                if isinstance(value, torch.Tensor) and self._is_large(value):
-                    if self._first is None:
-                        self._first_large[entry] = value.data_ptr()
-                    elif self._first_large.get(entry) != value.data_ptr() and entry not in self._large:
-                        self._large.append(entry)
-                    continue
-                try:
-                    data = encode([value])
-                except (Unencodable, ValueError):
-                    continue
-                if len(data) <= LARGEST:
-                    yield entry, data
+                yield f"{prefix}:{_CLASS}", named(type(part))
+            yield from self._plain_of(prefix, part, _OF_EVERY_MODULE | _computed(part), only)
+        for prefix, optimizer in self._others():
+            yield from self._plain_of(prefix, optimizer, _OF_EVERY_OPTIMIZER, only)
+
+    def _others(self) -> list[tuple[str, Optimizer]]:
+        return [(f"{key}/attribute/", optimizer) for key, optimizer in self._optimizers.items()]
+
+    def _plain_of(self, prefix: str, holder: Any, left_out: Container[str], only: Container[str] | None) -> Iterator[tuple[str, bytes]]:
+        for name, value in list(holder.__dict__.items()):
+            entry = f"{prefix}:{name}"
+            if name in left_out or (only is not None and entry not in only) or not _is_plain(value, 0):
+                continue
+            if isinstance(value, torch.Tensor) and self._is_large(value):
+                if self._first is None:
+                    self._first_large[entry] = value.data_ptr()
+                elif self._first_large.get(entry) != value.data_ptr() and entry not in self._large:
+                    self._large.append(entry)
+                continue
+            try:
+                data = encode([value])
+            except (Unencodable, ValueError):
+                continue
+            if len(data) <= LARGEST:
+                yield entry, data
 
     @staticmethod
     def _is_large(value: torch.Tensor) -> bool:
         return value.device.type != "cpu" or value.numel() * value.element_size() > LARGEST
-
-
-def _named(kind: type) -> bytes:
-    return encode([kind.__module__, kind.__qualname__])
-
-
-def _class_of(module: str, name: str) -> Any:
-    try:
-        return attrgetter(name)(sys.modules[module])
-    except (LookupError, AttributeError):
-        return None
-
-
-def _is_found(kind: type) -> bool:
-    return _class_of(kind.__module__, kind.__qualname__) is kind
-
-
-def _give_class(part: torch.nn.Module, entry: str, module: str, name: str) -> None:
-    """Raises `UnderstudyError` if this worker has no such class of modules."""
-    kind = _class_of(module, name)
-    if [type(part).__module__, type(part).__qualname__] == [module, name]:
-        return
-    if not isinstance(kind, type) or not issubclass(kind, torch.nn.Module):
-        raise UnderstudyError(registered.PART_MISSING(entry=entry))
-    try:
-        part.__class__ = kind
-    except TypeError as error:  # of another layout
-        raise UnderstudyError(registered.PART_MISSING(entry=entry)) from error
 
 
 def _computed(part: torch.nn.Module) -> set[str]:

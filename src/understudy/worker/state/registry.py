@@ -69,7 +69,7 @@ class State:
         self.tensors: dict[str, torch.Tensor] = {}
         self.loaders: dict[str, Any] = {}
         self.randomness = Randomness()
-        self.attributes = Attributes(self.modules, self._sharding)
+        self.attributes = Attributes(self.modules, self._sharding, self.optimizers)
         self.unregistered: UnregisteredState = NoUnregisteredState()
         self._copies: dict[str, torch.Tensor] = {}
         self._shards: dict[str, dict[tuple[int, str], torch.Tensor]] | None = None  # by module

@@ -1,0 +1,47 @@
+"""The class of a part of a module, by its name: another worker has the same class, and may have a part of another one in this place.
+
+A part is given another class in place, so whoever holds it still does. Nothing of the class is run. Known limit: a class that is defined
+in a function cannot be found by its name.
+"""
+
+from __future__ import annotations
+
+import sys
+from operator import attrgetter
+from typing import Any
+
+import torch
+
+from understudy.messages import registered
+from understudy.worker.encoding.codec import encode
+from understudy.worker.errors import UnderstudyError
+
+
+def named(kind: type) -> bytes:
+    """For another worker."""
+    return encode([kind.__module__, kind.__qualname__])
+
+
+def _class_of(module: str, name: str) -> Any:
+    try:
+        return attrgetter(name)(sys.modules[module])
+    except (LookupError, AttributeError):
+        return None
+
+
+def is_found(kind: type) -> bool:
+    """Whether another worker that runs the same script finds it by its name."""
+    return _class_of(kind.__module__, kind.__qualname__) is kind
+
+
+def give_class(part: torch.nn.Module, entry: str, module: str, name: str) -> None:
+    """Raises `UnderstudyError` if this worker has no such class of modules."""
+    kind = _class_of(module, name)
+    if [type(part).__module__, type(part).__qualname__] == [module, name]:
+        return
+    if not isinstance(kind, type) or not issubclass(kind, torch.nn.Module):
+        raise UnderstudyError(registered.PART_MISSING(entry=entry))
+    try:
+        part.__class__ = kind
+    except TypeError as error:  # of another layout
+        raise UnderstudyError(registered.PART_MISSING(entry=entry)) from error
