@@ -168,6 +168,15 @@ def test_files_that_the_job_has_written_since_its_set_up_are_named(opened: FileA
     assert opened.told("refused") == "refused"
 
 
+def test_files_of_the_run_directory_are_ours(opened: FileAccessGuard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNDERSTUDY_RUN_DIR", str(tmp_path))
+    path = tmp_path / "drilled-1.json"
+    path.touch()
+    opened.over = 1
+    path.read_bytes()
+    assert opened.otherwise() == ""
+
+
 def test_what_is_read_on_the_way_is_not_of_the_set_up(opened: FileAccessGuard, tmp_path: Path) -> None:
     path = tmp_path / "snapshot"
     path.touch()

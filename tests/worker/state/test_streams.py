@@ -11,7 +11,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.said import refused
 
+from understudy.messages import loading
+from understudy.worker.data.loops import restore_streams
+from understudy.worker.encoding.messages import BuddyCopy, CopyDigests
+from understudy.worker.errors import StateMismatch
 from understudy.worker.state import rng_fingerprint as unmoved
 from understudy.worker.state.streams import Randomness
 
@@ -93,6 +98,34 @@ def test_what_is_restored_is_captured() -> None:
     kept.restore(before)
     assert kept.capture() == before == Randomness().capture()
     assert (random.gauss(0, 1), numpy.random.randn(), torch.rand(1)) == drawn
+
+
+@pytest.mark.parametrize(
+    ("make", "draw"),
+    [
+        (random.Random, random.Random.random),
+        (numpy.random.default_rng, numpy.random.Generator.random),
+        (numpy.random.RandomState, numpy.random.RandomState.rand),
+        (lambda seed: torch.Generator().manual_seed(seed), lambda generator: torch.rand(1, generator=generator)),
+    ],
+)
+def test_a_stream_that_only_the_first_set_up_has_made_is_needed_if_something_uses_it(
+    make: Callable[[int], Any], draw: Callable[[Any], object]
+) -> None:
+    first, newcomer, generator = Randomness(), Randomness(), make(3)
+    first.find("shuffler (__main__)", generator)
+
+    def copy() -> BuddyCopy:
+        streams = first.capture()
+        return BuddyCopy(0, [0, 0, 0], 0, streams, None, {}, {}, CopyDigests({}, {}), unused=first.unused(streams))
+
+    assert len(copy().unused) == 1
+    restore_streams(newcomer, copy(), 1)
+    draw(generator)
+    with refused(StateMismatch, loading.OTHER_STREAMS, rank=1):
+        restore_streams(newcomer, copy(), 1)
+    newcomer.find("shuffler (__main__)", make(4))
+    restore_streams(newcomer, copy(), 1)
 
 
 def test_another_bit_generator_is_read_every_time() -> None:

@@ -36,6 +36,7 @@ from understudy.worker import hooks, patches
 from understudy.worker.collectives.setup_record import SetUpReplayer
 from understudy.worker.drill.drill import COLLECTIVE, MOMENT, OVER, WHOLE, DrillMembers, StepWatch
 from understudy.worker.drill.step_replay import Beyond, StepReplayer, Unlike
+from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.encoding.messages import DrilledCollective, DrilledMoment, JobProgress, unpack
 from understudy.worker.errors import GenerationAborted, PeerLost, StateMismatch
 from understudy.worker.generation import transfer
@@ -76,6 +77,7 @@ class SpareDrill(StepWatch, Takeover):
         self._replay = StepReplayer(drill.rank)
         self._here: dict[str, list[DrilledMoment]] = {}  # of each moment: one for each attempt
         self._there: dict[str, DrilledMoment] = {}
+        self._stale: dict[str, int] = {}  # streams that only the rank has, as of its begin: nothing had used them
         self._compared = 0  # of the state that was taken over
         self._bytes = 0
         self._lost: str = ""  # why nothing more comes from the rank
@@ -112,6 +114,8 @@ class SpareDrill(StepWatch, Takeover):
         self._compared = len(plan.expected) + len(plan.local) + len(copy.streams)
         self._bytes = plan.size
         self._agreed.adopt_habits(job)
+        lacking = filter(self._rank_state.state.randomness.lacks, copy.unused)
+        self._stale = {moments.stream(name): digest_bytes(copy.streams[name]) for name in lacking}
         self._rank_state.local.adopt(copy)
         self._progress.phase, self._progress.generation = VotePhase.IDLE, self._drill.generation
         self._comparison.recovered(())
@@ -223,13 +227,13 @@ class SpareDrill(StepWatch, Takeover):
         if last not in self._there:
             self.tell(DrillVerdict.BROKEN, self._lost)
         attempts, there = self._here.get(moments.VOTE, []), self._there.get(moments.VOTE)
-        at_vote = [moments.differences(one, there) for one in attempts] if there is not None else []
+        at_vote = [self._differences(one, there) for one in attempts] if there is not None else []
         found = [*self._replay.different, *itertools.chain(*at_vote)]
         quiet: list[str] = []
         if moments.END in self._here:
             if missing := self._replay.missing():
                 found.append(missing)
-            behind = moments.differences(self._here[moments.END][0], self._there[moments.END])
+            behind = self._differences(self._here[moments.END][0], self._there[moments.END])
             found += [text for text in behind if not moments.is_result(text)]
             quiet = [f"{text} (if the script goes by it, register what it is made of)" for text in behind if moments.is_result(text)]
         if len(attempts) > 1 and (unlike := [*self._replay.unlike_itself, *moments.differences(attempts[1], attempts[0])]):
@@ -244,6 +248,9 @@ class SpareDrill(StepWatch, Takeover):
         aside = drilled_steps.OF_NO_CONSEQUENCE(what=moments.joined(quiet)) if quiet else ""
         detail = ". ".join(text for text in (until, aside) if text)
         self.tell(DrillVerdict.SAME if moments.END in self._here else DrillVerdict.PARTLY, detail)
+
+    def _differences(self, here: DrilledMoment, there: DrilledMoment) -> list[str]:
+        return moments.differences(here, there, without=[name for name, as_of in self._stale.items() if there.digests.get(name) == as_of])
 
     def _causes(self) -> list[str]:
         here, there = self._here.get(moments.BEGIN), self._there.get(moments.BEGIN)

@@ -193,6 +193,7 @@ class BuddyCopy(PeerMessage):
     top: dict[StrictStr, StrictBytes] = field(default_factory=dict)  # at that of the boundary
     left: dict[StrictStr, StrictBytes] = field(default_factory=dict)  # what loops have set and is read behind them, by LOOP:NAME
     gradients: StrictBool = False  # whether it tells of the gradients that were there
+    unused: list[StrictStr] = field(default_factory=list)  # those of `streams` that only the set-up has drawn from, if anybody
 
 
 @dataclass(frozen=True)

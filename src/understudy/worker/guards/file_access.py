@@ -11,7 +11,8 @@ that is at its end, a script comes by no loop and no transaction, and saves its 
 
 *Written anew* (`judge`). Opening with "w" or "x", or with `os.O_TRUNC`, and a rename over a file that is there. Left alone are: what is
 opened by anything but the script's own code (through libraries that write what they are told to, as pathlib or numpy, that code is looked
-for), what is no plain file, what `tempfile` has made in this process, and the run directory. A file that is appended to is right.
+for), what is no plain file, what `tempfile` has made in this process, and the run directory, in which nothing counts as read either. A file
+that is appended to is right.
 
 Known limits: other threads than the main one, code that is installed as a package, opens in C or Rust (HDF5), and `open` under another name
 that a module has bound before the script began. Times of files come from the clock of the machine that writes them.
@@ -171,8 +172,7 @@ class FileAccessGuard:
         return self._wrote is not None and (self._pid, self._thread) == (os.getpid(), threading.get_ident())
 
     def _spared(self, path: str) -> bool:
-        run = os.environ.get(RUN_DIR_VARIABLE)
-        if path.startswith(("/proc/", "/dev/", "/sys/")) or "__pycache__" in path or (run and path.startswith(f"{run}/")):
+        if path.startswith(("/proc/", "/dev/", "/sys/")) or "__pycache__" in path or _is_of_run(path):
             return True
         if any(path == own or path.startswith(f"{own}/") for own in self._own):
             return True
@@ -186,7 +186,7 @@ class FileAccessGuard:
             found = Path(path).stat()
         except OSError:
             return
-        if stat.S_ISREG(found.st_mode) and not path.startswith(("/proc/", "/sys/")):
+        if stat.S_ISREG(found.st_mode) and not path.startswith(("/proc/", "/sys/")) and not _is_of_run(path):
             self._read[path] = found.st_mtime_ns
             self.noted(path, found.st_mtime_ns)
 
@@ -206,6 +206,12 @@ def where() -> str:
             return ""
         return f"{frame.f_code.co_filename}:{frame.f_lineno}"
     return ""
+
+
+def _is_of_run(path: str) -> bool:
+    """Whether it is in the run directory, where files are ours."""
+    run = os.environ.get(RUN_DIR_VARIABLE)
+    return bool(run) and path.startswith(f"{run}/")
 
 
 def _by_tempfile() -> bool:

@@ -119,11 +119,13 @@ class LocalState:
         if size > LIMIT:
             too_large = registered.CARRIED_GRADIENTS_TOO_LARGE if carried else registered.LOCAL_STATE_TOO_LARGE
             raise UsageError(too_large(rank=self._rank, megabytes=size / 1e6, limit=LIMIT / 1e6))
+        randomness = self._state.randomness
+        streams = randomness.capture() if earlier is None else earlier.streams
         copy = BuddyCopy(
             transaction,
             place,
             step,
-            self._state.randomness.capture() if earlier is None else earlier.streams,
+            streams,
             boundary,
             mine,
             {name: t.detach().clone() for name, t in tensors.items()},
@@ -138,6 +140,7 @@ class LocalState:
             _as_of(self._state.unregistered.top, mine, closely) if boundary is not None else {},
             dict(self._state.unregistered.left),
             told,
+            randomness.unused(streams),
         )
         self.shared = self._shared(copy)
         self.sealed[transaction] = copy

@@ -65,6 +65,7 @@ def _older_bytes(generator: random.Random | numpy.random.RandomState) -> bytes:
 
 
 FOUND = "in the script: "  # in front of the names of those that nobody has registered
+_TORCH, _NUMPY, _OLDER = "generator/", "numpy generator/", "older generator/"  # in front of the names of all three kinds
 ITERATOR = "iterator "  # in front of the numbers of iterators
 
 
@@ -89,6 +90,7 @@ class Randomness:
         self.numpy_generators: dict[str, numpy.random.Generator] = {}
         self.python_generators: dict[str, random.Random | numpy.random.RandomState] = {}  # found, and numpy's older kind
         self.iterators: dict[str, Position] = {}
+        self._as_found: Streams = {}
         self._there: tuple[object, ...] = ()  # which streams there are
         self._sources: dict[str, _Source] = {}
         self._looks: list[Marks] = []  # of each source
@@ -107,12 +109,24 @@ class Randomness:
         """Adds one that nobody has registered, if it is not known yet."""
         if any(known is generator for known in self.all_generators()):
             return
+        name = f"{FOUND}{name}"
         if isinstance(generator, torch.Generator):
-            self.generators[f"{FOUND}{name}"] = generator
+            self.generators[name] = generator
+            self._as_found[f"{_TORCH}{name}"] = _torch_bytes(generator)
         elif isinstance(generator, numpy.random.Generator):
-            self.numpy_generators[f"{FOUND}{name}"] = generator
+            self.numpy_generators[name] = generator
+            self._as_found[f"{_NUMPY}{name}"] = _numpy_generator_bytes(generator)
         else:
-            self.python_generators[f"{FOUND}{name}"] = generator
+            self.python_generators[name] = generator
+            self._as_found[f"{_OLDER}{name}"] = _older_bytes(generator)
+
+    def unused(self, streams: Streams) -> list[str]:
+        """Those of `streams` that nobody has registered and nothing has drawn from since the set-up, by name."""
+        return [name for name, data in self._as_found.items() if streams.get(name) == data]
+
+    def lacks(self, name: str) -> bool:
+        """Whether this is a stream that another worker has found in its script, and there is none here."""
+        return FOUND in name and name.partition("/")[2] not in {*self.generators, *self.numpy_generators, *self.python_generators}
 
     def all_generators(self) -> list[Any]:
         return [*self.generators.values(), *self.numpy_generators.values(), *self.python_generators.values()]
@@ -171,11 +185,11 @@ class Randomness:
         if cuda:
             sources["cuda"] = _Source(_cuda_bytes, no_mark)
         for name, generator in self.generators.items():
-            sources[f"generator/{name}"] = _Source(partial(_torch_bytes, generator), marks_of_torch(generator))
+            sources[f"{_TORCH}{name}"] = _Source(partial(_torch_bytes, generator), marks_of_torch(generator))
         for name, numpy_generator in self.numpy_generators.items():
-            sources[f"numpy generator/{name}"] = _Source(partial(_numpy_generator_bytes, numpy_generator), no_mark)
+            sources[f"{_NUMPY}{name}"] = _Source(partial(_numpy_generator_bytes, numpy_generator), no_mark)
         for name, older in self.python_generators.items():
-            sources[f"older generator/{name}"] = _Source(partial(_older_bytes, older), no_mark)
+            sources[f"{_OLDER}{name}"] = _Source(partial(_older_bytes, older), no_mark)
         for name, iterator in self.iterators.items():
             sources[name] = _Source(iterator.read, no_mark)
         return sources
@@ -197,21 +211,21 @@ class Randomness:
                 numpy.random.set_state((kind, key, pos, has_gauss, gauss_value))
             elif name == "cuda":
                 torch.cuda.set_rng_state(_state_tensor(data))
-            elif FOUND in name and name.partition("/")[2] not in {*self.generators, *self.numpy_generators, *self.python_generators}:
+            elif self.lacks(name):
                 continue  # nobody has asked for it, and here it is not
             elif name.startswith(ITERATOR):
                 self.iterators[name].restore(data)
-            elif name.startswith("generator/"):
-                self.generators[name.removeprefix("generator/")].set_state(_state_tensor(data))
-            elif name.startswith("older generator/"):
+            elif name.startswith(_TORCH):
+                self.generators[name.removeprefix(_TORCH)].set_state(_state_tensor(data))
+            elif name.startswith(_OLDER):
                 from understudy.worker.encoding.codec import decode
 
-                older = self.python_generators[name.removeprefix("older generator/")]
+                older = self.python_generators[name.removeprefix(_OLDER)]
                 older.setstate(decode(data)) if isinstance(older, random.Random) else older.set_state(decode(data))
             else:
                 from understudy.worker.encoding.codec import decode
 
-                self.numpy_generators[name.removeprefix("numpy generator/")].bit_generator.state = decode(data)
+                self.numpy_generators[name.removeprefix(_NUMPY)].bit_generator.state = decode(data)
 
 
 class _Stillness(AbstractContextManager[None]):
