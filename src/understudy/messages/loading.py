@@ -58,14 +58,15 @@ OTHER_STREAMS = Message(
     "draws from them at the same time, or the generator does not keep the state that it is given.",
     remedy="Look for threads of the script that draw random numbers from the global generators, and give them generators of their own.",
 )
-GLOBAL_STREAMS = Message(
+SHARED_STREAMS = Message(
     "US1331",
-    "the loader draws from the global random streams while it is iterated, and a newcomer draws its epoch again without what the "
-    "training has drawn in between: it would get other batches, and the job would end. Give the dataset a generator of its own, seeded "
-    "by epoch and rank",
-    cause="The loader's own code draws from torch's, numpy's or Python's global generators while the training draws from them, too. A "
-    "replacement runs the loader's code alone, so the sequence is another one.",
-    remedy="Let the dataset or generator function use a torch.Generator or random.Random of its own, seeded by epoch and rank.",
+    "the loader draws from {streams} while it is iterated, and so does the training: a newcomer draws its epoch again without what the "
+    "training has drawn in between. If a batch goes by what was drawn for those before it (a buffer that is shuffled, a random walk), it "
+    "would get other batches, and the job would end: then give the dataset a generator of its own, seeded by epoch and rank",
+    cause="The loader's own code draws from a random generator that the training draws from, too. A replacement runs the loader's code "
+    "alone, so what the loader draws for earlier batches is not the same there.",
+    remedy="Nothing, if each batch depends only on what is drawn for it; a drill shows that. Else let the dataset or generator function "
+    "use a torch.Generator or random.Random of its own, seeded by epoch and rank.",
 )
 WORKERS_PERSIST = Message(
     "US1332",

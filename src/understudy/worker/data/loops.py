@@ -15,13 +15,13 @@ from typing import Any
 from understudy.messages import loading, script
 from understudy.worker import hooks
 from understudy.worker.data.loaders import LoaderSource, Source, leave_if_data_process_lost
+from understudy.worker.data.shared_streams import SharedStreams
 from understudy.worker.encoding.contents import content_of
 from understudy.worker.encoding.messages import Boundary, BuddyCopy, ScriptPosition
 from understudy.worker.errors import BatchMismatch, StateMismatch, UsageError
 from understudy.worker.participant import Participant, Step
-from understudy.worker.state.streams import Randomness
+from understudy.worker.state.streams import Randomness, plain_name
 
-LOOKS = 8  # batches that are looked at
 END: ScriptPosition = [1 << 62, 0, 0]  # behind every place of the script
 
 
@@ -31,7 +31,7 @@ class Loops(Participant):
     def __init__(self, randomness: Randomness | None, tell: Callable[[str], None] = lambda text: None) -> None:
         """`tell`: gets what the user should know."""
         self._tell = tell
-        self._looks = LOOKS
+        self._shared = SharedStreams()
         self._randomness = randomness  # None: without an agent, where nobody will ever continue this loop
         self._loop = 0  # the loop that is running, or the next one
         self._iteration = -1
@@ -117,11 +117,10 @@ class Loops(Participant):
         if isinstance(source, LoaderSource) and source.goes_on:
             source.goes_on = False
             self._tell(loading.WORKERS_PERSIST())
-        if self._looks and isinstance(source, LoaderSource) and source.draws_again and source.index > 1 and self._randomness is not None:
-            self._looks -= 1
-            if self._randomness.capture() != boundary.streams:
-                self._looks = 0
-                self._tell(loading.GLOBAL_STREAMS())
+        if not (isinstance(source, LoaderSource) and source.draws_again and self._shared.may_be and self._randomness is not None):
+            return
+        if shared := self._shared.drawn(boundary.streams, self._randomness.capture(), source.index):
+            self._tell(loading.SHARED_STREAMS(streams=", ".join(map(plain_name, shared))))
 
     def redraw(self, source: Source, copy: BuddyCopy, rank: int, at_top: Callable[[], None], exact: bool) -> Any:
         """On a newcomer: draws the batch of the iteration that the lost rank handed over, and proves that it is the same one.

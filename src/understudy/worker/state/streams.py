@@ -69,6 +69,11 @@ _TORCH, _NUMPY, _OLDER = "generator/", "numpy generator/", "older generator/"  #
 ITERATOR = "iterator "  # in front of the numbers of iterators
 
 
+def plain_name(stream: str) -> str:
+    """Of a stream, for a person."""
+    return f"the random stream {stream.rpartition('/')[2].removeprefix(FOUND)!r}"
+
+
 class Position(Protocol):
     """Where something stands that is drawn from."""
 

@@ -1,0 +1,40 @@
+"""Which random streams both a loader and the training draw from.
+
+A newcomer runs the loader's code of an epoch alone, so that such a stream is another one there for every batch but the last. That harms
+only a loader whose batches depend on what it drew for earlier ones, which cannot be seen from outside.
+"""
+
+from __future__ import annotations
+
+from understudy.worker.encoding.messages import Streams
+
+LOOKS = 8  # batches without a draw after which a loader is held to draw nothing
+
+
+class SharedStreams:
+    def __init__(self) -> None:
+        self._looks = LOOKS
+        self._behind: Streams | None = None  # as of the end of the last draw
+        self._by_loader: set[str] = set()
+        self._by_training: set[str] = set()
+
+    @property
+    def may_be(self) -> bool:
+        """Whether it is worth looking on."""
+        return self._looks > 0
+
+    def drawn(self, before: Streams, behind: Streams, index: int) -> list[str]:
+        """A batch is drawn, the `index`-th one of its epoch: the streams were `before` that, and `behind` it. Gives those that are shared,
+        once. The first draw of an epoch is the same on a newcomer, so it does not count."""
+        if index > 1:
+            self._by_loader |= _moved(before, behind)
+            self._by_training |= _moved(self._behind, before) if self._behind is not None else set()
+            self._looks -= not self._by_loader
+        self._behind = behind
+        shared = sorted(self._by_loader & self._by_training)
+        self._looks = 0 if shared else self._looks
+        return shared
+
+
+def _moved(before: Streams, behind: Streams) -> set[str]:
+    return set() if before is behind else {name for name, data in behind.items() if name in before and before[name] != data}
