@@ -10,7 +10,8 @@ from understudy.core import commands, events
 from understudy.core.loss import MOST_NAMED
 from understudy.core.model import Incident, JobSpec, LossCause, Position, Timeouts, VotePhase
 from understudy.core.transitions import Phase, WorkerState
-from understudy.messages import forming, losses, moves, recoveries
+from understudy.messages import forming, loading, losses, moves, newcomers, recoveries
+from understudy.messages.base import Message
 
 
 def killed(said: list[commands.Command]) -> list[str]:
@@ -153,17 +154,25 @@ def test_the_same_rank_lost_again_and_again_at_one_transaction(cause: LossCause,
     assert [word in end.message for end in of(commands.EndJob, said)] == ([True] if word else [])
 
 
-def test_a_newcomer_that_does_not_verify_again_and_again_is_not_the_scripts_fault() -> None:
+@pytest.mark.parametrize(
+    ("detail", "told"),
+    [
+        ("moment differs", recoveries.UNVERIFIED_AGAIN),
+        (newcomers.DIGESTS_DIFFER(rank=2, wrong=1, count=9, entries="moment"), recoveries.UNVERIFIED_AGAIN),
+        (loading.OTHER_BATCH(rank=2, iteration=4, found=1, wanted=2), recoveries.UNLIKE_AGAIN),
+    ],
+)
+def test_a_newcomer_that_does_not_verify_again_and_again_is_the_scripts_fault_if_it_says_so(detail: str, told: Message) -> None:
     job = Job(JobSpec("job", 3, 3, spares=3, max_losses_per_transaction=2))
     job.lose("w2")
     said: list[commands.Command] = []
     for _ in range(2):
         job.rest()
         newcomer = job.machine.state.ranks[2]
-        job.submit(events.VerifyFailed(newcomer, job.machine.state.generation, "moment differs"))
+        job.submit(events.VerifyFailed(newcomer, job.machine.state.generation, str(detail)))
         said = job.rest()
     (end,) = of(commands.EndJob, said)
-    assert said_so(end.message, recoveries.UNVERIFIED_AGAIN, rank=2, times=2)
+    assert said_so(end.message, told, rank=2, times=2)
 
 
 def test_a_newcomer_of_a_migration_that_is_lost_is_no_loss_of_its_rank() -> None:

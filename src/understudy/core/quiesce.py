@@ -22,9 +22,17 @@ from understudy.core.model import LossCause, VotePhase
 from understudy.core.preparation import keep, start_over
 from understudy.core.state import JobState, Move, Recovery, Stage, Worker
 from understudy.core.transitions import HAS_STATE, Phase, Why, WorkerState
-from understudy.messages import losses, recoveries
-from understudy.messages.base import Text
+from understudy.messages import loading, losses, newcomers, recoveries
+from understudy.messages.base import CODE, Text
 
+# Why a newcomer does not verify that has computed or drawn something else than its rank.
+_OF_THE_SCRIPT = {
+    message.code
+    for message in (
+        *(loading.OTHER_BATCH, loading.OTHER_BATCH_BY_FILES, loading.OTHER_DRAW, loading.OTHER_STREAMS),
+        *(newcomers.FRAMEWORKS_DIFFER, newcomers.SAVES, newcomers.REWRITES),
+    )
+}
 MAX_BREAKS = 3  # recoveries at one transaction without anyone lost
 
 
@@ -277,7 +285,9 @@ def _count(state: JobState, recovery: Recovery) -> None:
         times = book[rank, place] = book.get((rank, place), 0) + 1
         if times < limit:
             continue
-        again = recoveries.UNVERIFIED_AGAIN if cause is LossCause.DIGEST else recoveries.LOST_AGAIN
+        unlike = not _OF_THE_SCRIPT.isdisjoint(CODE.findall(recovery.reason))
+        unverified = recoveries.UNLIKE_AGAIN if unlike else recoveries.UNVERIFIED_AGAIN
+        again = unverified if cause is LossCause.DIGEST else recoveries.LOST_AGAIN
         state.end(1, again(rank=rank, times=times, where=where, step=state.step(), reason=recovery.reason))
     if recovery.unexplained:
         times = state.breaks[place] = state.breaks.get(place, 0) + 1

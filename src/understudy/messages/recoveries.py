@@ -110,6 +110,14 @@ UNVERIFIED_AGAIN = Message(
     cause="Several newcomers have received state for this rank whose digests are not those of the donors.",
     remedy="Check the nodes of the donors and the network (`understudy check-node`). Leave the bad node out, and start from a checkpoint.",
 )
+UNLIKE_AGAIN = Message(
+    "US4159",
+    "{times} newcomers in a row did not come to what rank {rank} had at {where} (after step {step}): the script or its data, not the "
+    "hardware, is the likely cause, and another spare would fare no better. The last time: {reason}",
+    cause="Newcomers of this rank have drawn another batch than it, or have set up something else. What the script does there depends on "
+    "something that they do not have: the process, the time, a generator that is not seeded, a file that has changed.",
+    remedy="Do what the reason says, and prove it with `understudy drill`. Start from a checkpoint.",
+)
 BREAKS_AGAIN = Message(
     "US4166",
     "communication broke {times} times at transaction {transaction} although no worker was lost. The last time: {reason}",

@@ -5,7 +5,6 @@
 
 import random
 
-
 from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 
 
