@@ -23,8 +23,8 @@ from understudy.core.membership import fence, top_up
 from understudy.core.model import DrillResult, DrillVerdict
 from understudy.core.state import DrillUnderWay, JobState, Worker
 from understudy.core.transitions import Why, WorkerState
-from understudy.messages import drills, moves
-from understudy.messages.base import Text
+from understudy.messages import drills, moves, set_up
+from understudy.messages.base import CODE, Text
 
 TIMER = "drill"
 KEPT = 200  # results
@@ -129,11 +129,14 @@ def broken(state: JobState, event: DrillBroken) -> None:
 
 
 def failed(state: JobState, worker: Worker, why: str) -> bool:
-    """The script raised in this spare. Whether that was a drill."""
+    """The script raised in this spare. Whether that was a drill. What speaks against a spare only while the rank is there is no verdict."""
     drill = state.drill
     if drill is None or drill.worker != worker.name:
         return False
-    _conclude(state, drill, DrillVerdict.DIFFERENT, drills.COULD_NOT_COME(why=why))
+    if set_up.PORT_TAKEN.code in CODE.findall(why):
+        _conclude(state, drill, DrillVerdict.BROKEN, why)
+    else:
+        _conclude(state, drill, DrillVerdict.DIFFERENT, drills.COULD_NOT_COME(why=why))
     return True
 
 

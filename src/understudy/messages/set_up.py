@@ -60,6 +60,15 @@ NOT_SAVED = Message(
     "set-up. Its content would be wrong, so the file is left alone.",
     remedy="Let every worker of a job set up from the same files, and save inside a @job.section.",
 )
+PORT_TAKEN = Message(
+    "US1624",
+    "{error}. The script opens a port in its set-up, and while the rank is there, its own worker has that one: a spare beside it cannot "
+    "have it. After a loss it is free, so that nothing speaks against the rank. To have spares come through the set-up beside it, open "
+    "the port with SO_REUSEPORT, or go on without it where it is taken",
+    cause="A spare that went through the set-up ahead of a loss, for a drill or to be prepared, has met an address that is in use: most "
+    "likely by the worker whose rank it would take.",
+    remedy="Open the port with SO_REUSEPORT, or catch the OSError if job.newcomer.",
+)
 STARTS_ANEW = Message(
     "US1623",
     "the job starts anew",

@@ -32,9 +32,10 @@ from understudy.core.events import Notice, ScriptFailed, WorkerWarm
 from understudy.links import messages
 from understudy.links.lifeline import Lifeline
 from understudy.links.page import PageWriter
-from understudy.messages import worker_processes
+from understudy.messages import set_up, worker_processes
 from understudy.worker.api import session
 from understudy.worker.doctor import start
+from understudy.worker.errors import is_port_taken
 from understudy.worker.guards import loop_variables as names
 from understudy.worker.process import template
 from understudy.worker.process.control import Control
@@ -224,7 +225,10 @@ def _raised(control: Control, error: BaseException) -> None:
     text = _traceback(error)
     print(text, file=sys.stderr, end="", flush=True)
     reason = runtime.membership.explain(error) if runtime is not None else ""
-    _fail(control, _with_files(reason or f"{type(error).__name__}: {error}"), text, 1)
+    reason = reason or f"{type(error).__name__}: {error}"
+    if control.assignment is None and is_port_taken(error):  # beside the rank's own worker
+        reason = set_up.PORT_TAKEN(error=reason)
+    _fail(control, _with_files(reason), text, 1)
 
 
 def _end(control: Control) -> None:

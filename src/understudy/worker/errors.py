@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 
 class UnderstudyError(RuntimeError):
     """The job cannot go on as it is written: the text says what happened and what to change."""
@@ -45,3 +48,13 @@ class BatchMismatch(StateMismatch):
     def __init__(self, text: str, found: str) -> None:
         super().__init__(text)
         self.found = found
+
+
+def is_port_taken(error: BaseException) -> bool:
+    """Whether `error`, or what led to it, says that somebody else has this address."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if (isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE) or os.strerror(errno.EADDRINUSE).lower() in str(cause).lower():
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
