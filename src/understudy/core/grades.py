@@ -51,7 +51,10 @@ from understudy.messages.base import CODE, Text
 
 _START_ANEW = "start anew"  # a decision
 _SHOWN = 3
-_OF_THE_SCRIPT = (script.WORK_KEPT, script.USED_BETWEEN, script.NAMES_LEFT, transactions.OWN_ITERATOR, transactions.OTHER_MODELS)
+_OF_THE_SCRIPT = (
+    *(script.WORK_KEPT, script.USED_BETWEEN, script.COMPUTED_OUTSIDE, script.NAMES_LEFT),
+    *(transactions.OWN_ITERATOR, transactions.OTHER_MODELS),
+)
 _OF_A_NEWCOMER = (
     set_up.FILES_WRITTEN_SINCE,
     newcomers.RESULT_OF_ANOTHER,

@@ -102,10 +102,11 @@ PASSED_PLACE = Message(
 SAVES = Message(
     "US4521",
     "rank {rank}: this newcomer comes by code that saves or copies {what} between transactions. It has not the state of that moment, and "
-    "what it wrote would go over what this rank has saved there. Put it into a @job.section that every rank calls",
+    "what it wrote would go over what this rank has saved there. Put it into a @job.section that every rank calls; what is given to a "
+    "section as an argument is computed outside of it",
     cause="On its way to the place where the job goes on, a newcomer runs the code between transactions. There it would save state that it "
     "does not have yet.",
-    remedy="Put the saving into a @job.section that every rank calls.",
+    remedy="Put the saving into a @job.section that every rank calls, and call state_dict() there, not among its arguments.",
 )
 REWRITES = Message(
     "US4522",

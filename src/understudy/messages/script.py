@@ -66,6 +66,16 @@ NAMES_LEFT = Message(
     "after the loop; this one is too large or of another kind.",
     remedy="Return the value from a transaction after the loop, or set the variable before the loop as well.",
 )
+COMPUTED_OUTSIDE = Message(
+    "US1133",
+    "{what} is used for an argument of a transaction, and arguments are computed outside of it: a newcomer comes by there before its state "
+    "has arrived, so what it hands over would be of its initial state. Hand over what it is computed from (the model itself), and compute "
+    "it inside",
+    cause="A call of a @job.step or @job.section function has an argument that is computed from a registered model or object, as in "
+    "save(model.state_dict()). Python computes arguments before it calls the function, where a worker that takes over a rank has not "
+    "received the rank's state yet.",
+    remedy="Pass the model or object itself, and compute the value in the function.",
+)
 RESULTS_DROPPED = Message(
     "US1141",
     "more than {most} results, or {mebibytes} MiB, of transactions outside of job.batches and job.steps: the oldest are not kept any "

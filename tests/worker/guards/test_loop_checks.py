@@ -13,12 +13,17 @@ import pytest
 import torch
 from torch import nn
 
-from understudy.worker.guards.loop_checks import TRANSACTION, read_ahead
+from understudy.worker.guards.loop_checks import TRANSACTION, arguments_ahead, read_ahead
 
 model, teacher = nn.Sequential(nn.Linear(2, 2)), nn.Linear(2, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 found: list[str] = []
+given: list[str] = []
 DATA = torch.ones(1, 2)
+
+
+def is_covered(thing: Any) -> bool:
+    return thing is optimizer or any(thing is part for part in model.modules())
 
 
 class Job:
@@ -26,7 +31,8 @@ class Job:
 
     def steps(self, count: int) -> Iterator[int]:
         frame = sys._getframe(1)
-        found.append(read_ahead(frame, lambda thing: thing is optimizer or any(thing is part for part in model.modules())))
+        found.append(read_ahead(frame, is_covered))
+        given.append(arguments_ahead(frame, is_covered))
         return iter(range(count))
 
 
@@ -257,3 +263,54 @@ def test_files_that_are_appended_to_or_written_once_are_not() -> None:
     found.clear()
     appended_or_first_or_in_a_section()
     assert set(found) == {""}
+
+
+def save(state: object) -> None:
+    pass
+
+
+setattr(save, TRANSACTION, "section")
+
+
+def norm(of: nn.Module) -> float:
+    return float(of(DATA).norm())  # here
+
+
+def given_behind_the_step() -> None:
+    for _ in job.steps(2):
+        step()
+        save(model.state_dict())  # here
+
+
+def given_by_name_in_the_loop_around() -> None:
+    for _ in range(2):
+        for _ in job.steps(2):
+            step()
+        save(state={"model": model.state_dict()})  # here
+
+
+def given_by_a_function() -> None:
+    for _ in job.steps(2):
+        if not job.newcomer:
+            save(norm(model))
+        step()
+
+
+def given_as_they_are() -> None:
+    save(model.state_dict())
+    for number in job.steps(2):
+        save({"model": model, "number": number, "other": teacher(DATA)})
+        step()
+
+
+@pytest.mark.parametrize("script", [given_behind_the_step, given_by_name_in_the_loop_around, given_by_a_function])
+def test_arguments_of_a_transaction_that_are_computed_outside_of_it_are_found(script: Callable[[], None]) -> None:
+    given.clear()
+    script()
+    assert "# here" in linecache.getline(__file__, int(given[0].rpartition(":")[2]))
+
+
+def test_arguments_that_are_handed_over_as_they_are_are_not() -> None:
+    given.clear()
+    given_as_they_are()
+    assert set(given) == {""}

@@ -25,7 +25,7 @@ from understudy.worker.data.iterators import LoaderIterator
 from understudy.worker.data.loaders import Counter, LoaderSource, Source
 from understudy.worker.data.loops import JobLoop, Loops, iterate
 from understudy.worker.errors import UsageError
-from understudy.worker.guards.loop_checks import TRANSACTION, read_ahead
+from understudy.worker.guards.loop_checks import TRANSACTION, arguments_ahead, read_ahead
 from understudy.worker.guards.loop_variables import Behind, read_behind
 from understudy.worker.recovery.newcomer import Newcomer
 from understudy.worker.state.namespace import Namespace
@@ -200,8 +200,11 @@ class Job:
         first = 0
         frame = left_names.script_frame()
         behind = read_behind(frame) if frame is not None else Behind()
-        if runtime is not None and frame is not None and newcomer is None and (ahead := read_ahead(frame, runtime.state.covers)):
-            runtime.notices.tell(script.USED_BETWEEN(what=ahead))
+        if runtime is not None and frame is not None and newcomer is None:
+            if given := arguments_ahead(frame, runtime.state.covers):
+                runtime.notices.tell(script.COMPUTED_OUTSIDE(what=given))
+            elif ahead := read_ahead(frame, runtime.state.covers):
+                runtime.notices.tell(script.USED_BETWEEN(what=ahead))
         try:
             if runtime is not None and newcomer is not None and not newcomer.done:
                 run, copy = newcomer.enter_loop(loop)

@@ -5,6 +5,8 @@ between the top of an iteration and the transaction, or between the loops of ear
 saves there, or what file it writes anew, is refused (`worker/guards/state_reads.py`). Such places are found in the source, once, when a
 loop begins, and told before any loss.
 
+What is given to a transaction is computed outside of it, so that arguments are such places, too, of every transaction of the loop.
+
 Known limits: only the scope that holds the loop, and functions and methods that it calls, a few deep, where their source can be read. If no
 transaction that every iteration comes to is found there, nothing is told of the iteration.
 """
@@ -50,6 +52,23 @@ def read_ahead(frame: FrameType, covered: Callable[[Any], bool]) -> str:
         for statement in around.body:
             for node in _outside(statement, loop):
                 look.at(node, names, file, DEPTH)
+    return look.found
+
+
+def arguments_ahead(frame: FrameType, covered: Callable[[Any], bool]) -> str:
+    """The first such place in the loop, or the one around it, where an argument of a transaction is computed, which is outside of it."""
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    found = loop_at(file, line)
+    if found is None:
+        return ""
+    scope, loop = found
+    look, names = _Look(covered), {**vars(builtins), **frame.f_globals, **frame.f_locals}
+    calls = [node for node in inside(_around(scope, loop) or loop) if isinstance(node, ast.Call)]
+    for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
+        if _is_transaction(_thing(call.func, names)):
+            for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+                for node in inside(argument, itself=True):
+                    look.at(node, names, file, DEPTH)
     return look.found
 
 
