@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from types import CodeType
 
+import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from understudy.common.names import OWN_TIME_VARIABLE
@@ -91,7 +92,8 @@ class Runtime:
     def join(self, backend: str | None) -> None:
         """Makes the default process group: among the first workers, or alone from the lost rank's record."""
         (self.newcomer or self._setup).join(backend)
-        register_optimizer_step_pre_hook(self.transactions.before_optimizer_step)
+        # A script may compile the optimizer's step: the vote in it is nothing to trace.
+        register_optimizer_step_pre_hook(torch.compiler.disable(self.transactions.before_optimizer_step))  # type: ignore[no-untyped-call]
 
     def finish(self) -> int:
         """The script has ended here. Stays, as a donor, until every rank has finished; gives the exit code."""
