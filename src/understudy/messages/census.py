@@ -30,6 +30,14 @@ ITERATOR_MOVES = Message(
     remedy="Draw all values into a list before the loop and index it by job.committed; or name it in job.ignore if the training does not "
     "depend on it.",
 )
+SENT_TO = Message(
+    "US1404",
+    "{names} {are} on while the script trains, and goes by what is sent to it: a newcomer's begins anew, and was sent nothing. Make a "
+    "function of it that keeps what it remembers{locals} in `state = job.state(...)`",
+    cause="The training drives a generator by send(): where it stands follows from all that it was sent, and can be neither read nor set.",
+    remedy="Write it as a function or class, and keep its variables in job.state; or name it in job.ignore if the training does not depend "
+    "on it.",
+)
 DIFFERS_BY_RANK = Message(
     "US1411",
     "{names} {differ} from rank to rank and {change} between the steps: a newcomer starts with the value of its set-up. If the training "
@@ -118,7 +126,7 @@ LISTED_MOVED = Message(
     "US1461",
     "an iterator that moves on: a newcomer's starts anew",
     cause="The listing of the state (understudy status --state) has found an iterator from which the training draws.",
-    remedy="See US1401, US1402 and US1403 for what to use in place of the iterator.",
+    remedy="See US1401, US1402, US1403 and US1404 for what to use in place of the iterator.",
 )
 LISTED_LEFT = Message(
     "US1462",

@@ -140,6 +140,14 @@ UNMOVABLE_TENSOR = Message(
     cause="The tensor is a view with gaps, for example a strided slice of a larger tensor. Only dense memory can be copied as a whole.",
     remedy="Replace the tensor by tensor.contiguous() (or .clone()) before it is registered.",
 )
+SPARSE_TENSOR = Message(
+    "US1216",
+    "{name} is sparse ({layout}), and only dense tensors can be compared and moved: keep it dense (to_dense()). If nothing changes it, and "
+    "every worker's set-up makes the same, it may be a plain attribute of the module in place of a buffer",
+    cause="A registered buffer, parameter or tensor has a sparse layout, so its memory is no single block of numbers.",
+    remedy="Use tensor.to_dense(); or keep its indices and values in two buffers, and make the sparse tensor of them where it is used; or, "
+    "if it is constant, set it as an attribute (self.name = tensor) instead of register_buffer.",
+)
 NO_SUCH_VALUE = Message(
     "US1215",
     "job.state(...) was given no {name!r}, and nobody has set it; there is {known}",
@@ -152,6 +160,15 @@ MODEL_NOT_REGISTERED = Message(
     cause="The registered optimizer holds parameters that belong to no registered module or tensor, so another worker would not receive "
     "them.",
     remedy="Add the model to job.register, for example job.register(model=model, optimizer=optimizer).",
+)
+TENSORS_NOT_REGISTERED = Message(
+    "US1226",
+    "optimizer {optimizer} steps tensors that belong to no module and are not registered ({count}, the first of shape {shape}), such as "
+    "flat parameters or copies of the parameters in another precision: register these tensors themselves, "
+    "job.register({optimizer}_tensors=[...])",
+    cause="The registered optimizer holds tensors that belong to no module, so registering a model does not cover them, and another worker "
+    "would not receive them.",
+    remedy="Register the list of tensors that was given to the optimizer: job.register(masters=masters, optimizer=optimizer).",
 )
 ZERO_REDUNDANCY = Message(
     "US1222",

@@ -16,7 +16,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.testing._internal.distributed.fake_pg  # registers the backend "fake"
-from tests.said import refused
+from tests.said import refused, said
 from torch import nn
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.fsdp import FullyShardedDataParallel
@@ -134,6 +134,23 @@ def test_an_optimizer_goes_with_its_model() -> None:
     optimizer = torch.optim.AdamW(model.parameters())
     assert uncovered(of(optimizer=optimizer)) == script.MODEL_NOT_REGISTERED(optimizer="optimizer")
     assert uncovered(of(model=model, optimizer=optimizer)) == ""
+
+
+def test_an_optimizer_goes_with_tensors_that_belong_to_no_module() -> None:
+    model = nn.Linear(2, 2)
+    masters = [parameter.detach().double().requires_grad_() for parameter in model.parameters()]
+    optimizer = torch.optim.AdamW(masters)
+    told = uncovered(of(model=model, optimizer=optimizer))
+    assert said(told, script.TENSORS_NOT_REGISTERED, optimizer="optimizer", count=2, shape=(2, 2))
+    assert uncovered(of(model=model, masters=masters, optimizer=optimizer)) == ""
+
+
+@pytest.mark.parametrize("make", [torch.Tensor.to_sparse, torch.Tensor.to_sparse_csr])
+def test_a_sparse_buffer_is_refused(make: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    model = nn.Linear(2, 2)
+    model.register_buffer("mix", make(torch.eye(2)))
+    with refused(UsageError, script.SPARSE_TENSOR, name="model/buffer/mix"):
+        of(model=model).all_tensors()
 
 
 def test_a_schedule_goes_with_its_optimizer() -> None:

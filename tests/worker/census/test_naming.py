@@ -19,6 +19,7 @@ import torch
 from tests.said import said
 
 from understudy.messages import census as notices
+from understudy.messages.base import Message
 from understudy.worker.census import census as module_of_census
 from understudy.worker.census import naming, roots, stores, walk
 from understudy.worker.census.census import Census
@@ -190,6 +191,21 @@ def test_an_iterator_is_replaced(script: Script) -> None:
     assert said(draws, notices.ITERATOR_MOVES, names="rates (train.py:5)", shown="rates")
     loads = told(naming.MOVED, at("rates"), iter(torch.utils.data.DataLoader([1])))  # type: ignore[arg-type]
     assert said(loads, notices.LOADER_MOVES, names="rates (train.py:5)", shown="rates")
+
+
+@pytest.mark.parametrize(
+    ("body", "notice"),
+    [
+        ("loss = yield rate", notices.SENT_TO),
+        ("rate += yield rate", notices.SENT_TO),
+        ("print((yield rate))", notices.SENT_TO),
+        ("yield rate", notices.ITERATOR_MOVES),
+        ("yield from iter([rate])", notices.ITERATOR_MOVES),
+    ],
+)
+def test_a_generator_that_is_sent_to_is_not_drawn_ahead(script: Script, body: str, notice: Message) -> None:
+    module = script(f"def control(rate):\n    while True:\n        {body}\nrates = control(0.1)\nfor i in ():\n    next(rates)")
+    assert said(told(naming.MOVED, at("rates"), module.rates), notice, names="rates (train.py:6)")
 
 
 def test_what_differs_is_put_into_a_namespace_or_ignored(script: Script) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dis
+import inspect
 import itertools
+import types
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 import numpy
@@ -72,7 +76,17 @@ def _moves(first: Uncovered, names: str, are: str) -> Text:
         return census.COUNTER_MOVES(names=names, are=are, name=name)
     if isinstance(first.thing, _BaseDataLoaderIter):
         return census.LOADER_MOVES(names=names, are=are, shown=shown)
+    if isinstance(first.thing, types.GeneratorType) and _is_sent_to(first.thing.gi_code):
+        local = ", ".join(itertools.islice(inspect.getgeneratorlocals(first.thing), _SHOWN))
+        return census.SENT_TO(names=names, are=are, locals=f" ({local})" if local else "")
     return census.ITERATOR_MOVES(names=names, are=are, shown=shown)
+
+
+def _is_sent_to(code: CodeType) -> bool:
+    """Whether the value of any `yield` in it is used: what it gives by `yield from` is another one's."""
+    names = [one.opname for one in dis.get_instructions(code) if one.opname != "RESUME"]
+    unused = ("POP_TOP", "JUMP_BACKWARD_NO_INTERRUPT")
+    return any(one == "YIELD_VALUE" and then not in unused for one, then in itertools.pairwise(names))
 
 
 def told_of_loops(found: Sequence[Running]) -> Text:

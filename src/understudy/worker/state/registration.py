@@ -5,6 +5,8 @@ What frameworks have made is their adapters' affair (`frameworks`).
 
 from __future__ import annotations
 
+import gc
+
 import torch
 from torch.amp.grad_scaler import GradScaler
 
@@ -20,8 +22,10 @@ def uncovered(state: State) -> str:
         return lacking
     known = {id(parameter) for _, parameter in state.parameters()} | {id(tensor) for tensor in state.tensors.values()}
     for name, optimizer in state.optimizers.items():
-        if not all(id(parameter) in known for parameter in parameters_of(optimizer)):
-            return script.MODEL_NOT_REGISTERED(optimizer=name)
+        if unknown := [parameter for parameter in parameters_of(optimizer) if id(parameter) not in known]:
+            if _belong_to_a_module(unknown):
+                return script.MODEL_NOT_REGISTERED(optimizer=name)
+            return script.TENSORS_NOT_REGISTERED(optimizer=name, count=len(unknown), shape=tuple(unknown[0].shape))
     for name, optimizer in state.optimizers.items():
         if type(optimizer).__name__ == "ZeroRedundancyOptimizer":
             return script.ZERO_REDUNDANCY(optimizer=name)
@@ -36,6 +40,13 @@ def uncovered(state: State) -> str:
         if wrapped and id(optimizer) not in scheduled and not others:
             return script.SCHEDULE_NOT_REGISTERED(optimizer=name)
     return ""
+
+
+def _belong_to_a_module(tensors: list[torch.Tensor]) -> bool:
+    """Whether any of them is a parameter of a module that the script has somewhere. Looks at all objects: for what ends the job only."""
+    wanted = set(map(id, tensors))
+    modules = (thing for thing in gc.get_objects() if issubclass(type(thing), torch.nn.Module) and "_parameters" in vars(thing))
+    return any(id(parameter) in wanted for module in modules for parameter in module._parameters.values())
 
 
 def _unsupported(state: State) -> str:

@@ -223,8 +223,11 @@ class State:
         if self.kept_gradients.matter:
             found |= dict(self.gradients())
         for name, tensor in found.items():
+            local = local_tensor(tensor)
+            if local.layout is not torch.strided:
+                raise UsageError(script.SPARSE_TENSOR(name=name, layout=local.layout))
             try:
-                flat_bytes(local_tensor(tensor))
+                flat_bytes(local)
             except ValueError as error:
                 raise UsageError(script.UNMOVABLE_TENSOR(name=name, reason=str(error))) from error
         return found
