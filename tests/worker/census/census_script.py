@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import threading
 from dataclasses import dataclass, field
 from enum import Enum
@@ -35,6 +36,10 @@ class Slotted:
 
     def __init__(self) -> None:
         self.count = 0
+
+
+def turn() -> float:
+    return math.tau
 
 
 def remembers(value: float, seen: list[float] = []) -> float:  # noqa: B006

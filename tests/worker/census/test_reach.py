@@ -10,6 +10,7 @@ import functools
 import hashlib
 import io
 import itertools
+import math
 import os
 import queue
 import random
@@ -407,6 +408,14 @@ def test_settings_of_the_process_are_known(script: Any, monkeypatch: pytest.Monk
         torch.set_default_dtype(torch.float32)
     names = {one.name for one in found.census.listed(()) if one.kind == "unseen" and one.root == "the process"}
     assert names - {"os.environ['PYTEST_CURRENT_TEST']"} == {"os.environ['LEVEL_OF_THE_CURRICULUM']", "torch default dtype"}
+
+
+def test_globals_of_packages_that_the_script_names_are_known(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Found()
+    monkeypatch.setattr(math, "tau", 6.0)
+    monkeypatch.setattr(math, "e", 2.0)  # the script does not go by it
+    found.changed()
+    assert {one.name for one in found.census.listed(()) if one.root == "math"} == {"tau"}
 
 
 def test_containers_of_tensors_that_are_large_together_are_told(script: Any) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy
 import torch
 
+from understudy.worker.census.foreign import foreign_globals
 from understudy.worker.census.leaves import FIXED
 from understudy.worker.census.readers import Reading, read_base, read_covered, read_object
 from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, PROCESS, RootKey, Table
@@ -33,7 +34,7 @@ def reach(tables: Mapping[RootKey, Table], found: WalkResult, is_covered: Callab
     marks: Marks = {**found.bound, **process_settings()}
     rooted = {(kind, id(table.of)) for (kind, _), table in tables.items() if kind in (CLASS, CLOSURE, FUNCTION)}
     running = [table.items() for (kind, _), table in tables.items() if kind == FRAME]
-    todo, seen, most = found.ends[::-1], found.seen, len(marks) + MOST
+    todo, seen, most = [*foreign_globals(), *found.ends][::-1], found.seen, len(marks) + MOST
     gone_into = set(seen)  # by the look, which has read their attributes
     while todo:
         path, thing = todo.pop()
@@ -96,16 +97,17 @@ class Changes:
 
     def __init__(self, first: Marks, tables: Mapping[RootKey, Table]) -> None:
         self._first = first
-        self._roots = set(tables) | {_TOP.root}
+        self._roots = {*tables, *(path.root for path in first)}
         self._frames = _frames(tables)
 
     def since(self, now: Marks, tables: Mapping[RootKey, Table]) -> list[Path]:
         """Return the ways to what has changed: of what hangs on a changed thing, the thing alone."""
-        new = tables.keys() - self._roots
+        roots = {*tables, *(path.root for path in now)}
+        new = roots - self._roots
         self._roots |= new
         self._first |= {path: mark for path, mark in now.items() if path.root in new}
         frames = _frames(tables)
-        there = {root for root in (*tables, _TOP.root) if self._frames.get(root) == frames.get(root)}
+        there = {root for root in roots if self._frames.get(root) == frames.get(root)}
         changed = {path for path, mark in now.items() if path.root in there and self._first.get(path, _NOTHING) != mark}
         changed |= {path for path in self._first if path not in now and path.root in there}
         return [path for path in changed if not any(owner in changed for owner in path.owners())]

@@ -110,7 +110,8 @@ def read_covered(path: Path, thing: Any) -> Reading:
     if isinstance(thing, torch.nn.Module):
         return _module(path, thing)
     if isinstance(thing, torch.optim.Optimizer):
-        return _optimizer(path, thing)
+        parts = _optimizer(path, thing).parts
+        return Reading(None, tuple((way, part) for way, part in parts if way.steps[-1][0] == "item" or not is_plain_attribute(part)))
     if isinstance(thing, torch.utils.data.DataLoader):
         return _loader(path, thing)
     return Reading(None)

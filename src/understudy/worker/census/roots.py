@@ -151,13 +151,14 @@ def modules() -> list[tuple[str, dict[str, Any]]]:
     if _there != there:
         new = [name for name in list(sys.modules) if name not in _looked_at and name != _MAIN]
         _looked_at.update(new)
-        _own.extend(name for name in new if _is_own(name))
+        _own.extend(name for name in new if is_own(name))
         _there = there
-    names = [*([_MAIN] if _is_own(_MAIN) else []), *_own]
+    names = [*([_MAIN] if is_own(_MAIN) else []), *_own]
     return [(name, vars(module)) for name in names if (module := sys.modules.get(name)) is not None]
 
 
-def _is_own(name: str) -> bool:
+def is_own(name: str) -> bool:
+    """Whether a module of this name is one of the script's."""
     module = sys.modules.get(name)
     names = getattr(module, "__dict__", None)
     file = names.get("__file__") if isinstance(names, dict) and (type(module) is types.ModuleType or name == _MAIN) else None

@@ -1,0 +1,57 @@
+"""Globals of installed packages that the script's source names: `torch.nn.functional.scale = 0.5`, `math.tau`.
+
+Such packages have tens of thousands of globals, which their own code changes, too. A script can only go by one that it names.
+
+Known limits: by the name of a module, or of a package around it, as a module of the script has imported it; what `setattr` or an alias
+sets is not seen.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import types
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+import torch
+
+from understudy.worker.census import roots
+from understudy.worker.census.leaves import FIXED
+from understudy.worker.census.roots import PROCESS
+from understudy.worker.census.walk import Path
+from understudy.worker.guards.loop_variables import nodes_of
+
+_STATE = (*FIXED, dict, list, set, deque, OrderedDict, Counter, defaultdict, torch.Tensor, numpy.ndarray)
+
+
+def foreign_globals() -> Iterator[tuple[Path, Any]]:
+    """Return plain values and containers that the script's modules name in modules of others."""
+    for _, names in roots.modules():
+        for first, *rest in _chains(str(names["__file__"])):
+            owner = names.get(first)
+            for name in rest[:-1]:
+                owner = vars(owner).get(name) if type(owner) is types.ModuleType else None
+            if type(owner) is types.ModuleType and not roots.is_own(owner.__name__):
+                value = vars(owner).get(rest[-1])
+                if type(value) in _STATE:
+                    yield Path((PROCESS, owner.__name__), rest[-1]), value
+
+
+@functools.lru_cache(64)
+def _chains(file: str) -> tuple[tuple[str, ...], ...]:
+    """Names with attributes in a source: ("math", "tau")."""
+    found = dict.fromkeys(_names(node) for node in nodes_of(file) if isinstance(node, ast.Attribute))
+    return tuple(filter(None, found))
+
+
+def _names(node: ast.Attribute) -> tuple[str, ...]:
+    """Empty where it is an attribute of something other than names."""
+    names: list[str] = []
+    part: ast.expr = node
+    while isinstance(part, ast.Attribute):
+        names.append(part.attr)
+        part = part.value
+    return (part.id, *reversed(names)) if isinstance(part, ast.Name) else ()
