@@ -306,6 +306,19 @@ def test_what_is_kept_by_parameter_is_known_by_its_number(script: Any) -> None:
     assert script.moments == {}
 
 
+def test_what_is_kept_by_the_ids_of_objects_is_known_by_their_number(script: Any) -> None:
+    mine, others = [torch.ones(1), torch.ones(1)], [torch.ones(1), torch.ones(1)]
+    script.sizes = {id(one): 0.0 for one in mine}
+    found = Found()
+    script.sizes[id(mine[1])] = 2.0
+    values = found.changed()
+    script.sizes = {id(one): 0.0 for one in others}
+    newcomer = Found().census
+    for entry, data in values.items():
+        newcomer.load(entry, data)
+    assert script.sizes == {id(others[0]): 0.0, id(others[1]): 2.0}
+
+
 def test_a_redo_finds_what_an_attempt_has_changed_for_the_first_time_beside_that_which_changes(script: Any) -> None:
     trainer = script.trainer
     trainer.position, trainer.shard, trainer.tokens = 0, 0, LARGE["an array"](0)

@@ -55,6 +55,21 @@ def test_a_redo_finds_an_attribute_as_it_was(script: Any) -> None:
     assert script.experts.micro == 8 and not hasattr(script.experts, "new")
 
 
+class _Losses(list[float]):
+    def clear(self) -> None:
+        raise AssertionError("nobody may ask")
+
+
+def test_a_redo_takes_away_what_the_first_attempt_has_made(script: Any) -> None:
+    script.losses = _Losses([1.0])
+    found = Found()
+    noted = found.census.note()
+    script.losses.append(2.0)
+    script.losses.best = 2.0
+    found.census.restore(noted, {})
+    assert script.losses == [1.0] and not hasattr(script.losses, "best")
+
+
 def test_what_changed_before_the_begin_stays(script: Any) -> None:
     script.experts = _Experts()
     found = Found()
@@ -73,4 +88,4 @@ def test_a_graph_is_not_kept_for_a_redo(script: Any) -> None:
     found = Found()
     script.experts.losses.append(torch.ones(2, requires_grad=True) * 2)
     noted = _begun(found)
-    assert not any(content for _, content in noted.beside.contents if content is not script.experts.losses and len(content) == 1)
+    assert not any(container is script.experts.losses for container, _ in noted.beside.contents)

@@ -14,6 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from operator import is_
 from typing import Any
 
@@ -29,8 +30,7 @@ HELD = 64 << 20  # bytes of one tensor or array that is kept for a redo
 MET = 64  # objects, and containers that are variables, whose insides are noted
 _FLAT = 64  # items of a container that is
 _CONTAINERS = (list, tuple, dict)
-_Mutable = list[Any] | dict[Any, Any] | set[Any] | deque[Any]
-_MUTABLE = frozenset({list, dict, set, deque})
+_BASES: tuple[type, ...] = (list, dict, set, deque)  # of containers whose items are noted
 _ABSENT = object()
 
 
@@ -74,10 +74,9 @@ class Met:
         self.objects: list[tuple[Path, weakref.ref[Any]]] = []
         self.variables: list[Path] = []
         for path, thing in found.owners if found is not None else ():
-            if type(thing) in _MUTABLE:
-                if not path.steps and len(self.variables) < MET:
-                    self.variables.append(path)
-            elif len(self.objects) < MET and type(thing).__weakrefoffset__:
+            if not path.steps and isinstance(thing, _BASES) and len(self.variables) < MET:
+                self.variables.append(path)
+            if type(thing) not in _BASES and type(thing).__weakrefoffset__ and len(self.objects) < MET:
                 self.objects.append((path.then("attribute", ""), weakref.ref(thing)))
 
 
@@ -85,7 +84,7 @@ class Met:
 class Owners:
     scopes: dict[RootKey, _Names] = field(default_factory=dict)
     attributes: list[tuple[Path, dict[str, Any], _Names]] = field(default_factory=list)  # of each object: a way to one, and all of them
-    contents: list[tuple[_Mutable, _Mutable]] = field(default_factory=list)  # of containers, with copies
+    contents: list[tuple[Any, list[Any]]] = field(default_factory=list)  # of containers
 
     @staticmethod
     def of(paths: Iterable[Path], tables: Mapping[RootKey, Table], met: Met) -> Owners:
@@ -114,8 +113,10 @@ class Owners:
 
     def _note_contents(self, values: Iterable[Any]) -> None:
         for value in list(values):
-            if type(value) in _MUTABLE and len(value) <= _FLAT and not any(map(_has_graph, value)):
-                self.contents.append((value, value.copy()))
+            if isinstance(value, _BASES):
+                items = _items(value)
+                if len(items) <= _FLAT and not any(map(_has_graph, items)):
+                    self.contents.append((value, items))
 
     def bound_anew(self, tables: Mapping[RootKey, Table]) -> Iterator[tuple[Path, Any]]:
         """What is another object now than it was."""
@@ -143,23 +144,28 @@ class Owners:
 
 
 def _has_graph(item: Any) -> bool:
-    return isinstance(item, torch.Tensor) and item.grad_fn is not None
+    """Whether it is a tensor with one, or a pair of a key and such a tensor."""
+    part = item[1] if type(item) is tuple and len(item) == 2 else item
+    return isinstance(part, torch.Tensor) and part.grad_fn is not None
 
 
-def _refill(container: _Mutable, content: _Mutable) -> None:
+def _base(container: Any) -> Any:
+    """Whose methods read and fill it, so that none of the script's own run."""
+    return next(kind for kind in _BASES if isinstance(container, kind))
+
+
+def _items(container: Any) -> list[Any]:
+    base = _base(container)
+    return list(base.items(container) if base is dict else base.__iter__(container))
+
+
+def _refill(container: Any, before: list[Any]) -> None:
     """In place, and only if something in it is another."""
-    now, before = _items(container), _items(content)
-    if len(now) == len(before) and all(map(is_, now, before)):
-        return
-    container.clear()
-    if isinstance(container, list | deque):
-        container.extend(content)
-    else:
-        container.update(content)
-
-
-def _items(container: _Mutable) -> list[Any]:
-    return [part for item in container.items() for part in item] if isinstance(container, dict) else list(container)
+    base, now = _base(container), _items(container)
+    flat = [tuple(chain.from_iterable(items)) if base is dict else tuple(items) for items in (now, before)]
+    if len(now) != len(before) or not all(map(is_, *flat)):
+        base.clear(container)
+        (base.extend if base in (list, deque) else base.update)(container, before)
 
 
 def _beside(path: Path, name: str) -> Path:

@@ -20,7 +20,7 @@ import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from understudy.messages import encoding
-from understudy.worker.census.leaves import LONGEST, Room, is_bound, is_leaf
+from understudy.worker.census.leaves import LONGEST, Room, is_address, is_bound, is_leaf
 from understudy.worker.census.roots import CLASS, FRAME, RootKey, Table
 from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.errors import BadMessage
@@ -291,7 +291,8 @@ def _at(path: Path, thing: Any, found: WalkResult, room: Room, of_class: bool) -
 def items_of(path: Path, thing: dict[Any, Any]) -> Iterator[tuple[Path, Any]]:
     """What stands in a dict, with the way to it."""
     for number, (key, item) in enumerate(list(dict.items(thing))):
-        yield (path.then("item", key) if type(key) in (str, int) else path.then("place", _place(number, key))), item
+        own = type(key) in (str, int) and not is_address(key)
+        yield (path.then("item", key) if own else path.then("place", _place(number, key))), item
 
 
 def attributes_of(path: Path, thing: Any) -> Iterator[tuple[Path, Any]]:
