@@ -131,6 +131,7 @@ def test_an_iterator_that_moves_is_told(script: Any) -> None:
 
 def test_of_a_hidden_state_whose_history_is_spent_the_values_are_moved(script: Any) -> None:
     found = Found()
+    found.census.ignore({"weight"})  # whose gradient is told
     weight = torch.ones(2, requires_grad=True)
     script.hidden = (weight * 3, weight * 5)
     torch.autograd.backward([part.sum() for part in script.hidden])

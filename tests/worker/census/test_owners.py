@@ -89,3 +89,26 @@ def test_a_graph_is_not_kept_for_a_redo(script: Any) -> None:
     script.experts.losses.append(torch.ones(2, requires_grad=True) * 2)
     noted = _begun(found)
     assert not any(container is script.experts.losses for container, _ in noted.beside.contents)
+
+
+def test_a_redo_finds_a_tensor_as_it_was_that_had_never_changed(script: Any) -> None:
+    script.scale, script.masks = torch.ones(2), [torch.zeros(3), torch.zeros(3)]
+    noted = _begun(found := Found())
+    scale, mask = script.scale, script.masks[1]
+    scale.data = torch.full((2,), 5.0)
+    mask[1] = 7
+    found.census.restore(noted, {})
+    assert script.scale is scale and scale.tolist() == [1, 1] and mask.tolist() == [0, 0, 0]
+    assert not [one for one in found.census.listed(()) if one.kind == "unseen"]
+
+
+def test_what_cannot_be_put_back_is_told(script: Any) -> None:
+    """It has changed since the last look, so that nobody knows what the attempt began with."""
+    script.scale = torch.ones(2)
+    found = Found()
+    _begun(found)
+    script.scale.add_(1)
+    noted = found.census.note()
+    script.scale.add_(1)
+    found.census.restore(noted, {})
+    assert [one.name for one in found.census.listed(()) if one.kind == "unseen"] == ["scale"]

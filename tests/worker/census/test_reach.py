@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import contextvars
 import csv
 import enum
@@ -191,6 +192,16 @@ def _hook_of_a_tensor() -> Shape:
     return tensor, lambda: add(_twice), "thing._backward_hooks[0]"
 
 
+def _gradient() -> Shape:
+    tensor = torch.ones(2, requires_grad=True)
+    return tensor, (tensor * 2).sum().backward, "thing.grad"
+
+
+def _attribute_of_a_step() -> Shape:
+    wrapper = types.FunctionType(contextlib.nullcontext.__init__.__code__, {})
+    return wrapper, lambda: wrapper.__dict__.update(average=1.0), "thing.average"
+
+
 def _attribute_of_a_tensor() -> Shape:
     tensor = torch.ones(2)
     return tensor, lambda: setattr(tensor, "scale", 2.0), "thing.scale"
@@ -270,6 +281,8 @@ SHAPES: dict[str, Callable[[], Shape]] = {
     "an object of another class": _class_exchanged,
     "a hook of a module": _hook_added,
     "a hook of a tensor": _hook_of_a_tensor,
+    "a gradient": _gradient,
+    "an attribute of a function of a library": _attribute_of_a_step,
     "an attribute of a tensor": _attribute_of_a_tensor,
     "an attribute of an optimizer": _optimizer,
     "an attribute of a data set": _data_set,
@@ -416,6 +429,16 @@ def test_globals_of_packages_that_the_script_names_are_known(script: Any, monkey
     monkeypatch.setattr(math, "e", 2.0)  # the script does not go by it
     found.changed()
     assert {one.name for one in found.census.listed(()) if one.root == "math"} == {"tau"}
+
+
+def test_hooks_of_all_modules_are_known(script: Any) -> None:
+    found = Found()
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda *given: None)
+    try:
+        found.changed()
+    finally:
+        handle.remove()
+    assert {one.name for one in found.census.listed(()) if one.root == "torch.nn"} == {"global_forward_hooks"}
 
 
 def test_containers_of_tensors_that_are_large_together_are_told(script: Any) -> None:

@@ -16,7 +16,7 @@ first look, in an attempt that was interrupted, is put back in the first transac
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import CodeType
@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from understudy.messages import encoding
-from understudy.worker.census import leaves, naming
+from understudy.worker.census import attempted, leaves, naming
 from understudy.worker.census.baseline import Baseline
 from understudy.worker.census.naming import BEYOND, HISTORY, LARGE, LEFT, MOVED, RUNNING, UNREAD, UNSEEN
 from understudy.worker.census.owners import Met, Owners, is_held
@@ -54,6 +54,7 @@ class Noted:
     objects: dict[str, tuple[Path, Any]]
     contents: dict[str, bytes]
     beside: Owners = field(default_factory=Owners)  # what stands beside that, which an attempt may change for the first time
+    tensors: Sequence[attempted.Begun] = ()  # that have not changed before
 
 
 class Census:
@@ -80,7 +81,7 @@ class Census:
         self._said: set[str] = set()
         self._inside = False  # an iteration of a loop of the job: what is done there is not done again
         self._beside = Owners()  # as of the last begin
-        self._met = Met()  # by the last look
+        self._met, self._tensors = Met(), attempted.Tensors()  # by the last look
         self._begins = 0
         self._before = 0  # transactions of the job before this worker was a rank
         self.top: dict[str, bytes] = {}  # what is watched, as of the top of the iteration
@@ -139,7 +140,7 @@ class Census:
             return WalkResult()
         tables = self._roots.all()
         found = self._look(tables)
-        self._met = Met(found)
+        self._met, self._tensors = Met(found), attempted.Tensors(found)
         marks = reach(tables, found, self._covered())
         if found.beyond is not None:
             self._uncovered[BEYOND].setdefault("", found.beyond)
@@ -391,12 +392,15 @@ class Census:
             if entry in left and not leaves.is_bound(value):
                 contents[entry] = self._data_again(entry, path, value)
         self._beside = Owners.of(changed.values(), tables, self._met)
-        return Noted(objects, contents, self._beside)
+        return Noted(objects, contents, self._beside, self._tensors.begin())
 
     def restore(self, noted: Noted, values: Mapping[str, bytes]) -> None:
         """What was noted, bound again, and with what it held: as noted, or as of `values`."""
         tables = self._roots.some({path.root for path, _ in noted.objects.values()})
         noted.beside.restore(tables, self._is_ignored)
+        for path in attempted.restore(noted.tensors):
+            if path.entry not in self._watched:  # whose content is there
+                self._uncovered[UNSEEN][path.entry] = path
         for entry, (path, thing) in noted.objects.items():
             try:
                 if read(path, tables) is not thing:

@@ -1,4 +1,4 @@
-"""Globals of installed packages that the script's source names: `torch.nn.functional.scale = 0.5`, `math.tau`.
+"""Globals of installed packages that the script's source names: `torch.nn.functional.scale = 0.5`, `math.tau`. And hooks of all modules.
 
 Such packages have tens of thousands of globals, which their own code changes, too. A script can only go by one that it names.
 
@@ -20,6 +20,7 @@ import torch
 
 from understudy.worker.census import roots
 from understudy.worker.census.leaves import FIXED
+from understudy.worker.census.readers import is_hook_of_script
 from understudy.worker.census.roots import PROCESS
 from understudy.worker.census.walk import Path
 from understudy.worker.guards.loop_variables import nodes_of
@@ -28,7 +29,10 @@ _STATE = (*FIXED, dict, list, set, deque, OrderedDict, Counter, defaultdict, tor
 
 
 def foreign_globals() -> Iterator[tuple[Path, Any]]:
-    """Return plain values and containers that the script's modules name in modules of others."""
+    """Return plain values and containers that the script's modules name in modules of others, and hooks of all modules."""
+    for name, hooks in vars(torch.nn.modules.module).items():
+        if name.startswith("_global_") and name.endswith("_hooks"):
+            yield Path((PROCESS, "torch.nn"), name.removeprefix("_")), [hook for hook in hooks.values() if is_hook_of_script(hook)]
     for _, names in roots.modules():
         for first, *rest in _chains(str(names["__file__"])):
             owner = names.get(first)

@@ -34,7 +34,9 @@ def reach(tables: Mapping[RootKey, Table], found: WalkResult, is_covered: Callab
     marks: Marks = {**found.bound, **process_settings()}
     rooted = {(kind, id(table.of)) for (kind, _), table in tables.items() if kind in (CLASS, CLOSURE, FUNCTION)}
     running = [table.items() for (kind, _), table in tables.items() if kind == FRAME]
-    todo, seen, most = [*foreign_globals(), *found.ends][::-1], found.seen, len(marks) + MOST
+    foreign = list(foreign_globals())
+    found.held.extend(thing for _, thing in foreign)
+    todo, seen, most = [*foreign, *found.ends][::-1], found.seen, len(marks) + MOST
     gone_into = set(seen)  # by the look, which has read their attributes
     while todo:
         path, thing = todo.pop()

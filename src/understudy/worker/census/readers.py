@@ -94,7 +94,7 @@ def read_base(path: Path, thing: Any) -> Reading:
     """Return what a base class of an object keeps beside the attributes that a look has read: items of a dict, hooks of a module."""
     name = type(thing).__qualname__
     if isinstance(thing, torch.Tensor):
-        return Reading(None, _of_tensor(path, thing))  # its content is carried
+        return Reading(None, (*_of_tensor(path, thing), *_gradient(path, thing)))  # its content is carried
     for reader in _readers_of(type(thing)):  # type: ignore[arg-type]
         reading = reader(path, thing)
         if reading is not None:
@@ -152,8 +152,9 @@ def _referents(path: Path, thing: Any) -> Iterator[Part]:
 
 def _function(path: Path, function: types.FunctionType) -> Reading:
     code = function.__code__
+    own = [(path.then("attribute", name), value) for name, value in function.__dict__.items()]
     if not is_of_script(code.co_filename):
-        return Reading((function.__module__, function.__qualname__))
+        return Reading((function.__module__, function.__qualname__), tuple(own))
     defaults = function.__defaults__ or ()
     names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
     given = [*zip(names, defaults, strict=True), *(function.__kwdefaults__ or {}).items()]
@@ -163,7 +164,7 @@ def _function(path: Path, function: types.FunctionType) -> Reading:
             parts.append((path.then("cell", name), cell.cell_contents))
         except ValueError:  # not set yet
             continue
-    parts += [(path.then("attribute", name), value) for name, value in function.__dict__.items()]
+    parts += own
     return Reading((code.co_filename, function.__qualname__, code.co_firstlineno), tuple(parts))
 
 
@@ -257,10 +258,12 @@ def _of_tensor(path: Path, tensor: torch.Tensor) -> tuple[Part, ...]:
     return (*hooks, *held)
 
 
+def _gradient(path: Path, tensor: torch.Tensor) -> tuple[Part, ...]:
+    return _named(path, grad=tensor.grad if tensor.is_leaf or tensor.retains_grad else None)
+
+
 def _tensor(path: Path, tensor: torch.Tensor) -> Reading:
-    parts = list(_of_tensor(path, tensor))
-    if tensor.requires_grad and not tensor.is_leaf and tensor.retains_grad:
-        parts += _named(path, grad=tensor.grad)
+    parts = [*_of_tensor(path, tensor), *_gradient(path, tensor)]
     if has_history(tensor):
         return Reading((tensor.dtype, tensor.shape), tuple(parts))
     if tensor.layout is torch.sparse_coo:
@@ -389,11 +392,12 @@ def _loader(path: Path, loader: Any) -> Reading:
 
 def _hooks(path: Path, hooks: Any) -> list[Part]:
     """Those of the script, in their order: torch's own, and ours, come and go."""
-    found = [hook for hook in (hooks or {}).values() if _is_hook_of_script(hook)]
+    found = [hook for hook in (hooks or {}).values() if is_hook_of_script(hook)]
     return list(_numbered(path, found))
 
 
-def _is_hook_of_script(hook: Any) -> bool:
+def is_hook_of_script(hook: Any) -> bool:
+    """Whether it is neither torch's own nor ours."""
     plain = getattr(hook, "__func__", hook)
     while isinstance(plain, functools.partial):
         plain = plain.func

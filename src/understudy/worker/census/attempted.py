@@ -1,0 +1,99 @@
+"""Tensors that nobody has registered and that have not changed yet, at a begin: an attempt may change one for the first time.
+
+A look copies them. Torch counts the changes of each tensor, so that at a redo it is known whether the copy is what the attempt had begun
+with. What a tensor stands for (`.data`) is bound again, and needs no copy.
+
+Known limits: a change through numpy or `.data` is not counted, and so not seen here. Tensors of up to `LARGEST` bytes, on the host.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from understudy.worker.census.leaves import LARGEST
+from understudy.worker.census.walk import Path, WalkResult
+
+MOST = 256  # tensors
+TOTAL = 64 << 20  # bytes of their copies
+
+
+class _Copied(NamedTuple):
+    """One tensor, as of a look."""
+
+    path: Path
+    tensor: weakref.ref[torch.Tensor]
+    version: int
+    address: int
+    content: torch.Tensor
+
+
+class Begun(NamedTuple):
+    """The same, as of a begin."""
+
+    copied: _Copied
+    version: int
+    memory: torch.Tensor
+
+
+class Tensors:
+    """As of the last look."""
+
+    def __init__(self, found: WalkResult | None = None) -> None:
+        self._copied: list[_Copied] = []
+        room = TOTAL
+        for path, tensor in _tensors(found) if found is not None else ():
+            size = tensor.numel() * tensor.element_size()
+            if size > LARGEST or tensor.device.type != "cpu":
+                continue
+            room -= size
+            if room < 0 or len(self._copied) >= MOST:
+                break
+            self._copied.append(
+                _Copied(
+                    path,
+                    weakref.ref(tensor),
+                    tensor._version,
+                    tensor.data_ptr(),
+                    tensor.detach().clone(memory_format=torch.preserve_format),
+                )
+            )
+
+    def begin(self) -> list[Begun]:
+        """Note where they stand at a begin."""
+        there = ((copied, copied.tensor()) for copied in self._copied)
+        return [Begun(copied, tensor._version, tensor.detach()) for copied, tensor in there if tensor is not None]
+
+
+def restore(begun: Sequence[Begun]) -> list[Path]:
+    """Put back what an attempt has changed, and return the ways to what cannot be put back."""
+    lost = []
+    for copied, version, memory in begun:
+        tensor = copied.tensor()
+        if tensor is None:
+            continue
+        if tensor.data_ptr() != memory.data_ptr() or tensor.shape != memory.shape:
+            tensor.data = memory
+        elif tensor._version != version:
+            if version == copied.version and memory.data_ptr() == copied.address:
+                memory.copy_(copied.content)
+            else:
+                lost.append(copied.path)
+    return lost
+
+
+def _tensors(found: WalkResult) -> Iterator[tuple[Path, torch.Tensor]]:
+    for path, value in found.leaves.values():
+        yield from _inside(path, value)
+
+
+def _inside(path: Path, value: Any) -> Iterator[tuple[Path, torch.Tensor]]:
+    """In containers one in the other."""
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    elif isinstance(value, list | tuple | dict):
+        for item in list(value.values() if isinstance(value, dict) else value)[:MOST]:
+            yield from _inside(path, item)
