@@ -20,7 +20,7 @@ import torch
 
 from understudy.worker.census import roots
 from understudy.worker.census.leaves import FIXED
-from understudy.worker.census.readers import is_hook_of_script
+from understudy.worker.census.readers.reading import is_hook_of_script
 from understudy.worker.census.roots import PROCESS
 from understudy.worker.census.walk import Path
 from understudy.worker.guards.loop_variables import nodes_of

@@ -19,7 +19,9 @@ import torch
 
 from understudy.worker.census.foreign import foreign_globals
 from understudy.worker.census.leaves import FIXED
-from understudy.worker.census.readers import Reading, read_base, read_covered, read_object
+from understudy.worker.census.readers import read_base, read_object
+from understudy.worker.census.readers.of_torch import read_covered
+from understudy.worker.census.readers.reading import Reading
 from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, PROCESS, RootKey, Table
 from understudy.worker.census.walk import MOST, Path, WalkResult
 

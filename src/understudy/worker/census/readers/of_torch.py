@@ -1,0 +1,101 @@
+"""Tensors, modules, optimizers and loaders. Of what is registered only what is not carried with it: hooks, attributes of no plain kind."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import torch
+
+from understudy.worker.census.leaves import LARGEST, mark
+from understudy.worker.census.readers.reading import Part, Reading, attributes, script_hooks
+from understudy.worker.census.walk import Path, attributes_of
+from understudy.worker.encoding.digests import digest
+from understudy.worker.state.attributes import is_plain_attribute
+from understudy.worker.state.history import has_history
+
+_OF_OPTIMIZERS = frozenset({"state", "param_groups", "defaults", "step", "found_inf", "grad_scale"})
+_HOOKS_OF_MODULES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_HOOKS_OF_OPTIMIZERS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+_HOOKS_OF_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+_OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__)
+
+
+def tensor_parts(path: Path, tensor: torch.Tensor) -> tuple[Part, ...]:
+    """Return hooks and attributes of a tensor."""
+    hooks = [part for name in _HOOKS_OF_TENSORS for part in script_hooks(path.then("attribute", name), getattr(tensor, name, None))]
+    held = () if type(tensor).__module__.startswith("torch.distributed") else attributes_of(path, tensor)
+    return (*hooks, *held)
+
+
+def gradient_parts(path: Path, tensor: torch.Tensor) -> tuple[Part, ...]:
+    """Return the gradient of a tensor that is not registered."""
+    return attributes(path, grad=tensor.grad if tensor.is_leaf or tensor.retains_grad else None)
+
+
+def read_tensor(path: Path, tensor: torch.Tensor) -> Reading:
+    """Return the content of a tensor, and what hangs on it."""
+    parts = [*tensor_parts(path, tensor), *gradient_parts(path, tensor)]
+    if has_history(tensor):
+        return Reading((tensor.dtype, tensor.shape), tuple(parts))
+    if tensor.layout is torch.sparse_coo:
+        return Reading(tensor.shape, (*parts, *attributes(path, indices=tensor._indices(), values=tensor._values())))
+    if tensor.layout is not torch.strided or tensor.device.type == "meta":
+        return Reading((tensor.dtype, tensor.shape, tensor._version), tuple(parts))
+    return Reading((tensor.requires_grad, _content(tensor.detach())), tuple(parts))
+
+
+def _content(tensor: torch.Tensor) -> Hashable:
+    if type(tensor) is not torch.Tensor:  # of a subclass, whose own code would run
+        tensor = tensor.as_subclass(torch.Tensor) if not hasattr(tensor, "_local_tensor") else tensor._local_tensor
+    if tensor.numel() * tensor.element_size() > LARGEST or tensor.device.type != "cpu":
+        return mark(tensor)
+    return tensor.dtype, tensor.shape, digest(tensor.clone().contiguous())  # numpy may see the copy alone: see `leaves`
+
+
+def read_module(path: Path, module: torch.nn.Module) -> Reading:
+    """Return hooks, and attributes that are not carried."""
+    held = vars(module)
+    parts = [part for name in _HOOKS_OF_MODULES for part in script_hooks(path.then("attribute", name), held.get(name))]
+    if not type(module).__module__.startswith(("torch.nn.parallel", "torch.distributed")):
+        parts += [
+            (path.then("attribute", name), value)
+            for name, value in list(held.items())
+            if name not in _OF_EVERY_MODULE and type(value) is not torch.Tensor and not is_plain_attribute(value)
+        ]
+    for table in (module._modules, module._parameters):
+        parts += [(path.then("attribute", name), part) for name, part in list(table.items()) if part is not None]
+    return Reading(None, tuple(parts))
+
+
+def read_optimizer(path: Path, optimizer: torch.optim.Optimizer) -> Reading:
+    """Return hooks and attributes."""
+    held = vars(optimizer)
+    parts = [part for name in _HOOKS_OF_OPTIMIZERS for part in script_hooks(path.then("attribute", name), held.get(name))]
+    if not type(optimizer).__module__.startswith("torch.distributed"):
+        parts += [
+            (path.then("attribute", name), value)
+            for name, value in list(held.items())
+            if name not in _OF_OPTIMIZERS and not name.startswith("_")
+        ]
+    return Reading(None, tuple(parts))
+
+
+def read_loader(path: Path, loader: Any) -> Reading:
+    """Return the attributes of a loader, without its sampler."""
+    held = [(name, value) for name, value in list(vars(loader).items()) if not name.startswith("_") and "sampler" not in name]
+    return Reading(None, tuple((path.then("attribute", name), value) for name, value in held if name != "generator"))
+
+
+def read_covered(path: Path, thing: Any) -> Reading:
+    """Return what hangs on a thing that is registered and is not carried with it: hooks, attributes that no entry has."""
+    if isinstance(thing, torch.Tensor):
+        return Reading(None, tensor_parts(path, thing))
+    if isinstance(thing, torch.nn.Module):
+        return read_module(path, thing)
+    if isinstance(thing, torch.optim.Optimizer):
+        parts = read_optimizer(path, thing).parts
+        return Reading(None, tuple((way, part) for way, part in parts if way.steps[-1][0] == "item" or not is_plain_attribute(part)))
+    if isinstance(thing, torch.utils.data.DataLoader):
+        return read_loader(path, thing)
+    return Reading(None)
