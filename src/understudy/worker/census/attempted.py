@@ -31,7 +31,7 @@ class _Copied(NamedTuple):
     content: torch.Tensor
 
 
-class Begun(NamedTuple):
+class BegunTensor(NamedTuple):
     """The same, as of a begin."""
 
     copied: _Copied
@@ -62,13 +62,13 @@ class Tensors:
                 )
             )
 
-    def begin(self) -> list[Begun]:
+    def begin(self) -> list[BegunTensor]:
         """Note where they stand at a begin."""
         there = ((copied, copied.tensor()) for copied in self._copied)
-        return [Begun(copied, tensor._version, tensor.detach()) for copied, tensor in there if tensor is not None]
+        return [BegunTensor(copied, tensor._version, tensor.detach()) for copied, tensor in there if tensor is not None]
 
 
-def restore(begun: Sequence[Begun]) -> list[Path]:
+def restore(begun: Sequence[BegunTensor]) -> list[Path]:
     """Put back what an attempt has changed, and return the ways to what cannot be put back."""
     lost = []
     for copied, version, memory in begun:

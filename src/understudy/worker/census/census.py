@@ -54,7 +54,7 @@ class Noted:
     objects: dict[str, tuple[Path, Any]]
     contents: dict[str, bytes]
     beside: Owners = field(default_factory=Owners)  # what stands beside that, which an attempt may change for the first time
-    tensors: Sequence[attempted.Begun] = ()  # that have not changed before
+    tensors: Sequence[attempted.BegunTensor] = ()  # that have not changed before
 
 
 class Census:
