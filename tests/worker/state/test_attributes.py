@@ -13,6 +13,7 @@ from torch.nn.utils import prune
 from understudy.messages import registered as registered_messages
 from understudy.worker.encoding.codec import decode
 from understudy.worker.errors import UnderstudyError
+from understudy.worker.state.preallocation import Preallocation
 from understudy.worker.state.registry import State
 
 
@@ -319,3 +320,23 @@ def test_a_registered_tensor_that_is_trained_is_a_parameter_with_a_gradient() ->
     gradient.add_(1)
     state.restore(snapshot)
     assert weight.grad is gradient and gradient.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_newcomer_has_parameters_of_the_shape_and_groups_in_the_order_that_others_have() -> None:
+    states = []
+    for _ in range(2):
+        net, state = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), State()
+        state.register("optimizer", torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
+        states.append(registered_in(state, net))
+    here, there = states
+    net, optimizer = here.modules["net"], here.optimizers["optimizer"]
+    assert b"parameter" not in here.encoded_values()["optimizer/settings"]
+    net[0].weight = nn.Parameter(torch.ones(5, 2))  # type: ignore[index]
+    optimizer.param_groups[0]["params"] = list(reversed(list(net.parameters())))
+    weight = next(there.modules["net"].parameters())
+    values = here.encoded_values()
+    there.match_groups(values)
+    Preallocation(there).make(here.descriptions(here.all_tensors()))
+    assert next(there.modules["net"].parameters()) is weight and weight.shape == (5, 2)
+    assert there.optimizers["optimizer"].param_groups[0]["params"][-1] is weight
+    assert there.encoded_values() == values == here.encoded_values() and here.encoded_values(closely=False) == values

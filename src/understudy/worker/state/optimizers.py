@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from operator import is_
 from typing import Any
 
@@ -75,6 +76,34 @@ class EncodedSettings:
             self._data = encode([groups, {}])
             self._values = values if all(map(_cannot_change, values)) else None
         return self._data
+
+
+class GroupNames:
+    """Which parameters stand in the groups of an optimizer, by name, where that is not what the set-up has made: a newcomer has to."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, list[list[str]]] = {}
+        self._changed: set[str] = set()  # optimizers
+
+    def set_up(self, optimizers: Mapping[str, Optimizer], names: Mapping[int, str]) -> None:
+        """`names`: of parameters, by their ids."""
+        self._first = {key: _names_in(optimizer, names) for key, optimizer in optimizers.items()}
+
+    def put(
+        self, key: str, optimizer: Optimizer, groups: list[dict[str, Any]], names: Callable[[], Mapping[int, str]], closely: bool
+    ) -> None:
+        """Adds them to what is told of the groups. It is seen at once if groups were added, else if looked `closely`."""
+        first = self._first.get(key)
+        if first is None or not (closely or key in self._changed or len(groups) != len(first)):
+            return
+        for number, now in enumerate(_names_in(optimizer, names())):
+            if number >= len(first) or now != first[number]:
+                self._changed.add(key)
+                groups[number]["params"] = now
+
+
+def _names_in(optimizer: Optimizer, names: Mapping[int, str]) -> list[list[str]]:
+    return [[names.get(id(parameter), "") for parameter in group["params"]] for group in optimizer.param_groups]
 
 
 def _cannot_change(value: Any) -> bool:

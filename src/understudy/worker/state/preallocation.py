@@ -15,7 +15,7 @@ import torch
 from understudy.worker.encoding.messages import MemoryDescription, TensorDescription
 from understudy.worker.state.optimizers import parameters_of
 from understudy.worker.state.registry import State
-from understudy.worker.state.tensors import empty, local_tensor
+from understudy.worker.state.tensors import empty, fit, local_tensor
 
 
 class Preallocation:
@@ -39,10 +39,13 @@ class Preallocation:
                 self._ready[entry] = description, tensor
 
     def make(self, descriptions: Mapping[str, TensorDescription]) -> None:
-        """Makes the moments and gradients that are described and not there. Their content is not set."""
+        """Makes the moments and gradients that are described and not there, and gives all else its shape. Contents are not set."""
+        parameters = dict(self._state.parameters())
         for entry, description in descriptions.items():
             if "/buffer/" in entry:
                 self._state.fit(entry, description)
+            elif entry in parameters:
+                fit(parameters[entry], description, entry)
         mine = self._state.all_tensors()
         for entry, optimizer, name, parameter in self._moments(descriptions):
             if entry not in mine:

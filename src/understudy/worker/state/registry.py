@@ -22,7 +22,6 @@ from typing import Any
 import numpy
 import torch
 from torch.amp.grad_scaler import GradScaler
-from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
@@ -34,10 +33,10 @@ from understudy.worker.encoding.messages import Streams, TensorDescription
 from understudy.worker.errors import UnderstudyError, UsageError
 from understudy.worker.state.attributes import Attributes, NotedAttributes, is_of_module
 from understudy.worker.state.gradients import Gradients
-from understudy.worker.state.optimizers import EncodedSettings, all_tensors, common_values, loose_values, parameters_of
+from understudy.worker.state.optimizers import EncodedSettings, GroupNames, all_tensors, common_values, loose_values, parameters_of
 from understudy.worker.state.sharding import Sharding, Whole, named_parameters
 from understudy.worker.state.streams import Randomness
-from understudy.worker.state.tensors import describe, digest_of, dtype_of, empty, in_place, is_trained, local_tensor, put_back
+from understudy.worker.state.tensors import describe, digest_of, empty, fit, in_place, is_trained, local_tensor, put_back
 from understudy.worker.state.unregistered import NoUnregisteredState, UnregisteredState, is_unregistered
 
 
@@ -74,7 +73,7 @@ class State:
         self._copies: dict[str, torch.Tensor] = {}
         self._shards: dict[str, dict[tuple[int, str], torch.Tensor]] | None = None  # by module
         self._tables: list[tuple[int, dict[str, torch.nn.Parameter | None]]] | None = None  # parameters of each module, by its id
-        self._groups: dict[str, int] = {}  # of each optimizer: how many groups of parameters it had when the set-up ended
+        self._group_names = GroupNames()
         self._buffers: list[tuple[str, torch.nn.Module]] | None = None  # modules that have buffers, with the names' prefixes
         self._settings: dict[str, EncodedSettings] = {}  # by optimizer
         self._beside: set[str] = set()  # optimizers that keep something beside tensors
@@ -179,7 +178,7 @@ class State:
 
     def fit(self, entry: str, description: TensorDescription) -> None:
         """On a newcomer: gives a buffer or a registered tensor the shape that is described, if it has grown, or was None at the end of the
-        set-up. The script's own tensor stays, with other memory.
+        set-up.
         """
         present = dict(self.mutable_tensors()).get(entry)
         if present is None and "/buffer/" in entry:
@@ -190,10 +189,8 @@ class State:
                 near = next(self.modules[key].parameters(), torch.empty(0))
                 parts[owner]._buffers[name] = empty(description, near, entry)
                 self.look_again()
-        elif present is not None and not isinstance(present, DTensor):
-            wanted = dtype_of(description), description.shape, description.stride
-            if (present.dtype, list(present.shape), list(present.stride())) != wanted:
-                present.data = empty(description, present, entry)
+        elif present is not None:
+            fit(present, description, entry)
 
     def moments(self) -> Iterator[tuple[str, torch.Tensor]]:
         for key, optimizer in self.optimizers.items():
@@ -243,7 +240,7 @@ class State:
 
     def owners(self) -> dict[str, str]:
         """The parameter to which each moment belongs."""
-        names = {id(parameter): name for name, parameter in self.parameters()}
+        names = self._names()
         return {
             f"{key}/state/{number}/{name}": names.get(id(parameter), "")
             for key, optimizer in self.optimizers.items()
@@ -252,7 +249,7 @@ class State:
         }
 
     def descriptions(self, tensors: dict[str, torch.Tensor]) -> dict[str, TensorDescription]:
-        names = {id(parameter): name for name, parameter in self.parameters()}
+        names = self._names()
         owners = {
             f"{key}/state/{number}": names.get(id(parameter), "")
             for key, optimizer in self.optimizers.items()
@@ -284,8 +281,7 @@ class State:
             if only is not None and f"{key}/settings" not in only:
                 continue
             groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
-            if len(groups) != self._groups.get(key, len(groups)):
-                self._name_parameters(key, optimizer, groups)
+            self._group_names.put(key, optimizer, groups, self._names, closely)
             beside: list[Any] = [{}]
             if closely or key in self._beside or not all_tensors(optimizer):
                 loose, rest = loose_values(optimizer), common_values(optimizer)
@@ -305,22 +301,26 @@ class State:
         except Unencodable as error:
             raise UsageError(script.UNMOVABLE_STATE(name=name, reason=str(error))) from error
 
-    def _name_parameters(self, key: str, optimizer: Optimizer, groups: list[dict[str, Any]]) -> None:
-        """Of groups that came after the set-up: a newcomer has to make them."""
-        names = {id(parameter): name for name, parameter in self.parameters()}
-        for number in range(self._groups[key], len(groups)):
-            groups[number]["params"] = [names.get(id(parameter), "") for parameter in optimizer.param_groups[number]["params"]]
+    def _names(self) -> dict[int, str]:
+        return {id(parameter): name for name, parameter in self.parameters()}
 
     def match_groups(self, values: Mapping[str, bytes]) -> None:
-        """On a newcomer: makes the groups of parameters that others have added since the set-up. Raises `UnderstudyError`."""
+        """On a newcomer: makes the groups of parameters that others have added or exchanged since the set-up. Raises `UnderstudyError`."""
         known = dict(self.parameters())
         for key, optimizer in self.optimizers.items():
             groups = decode(values[f"{key}/settings"])[0] if f"{key}/settings" in values else []
-            for group in groups[len(optimizer.param_groups) :]:
+            mine = optimizer.param_groups
+            for number, group in enumerate(groups):
+                if number < len(mine) and "params" not in group:
+                    continue
                 names = group.get("params", [])
                 if not names or not all(name in known for name in names):
                     raise UnderstudyError(registered.PARAMETERS_MISSING(optimizer=key))
-                optimizer.add_param_group({**group, "params": [known[name] for name in names]})
+                parameters = [known[name] for name in names]
+                if number < len(mine):
+                    mine[number]["params"] = parameters
+                else:
+                    optimizer.add_param_group({**group, "params": parameters})
 
     def load_value(self, entry: str, data: bytes, beside: bool = True) -> None:
         """Sets a value as it was encoded; of an optimizer what it keeps `beside` tensors, too."""
@@ -414,7 +414,7 @@ class State:
         """At the end of the set-up: from now on counts what changes."""
         self.attributes.set_up()
         self.unregistered.set_up()
-        self._groups = {key: len(optimizer.param_groups) for key, optimizer in self.optimizers.items()}
+        self._group_names.set_up(self.optimizers, self._names())
 
     # -- digests ---------------------------------------------------------------------------------------------------------
 

@@ -56,6 +56,15 @@ def empty(description: TensorDescription, like: torch.Tensor, entry: str) -> tor
     return DTensor.from_local(local, like.device_mesh, lying, run_check=False, shape=like.shape, stride=like.stride())
 
 
+def fit(tensor: torch.Tensor, description: TensorDescription, entry: str) -> None:
+    """Gives it the shape that is described, if it has another one: it stays the script's own, with other memory, whose content is not
+    set."""
+    wanted = dtype_of(description), description.shape, description.stride
+    if not isinstance(tensor, DTensor) and (tensor.dtype, list(tensor.shape), list(tensor.stride())) != wanted:
+        tensor.grad = None
+        tensor.data = empty(description, tensor, entry)
+
+
 def put_back(tensor: torch.Tensor, memory: torch.Tensor) -> None:
     """Makes `tensor` stand at `memory` again, in its shape, if a script has put it elsewhere (`.data =`, `resize_`)."""
     holder = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
