@@ -13,6 +13,16 @@ JOINED_TWICE = Message(
     remedy="Call understudy.join() once, at the start of the script, and pass the job object to the code that needs it.",
 )
 
+DEFAULT_STORE = Message(
+    "US1002",
+    "{where} uses the store of torch's default group: after a loss there is another one, without what was put into this one, and a "
+    "newcomer would wait in its set-up for a key that nobody sets. Share objects by dist.broadcast_object_list or dist.all_gather_object, "
+    "and wait for each other by dist.barrier, in a transaction or in front of the first one",
+    cause="The script calls torch.distributed.distributed_c10d._get_default_store(), which is private to torch. Nothing of what it puts "
+    "there could be given to a newcomer, or be put back for a step that is redone.",
+    remedy="Use collectives in its place, in the set-up or in a transaction: these are recorded for a newcomer, and redone after a loss.",
+)
+
 # -- loops and transactions ----------------------------------------------------------------------------------------------------
 
 NESTED_LOOPS = Message(

@@ -105,7 +105,10 @@ def main() -> None:
 
 
 def _listen(here: session.Session, page: PageWriter) -> None:
-    """Install what looks at the script from outside, where it was asked for."""
+    """Install what looks at the script from outside, of most things where it was asked for."""
+    from understudy.worker.guards import default_store
+
+    default_store.refuse()
     if (own_time := os.environ.get(OWN_TIME_VARIABLE)) != "0":
         (DeviceOwnTime(page, here.control.own_share) if own_time == "device" else OwnTime(page, here.control.at_work)).start()
     if os.environ.get("UNDERSTUDY_SILENT_FAULTS"):

@@ -260,8 +260,8 @@ GROUPS = (
     Internal(
         "group-tables",
         "which groups there are, who is in them, and which backend serves which device",
-        ("transport.groups", "collectives.interception"),
-        ("_world",),
+        ("transport.groups", "collectives.interception", "guards.default_store"),
+        ("_world", "_get_default_store"),
         _tables,
     ),
     Internal(
