@@ -60,6 +60,14 @@ WORK_KEPT = Message(
     cause="The transaction issued a collective with async_op=True and ended while its Work object was still referenced and not waited for.",
     remedy="Call wait() on the Work before the transaction returns.",
 )
+SAVE_WAITED_FOR = Message(
+    "US1122",
+    "{function} saves a distributed checkpoint in the background (async_save), by collectives that would go on behind its end: the save is "
+    "waited for before the vote. One without collectives, as by torch.save on one rank, need not be waited for",
+    cause="Collectives of a thread that goes on behind its transaction could not be redone after a loss, and a newcomer has no such "
+    "thread. So the transaction that begins the save ends with it.",
+    remedy="None is needed. If the wait costs too much, save without collectives: each rank its own file, or one rank all of it.",
+)
 USED_BETWEEN = Message(
     "US1131",
     "{what} is used between transactions: a newcomer comes by there before its state has arrived, so what it computes or prints there "

@@ -173,6 +173,10 @@ def _checkpoint() -> None:
     has(package, "save", "async_save")
     names = inspect.unwrap(saver.save).__code__.co_names
     holds("_save_state_dict" in names, "a distributed checkpoint is saved by _save_state_dict, whatever name it was imported under")
+    executor = module("torch.distributed.checkpoint._async_thread_executor")._ThreadBasedAsyncCheckpointExecutor
+    has(executor, "execute_save")
+    names = inspect.unwrap(saver.async_save).__code__.co_names
+    holds({executor.__name__, "execute_save"} <= set(names), "one in the background is saved by execute_save of a thread's executor")
 
 
 def _storage() -> None:
@@ -284,7 +288,13 @@ SCRIPT = (
         "stateful-loader", "whether its iterator is used up", ("data.manual_iterators",), ("_finished", "_iterator"), _stateful_loader
     ),
     Internal("save-writer", "files that a newcomer must not write", ("guards.state_reads",), ("_open_zipfile_writer",), _writer),
-    Internal("checkpoint-saver", "the same for distributed checkpoints", ("guards.state_reads",), ("_save_state_dict",), _checkpoint),
+    Internal(
+        "checkpoint-saver",
+        "the same for distributed checkpoints, and those in the background are waited for",
+        ("guards.state_reads", "guards.async_saves"),
+        ("_save_state_dict", "_async_thread_executor", "_ThreadBasedAsyncCheckpointExecutor"),
+        _checkpoint,
+    ),
     Internal("pytree", "tensors in arguments of a step", ("guards.arguments",), ("_pytree",), _pytree),
     Internal(
         "dynamo",

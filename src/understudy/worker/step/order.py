@@ -13,6 +13,7 @@ from understudy.worker.drill.drill import WatchSlot
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.step_copy import StepCopy
 from understudy.worker.guards.arguments import ArgumentsGuard
+from understudy.worker.guards.async_saves import AsyncSaves
 from understudy.worker.guards.async_work import Works
 from understudy.worker.participant import Participant, Step, VoteField, VoteResult
 from understudy.worker.step.begin_checks import BeginChecks
@@ -34,13 +35,19 @@ class Parts:
 
 
 def participants(context: RankContext, verification: Verification, parts: Parts) -> tuple[Participant, ...]:
+    membership, tell = context.membership, context.notices.tell
+
+    def is_lost() -> bool:
+        return membership.aborted() or membership.groups.is_broken()
+
     return (
         parts.boundary,  # says whether it is to pause
         parts.times,  # ends its measurement and waits for the device: what comes next in a vote may read what collectives gave
         verification.first,  # lets go of collectives that wait to be compared, so that waiting for them cannot hang
-        Works(context.notices.tell),  # waits for collectives that the script has left under way: from here on all of them are done
+        Works(tell),  # waits for collectives that the script has left under way: from here on all of them are done
+        AsyncSaves(is_lost, tell),  # waits for checkpoints that the script has left under way: the same
         verification.issued,  # all of them are known: none may follow
-        ArgumentsGuard(context.notices.tell),  # looked at before a rollback puts back what is registered, which may be among them
+        ArgumentsGuard(tell),  # looked at before a rollback puts back what is registered, which may be among them
         parts.copy,  # of the state: all that follows goes by it
         BeginChecks(context, parts.loops),  # refuses before anything is handed over or drilled
         verification.post_vote,  # hands over what has changed since the last vote, of which a drill tells its spare
