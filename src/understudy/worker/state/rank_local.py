@@ -21,7 +21,7 @@ from understudy.worker.errors import StateMismatch, UsageError
 from understudy.worker.state.registry import State
 from understudy.worker.state.streams import ITERATOR
 from understudy.worker.state.tensors import describe, local_tensor
-from understudy.worker.state.unregistered import is_unregistered
+from understudy.worker.state.unregistered import is_emptied, is_unregistered
 
 LIMIT = int(os.environ.get("UNDERSTUDY_LOCAL_LIMIT", 64 << 20))  # bytes of rank-local state that go with a vote at most
 STREAM, POSITION = "the random stream", "the position of"
@@ -58,6 +58,7 @@ class LocalState:
         self._rank = rank
         self.replicas: Replicas | None = None
         self.comparisons = 0
+        self._votes = 0  # of this worker: one that came late has seen nothing yet of what changes in front of a vote only
         self._known: tuple[object, ...] = ()  # what `_is_mine` follows from
         self._is_mine: dict[str, bool] = {}
         self._large = False  # too much to hand over what is not known to differ
@@ -104,7 +105,8 @@ class LocalState:
         Raises `UsageError` if it is too large.
         """
         closely = self.comparisons < CLASSIFIED
-        values = self._state.encoded_values(closely=closely)
+        values = self._state.encoded_values(closely=closely or self._votes < CLASSIFIED)
+        self._votes += earlier is None
         every = {name: local_tensor(t) for name, t in self._state.mutable_tensors()}
         self._large = sum(t.numel() * t.element_size() for t in every.values()) + sum(map(len, values.values())) > LIMIT
         tensors = {name: t for name, t in every.items() if self._mine(name)}
@@ -198,7 +200,8 @@ class LocalState:
         if unknown := [e for e in mine if e not in known]:
             values = {**known, **self._state.encoded_values(unknown, closely=False)}
         mine = [e for e in mine if e in values or not is_unregistered(e)]  # what this iteration sets anew is not there
-        names = [e for e in mine if values.get(e) != copy.values[e] and (inside or not self._is_left(e, moved))]
+        changed = [(e, copy.values[e], values.get(e)) for e in mine if values.get(e) != copy.values[e]]
+        names = [e for e, before, now in changed if inside or not self._is_left(e, moved, before, now)]
         tensors = [n for n in copy.tensors if self._mine(n)]
         if not tensors:
             return names
@@ -206,11 +209,13 @@ class LocalState:
         names += [n for n in tensors if n in current and digest(local_tensor(current[n])) != copy.digests.tensors[n]]
         return names
 
-    def _is_left(self, entry: str, moved: bool) -> bool:
+    def _is_left(self, entry: str, moved: bool, before: bytes, now: bytes | None) -> bool:
         """Whether a change of it behind the vote is let be: nobody has registered it, and it matters to people only, or is too new for
-        anybody to know whether it differs from rank to rank."""
+        anybody to know whether it differs from rank to rank. A list that is cleared was filled for somebody."""
         known = self.replicas is not None and entry in self.replicas.classes
-        return is_unregistered(entry) and (not known or moved or self._state.unregistered.leave(entry))
+        if not is_unregistered(entry) or (known and not moved and now is not None and is_emptied(before, now)):
+            return False
+        return not known or moved or self._state.unregistered.leave(entry)
 
     def apply(self, copy: BuddyCopy, entries: set[str]) -> None:
         """On a newcomer: sets those `entries` of the copy. Streams are set where the place is reached."""

@@ -9,11 +9,21 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from understudy.worker.encoding.codec import decode
+
 PREFIX = "script:"  # of the entries
 
 
 def is_unregistered(entry: str) -> bool:
     return entry.startswith(PREFIX)
+
+
+def is_emptied(before: bytes, now: bytes) -> bool:
+    """Whether something unregistered that was encoded twice is a container that holds less now. What is changed is no container."""
+    if len(now) >= len(before):
+        return False
+    *_, held = decode(now)
+    return isinstance(held, bytes) and isinstance(decode(held)[0], list | dict | set)
 
 
 @dataclass(frozen=True)
