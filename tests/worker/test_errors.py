@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 
 import pytest
-import torch
+from torch._C._distributed_c10d import TCPStore
 
 from understudy.worker.errors import is_port_taken
 
@@ -15,7 +16,7 @@ def by_a_socket(port: int) -> None:
 
 
 def by_a_store(port: int) -> None:
-    torch.distributed.TCPStore("127.0.0.1", port, is_master=True)
+    TCPStore("127.0.0.1", port, is_master=True)
 
 
 def behind_another(port: int) -> None:
@@ -26,7 +27,7 @@ def behind_another(port: int) -> None:
 
 
 @pytest.mark.parametrize("take", [by_a_socket, by_a_store, behind_another])
-def test_a_port_that_somebody_else_has(take) -> None:  # type: ignore[no-untyped-def]
+def test_a_port_that_somebody_else_has(take: Callable[[int], object]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises((OSError, RuntimeError)) as error:
         take(taken.getsockname()[1])
     assert is_port_taken(error.value)

@@ -10,7 +10,7 @@ import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -201,10 +201,7 @@ class Job:
         frame = left_names.script_frame()
         behind = read_behind(frame) if frame is not None else Behind()
         if runtime is not None and frame is not None and newcomer is None:
-            if given := arguments_ahead(frame, runtime.state.covers):
-                runtime.notices.tell(script.COMPUTED_OUTSIDE(what=given))
-            elif ahead := read_ahead(frame, runtime.state.covers):
-                runtime.notices.tell(script.USED_BETWEEN(what=ahead))
+            self._look_ahead(runtime, frame)
         try:
             if runtime is not None and newcomer is not None and not newcomer.done:
                 run, copy = newcomer.enter_loop(loop)
@@ -235,6 +232,13 @@ class Job:
                 for text in runtime.state.unregistered.news():
                     runtime.notices.tell(text)
             loops.leave(self.committed)
+
+    def _look_ahead(self, runtime: Runtime, frame: FrameType) -> None:
+        """A loop begins in `frame`: tells what newcomers of it would do with a state that has not arrived."""
+        if given := arguments_ahead(frame, runtime.state.covers):
+            runtime.notices.tell(script.COMPUTED_OUTSIDE(what=given))
+        elif ahead := read_ahead(frame, runtime.state.covers):
+            runtime.notices.tell(script.USED_BETWEEN(what=ahead))
 
     def _leave_names(self, runtime: Runtime, loop: int, behind: Behind) -> None:
         """This loop has come to its end, and the script reads names behind it that it has set."""

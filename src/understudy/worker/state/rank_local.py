@@ -58,7 +58,6 @@ class LocalState:
         self._rank = rank
         self.replicas: Replicas | None = None
         self.comparisons = 0
-        self._votes = 0  # of this worker: one that came late has seen nothing yet of what changes in front of a vote only
         self._known: tuple[object, ...] = ()  # what `_is_mine` follows from
         self._is_mine: dict[str, bool] = {}
         self._large = False  # too much to hand over what is not known to differ
@@ -105,8 +104,8 @@ class LocalState:
         Raises `UsageError` if it is too large.
         """
         closely = self.comparisons < CLASSIFIED
-        values = self._state.encoded_values(closely=closely or self._votes < CLASSIFIED)
-        self._votes += earlier is None
+        # A newcomer has seen nothing yet of what changes in front of a vote only.
+        values = self._state.encoded_values(closely=closely or len(self.sealed) < 2)
         every = {name: local_tensor(t) for name, t in self._state.mutable_tensors()}
         self._large = sum(t.numel() * t.element_size() for t in every.values()) + sum(map(len, values.values())) > LIMIT
         tensors = {name: t for name, t in every.items() if self._mine(name)}
@@ -121,13 +120,11 @@ class LocalState:
         if size > LIMIT:
             too_large = registered.CARRIED_GRADIENTS_TOO_LARGE if carried else registered.LOCAL_STATE_TOO_LARGE
             raise UsageError(too_large(rank=self._rank, megabytes=size / 1e6, limit=LIMIT / 1e6))
-        randomness = self._state.randomness
-        streams = randomness.capture() if earlier is None else earlier.streams
         copy = BuddyCopy(
             transaction,
             place,
             step,
-            streams,
+            self._state.randomness.capture() if earlier is None else earlier.streams,
             boundary,
             mine,
             {name: t.detach().clone() for name, t in tensors.items()},
@@ -142,8 +139,8 @@ class LocalState:
             _as_of(self._state.unregistered.top, mine, closely) if boundary is not None else {},
             dict(self._state.unregistered.left),
             told,
-            randomness.unused(streams),
         )
+        copy.unused = self._state.randomness.unused(copy.streams)
         self.shared = self._shared(copy)
         self.sealed[transaction] = copy
         self.sealed.pop(transaction - 2, None)
