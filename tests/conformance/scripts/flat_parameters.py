@@ -19,11 +19,11 @@ def train_step(inputs):
     net.zero_grad()
     loss = nn.functional.mse_loss(model(inputs.bfloat16()).float(), inputs.sum(1, keepdim=True))
     loss.backward()
-    for master, parameter in zip(masters, net.parameters()):
+    for master, parameter in zip(masters, net.parameters(), strict=True):
         master.grad = parameter.grad.float()
     optimizer.step()
     with torch.no_grad():
-        for master, parameter in zip(masters, net.parameters()):
+        for master, parameter in zip(masters, net.parameters(), strict=True):
             parameter.copy_(master)
     return loss.item()
 
