@@ -88,7 +88,8 @@ def test_a_graph_is_not_kept_for_a_redo(script: Any) -> None:
     found = Found()
     script.experts.losses.append(torch.ones(2, requires_grad=True) * 2)
     noted = _begun(found)
-    assert not any(container is script.experts.losses for container, _ in noted.beside.contents)
+    assert noted.first_changes is not None
+    assert not any(container is script.experts.losses for container, _ in noted.first_changes.owners.contents)
 
 
 def test_a_redo_finds_a_tensor_as_it_was_that_had_never_changed(script: Any) -> None:

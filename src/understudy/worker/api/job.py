@@ -228,9 +228,7 @@ class Job:
                 self._leave_names(runtime, loop, behind)
         finally:
             if runtime is not None and (newcomer is None or newcomer.done):
-                runtime.state.unregistered.at_end(loop)
-                for text in runtime.state.unregistered.news():
-                    runtime.notices.tell(text)
+                _leave(runtime, loop)
             loops.leave(self.committed)
 
     def _look_ahead(self, runtime: Runtime, frame: FrameType) -> None:
@@ -249,6 +247,13 @@ class Job:
         if missed:
             runtime.notices.tell(script.NAMES_LEFT(names=", ".join(missed[:4]), place=behind.where))
         runtime.verification.post_vote.owed = True
+
+
+def _leave(runtime: Runtime, loop: int) -> None:
+    """This loop has come to its end, and there may be no transaction after it to tell what it has changed."""
+    runtime.state.unregistered.at_end(loop)
+    for text in runtime.state.unregistered.news():
+        runtime.notices.tell(text)
 
 
 def _code_of(function: Callable[..., Any], name: str) -> CodeType:

@@ -1,7 +1,7 @@
-"""Tensors that nobody has registered and that have not changed yet, at a begin: an attempt may change one for the first time.
+"""What an attempt may change for the first time, as it is at its begin: attributes and containers (`owners`), and tensors.
 
-A look copies them. Torch counts the changes of each tensor, so that at a redo it is known whether the copy is what the attempt had begun
-with. What a tensor stands for (`.data`) is bound again, and needs no copy.
+A look copies tensors that nobody has registered. Torch counts the changes of each tensor, so that at a redo it is known whether the copy
+is what the attempt had begun with. What a tensor stands for (`.data`) is bound again, and needs no copy.
 
 Known limits: a change through numpy or `.data` is not counted, and so not seen here. Tensors of up to `LARGEST` bytes, on the host.
 """
@@ -9,12 +9,14 @@ Known limits: a change through numpy or `.data` is not counted, and so not seen 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from understudy.worker.census.leaves import LARGEST
+from understudy.worker.census.owners import Met, Owners
+from understudy.worker.census.roots import RootKey, Roots, Table
 from understudy.worker.census.walk import Path, WalkResult
 
 MOST = 256  # tensors
@@ -39,7 +41,37 @@ class BegunTensor(NamedTuple):
     memory: torch.Tensor
 
 
-class Tensors:
+class FirstChanges:
+    """Notes at each begin what a redo finds again, of what the last look has met."""
+
+    def __init__(self) -> None:
+        self._met, self._tensors = Met(), _Tensors()
+        self.owners = Owners()  # as of the last begin
+
+    def look(self, found: WalkResult) -> None:
+        """Take what a look has met."""
+        self._met, self._tensors = Met(found), _Tensors(found)
+
+    def begin(self, roots: Roots, changed: Mapping[str, Path]) -> NotedChanges:
+        """Note what is there. `changed`: what has changed before, by entry, whose owners are noted, too."""
+        paths = {path.root for path in (*changed.values(), *self._met.variables)}
+        self.owners = Owners.of(changed.values(), roots.some(paths), self._met)
+        return NotedChanges(self.owners, self._tensors.begin())
+
+
+class NotedChanges(NamedTuple):
+    """What was noted at a begin."""
+
+    owners: Owners
+    tensors: Sequence[BegunTensor]
+
+    def restore(self, tables: Mapping[RootKey, Table], is_ignored: Callable[[Path], bool]) -> list[Path]:
+        """Put back what an attempt has changed, and return the ways to what cannot be put back."""
+        self.owners.restore(tables, is_ignored)
+        return _restore(self.tensors)
+
+
+class _Tensors:
     """As of the last look."""
 
     def __init__(self, found: WalkResult | None = None) -> None:
@@ -68,8 +100,7 @@ class Tensors:
         return [BegunTensor(copied, tensor._version, tensor.detach()) for copied, tensor in there if tensor is not None]
 
 
-def restore(begun: Sequence[BegunTensor]) -> list[Path]:
-    """Put back what an attempt has changed, and return the ways to what cannot be put back."""
+def _restore(begun: Sequence[BegunTensor]) -> list[Path]:
     lost = []
     for copied, version, memory in begun:
         tensor = copied.tensor()

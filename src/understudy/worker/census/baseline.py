@@ -82,6 +82,8 @@ class Baseline:
 
 def position(thing: Any) -> str:
     """Where an iterator stands, as far as that can be seen."""
+    if isinstance(thing, types.CoroutineType):
+        return "over" if thing.cr_frame is None else f"{thing.cr_frame.f_lasti}"
     if isinstance(thing, types.GeneratorType):
         frame = thing.gi_frame
         if not is_of_script(thing.gi_code.co_filename):

@@ -16,8 +16,8 @@ first look, in an attempt that was interrupted, is put back in the first transac
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from types import CodeType
 from typing import Any
@@ -25,10 +25,11 @@ from typing import Any
 import torch
 
 from understudy.messages import encoding
-from understudy.worker.census import attempted, leaves, naming
+from understudy.worker.census import leaves, naming
+from understudy.worker.census.attempted import FirstChanges, NotedChanges
 from understudy.worker.census.baseline import Baseline
 from understudy.worker.census.naming import BEYOND, HISTORY, LARGE, LEFT, MOVED, RUNNING, UNREAD, UNSEEN
-from understudy.worker.census.owners import Met, Owners, is_held
+from understudy.worker.census.owners import is_held
 from understudy.worker.census.reach import Changes, reach
 from understudy.worker.census.roots import FRAME, RootKey, Roots, Table, names_in
 from understudy.worker.census.running import Running, running_in
@@ -53,8 +54,7 @@ class Noted:
 
     objects: dict[str, tuple[Path, Any]]
     contents: dict[str, bytes]
-    beside: Owners = field(default_factory=Owners)  # what stands beside that, which an attempt may change for the first time
-    tensors: Sequence[attempted.BegunTensor] = ()  # that have not changed before
+    first_changes: NotedChanges | None = None
 
 
 class Census:
@@ -80,8 +80,7 @@ class Census:
         self._running: dict[str, Running] = {}  # the same of what nobody can see
         self._said: set[str] = set()
         self._inside = False  # an iteration of a loop of the job: what is done there is not done again
-        self._beside = Owners()  # as of the last begin
-        self._met, self._tensors = Met(), attempted.Tensors()  # by the last look
+        self._first_changes = FirstChanges()
         self._begins = 0
         self._before = 0  # transactions of the job before this worker was a rank
         self.top: dict[str, bytes] = {}  # what is watched, as of the top of the iteration
@@ -140,7 +139,7 @@ class Census:
             return WalkResult()
         tables = self._roots.all()
         found = self._look(tables)
-        self._met, self._tensors = Met(found), attempted.Tensors(found)
+        self._first_changes.look(found)
         marks = reach(tables, found, self._covered())
         if found.beyond is not None:
             self._uncovered[BEYOND].setdefault("", found.beyond)
@@ -296,10 +295,10 @@ class Census:
     def _find_large(self) -> None:
         """What stands beside that which changes, and has become another large object in this transaction, as the next shard of the data: a
         look may come much later."""
-        scopes = self._beside.scopes
+        owners = self._first_changes.owners
         found = [
             path
-            for path, value in self._beside.bound_anew(self._roots.some(scopes) if scopes else {})
+            for path, value in owners.bound_anew(self._roots.some(owners.scopes) if owners.scopes else {})
             if leaves.is_large(value) and not self._is_ignored(path)
         ]
         if found:
@@ -375,13 +374,13 @@ class Census:
                 self._find_histories(found)
             mutable = [(entry, path, value) for entry, path, value in self._chosen(found) if not leaves.is_bound(value)]
             objects = {entry: leaf for entry, leaf in found.leaves.items() if not leaves.is_large(leaf[1]) or is_held(leaf[1])}
-            self._beside = Owners.of((), self._roots.all(), Met(found))
-            return Noted(objects, {entry: self._data_again(entry, path, value) for entry, path, value in mutable}, self._beside)
+            self._first_changes.look(found)
+            contents = {entry: self._data_again(entry, path, value) for entry, path, value in mutable}
+            return Noted(objects, contents, self._first_changes.begin(self._roots, {}))
         # What is not carried over is put back all the same.
         left = self._uncovered[LEFT]
         changed = {**self._watched, **left, **self._uncovered[LARGE]}
-        roots = {path.root for path in (*changed.values(), *self._met.variables)}
-        tables, objects, contents = self._roots.some(roots), {}, {}
+        tables, objects, contents = self._tables(changed), {}, {}
         for entry, path in changed.items():
             try:
                 value = read(path, tables)
@@ -391,14 +390,12 @@ class Census:
                 objects[entry] = path, value
             if entry in left and not leaves.is_bound(value):
                 contents[entry] = self._data_again(entry, path, value)
-        self._beside = Owners.of(changed.values(), tables, self._met)
-        return Noted(objects, contents, self._beside, self._tensors.begin())
+        return Noted(objects, contents, self._first_changes.begin(self._roots, changed))
 
     def restore(self, noted: Noted, values: Mapping[str, bytes]) -> None:
         """What was noted, bound again, and with what it held: as noted, or as of `values`."""
         tables = self._roots.some({path.root for path, _ in noted.objects.values()})
-        noted.beside.restore(tables, self._is_ignored)
-        for path in attempted.restore(noted.tensors):
+        for path in noted.first_changes.restore(tables, self._is_ignored) if noted.first_changes is not None else ():
             if path.entry not in self._watched:  # whose content is there
                 self._uncovered[UNSEEN][path.entry] = path
         for entry, (path, thing) in noted.objects.items():

@@ -36,13 +36,14 @@ _FOREIGN = frozenset(
         *sys.stdlib_module_names,
     ]
 )
-_OF_TORCH = ("torch.optim.lr_scheduler", "torch.amp", "torch.optim.swa_utils")  # whose objects keep state of a training
+# Whose objects keep state of a training.
+_OF_TORCH = ("torch.optim.lr_scheduler", "torch.amp", "torch.optim.swa_utils", "torch.distributed.algorithms.model_averaging")
 _CONSTANTS = frozenset({type(None), bool, int, float, str, bytes})
 _PLAIN_OBJECTS = (types.SimpleNamespace, argparse.Namespace)
 _EMPTY: tuple[Any, ...] = ([], (), {}, set(), range(1), "")
 _ITERATORS = tuple(type(iter(some)) for some in _EMPTY)
 OPAQUE = (itertools.cycle, itertools.chain, itertools.islice, zip, map, filter, enumerate)  # where they stand cannot be seen
-_MOVING: tuple[type, ...] = (_BaseDataLoaderIter, types.GeneratorType, itertools.count, *OPAQUE, *_ITERATORS)
+_MOVING: tuple[type, ...] = (_BaseDataLoaderIter, types.GeneratorType, types.CoroutineType, itertools.count, *OPAQUE, *_ITERATORS)
 _NO_STATE = (
     *(types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, property, staticmethod, classmethod),
     *(torch.optim.Optimizer, torch.distributed.ProcessGroup, torch.device),
