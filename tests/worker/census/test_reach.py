@@ -411,6 +411,26 @@ def test_what_hangs_on_a_registered_module_is_known(script: Any) -> None:
     }
 
 
+def test_what_a_state_dict_forgets_is_known(script: Any) -> None:
+    class Meter:
+        def __init__(self) -> None:
+            self._count, self.total, self.best, self.window = 0, torch.zeros(2), 0.5, [0.25]
+
+        def state_dict(self) -> dict[str, Any]:
+            return {"n": self._count, "sums": [self.total.clone()]}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+    script.meter = Meter()
+    found = Found([script.meter])
+    script.meter._count = 3
+    script.meter.total.add_(1)
+    assert _unseen(found) == set()
+    script.meter.best = 0.75
+    script.meter.window.append(0.5)
+    assert _unseen(found) == {"meter.best", "meter.window"}
+
+
 def test_settings_of_the_process_are_known(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Found()
     monkeypatch.setenv("LEVEL_OF_THE_CURRICULUM", "2")

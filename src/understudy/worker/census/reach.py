@@ -20,8 +20,8 @@ import torch
 from understudy.worker.census.foreign import foreign_globals
 from understudy.worker.census.leaves import FIXED
 from understudy.worker.census.readers import read_base, read_object
-from understudy.worker.census.readers.of_torch import read_covered
 from understudy.worker.census.readers.reading import Reading
+from understudy.worker.census.readers.registered import read_registered
 from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, PROCESS, RootKey, Table
 from understudy.worker.census.walk import MOST, Path, WalkResult
 
@@ -64,7 +64,7 @@ def reach(tables: Mapping[RootKey, Table], found: WalkResult, is_covered: Callab
 
 def _read(path: Path, thing: Any, is_covered: Callable[[Any], bool], gone_into: bool) -> Reading:
     if is_covered(thing):
-        return read_covered(path, thing)
+        return read_registered(path, thing)
     return read_base(path, thing) if gone_into else read_object(path, thing)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import functools
 import gc
-import sys
 import types
 from collections.abc import Iterator
 from typing import Any
 
 from understudy.worker.census.leaves import LONGEST
-from understudy.worker.census.readers.reading import Part, Reading, attributes
+from understudy.worker.census.readers.reading import Part, Reading, attributes, is_class_of_script
 from understudy.worker.census.walk import Path, attributes_of
 from understudy.worker.script_files import is_of_script
 
@@ -48,8 +47,7 @@ def read_built_in(path: Path, function: types.BuiltinFunctionType | types.Method
 
 def read_class(path: Path, kind: type) -> Reading:
     """Return a class's own names."""
-    module = sys.modules.get(kind.__module__)
-    if not is_of_script(getattr(module, "__file__", None) or ""):
+    if not is_class_of_script(kind):
         return Reading(kind.__qualname__)
     names = ((name, value) for name, value in list(vars(kind).items()) if not name.startswith(("__", "_abc_")))
     return Reading(kind.__qualname__, ((path.then("attribute", name), value) for name, value in names))

@@ -1,4 +1,4 @@
-"""Tensors, modules, optimizers and loaders. Of what is registered only what is not carried with it: hooks, attributes of no plain kind."""
+"""Tensors, modules, optimizers and loaders."""
 
 from __future__ import annotations
 
@@ -85,17 +85,3 @@ def read_loader(path: Path, loader: Any) -> Reading:
     """Return the attributes of a loader, without its sampler."""
     held = [(name, value) for name, value in list(vars(loader).items()) if not name.startswith("_") and "sampler" not in name]
     return Reading(None, tuple((path.then("attribute", name), value) for name, value in held if name != "generator"))
-
-
-def read_covered(path: Path, thing: Any) -> Reading:
-    """Return what hangs on a thing that is registered and is not carried with it: hooks, attributes that no entry has."""
-    if isinstance(thing, torch.Tensor):
-        return Reading(None, tensor_parts(path, thing))
-    if isinstance(thing, torch.nn.Module):
-        return read_module(path, thing)
-    if isinstance(thing, torch.optim.Optimizer):
-        parts = read_optimizer(path, thing).parts
-        return Reading(None, tuple((way, part) for way, part in parts if way.steps[-1][0] == "item" or not is_plain_attribute(part)))
-    if isinstance(thing, torch.utils.data.DataLoader):
-        return read_loader(path, thing)
-    return Reading(None)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from understudy.worker.census.leaves import FIXED
 from understudy.worker.census.walk import Path
 from understudy.worker.encoding.digests import digest_bytes
+from understudy.worker.script_files import is_of_script
 
 Part = tuple[Path, Any]
 _SHORT = 64  # characters of a text that is its own mark
@@ -43,6 +45,11 @@ def is_hook_of_script(hook: Any) -> bool:
         plain = plain.func
     module = getattr(plain, "__module__", None) or type(plain).__module__
     return not str(module).startswith(("torch.", "understudy."))
+
+
+def is_class_of_script(kind: type) -> bool:
+    """Whether a class is defined in a module of the script."""
+    return is_of_script(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
 
 
 def fixed_mark(value: Any) -> Hashable:
