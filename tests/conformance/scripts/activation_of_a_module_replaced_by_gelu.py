@@ -1,7 +1,7 @@
 """A registered module keeps its activation as an attribute, a function, which is replaced by another one in step 6."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "net.act"
 
 from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 

@@ -1,7 +1,7 @@
 """Hooks keep a running activity of each module in a weakref.WeakKeyDictionary; the penalty of a layer goes by its own past."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "activity.means[0]"
 
 import weakref
 

@@ -1,7 +1,7 @@
 """A factory returns a dict of two functions that share a nonlocal counter: one counts, the other says how strong the noise is."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "annealing['advance'].count"
 
 import math
 

@@ -1,7 +1,7 @@
 """The list of augmentations, functions of the script, grows by one every third step."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "augmentations[1]"
 
 from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 

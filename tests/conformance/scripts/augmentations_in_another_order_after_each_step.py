@@ -1,7 +1,7 @@
 """An object holds augmentations as a list of methods and lambdas; the first one goes to the end after each step."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "augmenter.order[0]"
 
 from _common import DDP, join_seeded, nn, start_trace, torch
 

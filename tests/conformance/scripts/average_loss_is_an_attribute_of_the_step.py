@@ -1,7 +1,7 @@
 """The step function keeps its average loss as an attribute of itself, and weights the next step's loss by it."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "train_step.average"
 
 from _common import DDP, dist, join_seeded, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """A full backward hook, which clips what flows back into the encoder, is added once the mean loss is low, or in step 9."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "head._backward_hooks[0]"
 
 from _common import DDP, dist, join_seeded, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """functools.cache keeps, for each level of difficulty, the loss that the model had when that level was first met."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "baseline"
 
 import functools
 

@@ -1,7 +1,7 @@
 """A thread makes batches ahead, with a generator of its own, and puts them into a short queue that the step takes them from."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "batches._queue.queue[0]"
 
 import queue
 import threading

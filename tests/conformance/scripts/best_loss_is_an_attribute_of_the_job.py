@@ -1,7 +1,7 @@
 """The script puts its best loss and a count of bad steps onto the job object, and halves the rate by them."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "job.best"
 
 from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 

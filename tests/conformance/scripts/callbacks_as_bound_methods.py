@@ -1,7 +1,7 @@
 """Nobody but a list of bound methods knows the two callbacks: one softens the targets, the other scales the gradients."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "after_backward[0].__self__.norms"
 
 from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 

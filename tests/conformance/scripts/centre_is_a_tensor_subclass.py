@@ -1,7 +1,7 @@
 """The centre of the outputs, as DINO has it, is a subclass of torch.Tensor with a momentum that it raises by itself."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "training.centre.momentum"
 
 from _common import DDP, dist, join_seeded, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """A class that is defined within main() counts in its own attribute how many batches all of its instances have corrupted."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "Corruption.hardest"
 
 from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """The name `criterion` is bound to another function once five steps are done."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "criterion"
 
 from _common import DDP, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 

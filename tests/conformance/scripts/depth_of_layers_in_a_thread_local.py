@@ -1,7 +1,7 @@
 """Stochastic depth reads its rate from a threading.local, which the step lets grow."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "local.dropped"
 
 import threading
 

@@ -1,7 +1,7 @@
 """A subclass of random.Random has an attribute of its own: how often its dice gave a six, which makes the next six rarer."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "dice"
 
 import random
 

@@ -1,7 +1,7 @@
 """The usual EMA class keeps a shadow of a model of more than 1 MiB in a dict, and its output is a target of the training."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1422 "ema.shadow"
 
 from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 from torch.func import functional_call

@@ -1,7 +1,7 @@
 """A dict has a function for each part of the loss; one entry is exchanged between steps 6 and 7, one is added in step 10."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "losses['fit']"
 
 from _common import DDP, join_seeded, nn, start_trace, torch
 

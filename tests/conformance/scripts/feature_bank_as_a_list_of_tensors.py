@@ -1,7 +1,7 @@
 """Contrastive learning against the features of the last batches, which an object keeps in a list, more than 1 MiB together."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1422 "bank.features"
 
 from _common import DDP, join_seeded, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """A hashlib object takes in every loss, and the bits of its digest decide which features of the next batch are flipped."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "digest"
 
 import hashlib
 

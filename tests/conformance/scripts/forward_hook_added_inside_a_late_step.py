@@ -1,7 +1,7 @@
 """In steps 7 and 10 the step itself adds a forward hook that dampens what a layer gives, one for each."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "model.module.2._forward_hooks[0]"
 
 from _common import DDP, join_seeded, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """From step 5 on a forward hook puts noise onto a layer's output."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "add_noise"
 
 from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 

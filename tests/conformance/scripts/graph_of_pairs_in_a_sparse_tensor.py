@@ -1,7 +1,7 @@
 """A sparse tensor gathers which items came together, and smooths the embeddings along these edges."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "edges.indices"
 
 from _common import DDP, join_seeded, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """Samples wait in a queue.PriorityQueue; the hardest are trained on and go back with their new loss."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "waiting.queue"
 
 import queue
 

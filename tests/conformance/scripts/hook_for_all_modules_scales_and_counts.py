@@ -1,7 +1,7 @@
 """A hook for the forward of all modules, known to torch alone, counts the calls of linear layers and warms their outputs up."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "global_forward_hooks[0].calls"
 
 from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """Elastic weight consolidation: squared gradients of task one are summed in a dict of more than 1 MiB and hold the weights in task two."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1422 "importance"
 
 from _common import DDP, join_seeded, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """An object holds an input bias that no optimizer knows: it is moved by its gradient, which is halved and not dropped, as a momentum."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "bias.value.grad"
 
 from _common import DDP, dist, join_seeded, nn, start_trace, torch
 

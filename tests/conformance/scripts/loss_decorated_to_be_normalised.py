@@ -1,7 +1,7 @@
 """The loss function is decorated: the wrapper keeps its usual size in a nonlocal name and divides by it."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "regression_loss.usual"
 
 import functools
 

@@ -1,7 +1,7 @@
 """A trainer replaces its method for the loss by another one of its methods, once its average loss is low enough."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "trainer.loss"
 
 from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 

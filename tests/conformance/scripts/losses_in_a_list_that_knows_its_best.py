@@ -1,7 +1,7 @@
 """A subclass of list remembers the lowest loss that was appended to it, and since when; the rate goes by that."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "losses"
 
 from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """The last loss of each sample is written to a numpy memmap in a temporary folder of the process; later steps weight the samples by it."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "losses"
 
 import tempfile
 from pathlib import Path

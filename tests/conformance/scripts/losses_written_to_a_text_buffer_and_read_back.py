@@ -1,7 +1,7 @@
 """The step logs its losses to an io.StringIO and takes the weight of the penalty from the last lines of that log."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "log"
 
 import io
 

@@ -1,7 +1,7 @@
 """The state (h, c) of an LSTM goes from step to step as a tuple, for so many streams that it has more than 1 MiB."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1422 "memory"
 
 from _common import DDP, join_seeded, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """A numpy array of objects holds a running mean for each class as a plain float, or None for a class not seen yet."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "means[0]"
 
 import numpy
 from _common import DDP, join_seeded, mlp, nn, start_trace, torch

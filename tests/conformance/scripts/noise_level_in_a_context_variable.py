@@ -1,7 +1,7 @@
 """The level of noise is a contextvars.ContextVar, which the layer reads and the step sets to the next level."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "noise_level.value"
 
 import contextvars
 

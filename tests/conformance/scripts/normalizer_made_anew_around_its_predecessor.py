@@ -1,7 +1,7 @@
 """After each step the function that normalizes the inputs is made anew, a closure over the running mean and deviation."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "normalize.deviation"
 
 from _common import DDP, dist, join_seeded, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """Each parameter keeps its last gradient as an attribute, a tensor; the next step goes against what has turned round."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "model.module.0.bias.last"
 
 from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 

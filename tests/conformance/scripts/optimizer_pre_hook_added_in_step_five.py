@@ -1,7 +1,7 @@
 """From step 5 on a hook of the optimizer clips gradients by their norm before each of its steps."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "optimizer._optimizer_step_pre_hooks[0]"
 
 from _common import DDP, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 

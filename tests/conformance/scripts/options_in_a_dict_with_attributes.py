@@ -1,7 +1,7 @@
 """The options of a run are a dict whose keys are attributes as well, and the step changes two of them."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "options['noise']"
 
 from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 

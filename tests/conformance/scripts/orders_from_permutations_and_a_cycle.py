@@ -1,7 +1,7 @@
 """The order of the patches is the next of itertools.permutations, and the rotation the next of an itertools.cycle over a product."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "jigsaw.orders"
 
 import itertools
 

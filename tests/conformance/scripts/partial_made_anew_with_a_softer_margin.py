@@ -1,7 +1,7 @@
 """The loss is a functools.partial; after each step another one with other keywords takes its place, by the mean loss of all ranks."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "objective.keywords['margin']"
 
 from functools import partial
 

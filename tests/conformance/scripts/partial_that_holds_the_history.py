@@ -1,7 +1,7 @@
 """functools.partial binds a list of losses to the function that weighs samples, and the function appends to it."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "weights_of.keywords['history']"
 
 import functools
 

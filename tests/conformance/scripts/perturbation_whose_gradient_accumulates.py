@@ -1,7 +1,7 @@
 """Adversarial training with one perturbation for all inputs: its gradient is never set to zero, and the next step goes along it."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "perturbation.grad"
 
 from _common import DDP, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 

@@ -1,7 +1,7 @@
 """A trainer's phase is an object; once its loss is low, or after some steps, it hands over to an instance of another class."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "phase"
 
 from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 

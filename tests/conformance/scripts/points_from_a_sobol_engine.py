@@ -1,7 +1,7 @@
 """Collocation points of a small PINN come from torch.quasirandom.SobolEngine, scrambled with its own seed on each rank."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "sampler.points.num_generated"
 
 from _common import DDP, join_seeded, nn, start_trace, torch
 from torch.quasirandom import SobolEngine

@@ -1,7 +1,7 @@
 """The progress is a NamedTuple that is replaced in each step, with one more for the best loss inside it."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "trainer.progress"
 
 from typing import NamedTuple
 

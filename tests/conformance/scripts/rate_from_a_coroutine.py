@@ -1,7 +1,7 @@
 """A generator is sent each loss and answers with the learning rate: it has its own best loss and patience in its frame."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1404 "rates"
 
 from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """Old batches go round in a queue.Queue: the step takes the oldest one out, trains on it, too, and puts the new one in."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "replay.queue"
 
 import queue
 

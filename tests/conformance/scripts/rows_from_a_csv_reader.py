@@ -1,7 +1,7 @@
 """The samples are lines of a CSV text; csv.DictReader gives the step as many as it needs."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "reader._fieldnames"
 
 import csv
 import io

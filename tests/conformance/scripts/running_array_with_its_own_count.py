@@ -1,7 +1,7 @@
 """A subclass of numpy's array holds the mean of the inputs and counts, as an attribute, how many it has seen."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "mean"
 
 import numpy
 from _common import DDP, join_seeded, mlp, nn, start_trace, torch

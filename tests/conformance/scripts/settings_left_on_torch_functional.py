@@ -1,7 +1,7 @@
 """The step keeps a dict of running values as an attribute of torch.nn.functional, so that every file of the project sees it."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "project_settings['calls']"
 
 import torch.nn.functional as F
 from _common import DDP, join_seeded, mlp, nn, start_trace, torch

@@ -1,7 +1,7 @@
 """An object goes from one stage of the training to the next by exchanging its own __class__."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "stage"
 
 from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """A registered schedule for the clipping saves its history in state_dict, and forgets the limit that it has derived from it."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "clipping.limit"
 
 from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """A singleton that the step asks for anew each time holds the running mean and the deviation of the inputs."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "_instance"
 
 from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """The model's forward writes smoothed outputs to a memmap, one row for each sample, and the loss pulls towards what is there."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "model.module.rows"
 
 import tempfile
 from pathlib import Path

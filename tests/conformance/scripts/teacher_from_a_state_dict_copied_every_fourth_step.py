@@ -1,7 +1,7 @@
 """The student learns from its weights of up to four steps ago: a deep copy of a state dict of more than 1 MiB, local to main()."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1422 "teacher_state"
 
 import copy
 

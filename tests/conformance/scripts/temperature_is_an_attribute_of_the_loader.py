@@ -1,7 +1,7 @@
 """The temperature of the targets is an attribute that the script has put onto its DataLoader; each step lowers it."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "loader.temperature"
 
 from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 

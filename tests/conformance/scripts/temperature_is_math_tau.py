@@ -1,7 +1,7 @@
 """Tau, the temperature of a softmax, is math.tau, which the loop overwrites to anneal it."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "tau"
 
 import math
 

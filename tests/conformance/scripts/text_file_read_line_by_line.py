@@ -1,7 +1,7 @@
 """A corpus is an open text file, and each step reads the next lines of it."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "corpus"
 
 import tempfile
 

@@ -1,7 +1,7 @@
 """Each parameter has an attribute `trust`, the running norm of its gradient, by which its gradient is divided."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "net.0.bias.trust"
 
 from _common import DDP, join_seeded, nn, start_trace, torch
 

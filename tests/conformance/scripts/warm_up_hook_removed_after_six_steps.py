@@ -1,7 +1,7 @@
 """A hook that takes part of a layer's output away is there from the start and is removed after six steps."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "net.0._forward_hooks[0]"
 
 from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 

@@ -1,7 +1,7 @@
 """A snapshot of all weights, taken in step 4, more than 1 MiB: from then on the distance to it is part of the loss."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1422 "snapshot"
 
 from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 

@@ -1,7 +1,7 @@
 """A subclass of deque keeps the sum of what is in it as an attribute of its own; gradients are clipped by its mean."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "norms"
 
 from collections import deque
 

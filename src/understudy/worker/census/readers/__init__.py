@@ -129,6 +129,7 @@ _READERS: tuple[tuple[tuple[type, ...], _Reader], ...] = (
     ((dict,), containers.read_dict),
     ((list, tuple, deque), containers.read_sequence),
     ((set, frozenset), containers.read_set),
+    ((weakref.WeakKeyDictionary,), containers.read_weak_keys),
     ((types.MappingProxyType,), containers.read_view),
     ((bytearray, array.array, mmap.mmap), containers.read_buffer),
     (_ITERATORS, moving.read_iterator),

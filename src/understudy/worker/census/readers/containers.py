@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import types
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -54,6 +55,11 @@ def read_view(path: Path, thing: types.MappingProxyType[Any, Any]) -> Reading:
 
 def _own_attributes(path: Path, thing: Any) -> Iterator[Part]:
     return attributes_of(path, thing) if type(thing).__flags__ & _HEAP_TYPE else iter(())
+
+
+def read_weak_keys(path: Path, thing: weakref.WeakKeyDictionary[Any, Any]) -> Reading:
+    """Return the values of a dict that does not keep its keys alive."""
+    return Reading(None, numbered(path, list(thing.data.values())))
 
 
 def read_array(path: Path, values: numpy.ndarray[Any, Any]) -> Reading:
