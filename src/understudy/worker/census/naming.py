@@ -64,7 +64,7 @@ def told(kind: str, found: Sequence[Uncovered]) -> Text:
             names=names, has="is a tensor with a graph that is" if one else "are tensors with graphs that are", shown=shown
         )
     if kind == UNSEEN:
-        return census.CHANGES_UNSEEN(names=names, change="changes" if one else "change", name=name, shown=shown)
+        return census.CHANGES_UNSEEN(names=names, change="changes" if one else "change", shown=shown)
     if kind == UNREAD:
         return census.SOURCE_UNREADABLE(home=home(first.path.root))
     return census.LOOK_ENDED(names=names, root=first.path.name)

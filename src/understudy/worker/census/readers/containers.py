@@ -59,7 +59,7 @@ def _own_attributes(path: Path, thing: Any) -> Iterator[Part]:
 
 def read_weak_keys(path: Path, thing: weakref.WeakKeyDictionary[Any, Any]) -> Reading:
     """Return the values of a dict that does not keep its keys alive."""
-    return Reading(None, numbered(path, list(thing.data.values())))
+    return Reading(None, numbered(path, list(vars(thing)["data"].values())))
 
 
 def read_array(path: Path, values: numpy.ndarray[Any, Any]) -> Reading:
