@@ -318,6 +318,9 @@ def test_what_is_kept_by_the_ids_of_objects_is_known_by_their_number(script: Any
     for entry, data in values.items():
         newcomer.load(entry, data)
     assert script.sizes == {id(others[0]): 0.0, id(others[1]): 2.0}
+    script.sizes[id(script)] = 1.0
+    newcomer.encoded(None, closely=True)
+    assert [one.name for one in newcomer.listed(()) if one.kind == "unseen"] == ["sizes"]
 
 
 def test_a_redo_finds_what_an_attempt_has_changed_for_the_first_time_beside_that_which_changes(script: Any) -> None:

@@ -143,8 +143,6 @@ class Census:
         marks = reach(tables, found, self._covered())
         if found.beyond is not None:
             self._uncovered[BEYOND].setdefault("", found.beyond)
-        else:
-            self._find_unseen(self._beyond.since(marks, tables))
         for entry, path, value in self._chosen(found):
             if leaves.is_large(value):
                 if first.is_another(path, value):
@@ -158,6 +156,8 @@ class Census:
             moved |= {entry: path for entry, (path, thing) in found.moving.items() if self._has_moved(entry, path, thing)}
             running = [one for frame in self._roots.scopes().frames for one in running_in(frame)]
             self._running |= {f"{one.where} {one.name}": one for one in running if one.name not in self._ignored}
+        if found.beyond is None:
+            self._find_unseen(self._beyond.since(marks, tables), found)
         return found
 
     def _watch(self, entry: str, path: Path, value: Any) -> None:
@@ -168,11 +168,15 @@ class Census:
         else:
             self._uncovered[LARGE][entry] = path
 
-    def _find_unseen(self, changed: list[Path]) -> None:
-        """What has changed where no look goes: functions, objects of libraries, hooks."""
-        scopes = self._roots.scopes()
+    def _find_unseen(self, changed: list[Path], found: WalkResult) -> None:
+        """What has changed where no look goes: functions, objects of libraries, hooks. Iterators that move have a notice of their own."""
+        scopes, told = self._roots.scopes(), set(self._uncovered[MOVED].values())
+        moving = {path: thing for path, thing in found.moving.values() if not isinstance(thing, OPAQUE)}
         for path in changed:
-            if not self._is_ignored(path) and not scopes.sets_anew(path.root, path.name):
+            if self._is_ignored(path) or scopes.sets_anew(path.root, path.name):
+                continue
+            of = next((way for way in (path, *path.owners()) if way in told or way in moving), None)
+            if of is None or not (of in told or of == path or (self._first is not None and self._first.has_moved(of, moving[of]))):
                 self._uncovered[UNSEEN][path.entry] = path
 
     def _find_histories(self, found: WalkResult) -> None:

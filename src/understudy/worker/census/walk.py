@@ -245,6 +245,7 @@ def _at(path: Path, thing: Any, found: WalkResult, room: Room, of_class: bool) -
         return
     if isinstance(thing, _MOVING):
         found.moving[path.entry] = path, thing
+        found.ends.append((path, thing))  # for what it draws from
         return
     if isinstance(thing, _NO_STATE) or room.is_covered(thing):
         found.ends.append((path, thing))
@@ -272,6 +273,8 @@ def _at(path: Path, thing: Any, found: WalkResult, room: Room, of_class: bool) -
     if isinstance(thing, torch.Tensor) and has_history(thing):
         found.histories[path.entry] = path, thing
     elif kind in (dict, OrderedDict, Counter, defaultdict) and len(thing) <= LONGEST:
+        if any(map(_is_of_worker, thing)):
+            found.bound[path] = f"{len(thing)} keys"  # a key more cannot be given to another worker
         yield from items_of(path, thing)
     elif kind in (list, tuple, deque) and len(thing) <= LONGEST:
         yield from ((path.then("item", number), item) for number, item in enumerate(list(thing)))
@@ -289,11 +292,15 @@ def _at(path: Path, thing: Any, found: WalkResult, room: Room, of_class: bool) -
         found.ends.append((path, thing))
 
 
+def _is_of_worker(key: Any) -> bool:
+    """Whether another worker has another key in its place: an object, or its id."""
+    return type(key) not in (str, int) or is_address(key)
+
+
 def items_of(path: Path, thing: dict[Any, Any]) -> Iterator[tuple[Path, Any]]:
     """What stands in a dict, with the way to it."""
     for number, (key, item) in enumerate(list(dict.items(thing))):
-        own = type(key) in (str, int) and not is_address(key)
-        yield (path.then("item", key) if own else path.then("place", _place(number, key))), item
+        yield (path.then("place", _place(number, key)) if _is_of_worker(key) else path.then("item", key)), item
 
 
 def attributes_of(path: Path, thing: Any) -> Iterator[tuple[Path, Any]]:

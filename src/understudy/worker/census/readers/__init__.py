@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy
 import torch
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from understudy.worker.census.readers import callables, containers, moving, of_torch
 from understudy.worker.census.readers.reading import Reading, fixed_mark, is_fixed
@@ -133,6 +134,7 @@ _READERS: tuple[tuple[tuple[type, ...], _Reader], ...] = (
     ((types.MappingProxyType,), containers.read_view),
     ((bytearray, array.array, mmap.mmap), containers.read_buffer),
     (_ITERATORS, moving.read_iterator),
+    ((_BaseDataLoaderIter,), moving.read_loader_iterator),
     ((types.GeneratorType, types.CoroutineType), moving.read_generator),
     ((io.StringIO, io.BytesIO), moving.read_in_memory),
     ((_IN_C,), moving.read_file),

@@ -11,6 +11,8 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
 from understudy.worker.census.leaves import FIXED
 from understudy.worker.census.readers.reading import Part, Reading, attributes, text_mark
 from understudy.worker.census.walk import Path, attributes_of
@@ -38,6 +40,11 @@ def _flat(state: Any) -> list[Any]:
         if len(found) > _PLACES:
             return found[:_PLACES]
     return found
+
+
+def read_loader_iterator(path: Path, iterator: _BaseDataLoaderIter) -> Reading:
+    """Return how many batches were drawn."""
+    return Reading(iterator._num_yielded)
 
 
 def read_generator(path: Path, generator: Any) -> Reading:
