@@ -1,7 +1,7 @@
 """A running second moment of each parameter's gradient in a dict by the parameter's id, by which the step scales the gradient."""
 
 # group: reported by users
-# expect: bitwise
+# expect: told US1423 "moments"
 
 from _common import DDP, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 
