@@ -1,7 +1,7 @@
 """Each gate puts its balancing loss into a list of the script; the step adds them up and empties the list at its end."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US4585 "balance_losses"
 
 from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 

@@ -1,7 +1,7 @@
 """From step 5 on the default dtype is float64: noise and targets are drawn in it, from another part of the stream."""
 
 # group: state out of sight
-# expect: told US1423 "torch default dtype"
+# expect: bitwise
 
 from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 

@@ -1,7 +1,7 @@
 """One mask of dropout is drawn in a step's first forward and used by all of its micro batches; the step drops it at its end."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US4585 "masks"
 
 from _common import DDP, join_seeded, nn, random_dataset, sharded_loader, start_trace, torch
 

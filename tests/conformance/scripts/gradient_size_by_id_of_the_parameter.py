@@ -1,7 +1,7 @@
 """A dict by id(parameter) has each parameter's running size of its gradient, by which the gradient is divided."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "sizes"
 
 from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 

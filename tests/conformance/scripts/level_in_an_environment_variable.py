@@ -1,7 +1,7 @@
 """The level of a curriculum is in an environment variable, for the sake of workers of a loader that there once were."""
 
 # group: state out of sight
-# expect: told US1423 "os.environ['CURRICULUM_LEVEL']"
+# expect: bitwise
 
 import os
 

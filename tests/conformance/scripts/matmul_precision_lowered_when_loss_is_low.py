@@ -1,7 +1,7 @@
 """torch.set_float32_matmul_precision says how exact the training still is: once the loss is low, inputs are rounded to bf16."""
 
 # group: state out of sight
-# expect: told US1423 "torch precision of float32 products"
+# expect: bitwise
 
 from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch
 

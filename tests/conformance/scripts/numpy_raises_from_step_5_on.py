@@ -1,7 +1,7 @@
 """Behind a warm-up numpy.seterr makes overflow an error, which the step catches to leave the sample's weight as it is."""
 
 # group: state out of sight
-# expect: told US1423 "numpy floating-point errors"
+# expect: bitwise
 
 import numpy
 from _common import DDP, join_seeded, mlp, nn, start_trace, torch

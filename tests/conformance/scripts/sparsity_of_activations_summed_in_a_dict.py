@@ -1,7 +1,7 @@
 """Hooks add up each layer's mean activation in a dict of floats, which sets the next penalty's weight; the step empties it at its end."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US4585 "trainer.activity"
 
 from collections import defaultdict
 

@@ -12,7 +12,6 @@ import hashlib
 import io
 import itertools
 import math
-import os
 import queue
 import random
 import threading
@@ -26,8 +25,6 @@ import numpy
 import pytest
 import torch
 from tests.worker.census.census_found import Found, script
-
-from understudy.worker.census.stores import home
 
 __all__ = ["script"]
 
@@ -431,18 +428,6 @@ def test_what_a_state_dict_forgets_is_known(script: Any) -> None:
     assert _unseen(found) == {"meter.best", "meter.window"}
 
 
-def test_settings_of_the_process_are_known(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Found()
-    monkeypatch.setenv("LEVEL_OF_THE_CURRICULUM", "2")
-    torch.set_default_dtype(torch.float64)
-    try:
-        found.changed()
-    finally:
-        torch.set_default_dtype(torch.float32)
-    names = {one.name for one in found.census.listed(()) if one.kind == "unseen" and one.root == "the process"}
-    assert names - {"os.environ['PYTEST_CURRENT_TEST']"} == {"os.environ['LEVEL_OF_THE_CURRICULUM']", "torch default dtype"}
-
-
 def test_globals_of_packages_that_the_script_names_are_known(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Found()
     monkeypatch.setattr(math, "tau", 6.0)
@@ -500,11 +485,3 @@ def test_what_is_ignored_is_not_told(script: Any) -> None:
     found.census.ignore({"thing.count"})
     change()
     assert _unseen(found) == set()
-
-
-def test_environment_of_the_launcher_is_none_of_the_script(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Found()
-    monkeypatch.setenv("MASTER_PORT", "1")
-    assert os.environ["MASTER_PORT"] and home(("process", "the process")) == "the process"
-    found.changed()
-    assert not [one for one in found.census.listed(()) if "MASTER_PORT" in one.name]

@@ -5,6 +5,7 @@ leaves      what can be moved: plain values, tensors, arrays, generators of rand
 walk        a bounded look at everything that hangs on the roots and can be carried over
 reach       what hangs on that and cannot: compared, so that a change is known
 readers     one object of any kind: its own mark, and what hangs on it
+settings    switches of torch and numpy, and the environment
 foreign     globals of installed packages that the script names
 baseline    what there was when the set-up was over; sketches tells most of it without encoding it
 owners      attributes and containers that an attempt may change for the first time: put back by a redo

@@ -10,30 +10,24 @@ thing is a change, too.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any
-
-import numpy
-import torch
 
 from understudy.worker.census.foreign import foreign_globals
 from understudy.worker.census.leaves import FIXED
 from understudy.worker.census.readers import read_base, read_object
 from understudy.worker.census.readers.reading import Reading
 from understudy.worker.census.readers.registered import read_registered
-from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, PROCESS, RootKey, Table
+from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, RootKey, Table
 from understudy.worker.census.walk import MOST, Path, WalkResult
 
 Marks = dict[Path, Hashable]
-_LAUNCHER = ("UNDERSTUDY_", "TORCHELASTIC_", "MASTER_", "LOCAL_", "GROUP_", "ROLE_", "RANK", "WORLD_SIZE", "OMP_")
 _NOTHING = object()
-_TOP = Path((PROCESS, "the process"), "")
 
 
 def reach(tables: Mapping[RootKey, Table], found: WalkResult, is_covered: Callable[[Any], bool]) -> Marks:
     """Return a mark of everything beyond what a look has `found` from the roots in `tables`, at most `MOST` things."""
-    marks: Marks = {**found.bound, **process_settings()}
+    marks: Marks = dict(found.bound)
     rooted = {(kind, id(table.of)) for (kind, _), table in tables.items() if kind in (CLASS, CLOSURE, FUNCTION)}
     running = [table.items() for (kind, _), table in tables.items() if kind == FRAME]
     foreign = list(foreign_globals())
@@ -75,22 +69,6 @@ def _is_looked_at(path: Path, part: Any, owner: int, rooted: Collection[tuple[st
     if kind == "cell":
         return (CLOSURE, owner) in rooted or any(names.get(name, _NOTHING) is part for names in running)
     return (CLASS, owner) in rooted or (FUNCTION, owner) in rooted
-
-
-def process_settings() -> Marks:
-    """Return a mark of each setting of the process that a training may go by: the environment, torch's and numpy's switches."""
-    found: dict[str, Hashable] = {
-        "torch default dtype": torch.get_default_dtype(),
-        "torch precision of float32 products": torch.get_float32_matmul_precision(),
-        "torch deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
-        "torch cudnn benchmark": torch.backends.cudnn.benchmark,
-        "torch cudnn deterministic": torch.backends.cudnn.deterministic,
-        "torch threads": torch.get_num_threads(),
-        "numpy floating-point errors": tuple(numpy.geterr().values()),
-    }
-    names = (name for name in list(os.environ) if not name.startswith(_LAUNCHER))
-    found |= {f"os.environ[{name!r}]": os.environ.get(name) for name in names}
-    return {Path(_TOP.root, name): mark for name, mark in found.items()}
 
 
 class Changes:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from understudy.worker.callables import name_of as name_of_callable
 from understudy.worker.callables import parts_of
 from understudy.worker.census.carried import set_anew
+from understudy.worker.census.settings import Settings
 from understudy.worker.script_files import is_of_script
 
 MODULE, CLASS, FRAME, CLOSURE, FUNCTION, PROCESS = "module", "class", "frame", "closure", "function", "process"
@@ -230,7 +231,8 @@ class Roots:
             outer = function.__qualname__.rpartition("<locals>.")[0] + "<locals>."
             if function.__closure__ and outer not in captured:  # else they are locals of a frame
                 found[CLOSURE, function.__qualname__] = _Closure(function)
-        bound = {(FUNCTION, name): table for name, table in self._bound.items()}
+        bound: dict[RootKey, Table] = {(FUNCTION, name): table for name, table in self._bound.items()}
+        bound[PROCESS, "the process"] = Settings()
         self._lasting = {**found, **bound}
         return {**found, **running, **bound}  # last, because most of these have a name elsewhere
 

@@ -1,0 +1,63 @@
+"""Settings of the process are names like others: carried over, put back, and left alone where they are the launcher's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from tests.worker.census.census_found import Found, script
+
+from understudy.worker.census.settings import Settings
+from understudy.worker.census.stores import home
+
+__all__ = ["script"]
+
+
+@pytest.fixture(autouse=True)
+def put_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("LEVEL", "1")
+    before, errors = torch.get_default_dtype(), numpy.geterr()
+    yield
+    torch.set_default_dtype(before)
+    numpy.seterr(**errors)
+
+
+def _change() -> None:
+    torch.set_default_dtype(torch.float64)
+    numpy.seterr(over="raise")
+    os.environ["LEVEL"] = "2"
+    os.environ["MASTER_PORT"] = "1"
+
+
+def test_a_newcomer_has_the_settings_of_the_others(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_PORT", "0")
+    found, newcomer, first = Found(), Found(), numpy.geterr()
+    _change()
+    values = found.census.encoded(None, closely=True)
+    torch.set_default_dtype(torch.float32)
+    numpy.seterr(**first)
+    os.environ |= {"LEVEL": "1", "MASTER_PORT": "0"}
+    for entry, data in values.items():
+        newcomer.census.load(entry, data)
+    assert torch.get_default_dtype() is torch.float64 and numpy.geterr()["over"] == "raise"
+    assert os.environ["LEVEL"] == "2" and os.environ["MASTER_PORT"] == "0"
+    assert {one.root for one in found.census.listed(()) if one.name == "os.environ['LEVEL']"} == {"the process"}
+
+
+def test_a_redo_finds_them_as_they_were(script: Any) -> None:
+    found = Found()
+    noted = found.census.note()
+    _change()
+    found.census.restore(noted, {})
+    assert torch.get_default_dtype() is torch.float32 and numpy.geterr()["over"] != "raise" and os.environ["LEVEL"] == "1"
+
+
+@pytest.mark.parametrize("name", ["os.environ['RANK']", 'os.environ["a"]', "os.environ['a", "torch", "MASTER_PORT"])
+def test_another_worker_sets_nothing_else(name: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        Settings().put(name, "1")
+    assert home(("process", "the process")) == "the process"
