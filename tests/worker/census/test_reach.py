@@ -446,6 +446,15 @@ def test_hooks_of_all_modules_are_known(script: Any) -> None:
     assert {one.name for one in found.census.listed(()) if one.root == "torch.nn"} == {"global_forward_hooks"}
 
 
+def test_the_place_in_a_sampler_is_followed_elsewhere(script: Any) -> None:
+    script.sampler = torch.utils.data.DistributedSampler(range(8), num_replicas=2, rank=0)  # type: ignore[arg-type]
+    found = Found()
+    script.sampler.set_epoch(3)
+    assert _unseen(found) == set()
+    script.sampler.weight = 0.5
+    assert _unseen(found) == {"sampler.weight"}
+
+
 def test_containers_of_tensors_that_are_large_together_are_told(script: Any) -> None:
     script.thing = {number: torch.zeros(1 << 16) for number in range(8)}
     found = Found()

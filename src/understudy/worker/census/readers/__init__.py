@@ -124,6 +124,7 @@ _READERS: tuple[tuple[tuple[type, ...], _Reader], ...] = (
     ((torch.nn.Module,), of_torch.read_module),
     ((torch.optim.Optimizer,), of_torch.read_optimizer),
     ((torch.utils.data.DataLoader,), of_torch.read_loader),
+    ((torch.utils.data.Sampler,), of_torch.read_sampler),
     ((torch.Tensor,), of_torch.read_tensor),
     ((numpy.ndarray,), containers.read_array),
     ((random.Random, numpy.random.Generator, numpy.random.RandomState, torch.Generator), containers.read_stream),

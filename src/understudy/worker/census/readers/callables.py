@@ -18,7 +18,8 @@ from understudy.worker.script_files import is_of_script
 def read_function(path: Path, function: types.FunctionType) -> Reading:
     """Return what a function is and captures."""
     code = function.__code__
-    own = [(path.then("attribute", name), value) for name, value in function.__dict__.items()]
+    named = [(name, value) for name, value in function.__dict__.items() if name == "__wrapped__" or not name.startswith("_")]
+    own = [(path.then("attribute", name), value) for name, value in named]
     if not is_of_script(code.co_filename):
         return Reading((function.__module__, function.__qualname__), tuple(own))
     defaults = function.__defaults__ or ()

@@ -15,6 +15,7 @@ from understudy.worker.state.attributes import is_plain_attribute
 from understudy.worker.state.history import has_history
 
 _OF_OPTIMIZERS = frozenset({"state", "param_groups", "defaults", "step", "found_inf", "grad_scale"})
+_OF_SAMPLERS = frozenset({"epoch", "generator", "sampler", "batch_sampler"})
 _HOOKS_OF_MODULES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _HOOKS_OF_OPTIMIZERS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 _HOOKS_OF_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")
@@ -79,6 +80,11 @@ def read_optimizer(path: Path, optimizer: torch.optim.Optimizer) -> Reading:
             if name not in _OF_OPTIMIZERS and not name.startswith("_")
         ]
     return Reading(None, tuple(parts))
+
+
+def read_sampler(path: Path, sampler: torch.utils.data.Sampler[Any]) -> Reading:
+    """Return the attributes of a sampler, without those by which a loop of the job comes to its place in it."""
+    return Reading(None, tuple(part for part in attributes_of(path, sampler) if part[0].steps[-1][1] not in _OF_SAMPLERS))
 
 
 def read_loader(path: Path, loader: Any) -> Reading:
