@@ -11,7 +11,9 @@ import functools
 import hashlib
 import io
 import itertools
+import logging
 import math
+import os
 import queue
 import random
 import threading
@@ -384,6 +386,13 @@ def test_a_position_in_a_file_is_a_change(script: Any, tmp_path: Path) -> None:
         found = Found()
         next(file)
         assert _unseen(found) == {"thing"}
+
+
+def test_what_is_no_state_is_not_told(script: Any, tmp_path: Path) -> None:
+    found = Found()
+    with (tmp_path / "log").open("w") as script.log:
+        script.logger, script.module, script.lock = logging.getLogger("a"), os, threading.Lock()
+        assert _unseen(found) == set()
 
 
 def test_what_hangs_on_a_registered_module_is_known(script: Any) -> None:

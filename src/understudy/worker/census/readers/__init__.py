@@ -33,7 +33,7 @@ import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from understudy.worker.census.readers import callables, containers, moving, of_torch
-from understudy.worker.census.readers.reading import Reading, fixed_mark, is_fixed
+from understudy.worker.census.readers.reading import NOTHING, Reading, fixed_mark, is_fixed
 from understudy.worker.census.walk import Path, attributes_of
 
 # Objects of these packages report, or run things, and are no state of a training; understudy's own are followed elsewhere.
@@ -58,11 +58,11 @@ def read_object(path: Path, thing: Any) -> Reading:
     for reader in _readers_of(kind):  # type: ignore[arg-type]
         reading = reader(path, thing)
         if reading is not None:
-            return Reading((name, reading.mark), reading.parts)
+            return NOTHING if reading is NOTHING else Reading((name, reading.mark), reading.parts)
     if kind.__module__ == "understudy.worker.api.job":
         return Reading(name, tuple(part for part in attributes_of(path, thing) if not str(part[0].steps[-1][1]).startswith("_")))
     if _is_end(kind):
-        return Reading(name)
+        return NOTHING
     if kind.__dictoffset__ or any("__slots__" in vars(part) for part in kind.__mro__):
         return Reading(name, attributes_of(path, thing))
     return Reading(name, moving.referents(path, thing))
@@ -89,8 +89,8 @@ def _is_end(kind: type) -> bool:
     return package in _ENDS
 
 
-def _by_type(path: Path, thing: Any) -> Reading:
-    return Reading(None)
+def _nothing(path: Path, thing: Any) -> Reading:
+    return NOTHING
 
 
 def _text(path: Path, thing: Any) -> Reading:
@@ -111,7 +111,7 @@ _ITERATORS: tuple[type, ...] = (
     *map(type, (iter(b""), iter(bytearray()), reversed({}), reversed(range(1)), itertools.tee(())[0])),
 )
 _READERS: tuple[tuple[tuple[type, ...], _Reader], ...] = (
-    ((types.ModuleType, torch.distributed.ProcessGroup, weakref.ref, type(None)), _by_type),
+    ((types.ModuleType, torch.distributed.ProcessGroup, weakref.ref, type(None)), _nothing),
     ((Enum,), _enum),
     ((types.FunctionType,), callables.read_function),
     ((types.MethodType,), callables.read_method),

@@ -14,7 +14,7 @@ from typing import Any
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from understudy.worker.census.leaves import FIXED
-from understudy.worker.census.readers.reading import Part, Reading, attributes, text_mark
+from understudy.worker.census.readers.reading import NOTHING, Part, Reading, attributes, text_mark
 from understudy.worker.census.walk import Path, attributes_of
 from understudy.worker.script_files import is_of_script
 
@@ -67,9 +67,11 @@ def read_in_memory(path: Path, file: Any) -> Reading:
 def read_file(path: Path, file: Any) -> Reading:
     """Return where a file that is read stands; text is read ahead by some thousand characters."""
     try:
-        return Reading(os.lseek(file.fileno(), 0, os.SEEK_CUR) if not file.closed and file.readable() and not file.isatty() else None)
+        if file.closed or not file.readable() or file.isatty():
+            return NOTHING
+        return Reading(os.lseek(file.fileno(), 0, os.SEEK_CUR))
     except (OSError, ValueError):
-        return Reading(None)
+        return NOTHING
 
 
 def read_hash(path: Path, thing: Any) -> Reading | None:

@@ -23,6 +23,9 @@ class Reading(NamedTuple):
     parts: Iterator[Part] | tuple[Part, ...] = ()
 
 
+NOTHING = Reading(None)  # of what is no state: a new one, or another in its place, is no change
+
+
 def attributes(path: Path, **parts: Any) -> tuple[Part, ...]:
     """Return parts by name, without those that are None."""
     return tuple((path.then("attribute", name), part) for name, part in parts.items() if part is not None)
