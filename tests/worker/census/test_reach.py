@@ -388,6 +388,16 @@ def test_a_position_in_a_file_is_a_change(script: Any, tmp_path: Path) -> None:
         assert _unseen(found) == {"thing"}
 
 
+def test_a_definition_is_no_change_but_what_it_captures_may_be(script: Any) -> None:
+    found = Found()
+    script.turn_back, change, _ = _closure()
+    script.turn_back.__qualname__ = "main.<locals>.turn_back"
+    script.other, _, _ = _closure()
+    assert _unseen(found) == {"other"}
+    change()
+    assert _unseen(found) == {"other", "turn_back.count"}
+
+
 def test_what_is_no_state_is_not_told(script: Any, tmp_path: Path) -> None:
     found = Found()
     with (tmp_path / "log").open("w") as script.log:
@@ -420,7 +430,7 @@ def test_what_hangs_on_a_registered_module_is_known(script: Any) -> None:
 def test_what_a_state_dict_forgets_is_known(script: Any) -> None:
     class Meter:
         def __init__(self) -> None:
-            self._count, self.total, self.best, self.window = 0, torch.zeros(2), 0.5, [0.25]
+            self._count, self.total, self.best, self.window, self.patience = 0, torch.zeros(2), 0.5, [0.25], 3
 
         def state_dict(self) -> dict[str, Any]:
             return {"n": self._count, "sums": [self.total.clone()]}

@@ -16,7 +16,7 @@ from typing import Any
 from understudy.worker.census.foreign import foreign_globals
 from understudy.worker.census.leaves import FIXED
 from understudy.worker.census.readers import read_base, read_object
-from understudy.worker.census.readers.reading import Reading
+from understudy.worker.census.readers.reading import CARRIED, Reading
 from understudy.worker.census.readers.registered import read_registered
 from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, RootKey, Table
 from understudy.worker.census.walk import MOST, Path, WalkResult
@@ -42,7 +42,7 @@ def reach(tables: Mapping[RootKey, Table], found: WalkResult, is_covered: Callab
         if type(thing) in FIXED:
             marks[path] = read_object(path, thing).mark
             continue
-        first = seen.get(id(thing))
+        first = seen.get(id(thing)) if thing is not CARRIED else None
         if first is not None and first != path:
             marks[path] = first
             continue
@@ -87,12 +87,23 @@ class Changes:
         roots = {*tables, *(path.root for path in now)}
         new = roots - self._roots
         self._roots |= new
-        self._first |= {path: mark for path, mark in now.items() if path.root in new}
+        self._first |= {path: mark for path, mark in now.items() if path.root in new or self._is_defined(path, now)}
         frames = _frames(tables)
         there = {root for root in roots if self._frames.get(root) == frames.get(root)}
-        changed = {path for path, mark in now.items() if path.root in there and self._first.get(path, _NOTHING) != mark}
+        marked = ((path, mark) for path, mark in now.items() if path.root in there and mark != CARRIED.mark)
+        changed = {path for path, mark in marked if self._first.get(path, _NOTHING) != mark}
         changed |= {path for path in self._first if path not in now and path.root in there}
         return [path for path in changed if not any(owner in changed for owner in path.owners())]
+
+    def _is_defined(self, path: Path, now: Marks) -> bool:
+        """Whether it hangs on a function or class that the script has defined since: a newcomer defines it, too."""
+        top = Path(path.root, path.name)
+        if top in self._first:
+            return False
+        match now.get(top):
+            case ("function" | "type", (*_, str(name), int())) | ("function", (_, str(name))) | ("type", str(name)):
+                return name.rpartition(".")[2] == path.name
+        return False
 
 
 def _frames(tables: Mapping[RootKey, Table]) -> dict[RootKey, int]:

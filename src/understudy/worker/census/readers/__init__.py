@@ -33,7 +33,7 @@ import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from understudy.worker.census.readers import callables, containers, moving, of_torch
-from understudy.worker.census.readers.reading import NOTHING, Reading, fixed_mark, is_fixed
+from understudy.worker.census.readers.reading import CARRIED, NOTHING, Reading, fixed_mark, is_fixed
 from understudy.worker.census.walk import Path, attributes_of
 
 # Objects of these packages report, or run things, and are no state of a training; understudy's own are followed elsewhere.
@@ -51,6 +51,8 @@ _IN_C = io.IOBase.__mro__[1]  # from which files derive that are written in C
 
 def read_object(path: Path, thing: Any) -> Reading:
     """Return what stands at `path`, of whatever kind."""
+    if thing is CARRIED:
+        return Reading(CARRIED.mark)
     kind = type(thing)
     name = kind.__qualname__
     if is_fixed(thing):

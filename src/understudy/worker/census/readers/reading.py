@@ -23,6 +23,7 @@ class Reading(NamedTuple):
     parts: Iterator[Part] | tuple[Part, ...] = ()
 
 
+CARRIED = Reading("carried")  # of an attribute that the state of its object has, by another name
 NOTHING = Reading(None)  # of what is no state: a new one, or another in its place, is no change
 
 

@@ -9,7 +9,7 @@ import torch
 
 from understudy.worker.census.leaves import FIXED
 from understudy.worker.census.readers import of_torch
-from understudy.worker.census.readers.reading import Part, Reading, is_class_of_script
+from understudy.worker.census.readers.reading import CARRIED, Part, Reading, is_class_of_script
 from understudy.worker.census.walk import Path, attributes_of
 from understudy.worker.state.attributes import is_plain_attribute
 
@@ -41,10 +41,10 @@ def _forgotten(path: Path, thing: Any) -> Iterator[Part]:
         if name in names or name.lstrip("_") in names:
             continue
         if type(value) in FIXED:
-            if value not in values:
-                yield way, value
-        elif not isinstance(value, torch.Tensor) or not any(_is_same(value, one) for one in tensors):
-            yield way, value
+            carried = value in values
+        else:
+            carried = isinstance(value, torch.Tensor) and any(_is_same(value, one) for one in tensors)
+        yield way, CARRIED if carried else value
 
 
 def _gather(state: Any, names: set[str], values: set[Any], tensors: list[torch.Tensor], depth: int) -> None:
