@@ -130,33 +130,6 @@ def test_the_rank_that_has_not_voted_holds_up_the_job() -> None:
     assert verdict is not None and verdict.worker == "w2"
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_who_waits_for_a_collective_that_others_have_voted_without_does_not_hang(alone: bool) -> None:
-    host, waits = Host(), page(collectives=41, waits=1)
-    pages = {"w0": waits, "w1": page(Activity.VOTED, waits=1), "w2": page(Activity.VOTED, waits=1) if alone else waits}
-    host.read(pages, 9.0)
-    assert host.watch.diverged(RANKS, host.clock + OFFSET) is None
-    assert host.stand(pages) is None
-    found = host.watch.diverged(RANKS, host.clock + OFFSET)
-    assert found is not None and found[0] == 0 and said(found[2], training_evidence.DIVERGED, rank=0, transaction=7, others=1)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        page(collectives=40, waits=1),  # the answers of the others are lost on the way to it
-        page(collectives=41, waits=0),
-        page(collectives=41),
-        page(Activity.IDLE, collectives=41, waits=1),
-    ],
-)
-def test_where_others_have_issued_as_much_or_it_is_not_known_to_wait_nobody_has_diverged(other: PageView) -> None:
-    host, voted = Host(), page(Activity.VOTED, waits=1)
-    verdict = host.stand({"w0": voted, "w1": voted, "w2": other})
-    assert verdict is not None and verdict.worker == "w2"
-    assert host.watch.diverged(RANKS, host.clock + OFFSET) is None
-
-
 def test_the_rank_that_has_issued_fewer_collectives_holds_up_the_job() -> None:
     host = Host()
     pages = {"w0": page(collectives=39), "w1": page(), "w2": page()}

@@ -25,9 +25,6 @@ Waits are evidence in transactions and between them only. A script that sets up 
 the orchestrator, for a decision or for a connection: neither is counted, so a rank with none may well wait. A recovery
 has limits of its own, and there the rule stays that who alone is not in it holds it up.
 
-A rank that has voted issues nothing more. Where all ranks that have not voted wait, and each of them has issued more collectives than those
-that have, nobody hangs, and nothing will ever go on: the script does not issue the same on all ranks (`diverged`).
-
 Known limits: a standstill in which several ranks are equally far behind names nobody (`stalled` says that there is one) if the waits
 are not known (NCCL without TORCH_NCCL_ENABLE_TIMING=1, another platform, a worker of an earlier version), if two ranks hang, or if the
 hung one waits in the background. A rank that waits for a hung one in a way of the script's own (a file, a store) is named in its place if
@@ -162,17 +159,6 @@ class HangWatch(Detector):
                     return rank, page, training_evidence.LEFT_BEHIND(where=where, others=ended[page.transaction])
         return None
 
-    def diverged(self, ranks: Mapping[int, str], now: float) -> tuple[int, PageView, str] | None:
-        """A rank that waits, longer than its limit, for a collective that others can issue no more; and that in words."""
-        pages = {rank: self._workers[worker].page for rank, worker in ranks.items() if worker in self._workers}
-        waiting = _left_alone(pages) if len(pages) == len(ranks) else []
-        stalled = self.stalled(ranks, now) if waiting and not self.moves(ranks, now) else 0.0
-        if not waiting or stalled <= self.limit(ranks[waiting[0]]):
-            return None
-        rank, voted = waiting[0], min(pages.keys() - set(waiting))
-        page = pages[rank]
-        return rank, page, training_evidence.DIVERGED(rank=rank, transaction=page.transaction, stalled=stalled, others=voted)
-
     def limit(self, worker: str) -> float:
         """Seconds without a sign of life that this worker is granted."""
         return self._limit(worker, self._longest())
@@ -235,7 +221,7 @@ class HangWatch(Detector):
         lowest = min(places.values())
         last = [rank for rank, place in places.items() if place == lowest]
         if len(last) == 1:
-            return None if _left_alone({rank: w.page for rank, w in watched.items()}) else last[0]
+            return last[0]
         if len(last) < len(places):
             return None
         issued = {rank: w.page.collectives for rank, w in watched.items()}
@@ -253,12 +239,3 @@ class HangWatch(Detector):
             return None  # what it has said of its waits is old
         free = [rank for rank, page in pages.items() if page.waits == 0]
         return free[0] if len(free) == 1 and watched[free[0]].waited_at < recent else None
-
-
-def _left_alone(pages: Mapping[int, PageView]) -> list[int]:
-    """Ranks that wait in a collective which others, all of them at the vote of the same transaction, have not issued."""
-    waiting = [rank for rank, page in pages.items() if page.activity is Activity.RUNNING and page.waits > 0]
-    voted = [page for page in pages.values() if page.activity is Activity.VOTED]
-    if not waiting or not voted or len(waiting) + len(voted) < len(pages) or len({page.transaction for page in pages.values()}) > 1:
-        return []
-    return waiting if min(pages[rank].collectives for rank in waiting) > max(page.collectives for page in voted) else []

@@ -39,17 +39,6 @@ LEFT_BEHIND = Message(
     remedy="Make the condition that ends the loop the same on all ranks: decide it from a value that a collective inside a transaction has "
     "agreed on, and register the values that it depends on.",
 )
-DIVERGED = Message(
-    "US3004",
-    "no progress of the job for {stalled:.1f} s: rank {rank} waits in a collective of transaction {transaction}, for which rank {others} "
-    "has voted without it. Every rank must issue the same collectives: what decides whether one is issued (a count, a loss) was not the "
-    "same on all ranks. Register what it is decided from, or decide it from the number of the step",
-    cause="A rank that votes has issued all collectives of its transaction. Another one waits in a collective of the same transaction "
-    "which can therefore never end. No rank hangs: the script does not do the same on all of them, as after a recovery if what it goes by "
-    "is not registered.",
-    remedy="Make the condition the same on all ranks: register what it depends on, keep that in a job.state, or decide it from the number "
-    "of the step. Then start from a checkpoint.",
-)
 
 _SLOWER = "rank {rank} computes {own:.0f} ms a step itself, its replicas {usual:.0f} ms (median of {others}), for {steps} steps; "
 COMPUTES_LONGER = Message(

@@ -425,7 +425,7 @@ class Service:
             found = True
         if found:
             return
-        if (behind := self._watch.left_behind(held) or self._watch.diverged(held, now)) is not None:
+        if (behind := self._watch.left_behind(held)) is not None:
             rank, page, detail = behind
             self.submit(ScriptFailed(held[rank], rank, page.step, detail, ""))
             return
