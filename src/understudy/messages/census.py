@@ -69,7 +69,7 @@ CHANGES_UNSEEN = Message(
     "{names} {change} while the script trains, and cannot be copied to another worker: a replacement has what its set-up makes. If the "
     'training depends on it, derive it in each step from a value in `job.state(...)`; if not, `job.ignore("{shown}")`',
     cause="Something that is not registered changes during training and can be seen but not set: the function that a name stands for, a "
-    "closure, a hook, an object of a library, a cache of results, the position of a file, a setting of the process.",
+    "closure, a hook, an object of a library, a cache of results, the position of a file.",
     remedy="Keep what decides about it in job.state (a number or a name by which each step selects the function, a level from which the "
     "setting follows); otherwise name it in job.ignore.",
 )
@@ -161,7 +161,7 @@ LISTED_HISTORY = Message(
 LISTED_UNSEEN = Message(
     "US1468",
     "it changes, and cannot be copied to another worker: a replacement has what its set-up makes",
-    cause="A function, closure, hook, object of a library, cache, file or setting of the process changes during training.",
+    cause="A function, closure, hook, object of a library, cache or file changes during training.",
     remedy="See US1423: keep what decides about it in job.state.",
 )
 LISTED_RUNNING = Message(

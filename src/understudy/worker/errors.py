@@ -53,7 +53,9 @@ class BatchMismatch(StateMismatch):
 def is_port_taken(error: BaseException) -> bool:
     """Whether `error`, or what led to it, says that somebody else has this address."""
     cause: BaseException | None = error
-    while cause is not None:
+    seen: set[int] = set()
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
         if (isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE) or os.strerror(errno.EADDRINUSE).lower() in str(cause).lower():
             return True
         cause = cause.__cause__ or cause.__context__

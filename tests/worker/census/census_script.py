@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+import os
 import threading
 from dataclasses import dataclass, field
 from enum import Enum
@@ -36,6 +37,10 @@ class Slotted:
 
     def __init__(self) -> None:
         self.count = 0
+
+
+def level() -> int:
+    return int(os.environ.get("LEVEL", "0"))
 
 
 def turn() -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+import threading
+from collections import OrderedDict, deque
 from typing import Any
 
 import torch
@@ -68,6 +69,28 @@ def test_a_redo_takes_away_what_the_first_attempt_has_made(script: Any) -> None:
     script.losses.best = 2.0
     found.census.restore(noted, {})
     assert script.losses == [1.0] and not hasattr(script.losses, "best")
+
+
+def test_an_ordered_dict_stays_whole(script: Any) -> None:
+    script.order = OrderedDict(a=1, b=2)
+    noted = _begun(found := Found())
+    script.order["c"] = 3
+    script.order.move_to_end("a")
+    found.census.restore(noted, {})
+    assert list(script.order.items()) == [("a", 1), ("b", 2)]
+
+
+def test_what_a_thread_shares_is_left_alone(script: Any) -> None:
+    class Prefetch:
+        def __init__(self) -> None:
+            self.lock, self.items, self.ready = threading.Lock(), deque[int](), False
+
+    script.prefetch = Prefetch()
+    noted = _begun(found := Found())
+    script.prefetch.items.append(1)
+    script.prefetch.ready = True
+    found.census.restore(noted, {})
+    assert list(script.prefetch.items) == [1] and script.prefetch.ready
 
 
 def test_what_changed_before_the_begin_stays(script: Any) -> None:

@@ -398,6 +398,23 @@ def test_a_definition_is_no_change_but_what_it_captures_may_be(script: Any) -> N
     assert _unseen(found) == {"other", "turn_back.count"}
 
 
+def test_what_cannot_be_read_ends_no_step(script: Any) -> None:
+    class Broken(dict[str, Any]):
+        def __len__(self) -> int:
+            raise RuntimeError("not now")
+
+        __iter__ = None  # type: ignore[assignment]
+
+    with torch.inference_mode():
+        script.reference = torch.ones(2)
+    script.broken, script.choice, script.lazy = Broken(a=1), random.SystemRandom().choice, torch.nn.LazyLinear(2)
+    script.closed = io.BytesIO()
+    script.closed.close()
+    found = Found()
+    found.census.restore(found.census.note(), {})
+    assert _unseen(found) == set()
+
+
 def test_what_is_no_state_is_not_told(script: Any, tmp_path: Path) -> None:
     found = Found()
     with (tmp_path / "log").open("w") as script.log:

@@ -20,6 +20,7 @@ __all__ = ["script"]
 @pytest.fixture(autouse=True)
 def put_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("LEVEL", "1")
+    monkeypatch.setenv("TRITON_CACHE_DIR", "1")
     before, errors = torch.get_default_dtype(), numpy.geterr()
     yield
     torch.set_default_dtype(before)
@@ -31,6 +32,7 @@ def _change() -> None:
     numpy.seterr(over="raise")
     os.environ["LEVEL"] = "2"
     os.environ["MASTER_PORT"] = "1"
+    os.environ["TRITON_CACHE_DIR"] = "2"  # which the script does not name
 
 
 def test_a_newcomer_has_the_settings_of_the_others(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,10 +42,11 @@ def test_a_newcomer_has_the_settings_of_the_others(script: Any, monkeypatch: pyt
     values = found.census.encoded(None, closely=True)
     torch.set_default_dtype(torch.float32)
     numpy.seterr(**first)
-    os.environ |= {"LEVEL": "1", "MASTER_PORT": "0"}
+    os.environ |= {"LEVEL": "1", "MASTER_PORT": "0", "TRITON_CACHE_DIR": "1"}
     for entry, data in values.items():
         newcomer.census.load(entry, data)
     assert torch.get_default_dtype() is torch.float64 and numpy.geterr()["over"] == "raise"
+    assert os.environ["TRITON_CACHE_DIR"] == "1"
     assert os.environ["LEVEL"] == "2" and os.environ["MASTER_PORT"] == "0"
     assert {one.root for one in found.census.listed(()) if one.name == "os.environ['LEVEL']"} == {"the process"}
 
@@ -59,5 +62,5 @@ def test_a_redo_finds_them_as_they_were(script: Any) -> None:
 @pytest.mark.parametrize("name", ["os.environ['RANK']", 'os.environ["a"]', "os.environ['a", "torch", "MASTER_PORT"])
 def test_another_worker_sets_nothing_else(name: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
-        Settings().put(name, "1")
+        Settings(list).put(name, "1")
     assert home(("process", "the process")) == "the process"

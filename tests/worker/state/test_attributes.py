@@ -325,13 +325,14 @@ def test_a_registered_tensor_that_is_trained_is_a_parameter_with_a_gradient() ->
 def test_a_newcomer_has_parameters_of_the_shape_and_groups_in_the_order_that_others_have() -> None:
     states = []
     for _ in range(2):
-        net, state = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), State()
-        state.register("optimizer", torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
-        states.append(registered_in(state, net))
+        made, state = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), State()
+        state.register("optimizer", torch.optim.SGD(made.parameters(), lr=0.1, momentum=0.9))
+        states.append(registered_in(state, made))
     here, there = states
-    net, optimizer = here.modules["net"], here.optimizers["optimizer"]
+    net: Any = here.modules["net"]
+    optimizer = here.optimizers["optimizer"]
     assert b"parameter" not in here.encoded_values()["optimizer/settings"]
-    net[0].weight = nn.Parameter(torch.ones(5, 2))  # type: ignore[index]
+    net[0].weight = nn.Parameter(torch.ones(5, 2))
     optimizer.param_groups[0]["params"] = list(reversed(list(net.parameters())))
     weight = next(there.modules["net"].parameters())
     values = here.encoded_values()

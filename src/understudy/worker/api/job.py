@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
+from understudy.common.names import STRICT_VARIABLE
 from understudy.messages import script
 from understudy.worker.api import session
 from understudy.worker.census import left_names
@@ -252,6 +253,8 @@ class Job:
 def _leave(runtime: Runtime, loop: int) -> None:
     """This loop has come to its end, and there may be no transaction after it to tell what it has changed."""
     runtime.state.unregistered.at_end(loop)
+    if os.environ.get(STRICT_VARIABLE) == "1":
+        return  # the next transaction refuses it
     for text in runtime.state.unregistered.news():
         runtime.notices.tell(text)
 

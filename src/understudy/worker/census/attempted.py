@@ -79,7 +79,7 @@ class _Tensors:
         room = TOTAL
         for path, tensor in _tensors(found) if found is not None else ():
             size = tensor.numel() * tensor.element_size()
-            if size > LARGEST or tensor.device.type != "cpu":
+            if size > LARGEST or tensor.device.type != "cpu" or tensor.is_inference() or tensor.is_nested:
                 continue
             room -= size
             if room < 0 or len(self._copied) >= MOST:

@@ -406,7 +406,7 @@ class Census:
             try:
                 if read(path, tables) is not thing:
                     write(path, tables, thing)
-            except Gone:
+            except (Gone, ValueError):
                 continue
             data = noted.contents.get(entry) or values.get(entry)
             if data is not None and not leaves.is_bound(thing) and self._data_of(path, thing) != data:

@@ -111,10 +111,10 @@ def mark(value: Any) -> tuple[Any, ...]:
     if type(value) is list and len(value) > LONGEST:
         return len(value), *map(id, value[:: max(1, len(value) // SAMPLE)])
     if type(value) in _CONTAINERS:
-        items = [part for item in value.items() for part in item] if isinstance(value, dict) else value
+        items = [part for item in list(value.items()) for part in item] if isinstance(value, dict) else list(value)
         return type(value), *(mark(item) if type(item) in _CONTAINERS or _size(item) else repr(item) for item in items)
     if isinstance(value, torch.Tensor):
-        seen = (value.dtype, value.shape, value.device, value._version)
+        seen = (value.dtype, value.shape, value.device, None if value.is_inference() else value._version)
         if value.device.type != "cpu" or not value.is_contiguous():
             return *seen, value.data_ptr()
         flat = value.detach().reshape(-1)
@@ -139,9 +139,9 @@ def _size(value: Any) -> int:
     if isinstance(value, numpy.ndarray):
         return int(value.nbytes)
     if type(value) in (*_LISTS, deque):
-        return 0 if FIXED.issuperset(map(type, value)) else sum(map(_size, value))
+        return 0 if FIXED.issuperset(map(type, value)) else sum(map(_size, list(value)))
     if type(value) in _DICTS:
-        return 0 if FIXED.issuperset(map(type, value.values())) else sum(map(_size, value.values()))
+        return 0 if FIXED.issuperset(map(type, list(value.values()))) else sum(map(_size, list(value.values())))
     return 0
 
 

@@ -10,12 +10,16 @@ without a history of up to `HELD` bytes: what else a step leaves behind, as its 
 
 from __future__ import annotations
 
+import concurrent.futures
+import queue
+import threading
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import is_
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy
@@ -30,7 +34,12 @@ HELD = 64 << 20  # bytes of one tensor or array that is kept for a redo
 MET = 64  # objects, and containers that are variables, whose insides are noted
 _FLAT = 64  # items of a container that is
 _CONTAINERS = (list, tuple, dict)
-_BASES: tuple[type, ...] = (list, dict, set, deque)  # of containers whose items are noted
+_MAPPINGS: tuple[type, ...] = (OrderedDict, dict)
+_BASES: tuple[type, ...] = (*_MAPPINGS, list, set, deque)  # of containers whose items are noted
+_OF_THREADS = (
+    *(threading.Thread, threading.Event, threading.Condition, threading.Semaphore, type(threading.Lock()), type(threading.RLock())),
+    *(queue.Queue, queue.SimpleQueue, concurrent.futures.Executor),
+)
 _ABSENT = object()
 
 
@@ -76,7 +85,9 @@ class Met:
         for path, thing in found.owners if found is not None else ():
             if not path.steps and isinstance(thing, _BASES) and len(self.variables) < MET:
                 self.variables.append(path)
-            if type(thing) not in _BASES and type(thing).__weakrefoffset__ and len(self.objects) < MET:
+            if type(thing) in _BASES or isinstance(thing, torch.nn.Module) or _has_threads(thing):
+                continue
+            if type(thing).__weakrefoffset__ and len(self.objects) < MET:
                 self.objects.append((path.then("attribute", ""), weakref.ref(thing)))
 
 
@@ -113,9 +124,9 @@ class Owners:
 
     def _note_contents(self, values: Iterable[Any]) -> None:
         for value in list(values):
-            if isinstance(value, _BASES):
+            if isinstance(value, _BASES) and _base(value).__len__(value) <= _FLAT:
                 items = _items(value)
-                if len(items) <= _FLAT and not any(map(_has_graph, items)):
+                if all(map(_may_be_kept, [part for _, part in items] if isinstance(value, dict) else items)):
                     self.contents.append((value, items))
 
     def bound_anew(self, tables: Mapping[RootKey, Table]) -> Iterator[tuple[Path, Any]]:
@@ -135,7 +146,7 @@ class Owners:
                 if now.get(name, _ABSENT) is not value and not is_ignored(Path(root, name)):
                     tables[root].put(name, value)
         for path, attributes, before in self.attributes:
-            for name in [name for name in attributes if name not in before.held and name not in before.others]:
+            for name in [name for name in list(attributes) if name not in before.held and name not in before.others]:
                 if not name.startswith("__") and not is_ignored(_beside(path, name)):
                     del attributes[name]
             for name, value in before.held.items():
@@ -143,10 +154,16 @@ class Owners:
                     attributes[name] = value
 
 
-def _has_graph(item: Any) -> bool:
-    """Whether it is a tensor with one, or a pair of a key and such a tensor."""
-    part = item[1] if type(item) is tuple and len(item) == 2 else item
-    return isinstance(part, torch.Tensor) and part.grad_fn is not None
+def _may_be_kept(item: Any) -> bool:
+    """Until the next begin, without graphs or much memory that hang on it."""
+    return is_held(item) or isinstance(item, FunctionType | MethodType | type)
+
+
+def _has_threads(thing: Any) -> bool:
+    """Whether a thread may change it meanwhile: what it has done since is not to be undone."""
+    held = getattr(thing, "__dict__", None)
+    inside = list(held.values()) if type(held) is dict else []
+    return isinstance(thing, _OF_THREADS) or any(isinstance(part, _OF_THREADS) for part in inside)
 
 
 def _base(container: Any) -> Any:
@@ -156,13 +173,13 @@ def _base(container: Any) -> Any:
 
 def _items(container: Any) -> list[Any]:
     base = _base(container)
-    return list(base.items(container) if base is dict else base.__iter__(container))
+    return list(base.items(container) if base in _MAPPINGS else base.__iter__(container))
 
 
 def _refill(container: Any, before: list[Any]) -> None:
     """In place, and only if something in it is another."""
     base, now = _base(container), _items(container)
-    flat = [tuple(chain.from_iterable(items)) if base is dict else tuple(items) for items in (now, before)]
+    flat = [tuple(chain.from_iterable(items)) if base in _MAPPINGS else tuple(items) for items in (now, before)]
     if len(now) != len(before) or not all(map(is_, *flat)):
         base.clear(container)
         (base.extend if base in (list, deque) else base.update)(container, before)

@@ -16,7 +16,7 @@ from typing import Any
 from understudy.worker.census.foreign import foreign_globals
 from understudy.worker.census.leaves import FIXED
 from understudy.worker.census.readers import read_base, read_object
-from understudy.worker.census.readers.reading import CARRIED, Reading
+from understudy.worker.census.readers.reading import CARRIED, NOTHING, Reading
 from understudy.worker.census.readers.registered import read_registered
 from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, RootKey, Table
 from understudy.worker.census.walk import MOST, Path, WalkResult
@@ -47,10 +47,16 @@ def reach(tables: Mapping[RootKey, Table], found: WalkResult, is_covered: Callab
             marks[path] = first
             continue
         seen[id(thing)] = path
-        reading = _read(path, thing, is_covered, id(thing) in gone_into)
-        if reading.mark is not None:
+        try:
+            reading = _read(path, thing, is_covered, id(thing) in gone_into)
+            parts = list(reading.parts)
+        except Exception:  # an object that does not let itself be read must not end a step
+            continue
+        if reading is NOTHING:
+            del seen[id(thing)]  # nor is another name of it
+        elif reading.mark is not None:
             marks[path] = reading.mark
-        parts = [part for part in reading.parts if not _is_looked_at(*part, id(thing), rooted, running)]
+        parts = [part for part in parts if not _is_looked_at(*part, id(thing), rooted, running)]
         found.held.extend(part for _, part in parts)  # or another object gets its id
         todo.extend(reversed(parts))
     return marks

@@ -232,7 +232,7 @@ class Roots:
             if function.__closure__ and outer not in captured:  # else they are locals of a frame
                 found[CLOSURE, function.__qualname__] = _Closure(function)
         bound: dict[RootKey, Table] = {(FUNCTION, name): table for name, table in self._bound.items()}
-        bound[PROCESS, "the process"] = Settings()
+        bound[PROCESS, "the process"] = Settings(lambda: modules())
         self._lasting = {**found, **bound}
         return {**found, **running, **bound}  # last, because most of these have a name elsewhere
 

@@ -6,6 +6,9 @@ the launcher are each worker's own.
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import functools
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,11 +16,13 @@ from typing import Any
 import numpy
 import torch
 
+from understudy.worker.guards.loop_variables import nodes_of, text_of
+
 _LAUNCHER = ("UNDERSTUDY_", "TORCHELASTIC_", "MASTER_", "LOCAL_", "GROUP_", "ROLE_", "RANK", "WORLD_SIZE", "OMP_", "PYTEST_")
 _SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "torch default dtype": (torch.get_default_dtype, torch.set_default_dtype),
     "torch precision of float32 products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    "torch deterministic algorithms": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    "torch deterministic algorithms": (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
     "torch threads": (torch.get_num_threads, torch.set_num_threads),
     "numpy floating-point errors": (numpy.geterr, lambda value: numpy.seterr(**value)),
 }
@@ -28,17 +33,42 @@ class Settings:
 
     of: Any = None
 
+    def __init__(self, modules: Callable[[], list[tuple[str, dict[str, Any]]]]) -> None:
+        """`modules`: those of the script, by name."""
+        self._modules = modules
+
     def items(self) -> Mapping[str, Any]:
         """Return the present ones."""
-        variables = {f"os.environ[{name!r}]": value for name, value in list(os.environ.items()) if not name.startswith(_LAUNCHER)}
-        return {**{name: get() for name, (get, _) in _SWITCHES.items()}, **variables}
+        found: dict[str, Any] = {f"os.environ[{name!r}]": value for name in self._named() if (value := os.environ.get(name)) is not None}
+        for name, (get, _) in _SWITCHES.items():
+            with contextlib.suppress(RuntimeError):  # torch's older and newer names of one switch do not mix
+                found[name] = get()
+        return found
 
     def put(self, name: str, value: Any) -> None:
         """Set one. Raises `ValueError` for a name or a value that cannot be."""
         if name in _SWITCHES:
-            _SWITCHES[name][1](value)
+            try:
+                _SWITCHES[name][1](value)
+            except (RuntimeError, TypeError) as error:
+                raise ValueError(name) from error
             return
         variable = name.removeprefix("os.environ['").removesuffix("']")
-        if f"os.environ[{variable!r}]" != name or variable.startswith(_LAUNCHER) or not isinstance(value, str):
+        if f"os.environ[{variable!r}]" != name or variable not in self._named() or not isinstance(value, str):
             raise ValueError(name)
-        os.environ[variable] = value
+        if os.environ.get(variable) != value:
+            os.environ[variable] = value
+
+    def _named(self) -> set[str]:
+        """Variables that the script's source names: all others are of the node or of a library."""
+        found = {name for _, names in self._modules() for name in _texts(str(names["__file__"]))}
+        return {name for name in found if not name.startswith(_LAUNCHER)}
+
+
+@functools.lru_cache(64)
+def _texts(file: str) -> frozenset[str]:
+    """Texts in a source that could be names of variables, where the environment is used at all."""
+    if "environ" not in text_of(file) and "putenv" not in text_of(file):
+        return frozenset()
+    texts = (node.value for node in nodes_of(file) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return frozenset(text for text in texts if text.isidentifier() and text.isupper())

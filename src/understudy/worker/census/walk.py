@@ -273,7 +273,7 @@ def _at(path: Path, thing: Any, found: WalkResult, room: Room, of_class: bool) -
     if isinstance(thing, torch.Tensor) and has_history(thing):
         found.histories[path.entry] = path, thing
     elif kind in (dict, OrderedDict, Counter, defaultdict) and len(thing) <= LONGEST:
-        if any(map(_is_of_worker, thing)):
+        if any(map(_is_of_worker, list(thing))):
             found.bound[path] = f"{len(thing)} keys"  # a key more cannot be given to another worker
         yield from items_of(path, thing)
     elif kind in (list, tuple, deque) and len(thing) <= LONGEST:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import CancelledError, Future, wait
 from typing import Any
 
 from understudy.messages import script
@@ -35,7 +35,8 @@ class _Save(Future[Any]):
         return None if self.void else super().exception(timeout)
 
     def follow(self, save: Future[Any]) -> None:
-        if (error := save.exception()) is not None:
+        error = CancelledError() if save.cancelled() else save.exception()
+        if error is not None:
             self.set_exception(error)
         else:
             self.set_result(save.result())
@@ -46,10 +47,12 @@ class AsyncSaves(Participant):
         """`is_lost`: whether a peer is. `tell`: gets what the user should know."""
         self._is_lost, self._tell = is_lost, tell
         self._under_way: list[_Save] = []
+        self._earlier: list[_Save] = []  # of transactions that count: the script hears how these ended
         self._watched = False
 
     def attempt(self, step: Step) -> None:
         """Notes saves from now on. The function may import what saves, so this may come one transaction late."""
+        self._earlier = list(self._under_way)
         if not self._watched and (module := sys.modules.get(_EXECUTOR)) is not None:
             self._watched = True
             owner = module._ThreadBasedAsyncCheckpointExecutor
@@ -57,6 +60,7 @@ class AsyncSaves(Participant):
 
     def _noted(self, stock: Callable[..., Future[Any]], *args: Any, **kwargs: Any) -> Future[Any]:
         save = _Save()
+        save.set_running_or_notify_cancel()  # as torch's own, it cannot be cancelled any more
         stock(*args, **kwargs).add_done_callback(save.follow)
         self._under_way.append(save)
         return save
@@ -76,5 +80,5 @@ class AsyncSaves(Participant):
         """Their groups are broken by now, so they end soon: no other save may begin before that."""
         wait(self._under_way)
         for save in self._under_way:
-            save.void = True
+            save.void = not any(save is earlier for earlier in self._earlier)
         self._under_way.clear()

@@ -30,6 +30,6 @@ def refuse() -> None:
 
 def _get(stock: Callable[[], Any]) -> Any:
     frame = sys._getframe(_CALLER)
-    if is_of_script(frame.f_code.co_filename):
+    if str(frame.f_globals.get("__name__", "")).partition(".")[0] != "torch" and is_of_script(frame.f_code.co_filename):
         raise UsageError(script.DEFAULT_STORE(where=f"{frame.f_code.co_filename}:{frame.f_lineno}"))
     return stock()

@@ -10,6 +10,7 @@ Known limits: a library that imports such a module only while the script runs ge
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
@@ -33,7 +34,9 @@ def _is_in(folder: str, name: str) -> bool:
     if BuiltinImporter.find_spec(name) is not None or FrozenImporter.find_spec(name) is not None:
         return False
     spec = PathFinder.find_spec(name, [folder])
-    return spec is not None and spec.origin is not None and spec.origin != getattr(sys.modules.get(name), "__file__", None)
+    mine = getattr(sys.modules.get(name), "__file__", None)
+    found = spec is not None and spec.origin is not None
+    return found and (mine is None or os.path.realpath(str(spec and spec.origin)) != os.path.realpath(mine))
 
 
 def _of_interpreter() -> set[str]:

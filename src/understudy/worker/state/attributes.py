@@ -18,7 +18,7 @@ in an attempt are not taken away again, nor are those of a part in whose place t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -36,7 +36,7 @@ from understudy.worker.state.sharding import Sharding, Whole
 LARGEST = 1 << 20  # bytes of one attribute
 CLOSELY = 3  # begins at which histories are looked for
 _OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__) - {"training"}
-_OF_EVERY_OPTIMIZER = frozenset(torch.optim.SGD([torch.zeros(1)]).__dict__) | {"grad_scale", "found_inf"}
+_OF_EVERY_OPTIMIZER = frozenset(torch.optim.SGD([torch.zeros(1)]).__dict__) | {"grad_scale", "found_inf", "_opt_called"}
 _LEAVES = frozenset({type(None), bool, int, float, str, bytes})
 _CONTAINERS = (list, dict, set)
 _ABSENT = object()
@@ -244,7 +244,8 @@ class Attributes:
             raise UnderstudyError(registered.PART_MISSING(entry=entry))
         value = decode(data)
         if name == _CLASS and isinstance(part, torch.nn.Module):
-            give_class(part, entry, *value)
+            if value:  # else there is no such part there
+                give_class(part, entry, value)
             return
         if not value:
             part.__dict__.pop(name, None)
@@ -283,14 +284,17 @@ class Attributes:
         """The same of the parts that are known, without a look for others."""
         return dict(self._plain())
 
-    def _plain(self, only: Container[str] | None = None) -> Iterator[tuple[str, bytes]]:
+    def _plain(self, only: Set[str] | None = None) -> Iterator[tuple[str, bytes]]:
         """Every attribute that can be moved, encoded; or `only` some."""
         for key, module in self._modules.items():
             entry = f"{key}/attribute-requires_grad"
             if only is None or entry in only:
                 yield entry, encode([[name for name, parameter in module.named_parameters() if not parameter.requires_grad]])
         wrappers = set(map(id, self._places.wrappers))
+        prefixes = None if only is None else {entry.rpartition(":")[0] for entry in only}
         for prefix, part in self._parts:
+            if prefixes is not None and prefix not in prefixes:
+                continue
             if id(part) in wrappers:
                 yield f"{prefix}:training", encode([part.training])
                 continue

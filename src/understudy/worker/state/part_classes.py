@@ -7,7 +7,7 @@ in a function cannot be found by its name.
 from __future__ import annotations
 
 import sys
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -23,10 +23,10 @@ def named(kind: type) -> bytes:
 
 
 def _class_of(module: str, name: str) -> Any:
-    try:
-        return attrgetter(name)(sys.modules[module])
-    except (LookupError, AttributeError):
-        return None
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, "__dict__", {}).get(part)
+    return found
 
 
 def is_found(kind: type) -> bool:
@@ -34,8 +34,11 @@ def is_found(kind: type) -> bool:
     return _class_of(kind.__module__, kind.__qualname__) is kind
 
 
-def give_class(part: torch.nn.Module, entry: str, module: str, name: str) -> None:
-    """Raises `UnderstudyError` if this worker has no such class of modules."""
+def give_class(part: torch.nn.Module, entry: str, value: Sequence[Any]) -> None:
+    """`value`: its module and name. Raises `UnderstudyError` if this worker has no such class of modules."""
+    if len(value) != 2 or not all(type(one) is str for one in value):
+        raise UnderstudyError(registered.PART_MISSING(entry=entry))
+    module, name = value
     kind = _class_of(module, name)
     if [type(part).__module__, type(part).__qualname__] == [module, name]:
         return

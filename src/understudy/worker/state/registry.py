@@ -15,6 +15,7 @@ vote, so no second copy of them exists.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,7 +100,7 @@ class State:
         tensors = [tensor for part in parts for tensor in (*part._parameters.values(), *part._buffers.values()) if tensor is not None]
         tensors += self.tensors.values()
         gradients = [tensor.grad for tensor in tensors if tensor.is_leaf and tensor.grad is not None]
-        streams = self.randomness.all_generators()
+        streams = [*self.randomness.all_generators(), vars(random)["_inst"], vars(numpy.random.mtrand)["_rand"], torch.default_generator]
         groups = [part for one in self.optimizers.values() for part in (one.state, one.param_groups, *one.param_groups)]
         rest = [*self.optimizers.values(), *groups, *self.values.values(), *self.loaders.values(), *streams]
         known = {id(thing) for thing in (*parts, *tensors, *gradients, *rest)}
@@ -314,7 +315,7 @@ class State:
                 if number < len(mine) and "params" not in group:
                     continue
                 names = group.get("params", [])
-                if not names or not all(name in known for name in names):
+                if "params" not in group or not all(name in known for name in names):
                     raise UnderstudyError(registered.PARAMETERS_MISSING(optimizer=key))
                 parameters = [known[name] for name in names]
                 if number < len(mine):

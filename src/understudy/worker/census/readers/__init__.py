@@ -39,7 +39,24 @@ from understudy.worker.census.walk import Path, attributes_of
 # Objects of these packages report, or run things, and are no state of a training; understudy's own are followed elsewhere.
 _ENDS = frozenset(
     [
-        *("understudy", "tqdm", "rich", "wandb", "mlflow", "tensorboard", "tensorboardX", "loguru", "matplotlib", "pytest", "_pytest"),
+        *(
+            "understudy",
+            "tqdm",
+            "rich",
+            "wandb",
+            "mlflow",
+            "tensorboard",
+            "tensorboardX",
+            "comet_ml",
+            "neptune",
+            "clearml",
+            "aim",
+            "swanlab",
+            "loguru",
+            "matplotlib",
+            "pytest",
+            "_pytest",
+        ),
         *("logging", "multiprocessing", "concurrent", "asyncio", "subprocess", "socket", "selectors", "ssl", "http", "urllib", "warnings"),
         *("importlib", "inspect", "ast", "typing", "re", "tempfile", "signal", "contextlib", "abc", "argparse", "unittest", "threading"),
         *("_thread", "zoneinfo", "datetime", "time", "traceback", "linecache", "ctypes"),

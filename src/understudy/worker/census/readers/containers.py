@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 
-from understudy.worker.census.leaves import FIXED, LARGEST, LONGEST, SAMPLE, mark, state_of
+from understudy.worker.census.leaves import FIXED, LONGEST, SAMPLE, mark, state_of
 from understudy.worker.census.readers.reading import Part, Reading, numbered
 from understudy.worker.census.walk import Path, attributes_of, items_of
 from understudy.worker.encoding.codec import encode
@@ -67,7 +67,8 @@ def read_array(path: Path, values: numpy.ndarray[Any, Any]) -> Reading:
     plain = values.view(numpy.ndarray) if type(values) is not numpy.ndarray else values
     if plain.dtype.hasobject:
         return Reading(plain.shape, numbered(path, list(plain.flat[:LONGEST])))
-    return Reading(mark(plain), _own_attributes(path, values) if type(values) is not numpy.ndarray else ())
+    own = () if type(values) in (numpy.ndarray, numpy.memmap) else _own_attributes(path, values)
+    return Reading(mark(plain), own)
 
 
 def read_stream(path: Path, stream: Any) -> Reading:
@@ -78,4 +79,4 @@ def read_stream(path: Path, stream: Any) -> Reading:
 def read_buffer(path: Path, thing: Any) -> Reading:
     """Return the content of a buffer."""
     data = memoryview(thing).cast("B")
-    return Reading((len(data), digest_bytes(bytes(data[:: max(1, len(data) // LARGEST)]))))
+    return Reading((len(data), digest_bytes(bytes(data[:: max(1, len(data) // SAMPLE)]))))

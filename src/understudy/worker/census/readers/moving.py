@@ -18,6 +18,7 @@ from understudy.worker.census.readers.reading import NOTHING, Part, Reading, att
 from understudy.worker.census.walk import Path, attributes_of
 from understudy.worker.script_files import is_of_script
 
+_HASHES = ("_hashlib", "_md5", "_sha1", "_sha2", "_sha256", "_sha512", "_sha3", "_blake2", "hmac")
 _PLACES = 512  # positions of an iterator that are read
 
 
@@ -66,6 +67,8 @@ def read_in_memory(path: Path, file: Any) -> Reading:
 
 def read_file(path: Path, file: Any) -> Reading:
     """Return where a file that is read stands; text is read ahead by some thousand characters."""
+    if type(file).__module__ not in ("_io", "io"):  # its own methods may do anything
+        return NOTHING
     try:
         if file.closed or not file.readable() or file.isatty():
             return NOTHING
@@ -76,7 +79,7 @@ def read_file(path: Path, file: Any) -> Reading:
 
 def read_hash(path: Path, thing: Any) -> Reading | None:
     """Return what a hash has come to."""
-    if not callable(getattr(type(thing), "hexdigest", None)) or getattr(thing, "digest_size", 0) == 0:
+    if type(thing).__module__ not in _HASHES or not thing.digest_size:
         return None
     return Reading(thing.hexdigest())
 
