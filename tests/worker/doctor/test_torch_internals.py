@@ -27,6 +27,8 @@ NOT_TORCHS = {  # private names that are strings in our sources
     "_pytest",  # a package
     "_abc_",  # Python keeps it in classes
     "_object",  # a part of names of functions that are public
+    *("_thread", "_io", "_hashlib", "_md5", "_sha1", "_sha2", "_sha256", "_sha512", "_sha3", "_blake2"),  # modules of Python
+    *("_frame", "_code", "_lru_list_elem"),  # of Python's generators and caches
 }
 EVERY_INTERNAL = pytest.mark.parametrize("internal", INTERNALS, ids=lambda internal: internal.name)
 

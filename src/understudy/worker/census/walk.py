@@ -257,7 +257,7 @@ def _at(path: Path, thing: Any, found: WalkResult, room: Room, of_class: bool) -
             return
         found.seen[id(thing)] = path
         found.leaves[path.entry] = path, thing
-        if not path.steps:
+        if not path.steps and isinstance(thing, list | dict | set | deque):
             found.owners.append((path, thing))
         if isinstance(thing, torch.Tensor):
             found.ends.append((path, thing))  # for its attributes
@@ -269,14 +269,15 @@ def _at(path: Path, thing: Any, found: WalkResult, room: Room, of_class: bool) -
         found.ends.append((path, thing))
         return
     found.seen[id(thing)] = path
-    found.owners.append((path, thing))
     if isinstance(thing, torch.Tensor) and has_history(thing):
         found.histories[path.entry] = path, thing
     elif kind in (dict, OrderedDict, Counter, defaultdict) and len(thing) <= LONGEST:
         if any(map(_is_of_worker, list(thing))):
             found.bound[path] = f"{len(thing)} keys"  # a key more cannot be given to another worker
+        found.owners.append((path, thing))
         yield from items_of(path, thing)
     elif kind in (list, tuple, deque) and len(thing) <= LONGEST:
+        found.owners.append((path, thing))
         yield from ((path.then("item", number), item) for number, item in enumerate(list(thing)))
     elif isinstance(thing, torch.nn.Module):
         found.bound[path] = kind.__qualname__
@@ -284,6 +285,7 @@ def _at(path: Path, thing: Any, found: WalkResult, room: Room, of_class: bool) -
         yield from ((path.then("attribute", k), v) for k, v in list(thing.__dict__.items()) if k not in _OF_MODULES)
     elif not of_class and _is_gone_into(kind):  # type: ignore[arg-type]
         found.bound[path] = kind.__qualname__
+        found.owners.append((path, thing))
         if kind.__base__ is not object:
             found.ends.append((path, thing))  # for what a base of its class keeps, as the items of a dict
         yield from attributes_of(path, thing)

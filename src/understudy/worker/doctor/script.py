@@ -280,7 +280,15 @@ SCRIPT = (
     Internal(
         "data-loader",
         "a loader goes on where the lost rank's was, without reading what it has passed by",
-        ("data.loaders", "data.manual_iterators", "census.baseline", "census.naming", "census.walk"),
+        (
+            "data.loaders",
+            "data.manual_iterators",
+            "census.baseline",
+            "census.naming",
+            "census.walk",
+            "census.readers.moving",
+            "census.readers.__init__",
+        ),
         ("_BaseDataLoaderIter", "_num_yielded", "_sampler_iter", "_index_sampler", "_iterator"),
         _loader,
     ),

@@ -50,6 +50,38 @@ def _modules() -> None:
     holds({"training", "_parameters", "_buffers", "_modules", "_forward_pre_hooks"} <= own, "a module has its tables in its __dict__")
 
 
+def _hooks() -> None:
+    torch = module("torch")
+    layer, weight = torch.nn.Linear(2, 2), torch.ones(2, requires_grad=True)
+    layer.register_forward_hook(print)
+    layer.register_forward_pre_hook(print)
+    layer.register_full_backward_hook(print)
+    layer.register_full_backward_pre_hook(print)
+    for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
+        holds(list(vars(layer)[name].values()) == [print], f"{name} has the hooks of a module")
+    weight.register_hook(print)
+    weight.register_post_accumulate_grad_hook(print)
+    for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+        holds(list(getattr(weight, name).values()) == [print], f"{name} has the hooks of a tensor")
+    optimizer = torch.optim.SGD([weight])
+    optimizer.register_step_pre_hook(print)
+    optimizer.register_step_post_hook(print)
+    for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
+        holds(list(vars(optimizer)[name].values()) == [print], f"{name} has the hooks of an optimizer")
+    handle = torch.nn.modules.module.register_module_forward_hook(print)
+    try:
+        holds(print in vars(torch.nn.modules.module)["_global_forward_hooks"].values(), "_global_forward_hooks has those of all modules")
+    finally:
+        handle.remove()
+
+
+def _sparse() -> None:
+    torch = module("torch")
+    tensor = torch.eye(2).to_sparse()
+    tensor._values().fill_(2)
+    holds(tensor.to_dense().sum().item() == 4 and tuple(tensor._indices().shape) == (2, 2), "_values is the memory of a sparse tensor")
+
+
 def _computed_attributes() -> None:
     """How attributes that each forward computes anew are known: by a hook of torch's that names them."""
     torch, prune = module("torch"), module("torch.nn.utils.prune")
@@ -95,6 +127,8 @@ def _schedules() -> None:
     schedules = module("torch.optim.lr_scheduler")
     parts = [schedules.ConstantLR(optimizer), schedules.ExponentialLR(optimizer, 0.9)]
     chain = schedules.SequentialLR(optimizer, parts, [1])
+    optimizer.step()
+    holds(vars(optimizer)["_opt_called"] is True, "a schedule notes at its optimizer that it has made a step")
     holds(optimizer.step._wrapped_by_lr_sched, "a schedule marks the step of its optimizer with _wrapped_by_lr_sched")
     holds(list(chain._schedulers) == parts and parts[0].optimizer is optimizer, "_schedulers has the parts of a schedule")
 
@@ -170,21 +204,24 @@ STATE = (
     Internal(
         "tensor-versions",
         "which tensors have changed in place",
-        ("state.tensors", "census.leaves"),
+        ("state.tensors", "census.leaves", "census.attempted", "census.readers.of_torch"),
         ("_version", "_is_view"),
         _versions,
     ),
     Internal(
         "dtensor-memory",
         "the shard that a rank holds of a DTensor",
-        ("state.tensors", "collectives.setup_record", "encoding.contents"),
+        ("state.tensors", "collectives.setup_record", "encoding.contents", "census.readers.of_torch"),
         ("_local_tensor",),
         _local_tensors,
     ),
     Internal(
         "module-tables",
         "parameters, buffers and attributes of modules are copied and put back in place",
-        ("state.registry", "state.attributes", "state.sharding", "census.walk", "guards.loop_checks", "fault_injection.silent"),
+        (
+            *("state.registry", "state.attributes", "state.registration", "state.sharding", "census.walk", "census.readers.of_torch"),
+            *("guards.loop_checks", "fault_injection.silent"),
+        ),
         ("_parameters", "_buffers", "_modules"),
         _modules,
     ),
@@ -195,13 +232,30 @@ STATE = (
         ("_forward_pre_hooks", "_tensor_name"),
         _computed_attributes,
     ),
+    Internal(
+        "hooks",
+        "a hook that the script adds or takes away is told",
+        ("census.readers.of_torch", "census.foreign"),
+        (
+            *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_post_accumulate_grad_hooks"),
+            *("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_global_", "_hooks"),
+        ),
+        _hooks,
+    ),
+    Internal(
+        "sparse-tensors",
+        "a change of a sparse tensor is told",
+        ("census.readers.of_torch",),
+        ("_indices", "_values"),
+        _sparse,
+    ),
     Internal("foreach-copy", "many tensors are copied at once", ("state.registry",), ("_foreach_copy_",), _copies),
     Internal("scaler-stages", "a GradScaler is put back as an attempt found it", ("state.registry",), ("_per_optimizer_states",), _scalers),
     Internal(
         "schedules",
         "a learning rate schedule that is not registered is found",
-        ("state.registration",),
-        ("_wrapped_by_lr_sched", "_schedulers"),
+        ("state.registration", "state.attributes"),
+        ("_wrapped_by_lr_sched", "_schedulers", "_opt_called"),
         _schedules,
     ),
     Internal(
@@ -225,7 +279,7 @@ STATE = (
     Internal(
         "other-generators",
         "the same of Python's and numpy's",
-        ("state.rng_fingerprint",),
+        ("state.rng_fingerprint", "state.registry"),
         ("_inst", "_rand", "_bit_generator"),
         _other_generators,
         READ_INSTEAD,
