@@ -126,6 +126,32 @@ def test_a_redo_finds_a_tensor_as_it_was_that_had_never_changed(script: Any) -> 
     assert not [one for one in found.census.listed(()) if one.kind == "unseen"]
 
 
+def test_a_tensor_is_put_back_as_often_as_it_has_to_be(script: Any) -> None:
+    script.bank = torch.zeros(3)
+    _begun(found := Found())
+    for _ in range(2):
+        noted = found.census.note()
+        script.bank[1] = 7
+        found.census.restore(noted, {})
+        assert script.bank.tolist() == [0, 0, 0]
+    assert not [one for one in found.census.listed(()) if one.kind == "unseen"]
+
+
+def test_a_variable_that_a_transaction_has_captured_is_put_back(script: Any) -> None:
+    losses: list[float] = []
+
+    def step() -> None:
+        losses.append(1.0)
+
+    found = Found(set_up=False)
+    found.census.transaction(step)
+    found.census.set_up()
+    noted = _begun(found)
+    step()
+    found.census.restore(noted, {})
+    assert losses == []
+
+
 def test_what_cannot_be_put_back_is_told(script: Any) -> None:
     """It has changed since the last look, so that nobody knows what the attempt began with."""
     script.scale = torch.ones(2)

@@ -1,7 +1,7 @@
-"""What an attempt may change for the first time, as it is at its begin: attributes and containers (`owners`), and tensors.
+"""Put back what an interrupted attempt has changed for the first time: attributes and containers (`owners`), and tensors.
 
-A look copies tensors that nobody has registered. Torch counts the changes of each tensor, so that at a redo it is known whether the copy
-is what the attempt had begun with. What a tensor stands for (`.data`) is bound again, and needs no copy.
+A look copies tensors that are not registered. Torch counts the changes of each tensor, so that a redo knows whether the copy has the
+content with which the attempt began. Memory that was exchanged (`.data`) is bound again, and needs no copy.
 
 Known limits: a change through numpy or `.data` is not counted, and so not seen here. Tensors of up to `LARGEST` bytes, on the host.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +24,8 @@ MOST = 256  # tensors
 TOTAL = 64 << 20  # bytes of their copies
 
 
-class _Copied(NamedTuple):
+@dataclass
+class _Copied:
     """One tensor, as of a look."""
 
     path: Path
@@ -48,9 +50,9 @@ class FirstChanges:
         self._met, self._tensors = Met(), _Tensors()
         self.owners = Owners()  # as of the last begin
 
-    def look(self, found: WalkResult) -> None:
+    def look(self, found: WalkResult, roots: Roots) -> None:
         """Take what a look has met."""
-        self._met, self._tensors = Met(found), _Tensors(found)
+        self._met, self._tensors = Met(found, roots.cells()), _Tensors(found)
 
     def begin(self, roots: Roots, changed: Mapping[str, Path]) -> NotedChanges:
         """Note what is there. `changed`: what has changed before, by entry, whose owners are noted, too."""
@@ -111,6 +113,7 @@ def _restore(begun: Sequence[BegunTensor]) -> list[Path]:
         elif tensor._version != version:
             if version == copied.version and memory.data_ptr() == copied.address:
                 memory.copy_(copied.content)
+                copied.version = tensor._version  # what it holds is the copy's content again
             else:
                 lost.append(copied.path)
     return lost

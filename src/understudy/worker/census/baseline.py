@@ -57,7 +57,7 @@ class Baseline:
             return b""
 
     def has_changed(self, path: Path, value: Any) -> bool:
-        """Since then. Of what can be encoded neither then nor now nobody knows."""
+        """Since then. Not known of a value that could be encoded neither then nor now."""
         if self._is_later(path):
             self._values.setdefault(path.entry, self._as_value(path, value))
         first, now = self._values.get(path.entry), sketch(value)

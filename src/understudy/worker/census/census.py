@@ -139,10 +139,10 @@ class Census:
             return WalkResult()
         tables = self._roots.all()
         found = self._look(tables)
-        self._first_changes.look(found)
+        self._first_changes.look(found, self._roots)
         marks = reach(tables, found, self._covered())
-        if found.beyond is not None:
-            self._uncovered[BEYOND].setdefault("", found.beyond)
+        if (beyond := found.beyond or found.unreadable) is not None:
+            self._uncovered[BEYOND].setdefault("", beyond)
         for entry, path, value in self._chosen(found):
             if leaves.is_large(value):
                 if first.is_another(path, value):
@@ -169,14 +169,14 @@ class Census:
             self._uncovered[LARGE][entry] = path
 
     def _find_unseen(self, changed: list[Path], found: WalkResult) -> None:
-        """What has changed where no look goes: functions, objects of libraries, hooks. Iterators that move have a notice of their own."""
-        scopes, told = self._roots.scopes(), set(self._uncovered[MOVED].values())
+        """Keep what has changed and cannot be carried over. Iterators that move have a notice of their own."""
+        scopes, reported = self._roots.scopes(), set(self._uncovered[MOVED].values())
         moving = {path: thing for path, thing in found.moving.values() if not isinstance(thing, OPAQUE)}
         for path in changed:
             if self._is_ignored(path) or scopes.sets_anew(path.root, path.name):
                 continue
-            of = next((way for way in (path, *path.owners()) if way in told or way in moving), None)
-            if of is None or not (of in told or of == path or (self._first is not None and self._first.has_moved(of, moving[of]))):
+            of = next((way for way in (path, *path.owners()) if way in reported or way in moving), None)
+            if of is None or not (of in reported or of == path or (self._first is not None and self._first.has_moved(of, moving[of]))):
                 self._uncovered[UNSEEN][path.entry] = path
 
     def _find_histories(self, found: WalkResult) -> None:
@@ -378,7 +378,7 @@ class Census:
                 self._find_histories(found)
             mutable = [(entry, path, value) for entry, path, value in self._chosen(found) if not leaves.is_bound(value)]
             objects = {entry: leaf for entry, leaf in found.leaves.items() if not leaves.is_large(leaf[1]) or is_held(leaf[1])}
-            self._first_changes.look(found)
+            self._first_changes.look(found, self._roots)
             contents = {entry: self._data_again(entry, path, value) for entry, path, value in mutable}
             return Noted(objects, contents, self._first_changes.begin(self._roots, {}))
         # What is not carried over is put back all the same.

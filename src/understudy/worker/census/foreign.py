@@ -40,7 +40,7 @@ def foreign_globals() -> Iterator[tuple[Path, Any]]:
                 owner = vars(owner).get(name) if type(owner) is types.ModuleType else None
             if type(owner) is types.ModuleType and not roots.is_own(owner.__name__):
                 value = vars(owner).get(rest[-1])
-                if type(value) in _STATE:
+                if value is not None and type(value) in _STATE:  # one that a library makes late, as `wandb.run`, is none of the script's
                     yield Path((PROCESS, owner.__name__), rest[-1]), value
 
 

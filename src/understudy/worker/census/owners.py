@@ -1,11 +1,12 @@
-"""What an attempt may change for the first time, or fill and leave half full, before it is interrupted: a redo finds it as the attempt did.
+"""Put back attributes and containers that an interrupted attempt has changed for the first time, or has left half full.
 
-Noted at each begin, by reference: the attributes of objects that the last look has met, other names of a scope in which something changes,
-and the items of small containers among these. So a loader that comes to its next shard comes to it again, and a list in which a step
-collects its losses is empty again.
+At each begin these are noted by reference: the attributes of objects that the last look has met, other names of a scope in which something
+changes, and the items of small containers among them. A redo then comes to the next shard of a loader once more, and finds the list empty
+in which a step collects its losses.
 
-Known limits: what is changed in place inside an item is not put back. Only plain values, flat containers of these, and tensors and arrays
-without a history of up to `HELD` bytes: what else a step leaves behind, as its outputs, would be kept in memory for one more step.
+Known limits: a change in place inside an item is not put back. Only plain values, flat containers of these, and tensors and arrays without
+a history, up to `HELD` bytes, are kept: outputs of a step would take memory for one more step. A container that a thread fills is left
+alone only where its object holds the thread, or a lock or queue; a variable of a module that a thread fills is put back, too.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import is_
-from types import FunctionType, MethodType
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 import numpy
 import torch
 
 from understudy.worker.census.leaves import is_fixed
-from understudy.worker.census.roots import RootKey, Table
+from understudy.worker.census.roots import FRAME, RootKey, Table
 from understudy.worker.census.sketches import sketch
 from understudy.worker.census.walk import Gone, Path, WalkResult, owner_with_attributes
 
@@ -79,12 +80,17 @@ class _Names:
 class Met:
     """Whose insides are noted: objects, and containers that are variables, as a look has met them."""
 
-    def __init__(self, found: WalkResult | None = None) -> None:
+    def __init__(self, found: WalkResult | None = None, cells: Mapping[str, CellType] | None = None) -> None:
+        """`cells`: what transactions have captured, by name. To read all locals of a frame at each begin would keep them alive."""
         self.objects: list[tuple[Path, weakref.ref[Any]]] = []
         self.variables: list[Path] = []
+        self.captured: list[CellType] = []
         for path, thing in found.owners if found is not None else ():
-            if not path.steps and isinstance(thing, _BASES) and len(self.variables) < MET:
-                self.variables.append(path)
+            if not path.steps and isinstance(thing, _BASES) and len(self.variables) + len(self.captured) < MET:
+                if path.root[0] != FRAME:
+                    self.variables.append(path)
+                elif path.name in (cells or {}):
+                    self.captured.append((cells or {})[path.name])
             if type(thing) in _BASES or isinstance(thing, torch.nn.Module) or _has_threads(thing):
                 continue
             if type(thing).__weakrefoffset__ and len(self.objects) < MET:
@@ -108,6 +114,7 @@ class Owners:
                 found.attributes.append((path, held, _Names.of(held)))
                 found._note_contents(held.values())
         found._note_contents(tables[path.root].items().get(path.name) for path in met.variables if path.root in tables)
+        found._note_contents(cell.cell_contents for cell in met.captured)
         for path in paths:
             if not path.steps:
                 if path.root in tables and path.root not in found.scopes:

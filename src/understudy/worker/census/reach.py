@@ -1,11 +1,11 @@
-"""Everything that hangs on the ends of a look, so that a change in it is at least known: nothing of it is given to another worker.
+"""Detect changes in what a look cannot carry over to another worker.
 
-A look (`walk`) goes into what can be carried over. Where it ends, at a function, an object of a library, a registered module, an iterator,
-this goes on with the readers of `readers`, and notes a mark of each object by the way to it. Marks of the set-up compared with later ones
-tell what has changed: what a name is bound to, a closure, a hook, a position, a cached result.
+A look (`walk`) goes into what can be copied. It ends at functions, objects of libraries, registered modules and iterators. From these ends
+`reach` follows the readers of `readers`, and stores a mark for each object by its path. Comparing the marks with those of the set-up shows
+what has changed: the function that a name is bound to, a closure, a hook, a position, a cached result.
 
-A thing with several names is read under the first of them; the others are marked by that name, so that a name that is bound to another
-thing is a change, too.
+An object with several names is read under the first of them. The other names are marked with the path of the first, so that rebinding one
+of them is a change as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOTHING = object()
 
 
 def reach(tables: Mapping[RootKey, Table], found: WalkResult, is_covered: Callable[[Any], bool]) -> Marks:
-    """Return a mark of everything beyond what a look has `found` from the roots in `tables`, at most `MOST` things."""
+    """Return the marks of at most `MOST` objects that can be reached from the ends of a look, which has `found` them from `tables`."""
     marks: Marks = dict(found.bound)
     rooted = {(kind, id(table.of)) for (kind, _), table in tables.items() if kind in (CLASS, CLOSURE, FUNCTION)}
     running = [table.items() for (kind, _), table in tables.items() if kind == FRAME]
@@ -50,7 +50,8 @@ def reach(tables: Mapping[RootKey, Table], found: WalkResult, is_covered: Callab
         try:
             reading = _read(path, thing, is_covered, id(thing) in gone_into)
             parts = list(reading.parts)
-        except Exception:  # an object that does not let itself be read must not end a step
+        except Exception:  # an object of the script's own that cannot be read; it must not end a step
+            found.unreadable = found.unreadable or path
             continue
         if reading is NOTHING:
             del seen[id(thing)]  # nor is another name of it

@@ -14,7 +14,7 @@ import types
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any, Protocol
 
 from understudy.worker.callables import name_of as name_of_callable
@@ -195,6 +195,13 @@ def _name_of(file: str, name: str) -> str:
     return f"{Path(file).name}:{name}"
 
 
+def _is_set(cell: CellType) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
 class Roots:
     """All of them."""
 
@@ -211,6 +218,11 @@ class Roots:
         self.functions += parts.functions
         if parts.bound:
             self._bound[f"{name_of_callable(transaction)} number {len(self._bound) + 1}"] = _BoundObjects(parts.bound)
+
+    def cells(self) -> dict[str, CellType]:
+        """Return what transactions have captured, by name, where it is set."""
+        named = [pair for one in self.functions for pair in zip(one.__code__.co_freevars, one.__closure__ or (), strict=True)]
+        return {name: cell for name, cell in named if _is_set(cell)}
 
     def all(self) -> dict[RootKey, Table]:
         """As of now."""

@@ -210,6 +210,7 @@ class WalkResult:
     held: list[Any] = field(default_factory=list)  # what was made for the look, and must last as long as its ids
     objects: int = 0
     beyond: Path | None = None  # where it stopped, if it did
+    unreadable: Path | None = None  # the first thing that raised when it was read
 
 
 def look(
@@ -234,7 +235,10 @@ def look(
                 if found.objects > most or room.items < 0:
                     found.beyond = found.beyond or path
                     break
-                todo.extend(_at(path, thing, found, room, root[0] == CLASS))
+                try:
+                    todo.extend(_at(path, thing, found, room, root[0] == CLASS))
+                except Exception:  # an object of the script's own that cannot be read; it must not end a step
+                    found.unreadable = found.unreadable or path
     return found
 
 
@@ -290,7 +294,7 @@ def _at(path: Path, thing: Any, found: WalkResult, room: Room, of_class: bool) -
             found.ends.append((path, thing))  # for what a base of its class keeps, as the items of a dict
         yield from attributes_of(path, thing)
     else:
-        del found.seen[id(thing)]  # nobody has read it yet
+        del found.seen[id(thing)]  # it has not been read yet
         found.ends.append((path, thing))
 
 

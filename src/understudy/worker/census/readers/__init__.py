@@ -1,13 +1,14 @@
 """Read one object of any kind: a mark that differs where the object itself does, and the parts that hang on it, each with the step to it.
 
-A reader knows a type and what derives from it. An object written in Python has its attributes; of what no reader
-knows the references are followed that the garbage collector knows (`gc.get_referents`). These miss what an object keeps in C, so iterators,
-files, generators of random numbers and hashes have readers of their own.
+A reader knows a type and what derives from it. An object written in Python has its attributes. For everything else the references are
+followed that the garbage collector knows (`gc.get_referents`). They miss what an object keeps in C, so iterators, files, generators of
+random numbers and hashes have readers of their own.
 
 Kept small by four rules: a function is its closure, its defaults and its attributes, never its globals; a class is its own names, without
 bases; modules end the walk; so do classes and functions of installed packages, and objects of packages that only report or run things.
 
-No code of the script is run: `type(x)` is asked, not `x.__class__`, and a container is read by the methods of its base class.
+Containers are read by the methods of their base class, so that no code of the script runs. The exceptions are the `state_dict` of a
+registered object, which is read in every step anyway, and `__class__` where an object defines it. What raises is reported as not readable.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def read_object(path: Path, thing: Any) -> Reading:
 
 
 def read_base(path: Path, thing: Any) -> Reading:
-    """Return what a base class of an object keeps beside the attributes that a look has read: items of a dict, hooks of a module."""
+    """Return what a base class keeps in addition to the attributes that a look has read: items of a dict, hooks of a module."""
     name = type(thing).__qualname__
     if isinstance(thing, torch.Tensor):
         return Reading(None, (*of_torch.tensor_parts(path, thing), *of_torch.gradient_parts(path, thing)))  # its content is carried

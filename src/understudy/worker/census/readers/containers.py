@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import types
 import weakref
 from collections import deque
@@ -12,7 +13,7 @@ from typing import Any
 import numpy
 
 from understudy.worker.census.leaves import FIXED, LONGEST, SAMPLE, mark, state_of
-from understudy.worker.census.readers.reading import Part, Reading, numbered
+from understudy.worker.census.readers.reading import NOTHING, Part, Reading, numbered
 from understudy.worker.census.walk import Path, attributes_of, items_of
 from understudy.worker.encoding.codec import encode
 from understudy.worker.encoding.digests import digest_bytes
@@ -72,7 +73,9 @@ def read_array(path: Path, values: numpy.ndarray[Any, Any]) -> Reading:
 
 
 def read_stream(path: Path, stream: Any) -> Reading:
-    """Return where a generator of random numbers stands."""
+    """Return where a generator of random numbers stands; the system's has no place."""
+    if isinstance(stream, random.SystemRandom):
+        return NOTHING
     return Reading(digest_bytes(encode(list(state_of(stream)))), _own_attributes(path, stream))
 
 
