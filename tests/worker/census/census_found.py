@@ -27,7 +27,10 @@ LARGE: dict[str, Callable[[int], Any]] = {
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The only module of the script: those of all tests may be too many for a look."""
-    module = importlib.reload(importlib.import_module(HERE))
+    module = importlib.import_module(HERE)
+    for name in [name for name in vars(module) if not name.startswith("__")]:
+        delattr(module, name)  # what another test has left there
+    importlib.reload(module)
     assert isinstance(module, ModuleType)
     monkeypatch.setattr(roots, "modules", lambda: [(HERE, vars(module))])
     return module

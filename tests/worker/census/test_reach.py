@@ -106,7 +106,6 @@ def test_what_cannot_be_read_ends_no_step(script: Any) -> None:
     found.census.restore(found.census.note(), {})
     assert _unseen(found) == set()
     assert [one.name for one in found.census.listed(()) if one.kind == "beyond"] == ["broken"]
-    del script.broken  # the module of the script is the same for all tests
 
 
 def test_what_is_no_state_is_not_told(script: Any, tmp_path: Path) -> None:
