@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import Any
 
 import torch
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn import UninitializedBuffer, UninitializedParameter
 
 from understudy.worker.census.leaves import LARGEST, mark
 from understudy.worker.census.readers.reading import Part, Reading, attributes, script_hooks
@@ -38,7 +38,7 @@ def gradient_parts(path: Path, tensor: torch.Tensor) -> tuple[Part, ...]:
 def read_tensor(path: Path, tensor: torch.Tensor) -> Reading:
     """Return the content of a tensor, and what hangs on it."""
     parts = [*tensor_parts(path, tensor), *gradient_parts(path, tensor)]
-    if isinstance(tensor, UninitializedTensorMixin):  # a lazy module's
+    if isinstance(tensor, UninitializedParameter | UninitializedBuffer):  # a lazy module's
         return Reading("uninitialized", tuple(parts))
     if has_history(tensor):
         return Reading((tensor.dtype, tensor.shape), tuple(parts))
