@@ -69,6 +69,7 @@ class OrchestratorLink:
         self._waiting = 0  # characters in them
         self._dropped = 0  # characters that are gone
         self._something = asyncio.Event()
+        self.over = False  # the job is ending: that nobody answers is no news
         self._fence = 0  # the highest that an orchestrator has shown
         self._away_since: float | None = time.monotonic()  # None: connected
 
@@ -137,7 +138,7 @@ class OrchestratorLink:
                     trouble = "it closed the connection"
                 except (OSError, InvalidHandshake, TimeoutError) as error:
                     trouble = str(error) or type(error).__name__
-            if not told and self.away() > TELL_AFTER:
+            if not told and not self.over and self.away() > TELL_AFTER:
                 told = True
                 self._say(agents.DISCONNECTED(reason=trouble))
             if self._turn % max(1, self._count) == 0:  # all have been tried

@@ -113,9 +113,11 @@ class Agent:
         pages = self._loop.create_task(self._watch_pages())
         try:
             end = await self._end
-            if self._control is not None:
-                self._control.tell(Ending(end.exit_code, end.message, end.told))
+            self._tell(end)
             await self._shutdown.stop(end)
+            if end.exit_code == 0 and (cut_off := self._shutdown.cut_off()) is not None:
+                end = cut_off
+                self._tell(end)
         finally:
             await asyncio.to_thread(self._detectors.close)
             watchers = (pages, connection)
@@ -130,6 +132,11 @@ class Agent:
             await self._output.close(patience=3.0)
         return end.exit_code
 
+    def _tell(self, end: End) -> None:
+        """Tell the command line how the job ends; the last word counts."""
+        if self._control is not None:
+            self._control.tell(Ending(end.exit_code, end.message, end.told))
+
     # What makes the agent end.
 
     def _stop(self, number: signal.Signals, exit_code: int, reason: str) -> None:
@@ -137,6 +144,7 @@ class Agent:
             self._shutdown.hurry.set()  # asked twice: no more grace
         else:
             self._end.set_result(End(exit_code, reason, number))
+            self._orchestrator.over = True
 
     def _notice(self, number: signal.Signals) -> None:
         """Workers that hold no rank are not in the script."""
@@ -177,6 +185,7 @@ class Agent:
             case commands.EndJob():
                 if not self._end.done():
                     self._end.set_result(End(message.exit_code, message.message, patient=True, told=True))
+                    self._orchestrator.over = True
             case _ if isinstance(message, ToWorker):
                 worker = self._workers.get(message.worker)
                 if worker is not None and worker.alive:  # else: its loss is on its way to the orchestrator
@@ -304,6 +313,7 @@ class Agent:
             size = memory.footprint(worker.pid)
             self._footprint = max(self._footprint or 0, size or 0)
         elif isinstance(event, events.Finished):
+            worker.finished = True
             self._progress.report(ahead=True)  # how far it came; nothing may be left to read a moment later
         elif isinstance(event, events.ScriptFailed):
             worker.leaving = worker.failed = True
@@ -342,7 +352,7 @@ class Agent:
         if worker.link is not None:
             worker.link.drain()
             worker.link.close()
-        worker.alive = False
+        worker.alive, worker.ending = False, ending
         self._report_loss(worker, ending, happened)
         if worker.page is not None:
             worker.page.close()

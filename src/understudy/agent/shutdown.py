@@ -56,6 +56,14 @@ class Shutdown:
         self.hurry.clear()
         await self._all_ended(5.0)
 
+    def cut_off(self) -> End | None:
+        """The job's end, if a process did not end well although its script had: threads, exit handlers or finalizers failed."""
+        bad = [(w, w.ending) for w in self._workers.values() if w.finished and w.ending is not None and w.ending.exit_code != 0]
+        if not bad:
+            return None
+        how = ", ".join(f"{worker.label} with {ending.detail}" for worker, ending in bad)
+        return End(bad[0][1].exit_code, agents.CUT_OFF(how=how))
+
     def _ask_to_end(self, worker: Worker, number: signal.Signals) -> None:
         processes.signal_group(worker.pid, number if worker.rank >= 0 else signal.SIGKILL)
         processes.signal_group(worker.pid, signal.SIGCONT)  # a stopped process would not hear the other

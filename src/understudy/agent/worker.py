@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from understudy.agent.link import WorkerLink
 from understudy.agent.output import Route
+from understudy.agent.processes import Ending
 from understudy.common.page_view import Activity, PageView
 from understudy.core import events
 from understudy.core.commands import Command
@@ -34,6 +35,8 @@ class Worker:
     started: events.WorkerStarted | None = None
     warm: events.WorkerWarm | None = None
     lost: events.WorkerLost | None = None
+    finished: bool = False  # its script has ended well
+    ending: Ending | None = None  # of its process
     replay_buffer: ReplayBuffer = field(default_factory=ReplayBuffer)
 
     def tell(self, command: Command) -> None:
@@ -78,6 +81,7 @@ class Worker:
             Activity.COMMITTING: f", in transaction {view.transaction} behind its vote (what the call would have returned there is lost)",
             Activity.RECOVERING: f", during the recovery before transaction {view.transaction}",
             Activity.FINISHED: ", after its script had ended",
+            Activity.ENDING: ", after its script had failed",
         }.get(view.activity, "")
 
     @property

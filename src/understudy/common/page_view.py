@@ -25,6 +25,7 @@ class Activity(IntEnum):
     COMMITTING = 6  # past the vote
     RECOVERING = 7
     FINISHED = 8
+    ENDING = 9  # the script has failed; its threads and exit handlers run
 
 
 class PageView(NamedTuple):

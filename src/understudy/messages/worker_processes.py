@@ -114,6 +114,12 @@ SCRIPT_EXITED = Message(
     cause="The script has called sys.exit with something else than 0 on this rank, so the job ends with that exit code.",
     remedy="Look why the script does that. To end well, let all ranks come to the end of the script.",
 )
+ENDS_SLOWLY = Message(
+    "US4911",
+    "the script has failed ({summary}) and has not ended after {seconds:g} s: waiting for its {what}",
+    cause="Python waits for threads and exit handlers of a script before its process ends, and the job ends when it has.",
+    remedy="Nothing, if they finish their work. Otherwise make the threads daemons, or let the script end them when it fails.",
+)
 NOT_LET_GO = Message(
     "US4910",
     "this worker cannot abort its old communicators, so it exits: {error}",

@@ -17,12 +17,9 @@ import argparse
 import contextlib
 import faulthandler
 import gc
-import mmap
 import os
-import runpy
 import signal
 import socket
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +29,15 @@ from understudy.core.events import Notice, ScriptFailed, WorkerWarm
 from understudy.links import messages
 from understudy.links.lifeline import Lifeline
 from understudy.links.page import PageWriter
-from understudy.messages import set_up, worker_processes
+from understudy.messages import worker_processes
 from understudy.worker.api import session
 from understudy.worker.doctor import start
-from understudy.worker.errors import is_port_taken
 from understudy.worker.guards import loop_variables as names
-from understudy.worker.process import template
+from understudy.worker.process import script, template
 from understudy.worker.process.control import Control
-from understudy.worker.process.displaced import give_way
-from understudy.worker.process.exits import leave
 from understudy.worker.process.own_time import DeviceOwnTime, OwnTime
 from understudy.worker.process.preload import import_torch, script_source, warm_imports, warm_torch
 from understudy.worker.process.template import Forked
-
-RESERVE = 16 << 20  # bytes with which a script that has no memory left is still reported
 
 
 def _options() -> tuple[argparse.Namespace, list[str]]:
@@ -101,7 +93,7 @@ def main() -> None:
     session.current = session.Session(control, role, server)
     page.enter(Activity.SETUP, -1)
     _listen(session.current, page)
-    _run(control, arguments, module)
+    script.run(control, arguments, module)
 
 
 def _listen(here: session.Session, page: PageWriter) -> None:
@@ -185,114 +177,11 @@ def _warm(arguments: list[str]) -> Any:
     return StoreServer(node_address())
 
 
-def _run(control: Control, arguments: list[str], module: bool) -> None:
-    reserve = mmap.mmap(-1, RESERVE)  # never touched: address space, not memory
-    if "SLURM_JOB_ID" in os.environ:
-        for number in (signal.SIGUSR1, signal.SIGUSR2):  # ignored until now (`agent.notices`); a script finds them as everywhere
-            signal.signal(number, signal.SIG_DFL)
-    if not sys.flags.safe_path:
-        give_way(sys.path[0])
-    try:
-        if module:
-            sys.argv = arguments[1:]
-            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-        else:
-            sys.argv = arguments
-            runpy.run_path(arguments[0], run_name="__main__")
-    except SystemExit as error:
-        if error.code not in (None, 0):
-            code = error.code if isinstance(error.code, int) else 1
-            _fail(control, worker_processes.SCRIPT_EXITED(code=error.code), "", code)
-    except BaseException as error:
-        reserve.close()
-        _raised(control, error)
-    if control.assignment is None:
-        _fail(control, _with_files(worker_processes.NO_TRANSACTION()), "", 1)
-    _end(control)
-
-
-def _raised(control: Control, error: BaseException) -> None:
-    """The script has: say so, and wait to be ended, unless the error comes from a loss."""
-    from understudy.worker.data.loaders import leave_if_data_process_lost
-    from understudy.worker.devices.broken_device import leave_if_device_failed
-    from understudy.worker.generation.membership import EXPLANATION
-
-    leave_if_data_process_lost(error)
-    runtime = session.current.runtime if session.current else None
-    if runtime is not None:
-        runtime.membership.leave_if_device_failed(error)
-    else:
-        leave_if_device_failed(error, control, None, lambda: False)
-    if runtime is not None and runtime.progress.transaction < 0 and runtime.membership.starts_anew(error):
-        control.wait_for(lambda: False, EXPLANATION)  # every rank starts anew, and this worker is ended for that
-    text = _traceback(error)
-    print(text, file=sys.stderr, end="", flush=True)
-    reason = runtime.membership.explain(error) if runtime is not None else ""
-    reason = reason or f"{type(error).__name__}: {error}"
-    if control.assignment is None and is_port_taken(error):  # beside the rank's own worker
-        reason = set_up.PORT_TAKEN(error=reason)
-    _fail(control, _with_files(reason), text, 1)
-
-
-def _end(control: Control) -> None:
-    """The script has ended."""
-    runtime = session.current.runtime if session.current else None
-    if runtime is None:
-        control.send(_finished(control))
-        control.wait_for(lambda: control.released is not None)
-        assert control.released is not None
-        leave(control.released.exit_code)
-    else:
-        try:
-            leave(runtime.finish())
-        except BaseException as error:
-            runtime.membership.leave_if_device_failed(error)
-            _fail(control, f"{type(error).__name__}: {error}", _traceback(error), 1)
-
-
-def _with_files(summary: str) -> str:
-    """On a newcomer that has not arrived: what its set-up has read may be the reason."""
-    here = session.current
-    if (
-        here is None
-        or here.opened is None
-        or (here.runtime is not None and here.runtime.newcomer is not None and here.runtime.newcomer.arrived)
-    ):
-        return summary
-    return here.opened.told(summary)
-
-
-def _finished(control: Control) -> Any:
-    from understudy.core.events import Finished
-
-    return Finished(control.worker, control.generation)
-
-
-def _traceback(error: BaseException) -> str:
-    """The user's part of the traceback: without the frames that started the script."""
-    frames = error.__traceback__
-    while frames is not None and any(part in frames.tb_frame.f_code.co_filename for part in ("runpy", __file__)):
-        frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames))
-
-
 def _refuse(control: Control, why: str) -> None:
     """No worker can work here: ends the job, before this one has a rank."""
     control.send(ScriptFailed(control.worker, -1, 0, why, "", 1))
     control.wait_for(lambda: control.released is not None, timeout=30.0)
     os._exit(1)
-
-
-def _fail(control: Control, summary: str, text: str, code: int) -> None:
-    """Reports that the script failed, and waits to be ended."""
-    assert control.role is not None
-    runtime = session.current.runtime if session.current else None
-    step = runtime.progress.step if runtime else 0
-    event = ScriptFailed(control.worker, control.role.rank, step, summary[:4000], text[-100_000:], code)
-    control.send(event)
-    control.wait_for(lambda: control.released is not None, timeout=30.0)
-    sys.stdout.flush()
-    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from understudy.worker.generation.donors import Donors
 from understudy.worker.generation.members import Members
 from understudy.worker.generation.plan import Plan
 from understudy.worker.generation.transfer import connect, send
-from understudy.worker.process.exits import leave
+from understudy.worker.process.exits import finish_handed_over, leave
 from understudy.worker.recovery.agreed_state import AgreedState
 from understudy.worker.recovery.attachment import Attachment, read_job
 from understudy.worker.state.rank_local import seal
@@ -128,5 +128,6 @@ class Donation:
         control = self._membership.control
         control.wait_for(lambda: control.released is not None or self._membership.superseded(generation))
         if control.released is not None:
+            finish_handed_over()
             leave(control.released.exit_code)
         raise GenerationAborted("this worker has given its rank away")
