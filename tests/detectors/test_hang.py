@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from tests.said import said
 
-from understudy.common.page_view import UNKNOWN, Activity, PageView
+from understudy.common.page_view import ALONE, UNKNOWN, Activity, PageView, Process
 from understudy.core.model import Timeouts
+from understudy.detectors.base import JobView, Severity, Subject
 from understudy.detectors.hang import HangWatch, Verdict
 from understudy.messages import training_evidence
 
-LIMITS = Timeouts(hang_floor=10.0, hang_factor=20.0, hang_first=100.0)
+LIMITS = Timeouts(hang_floor=10.0, hang_factor=20.0, hang_first=100.0, alone=10.0)
+PATIENT = Timeouts(hang_floor=10.0, hang_factor=20.0, hang_first=100.0, alone=1000.0)
 OFFSET = 5000.0  # unix time minus the host's monotonic clock
 RANKS = {0: "w0", 1: "w1", 2: "w2"}
 
@@ -25,8 +27,10 @@ def page(
     since: float = 0.0,
     longest: float = 0.3,
     waits: int = UNKNOWN,
+    granted: float = 0.0,
+    process: int = 0,
 ) -> PageView:
-    return PageView(1, beat_at, activity, transaction, step, since, collectives, longest, waits)
+    return PageView(1, beat_at, activity, transaction, step, since, collectives, longest, waits, granted=granted, process=process)
 
 
 class Host:
@@ -67,7 +71,7 @@ def test_a_stopped_process_is_named_when_its_limit_is_over() -> None:
 
 def test_a_newcomer_that_is_stopped_while_its_state_arrives_is_not_granted_the_time_of_a_set_up() -> None:
     for activity, named in ((Activity.SETUP, None), (Activity.RECOVERING, "w1")):
-        host = Host()
+        host = Host(PATIENT)
         pages = {"w0": page(Activity.RECOVERING), "w1": page(activity, step=0), "w2": page(Activity.RECOVERING)}
         verdict = host.stand(pages, frozen=("w1",))
         assert (verdict and verdict.worker) == named
@@ -245,11 +249,71 @@ def test_an_old_number_of_waits_proves_nothing() -> None:
     assert verdict is not None and verdict.worker == "w1"
 
 
-def test_the_end_of_the_job_is_not_judged() -> None:
+OTHERS = {"w1": page(Activity.VOTED), "w2": page(Activity.VOTED)}
+FINISHED = {"w1": page(Activity.FINISHED), "w2": page(Activity.FINISHED)}
+NEXT = {"w1": page(transaction=8), "w2": page(transaction=8)}
+
+
+@pytest.mark.parametrize(
+    ("alone", "others"),
+    [
+        (page(Activity.IDLE), NEXT),
+        (page(Activity.IDLE), FINISHED),
+        (page(Activity.ENDING), OTHERS),
+        (page(Activity.SETUP, -1, step=0), {name: page(Activity.VOTED, -1, step=0) for name in ("w1", "w2")}),
+        (page(granted=ALONE), OTHERS),  # a section, or one of the first steps of a function
+    ],
+)
+def test_outside_of_steps_a_rank_that_works_alone_is_reported_long_before_it_is_ended(alone: PageView, others: dict[str, PageView]) -> None:
+    host = Host(PATIENT)
+    host.read({"w0": alone, **others}, 9.0)
+    assert host.watch.alone(RANKS, host.clock + OFFSET) is None
+    for clock, ended in ((11.0, False), (999.0, False), (1001.0, True)):
+        host.read({"w0": alone, **others}, clock)
+        verdict, found = host.judge(), host.watch.alone(RANKS, clock + OFFSET)
+        assert found is not None and (found.rank, found.worker, found.seconds, found.limit) == (0, "w0", clock, 1000.0)
+        assert (verdict is not None and verdict.worker == "w0") == ended
+
+
+@pytest.mark.parametrize("limit", [3.0, 50.0])
+def test_a_stretch_that_the_script_has_named_has_a_limit_of_its_own(limit: float) -> None:
+    host = Host(PATIENT)
+    for clock, ended in ((limit - 1.0, False), (limit + 1.0, True)):
+        host.read({"w0": page(granted=limit), **OTHERS}, clock)
+        verdict = host.judge()
+        assert (verdict is not None and verdict.worker == "w0") == ended
+
+
+def test_in_a_step_the_limit_is_that_of_the_steps() -> None:
+    host = Host(PATIENT)
+    host.read({"w0": page(), **OTHERS}, 10.5)
+    verdict = host.judge()
+    assert verdict is not None and verdict.worker == "w0"
+
+
+def test_while_a_rank_is_in_a_debugger_nobody_hangs() -> None:
+    host = Host(PATIENT)
+    host.read({"w0": page(process=Process.DEBUGGED), **OTHERS}, 5000.0)
+    assert host.judge() is None and host.watch.alone(RANKS, 5000.0 + OFFSET) is None
+
+
+def test_a_process_that_is_traced_is_not_taken_for_stopped() -> None:
+    for process, named in ((0, True), (Process.TRACED, False)):
+        host = Host()
+        pages = {"w0": page(process=process), "w1": page(since=20.0), "w2": page(since=20.0)}
+        host.read(pages, 20.0, frozen=("w0",))
+        verdict = host.judge()
+        assert (verdict is not None and verdict.worker == "w0") == named
+
+
+def test_a_rank_lost_in_an_uninterruptible_call_speaks_against_its_node() -> None:
     host = Host()
-    pages = {"w0": page(Activity.IDLE), "w1": page(Activity.FINISHED), "w2": page(Activity.FINISHED)}
-    host.read(pages, 50.0)
-    assert host.judge() is None
+    host.read({"w0": page(process=Process.UNINTERRUPTIBLE), **OTHERS}, 10.5)
+    found = host.watch.look(JobView(10.5 + OFFSET, RANKS, nodes={"w0": "n0", "w1": "n1", "w2": "n1"}))
+    assert [(one.subject, one.name, one.severity) for one in found] == [
+        (Subject.NODE, "n0", Severity.SUSPECT),
+        (Subject.WORKER, "w0", Severity.LOST),
+    ]
 
 
 def test_a_transaction_in_front_of_which_others_have_ended_can_never_commit() -> None:

@@ -88,13 +88,13 @@ def test_anything_else_is_refused(text: str | bytes, why: Message) -> None:
 def test_pages_are_tuples_on_the_wire() -> None:
     pages = Pages("n0", 3.0, {"w0": PageView(9, 1.0, Activity.RUNNING, 8, 8, 2.0, 40, 0.5, 3, 90, 700, 20, 10)})
     assert decode(encode(pages)) == pages
-    assert json.loads(encode(pages))["pages"]["w0"] == [9, 1.0, 4, 8, 8, 2.0, 40, 0.5, 3, 90, 700, 20, 10]
+    assert json.loads(encode(pages))["pages"]["w0"] == [9, 1.0, 4, 8, 8, 2.0, 40, 0.5, 3, 90, 700, 20, 10, 0.0, 0, ""]
 
 
-@pytest.mark.parametrize("more", [[], [3], [3, 90, 700, 20, 10, 36.6, "and more"]])
+@pytest.mark.parametrize("more", [[], [3], [3, 90, 700, 20, 10, 60.0, 1, "at a line", 36.6, "and more"]])
 def test_pages_of_another_version_are_shorter_or_longer(more: list[Any]) -> None:
     text = json.dumps({"type": "Pages", "node": "n0", "clock": 3.0, "pages": {"w0": [9, 1.0, 4, 8, 8, 2.0, 40, 0.5, *more]}})
-    known = more[:5] or [UNKNOWN]
+    known = more[:8] or [UNKNOWN]
     assert decode(text) == Pages("n0", 3.0, {"w0": PageView(9, 1.0, Activity.RUNNING, 8, 8, 2.0, 40, 0.5, *known)})
 
 

@@ -8,13 +8,13 @@ import sys
 import time
 from pathlib import Path
 
-from understudy.common.page_view import UNKNOWN, Activity
+from understudy.common.page_view import ALONE, LEARNED, UNKNOWN, WHERE, Activity, Process
 from understudy.links.page import PageReader, PageWriter
 
 _WRITER = """
 import sys
 from pathlib import Path
-from understudy.common.page_view import Activity
+from understudy.common.page_view import ALONE, LEARNED, UNKNOWN, WHERE, Activity, Process
 from understudy.links.page import PageWriter
 page = PageWriter(Path(sys.argv[1]))
 print("ready", flush=True)
@@ -48,10 +48,10 @@ def test_a_number_of_waits_is_unknown_until_it_is_told(tmp_path: Path) -> None:
 def test_what_a_worker_spends_by_itself_is_unknown_until_it_is_told(tmp_path: Path) -> None:
     writer = PageWriter(tmp_path / "page")
     reader = PageReader(tmp_path / "page")
-    assert reader.read()[9:] == (0, 0, 0, 0)
+    assert reader.read()[9:13] == (0, 0, 0, 0)
     for running in (100, 250):
         writer.looked(running, 30, 20)
-    assert reader.read()[9:] == (2, 250, 30, 20)
+    assert reader.read()[9:13] == (2, 250, 30, 20)
     writer.looked_in_vain()
     assert reader.read().looks == 0
     writer.enter(Activity.COMMITTING, 3)
@@ -76,3 +76,27 @@ def test_no_field_is_seen_half_written(tmp_path: Path) -> None:
     finally:
         writer.kill()
         writer.wait()
+
+
+def test_where_a_worker_stands_is_shown_until_it_goes_on(tmp_path: Path) -> None:
+    writer = PageWriter(tmp_path / "page")
+    reader = PageReader(tmp_path / "page")
+    writer.enter(Activity.IDLE, 3)
+    writer.stands("/home/é/train.py:20 in save" + "x" * 1000, Process.DEBUGGED)
+    view = reader.read()
+    assert (view.where[:28], len(view.where), view.process) == ("/home/é/train.py:20 in savex"[:28], WHERE, Process.DEBUGGED)
+    writer.enter(Activity.RUNNING, 3)
+    assert (reader.read().where, reader.read().process) == ("", 0)
+
+
+def test_a_named_stretch_has_its_limit_until_it_ends_whatever_the_worker_does_in_it(tmp_path: Path) -> None:
+    writer = PageWriter(tmp_path / "page")
+    reader = PageReader(tmp_path / "page")
+    writer.enter(Activity.RUNNING, 3, alone=True)
+    assert reader.read().granted == ALONE
+    before = writer.grant(90.0, "upload")
+    writer.enter(Activity.RUNNING, 4)
+    writer.stands("train.py:20", Process(0))
+    assert (reader.read().granted, reader.read().where) == (90.0, "upload: train.py:20")
+    writer.grant(*before)
+    assert reader.read().granted == LEARNED

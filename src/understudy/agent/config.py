@@ -34,7 +34,6 @@ class AgentConfig:
     looks: bool = True  # whether detectors look at the node from here; false: its own agent sees to that
     detectors: str = ""  # the text of their file (`detectors.choice`); empty: there is none
     began: float = 0.0  # unix time at which the job began on this node; 0: now
-    leave: float = 300.0  # seconds for the exit handlers of a script that has finished (uploads, flushes)
     shown_local_ranks: tuple[int, ...] | None = None  # None: all
     redirects: tuple[tuple[int, int], ...] = ()  # (local rank or -1 for all, 1 stdout | 2 stderr): not on the terminal
     tees: tuple[tuple[int, int], ...] = ()  # same form: also into torchrun's files below `log_dir`

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from understudy.agent.config import AgentConfig
 from understudy.agent.orchestrator_link import OrchestratorLink
 from understudy.agent.worker import Worker
 from understudy.common.names import page_path
+from understudy.common.page_view import PageView, Process
 from understudy.detectors.hang import HangWatch
 from understudy.links import messages
 from understudy.links.page import PageReader
 from understudy.messages import agents
+
+SILENT = 2.0  # seconds without a beat after which the kernel is asked about a process
+STILL = 10.0  # seconds in one place after which it is asked about its main thread
 
 
 class Progress:
@@ -38,7 +43,7 @@ class Progress:
                 except OSError:
                     continue  # not made yet
             if (view := worker.look()) is not None:
-                pages[worker.name] = view
+                pages[worker.name] = _with_process(view, worker.pid) if worker.alive else view
         self._watch.observe(pages, time.monotonic(), time.time())
         self._orchestrator.send_pages(messages.Pages(self._config.node, time.monotonic(), pages), ahead)
 
@@ -46,7 +51,24 @@ class Progress:
         """Nobody leads this node any more, and its workers do not get on by themselves: the job has gone on without them, or is over."""
         away, limits = self._orchestrator.away(), self._config.timeouts
         holders = [worker.name for worker in self._workers.values() if worker.alive and worker.rank >= 0 and worker.page is not None]
-        limit = max(map(self._watch.limit, holders), default=limits.hang_first)
+        limit = max(map(self._watch.granted, holders), default=limits.hang_first)
         still = self._watch.still(holders, time.time()) if holders else away
         if min(away, still) > limit:
             self._forgotten(agents.JOB_LOST_US(away=away, node=self._config.node, still=still))
+
+
+def _with_process(view: PageView, pid: int) -> PageView:
+    """Add what the kernel knows of a process that is silent, or stands still (proc_pid_status(5))."""
+    now = time.monotonic()
+    if now - view.beat_at < SILENT and now - view.since < STILL:
+        return view
+    try:
+        status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+    except OSError:
+        return view  # it has ended
+    found = Process(view.process)
+    if status.get("TracerPid", "0").strip() != "0":
+        found |= Process.TRACED
+    if status.get("State", "").startswith("D"):
+        found |= Process.UNINTERRUPTIBLE
+    return view._replace(process=int(found))

@@ -44,8 +44,8 @@ class Shutdown:
                 self._ask_to_end(worker, end.number)
         await self._all_ended(self._config.timeouts.stop)
         if end.exit_code == 0 and (slow := [w.label for w in leaving if w.alive]):
-            self._say(agents.EXIT_HANDLERS(workers=", ".join(slow), seconds=self._config.leave))
-            await self._all_ended(self._config.leave)
+            self._say(agents.EXIT_HANDLERS(workers=", ".join(slow), seconds=self._config.timeouts.alone))
+            await self._all_ended(self._config.timeouts.alone)
         for worker in leaving:
             if worker.alive:
                 self._ask_to_end(worker, end.number)

@@ -130,7 +130,16 @@ class Flags:
         _option(
             OURS,
             "--hang-limit",
-            help="A rank without progress for so many seconds is lost. Default: learnt from the job's own steps, at least 60.",
+            help="A rank without progress in a step for so many seconds is lost. Default: learned from the job's own steps, at least 60.",
+        ),
+    ] = None
+    alone_limit: Annotated[
+        float | None,
+        _option(
+            OURS,
+            "--alone-limit",
+            help="A rank may work for so many seconds while the others wait for it: between steps, in a section, before the first step, at "
+            "the script's end, and in the first steps of a function. It is reported after --hang-limit. Default: 1800.",
         ),
     ] = None
     setup_limit: Annotated[
@@ -138,8 +147,7 @@ class Flags:
         _option(
             OURS,
             "--setup-limit",
-            help="A rank may take so many seconds from its start to its first step, for downloads and compilation, and so may a newcomer "
-            "from its start to having its rank's state. Default: 900.",
+            help="A newcomer may take so many seconds from its start to having its rank's state. Default: 900.",
         ),
     ] = None
     compare_every: Annotated[

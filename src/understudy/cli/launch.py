@@ -300,6 +300,7 @@ def _timeouts(flags: Flags) -> Timeouts:
             hang_first=first,
             quiesce=min(default.quiesce, first),
             stop=default.stop if stop is None else stop,
+            alone=default.alone if flags.alone_limit is None else flags.alone_limit,
             heartbeat=flags.heartbeat,
             node_lost=flags.node_timeout,
         )

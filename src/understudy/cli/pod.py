@@ -33,7 +33,7 @@ MARGIN = 10  # seconds before the kill, for the end in order
 OURS = (  # flags that the resource has the place of
     *("nnodes", "node_rank", "nproc_per_node", "spares", "spare_nodes", "floating_spares", "floating_option", "prepare", "no_replenish"),
     *("rdzv_endpoint", "rdzv_id", "rdzv_backend", "master_addr", "master_port", "local_addr", "standalone", "max_restarts", "drill"),
-    *("require_drill", "unproven", "policy", "hang_limit", "setup_limit", "shutdown_timeout", "heartbeat", "node_timeout"),
+    *("require_drill", "unproven", "policy", "hang_limit", "alone_limit", "setup_limit", "shutdown_timeout", "heartbeat", "node_timeout"),
     *("token_file", "tls_cert"),
     *("tls_key", "failure_domain", "keep_together"),
 )

@@ -214,7 +214,7 @@ class Supervisor:
             self._ending = Ending.decode(line)
             self._awaiting_words = None
             # What the agent needs at most: for those that end when asked, then for the exit handlers of the others.
-            finishing = self._config.leave if self._code(1) == 0 else 0.0
+            finishing = self._config.timeouts.alone if self._code(1) == 0 else 0.0
             self._deadline = time.monotonic() + 2 * self._config.timeouts.stop + finishing + MARGIN
 
     # Ends.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
@@ -10,9 +10,12 @@ from pydantic import Field
 from understudy.common.bounds import FIRST_TIME, LAST_TIME, NUMBER
 
 UNKNOWN = -1  # number of waits
+LEARNED, ALONE = 0.0, -1.0  # seconds for which a rank may work while the others wait: learned from the steps, or --alone-limit
+WHERE = 400  # characters
 # What may come over a link, as pydantic checks it: numbers that a journal can hold, and times that can be reckoned with.
 Count = Annotated[int, Field(gt=-NUMBER, lt=NUMBER)]
 Seconds = Annotated[float, Field(gt=FIRST_TIME, lt=LAST_TIME)]
+Place = Annotated[str, Field(max_length=WHERE)]
 
 
 class Activity(IntEnum):
@@ -26,6 +29,14 @@ class Activity(IntEnum):
     RECOVERING = 7
     FINISHED = 8
     ENDING = 9  # the script has failed; its threads and exit handlers run
+
+
+class Process(IntFlag):
+    """The state of a worker's process, as far as it has been looked at: only while it stands still."""
+
+    DEBUGGED = 1  # the script is in a Python debugger
+    TRACED = 2  # another process traces it, as gdb does
+    UNINTERRUPTIBLE = 4  # its main thread is in a system call that does not return (state D)
 
 
 class PageView(NamedTuple):
@@ -46,3 +57,6 @@ class PageView(NamedTuple):
     own_running: Count = 0  # milliseconds of its own in each activity, as far as these looks show: it did not wait for others
     own_committing: Count = 0
     own_idle: Count = 0
+    granted: Seconds = LEARNED  # for which it may work here while the others wait: `LEARNED`, `ALONE`, or seconds
+    process: Count = 0  # `Process`
+    where: Place = ""  # the line of the script at which it stands still; "": not known

@@ -77,7 +77,9 @@ class Timeouts:
     hang_factor: float = 20.0
     """nor is it for less than this many times the job's own longest transaction (a factor, not seconds)"""
     hang_first: float = 900.0
-    """the limit before the first commit of a worker: compilation, downloads"""
+    """the limit of a set-up on a newcomer, and of waiting for a spare: compilation, downloads"""
+    alone: float = 1800.0
+    """a rank may work for so long while all others wait for it, outside of steps and in the first steps of a function"""
     quiesce: float = 300.0
     """a survivor that does not reach its position within this is itself lost"""
     stop: float = 10.0
@@ -92,7 +94,7 @@ class Timeouts:
             raise ValueError(forming.HANG_LIMITS(beat=self.beat, hang_floor=self.hang_floor, hang_first=self.hang_first))
         if self.hang_factor < 1:
             raise ValueError(forming.HANG_FACTOR(factor=self.hang_factor))
-        if self.quiesce <= 0 or self.stop <= 0:
+        if self.quiesce <= 0 or self.stop <= 0 or self.alone <= 0:
             raise ValueError(forming.NOT_POSITIVE())
         if not 0 < 2 * self.heartbeat <= self.node_lost < self.quiesce:
             raise ValueError(forming.NODE_LIMITS(heartbeat=self.heartbeat, node_lost=self.node_lost, quiesce=self.quiesce))

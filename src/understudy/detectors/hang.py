@@ -12,8 +12,17 @@ Two kinds of evidence:
   others is not the culprit, who waits for nobody is: if each rank's number of waits is known (in Gloo and, where torch notes when a
   collective begins, in NCCL; for other workers' runtimes: the vote) and exactly one rank has none.
 
-The limit is learnt from the job: `hang_factor` times its longest transaction so far, never below `hang_floor`. Before
-a worker's first commit it is `hang_first`, because of compilation and downloads.
+| where the rank is | limit |
+|---|---|
+| in a step | learned from the job: `hang_factor` times its longest transaction so far, never below `hang_floor` |
+| in one of the first steps of a function, in a section, between transactions, in the set-up, at the script's end | `alone` |
+| in a stretch that the script has named (`Job.long`) | the limit of that |
+| silent, wherever it is | as in a step; before a worker's first commit `hang_first` |
+| some rank is in a Python debugger | none |
+| silent, and traced by another process (gdb) | none |
+
+A rank that works alone for longer than `hang_floor` is reported (`alone`), with the line of the script at which it is. One that is lost
+while its main thread is in an uninterruptible system call speaks against its node as well.
 
 The number counts the waits of all threads of a process, though a rank that hangs may still have a collective of its own under way:
 then nobody is named. Whether its main thread alone waits cannot be told for sure (it sleeps on a word of torch's, and only the queue
@@ -28,10 +37,9 @@ has limits of its own, and there the rule stays that who alone is not in it hold
 Known limits: a standstill in which several ranks are equally far behind names nobody (`stalled` says that there is one) if the waits
 are not known (NCCL without TORCH_NCCL_ENABLE_TIMING=1, another platform, a worker of an earlier version), if two ranks hang, or if the
 hung one waits in the background. A rank that waits for a hung one in a way of the script's own (a file, a store) is named in its place if
-all others wait in Gloo, the hung one in the background. Code of one rank for which the others wait, longer than the limit, looks exactly
-like a hang: raise `hang_floor` for such a job, or, if it is between transactions, put it into a section. Near the end of the job (a rank
-has finished) standstill is not judged, because a rank may work alone there: only not in a transaction in front of which the scripts of
-others have ended (`left_behind`). A rank that has a new holder is progress, of which the readings know only later.
+all others wait in Gloo, the hung one in the background. Code of one rank in a step for which the others wait, longer than the limit, looks
+exactly like a hang: name it with `Job.long`. A transaction before which the scripts of others have ended can never commit (`left_behind`).
+A rank that has a new holder is progress, of which the readings know only later.
 """
 
 from __future__ import annotations
@@ -39,13 +47,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from understudy.common.page_view import Activity, PageView
+from understudy.common.page_view import ALONE, Activity, PageView, Process
 from understudy.core.model import Timeouts
 from understudy.detectors.base import Detector, Evidence, JobView, Severity, Subject
 from understudy.messages import training_evidence
 
 _WAITS_COUNT = frozenset({Activity.IDLE, Activity.RUNNING, Activity.VOTED, Activity.COMMITTING})
-_STAGE = {Activity.SETUP: 0, Activity.IDLE: 0, Activity.RUNNING: 1, Activity.VOTED: 2, Activity.COMMITTING: 3}
+_STAGE = {Activity.ENDING: -1, Activity.SETUP: 0, Activity.IDLE: 0, Activity.RUNNING: 1, Activity.VOTED: 2, Activity.COMMITTING: 3}
+_STAGE[Activity.FINISHED] = 4
+_OUTSIDE = frozenset({Activity.SETUP, Activity.IDLE, Activity.FINISHED, Activity.ENDING})  # of transactions
+_STEPLESS = frozenset({Activity.WARM, Activity.RECOVERING})  # a worker there may have committed nothing yet
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,18 @@ class Verdict:
     worker: str
     detail: str
     happened: float
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A rank for which all others wait. `seconds`: since when; `limit`: after which it is taken for hung; `page`: its last."""
+
+    rank: int
+    worker: str
+    seconds: float
+    limit: float
+    page: PageView
+    waits_for_nobody: bool  # how this is known: else it is behind the others
 
 
 @dataclass
@@ -104,16 +127,16 @@ class HangWatch(Detector):
             del self._workers[worker]
 
     def stalled(self, ranks: Mapping[int, str], now: float) -> float:
-        """Seconds since any rank made progress; 0 while one of them has not been read, or near the end of the job."""
+        """Seconds since any rank made progress; 0 while one of them has not been read, or is in a debugger."""
         held = [self._workers.get(worker) for worker in ranks.values()]
         known = [watched for watched in held if watched is not None]
-        if len(known) < len(held) or not known or any(w.page.activity is Activity.FINISHED for w in known):
+        if len(known) < len(held) or not known or any(w.page.process & Process.DEBUGGED for w in known):
             return 0.0
         return self.still(ranks.values(), now)
 
     def moves(self, ranks: Mapping[int, str], now: float) -> bool:
         """Whether any rank has made progress, or got a new holder, within the shortest limit. As a rule the first one has."""
-        since = now - self._timeouts.hang_floor
+        since = now - self._floor(ranks)
         watched = map(self._workers.get, ranks.values())
         return self._changed_at >= since or any(one.moved_at >= since for one in watched if one is not None)
 
@@ -135,9 +158,16 @@ class HangWatch(Detector):
         return self._silent([*ranks.values(), *idle], now) or self._standstill(ranks, now)
 
     def look(self, job: JobView) -> list[Evidence]:
-        """The verdict on a job, as evidence."""
+        """The verdict on a job, as evidence: what speaks against the node comes first."""
         found = self.judge(job.ranks, job.idle, job.now)
-        return [Evidence(self.name, Subject.WORKER, found.worker, Severity.LOST, found.detail, found.happened)] if found else []
+        if found is None:
+            return []
+        evidence = [Evidence(self.name, Subject.WORKER, found.worker, Severity.LOST, found.detail, found.happened)]
+        node = job.nodes.get(found.worker, "")
+        if node and self._workers[found.worker].page.process & Process.UNINTERRUPTIBLE:
+            detail = training_evidence.UNINTERRUPTIBLE(worker=found.worker, where=self._workers[found.worker].page.where or "not known")
+            evidence.insert(0, Evidence(self.name, Subject.NODE, node, Severity.SUSPECT, detail, found.happened, "uninterruptible"))
+        return evidence
 
     def left_behind(self, ranks: Mapping[int, str]) -> tuple[int, PageView, str] | None:
         """A rank in a transaction that can never commit, because the scripts of others have ended in front of it; and that in words.
@@ -168,7 +198,7 @@ class HangWatch(Detector):
 
     def _limit(self, worker: str, longest: float) -> float:
         page = self._workers[worker].page
-        if page.step == 0 and page.activity not in (Activity.WARM, Activity.RECOVERING):
+        if page.step == 0 and page.activity not in _STEPLESS:
             return self._timeouts.hang_first
         return max(self._timeouts.hang_floor, self._timeouts.hang_factor * longest)
 
@@ -180,7 +210,7 @@ class HangWatch(Detector):
         silences = {
             name: watched.clock - watched.page.beat_at for name, watched in known.items() if watched.at > oldest and watched.page.beats > 0
         }
-        late = [name for name, silence in silences.items() if silence > floor]
+        late = [name for name, silence in silences.items() if silence > floor and not known[name].page.process & Process.TRACED]
         if not late or min(silences.values()) > floor / 2:
             return None
         longest = self._longest()
@@ -191,33 +221,58 @@ class HangWatch(Detector):
         return Verdict(name, training_evidence.SILENT(silence=silence, limit=limit), self._workers[name].at - silence)
 
     def _standstill(self, ranks: Mapping[int, str], now: float) -> Verdict | None:
+        alone = self.alone(ranks, now)
+        if alone is None or alone.seconds <= alone.limit:
+            return None
+        message = training_evidence.WAITS_FOR_NOBODY if alone.waits_for_nobody else training_evidence.BEHIND
+        page = alone.page
+        detail = message(
+            stalled=alone.seconds,
+            limit=alone.limit,
+            rank=alone.rank,
+            activity=page.activity.name.lower(),
+            transaction=page.transaction,
+            collectives=page.collectives,
+            where=f", at {page.where}" if page.where else "",
+        )
+        return Verdict(alone.worker, detail, self._as_of(ranks.values(), now) - alone.seconds)
+
+    def alone(self, ranks: Mapping[int, str], now: float) -> Alone | None:
+        """The rank for which all others have waited for longer than `hang_floor`, or than the limit of a stretch that it is in."""
         if len(ranks) < 2 or self.moves(ranks, now):
             return None
         now = self._as_of(ranks.values(), now)
         stalled = self.stalled(ranks, now)
-        if stalled <= self._timeouts.hang_floor:
+        if stalled <= self._floor(ranks):
             return None
         watched = {rank: self._workers[worker] for rank, worker in ranks.items()}
-        rank, message = self._behind(watched), training_evidence.BEHIND
+        rank = self._behind(watched)
+        free = rank is None
         if rank is None:
-            rank, message = self._unhindered(watched, now), training_evidence.WAITS_FOR_NOBODY
+            rank = self._unhindered(watched, now)
         if rank is None:
             return None
-        limit = self.limit(ranks[rank])
-        if stalled <= limit:
-            return None
-        page = watched[rank].page
-        how = {"activity": page.activity.name.lower(), "transaction": page.transaction, "collectives": page.collectives}
-        return Verdict(ranks[rank], message(stalled=stalled, limit=limit, rank=rank, **how), now - stalled)
+        return Alone(rank, ranks[rank], stalled, self.granted(ranks[rank]), watched[rank].page, free)
+
+    def _floor(self, ranks: Mapping[int, str]) -> float:
+        pages = [self._workers[worker].page for worker in ranks.values() if worker in self._workers]
+        return min([self._timeouts.hang_floor, *(page.granted for page in pages if page.granted > 0)])
+
+    def granted(self, worker: str) -> float:
+        """Seconds for which the others may wait for this worker."""
+        page = self._workers[worker].page
+        if page.granted > 0:
+            return page.granted
+        if page.granted == ALONE or page.activity in _OUTSIDE or (page.step == 0 and page.activity not in _STEPLESS):
+            return max(self._timeouts.alone, self._timeouts.hang_floor)
+        return self.limit(worker)
 
     def _behind(self, watched: Mapping[int, _Watched]) -> int | None:
         recovering = [rank for rank, w in watched.items() if w.page.activity is Activity.RECOVERING]
         if recovering:
             others = watched.keys() - set(recovering)
             return others.pop() if len(others) == 1 else None
-        # A set-up may take one rank much longer than the others, which wait for it.
-        stages = {rank: _STAGE.get(w.page.activity, 0) if w.page.transaction >= 0 else 0 for rank, w in watched.items()}
-        places = {rank: (w.page.transaction, stages[rank]) for rank, w in watched.items()}
+        places = {rank: (w.page.transaction, _STAGE.get(w.page.activity, 0)) for rank, w in watched.items()}
         lowest = min(places.values())
         last = [rank for rank, place in places.items() if place == lowest]
         if len(last) == 1:

@@ -90,8 +90,8 @@ EXIT_HANDLERS = Message(
 CUT_OFF = Message(
     "US5713",
     "all ranks finished, but processes did not end well after that: {how}",
-    cause="Every script had come to its end. After that a process was killed, crashed, or ended with another exit code, in a thread, an exit "
-    "handler or a finalizer. What it had not written by then is lost.",
+    cause="Every script had come to its end. After that a process was killed, crashed, or ended with another exit code, in a thread, an "
+    "exit handler or a finalizer. What it had not written by then is lost.",
     remedy="Look at the last output of these ranks. The training itself is complete; check files that are written at the end.",
 )
 TEMPLATE_ENDED = Message(

@@ -131,6 +131,12 @@ ITERATOR_LATE = Message(
     cause="A transaction had already run when job.iterator was called, for example because each epoch makes its own iterator.",
     remedy="Make the iterator before the first transaction, and pass repeat=True if it is used for several epochs.",
 )
+LONG_LIMIT = Message(
+    "US1205",
+    "job.long({what!r}, limit={limit!r}): the limit is a positive number of seconds",
+    cause="job.long was given a limit that is zero, negative or not finite.",
+    remedy="Give a number of seconds, or leave the limit out: then --alone-limit holds.",
+)
 NO_STATE_DICT = Message(
     "US1211",
     "job.register({name}=...): a {type} has no state_dict and load_state_dict; register modules, optimizers, loaders, tensors, "

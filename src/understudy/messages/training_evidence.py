@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from understudy.messages.base import Message
 
-_RAISE_LIMIT = "If the rank only needed longer than the limit, raise --hang-limit, or put code outside of steps into a section."
+_RAISE_LIMIT = "If the rank only needed longer than the limit, name the stretch with `with job.long(...)`, or raise --hang-limit."
 
 SILENT = Message(
     "US3000",
@@ -17,17 +17,30 @@ SILENT = Message(
 BEHIND = Message(
     "US3001",
     "no progress of the job for {stalled:.1f} s (limit {limit:.1f} s), and rank {rank} alone is behind: {activity} in transaction "
-    "{transaction} after {collectives} collectives",
+    "{transaction} after {collectives} collectives{where}",
     cause="No rank has made progress for longer than the limit. All other ranks have come further than this one: they wait for it.",
     remedy=f"The worker of this rank is ended and the rank goes to a spare. {_RAISE_LIMIT}",
 )
 WAITS_FOR_NOBODY = Message(
     "US3002",
     "no progress of the job for {stalled:.1f} s (limit {limit:.1f} s), and rank {rank} alone waits for nobody: {activity} in transaction "
-    "{transaction} after {collectives} collectives",
+    "{transaction} after {collectives} collectives{where}",
     cause="No rank has made progress for longer than the limit. All ranks have come equally far, all others wait in a collective, and this "
     "one does not.",
     remedy=f"The worker of this rank is ended and the rank goes to a spare. {_RAISE_LIMIT}",
+)
+WORKS_ALONE = Message(
+    "US3004",
+    "the other ranks have waited for this one for {seconds:.0f} s: it is {activity}{where}. It is ended after {limit:.0f} s",
+    cause="One rank works while all others wait for it: an evaluation, a checkpoint, an upload, or a call that does not return.",
+    remedy="Nothing, if the work is meant to take so long. Otherwise see the line of the script that is named. `with job.long(...)` gives "
+    "a stretch a limit of its own, --alone-limit all of them.",
+)
+UNINTERRUPTIBLE = Message(
+    "US3005",
+    "{worker} hung in a system call that cannot be interrupted (state D), at {where}",
+    cause="The main thread waits in the kernel for a disk, a network file system or a device that does not answer.",
+    remedy="Check the node's file systems and devices, and its kernel log, before it is used again.",
 )
 LEFT_BEHIND = Message(
     "US3003",

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from understudy.common.bounds import OutOfBounds, bounded, plain
 from understudy.common.console import say
@@ -28,6 +28,7 @@ from understudy.core.events import (
     FromAgent,
     NodeJoined,
     NodesLost,
+    Notice,
     ScriptFailed,
     WorkerStarted,
 )
@@ -36,7 +37,7 @@ from understudy.detectors.base import Evidence
 from understudy.detectors.hang import HangWatch
 from understudy.detectors.straggler import Straggler
 from understudy.links.messages import BadMessage, Lines, Pages, Seen, encode, encode_all, taken
-from understudy.messages import http_requests, service_jobs
+from understudy.messages import http_requests, service_jobs, training_evidence
 from understudy.orchestrator import views
 from understudy.orchestrator.agent_link import POLICY_VIOLATION, REPLACED, SILENT, AgentLink, Close
 from understudy.orchestrator.detection import MOST, OtherDetectors, Responses, evidence_of, family, observed, view_of
@@ -91,6 +92,7 @@ class Service:
         self._links: dict[str, AgentLink] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watch = HangWatch(machine.state.timeouts)
+        self._reported_alone: tuple[str, int, int] | None = None  # worker, activity, transaction
         self._straggler = Straggler()
         self._others = OtherDetectors(tell)
         self._seen: deque[Evidence] = deque(maxlen=MOST)  # on nodes, since the last look
@@ -413,9 +415,9 @@ class Service:
         view = view_of(state, {worker: page.step for worker, page in self._pages.items()}, now)
         held = view.ranks
         self._watch.forget({*held.values(), *view.idle})
-        for evidence in self._watch.look(view):
-            if self._respond(evidence, now):
-                return  # what the others have found meanwhile they keep
+        hung = [self._respond(evidence, now) for evidence in self._watch.look(view)]
+        if any(hung):
+            return  # what the others have found meanwhile they keep
         seen, self._seen = self._seen, deque(maxlen=MOST)
         found = False
         for evidence in (*tainted(state, now), *self._allowed(seen), *self._straggler.look(view), *self._allowed(self._others.look(view))):
@@ -432,9 +434,25 @@ class Service:
         steps = [self._pages[name].step for name in held.values() if name in self._pages]
         if len(steps) == state.spec.world_size and self.machine.drill_due(min(steps), now):
             self.submit(DrillAsked(-1, f"step {min(steps)}", min(steps)))
+        self._report_alone(held, now)
         stalled = not self._watch.moves(held, now) and self._watch.stalled(held, now)
         if not held or stalled < state.timeouts.hang_first:
             self._warned_stall = False
         elif not self._warned_stall:
             self._warned_stall = True
             self._tell(service_jobs.NO_PROGRESS(seconds=stalled))
+
+    def _report_alone(self, held: Mapping[int, str], now: float) -> None:
+        """A rank for which the others wait, once each time."""
+        alone = self._watch.alone(held, now)
+        if alone is None:
+            self._reported_alone = None
+            return
+        stretch = alone.worker, alone.page.activity, alone.page.transaction
+        if stretch == self._reported_alone:
+            return
+        self._reported_alone = stretch
+        where = f", at {alone.page.where}" if alone.page.where else ""
+        doing = alone.page.activity.name.lower()
+        text = training_evidence.WORKS_ALONE(seconds=alone.seconds, activity=doing, where=where, limit=alone.limit)
+        self.submit(Notice(alone.worker, alone.rank, text))

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed.checkpoint as dcp
-from tests.integration.training import Outcome, Training, training  # noqa: F401
+from tests.integration.training import Outcome, Training, training
 from tests.said import said
+from torch.distributed.checkpoint.state_dict_loader import load
 
 from understudy.messages import agents, losses
+
+__all__ = ["training"]
 
 RUN = ["-m", "understudy.cli", "run", "--nproc-per-node", "2", "--spares", "0", "--drill", "off", "--run-dir", "FOLDER/run"]
 WHOLE = "".join(f"line {number}\n" for number in range(20))
@@ -31,7 +33,7 @@ def is_whole(folder: Path, rank: int) -> None:
     assert zipfile.ZipFile(folder / f"zip-{rank}").read("lines").decode() == WHOLE
     assert b"__main__" in (folder / f"pickled-{rank}").read_bytes()
     state = {"weights": torch.zeros(1_000_000)}
-    dcp.load(state, checkpoint_id=folder / f"checkpoint-{rank}", no_dist=True)
+    load(state, checkpoint_id=folder / f"checkpoint-{rank}", no_dist=True)
     assert state["weights"].eq(1).all()
 
 

@@ -22,9 +22,9 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import thread as futures
 
 import torch
-import torch.distributed.checkpoint as dcp
 from support import folder, wait_for_file  # type: ignore[import-not-found]
 from torch import nn
+from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.nn.parallel import DistributedDataParallel
 
 import understudy
@@ -84,8 +84,8 @@ libc.fopen.restype = ctypes.c_void_p
 libc.fputs.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
 buffered_in_c = libc.fopen(str(folder / f"stdio-{rank}").encode(), b"w")
 text = (folder / f"text-{rank}").open("w")
-compressed = gzip.open(folder / f"gzip-{rank}", "wb")
-compressed_text = gzip.open(folder / f"gziptext-{rank}", "wt")
+compressed = gzip.open(folder / f"gzip-{rank}", "wb")  # noqa: SIM115 never closed
+compressed_text = gzip.open(folder / f"gziptext-{rank}", "wt")  # noqa: SIM115
 archive = zipfile.ZipFile(folder / f"zip-{rank}", "w")
 log = Log()
 generator = at_work()
@@ -100,7 +100,7 @@ compressed_text.writelines(LINES)
 archive.writestr("lines", "".join(LINES))
 threading.Thread(target=late, args=("thread", lambda: not threading.main_thread().is_alive())).start()
 ThreadPoolExecutor(1).submit(late, "executor", lambda: futures._shutdown)
-dcp.async_save({"weights": torch.ones(1_000_000)}, checkpoint_id=folder / f"checkpoint-{rank}", no_dist=True)
+async_save({"weights": torch.ones(1_000_000)}, checkpoint_id=folder / f"checkpoint-{rank}", no_dist=True)
 
 if way == "exit 3":
     sys.exit(3)

@@ -6,8 +6,10 @@ process group from the environment (or one of a single member) and the rest pass
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
+import math
 import os
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
@@ -18,6 +20,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
 from understudy.common.names import STRICT_VARIABLE
+from understudy.common.page_view import ALONE
 from understudy.messages import script
 from understudy.worker.api import session
 from understudy.worker.census import left_names
@@ -126,6 +129,25 @@ class Job:
         """
         if self._runtime is not None:
             self._runtime.state.unregistered.ignore(names)
+
+    @contextlib.contextmanager
+    def long(self, what: str, limit: float | None = None) -> Iterator[None]:
+        """Name a stretch in which this rank may work for long while the others wait for it: `with job.long("upload", limit=3600):`.
+
+        `what`: shown where the rank is reported. `limit`: seconds after which it is taken for hung; by default --alone-limit. Allowed
+        anywhere, also inside a step. Raises `UsageError` for a limit that is not a positive number.
+        """
+        if limit is not None and not 0 < limit < math.inf:
+            raise UsageError(script.LONG_LIMIT(what=what, limit=limit))
+        if self._runtime is None:
+            yield
+            return
+        page = self._runtime.membership.control.page
+        before = page.grant(ALONE if limit is None else float(limit), what)
+        try:
+            yield
+        finally:
+            page.grant(*before)
 
     def step(self, function: Callable[P, R]) -> Callable[P, R]:
         """Makes `function` the training step: a transaction that returns once, when it is committed on every rank.

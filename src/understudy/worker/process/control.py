@@ -107,7 +107,7 @@ class Control:
         self._connection = connection
         self._beat = beat
         self._issued, self._issued_at = 0, 0.0  # collectives, and when that number was first seen
-        self._probe = WaitProbe()
+        self._probe = WaitProbe(page)
         self._sending = threading.Lock()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._listen, name="understudy-control", daemon=True)
@@ -218,7 +218,7 @@ class Control:
         """A beat."""
         handlers = self.handlers
         if handlers is None:
-            return self.page.beat(0)
+            return self.page.beat(0, self._probe.waits(self.page.since, None))
         issued = handlers.collectives()
         if issued != self._issued:
             self._issued, self._issued_at = issued, time.monotonic()

@@ -1,4 +1,4 @@
-"""Looks for how many operations a worker that stands still waits for others (`Handlers.waits`).
+"""Looks for how many operations a worker that stands still waits for others (`Handlers.waits`), and at which line of the script it is.
 
 As long as the worker gets on, nothing is looked up. Then it is once a second, on a thread of its own: it costs some 20 microseconds for
 each thread of the process, and much more where the main thread does not stop computing in Python and gives the interpreter's lock away only
@@ -12,19 +12,22 @@ import time
 from collections.abc import Callable
 
 from understudy.common.page_view import UNKNOWN
+from understudy.links.page import PageWriter
+from understudy.worker.process.where import main_thread
 
 STILL = 1.0  # seconds without progress until the first look, and between two
 
 
 class WaitProbe:
-    def __init__(self) -> None:
+    def __init__(self, page: PageWriter) -> None:
+        self._page = page
         self._seen = (0.0, UNKNOWN)  # what was looked up, and since when the worker stood still then
         self._looks_again_at = 0.0
         self._thread: threading.Thread | None = None
 
-    def waits(self, moved_at: float, look: Callable[[float], int]) -> int:
+    def waits(self, moved_at: float, look: Callable[[float], int] | None) -> int:
         """What `look` has given last since the worker has made progress, at `moved_at` (CLOCK_MONOTONIC), or `UNKNOWN`. `look`
-        gets the seconds since then."""
+        gets the seconds since then; None: nothing can be waited for yet."""
         now = time.monotonic()
         if now > max(moved_at + STILL, self._looks_again_at) and not (self._thread and self._thread.is_alive()):
             self._looks_again_at = now + STILL
@@ -33,5 +36,8 @@ class WaitProbe:
         since, waits = self._seen
         return waits if since == moved_at else UNKNOWN
 
-    def _look(self, moved_at: float, look: Callable[[float], int]) -> None:
-        self._seen = (moved_at, look(time.monotonic() - moved_at))
+    def _look(self, moved_at: float, look: Callable[[float], int] | None) -> None:
+        since, place = self._page.since, main_thread()
+        if place is not None and self._page.since == since:
+            self._page.stands(*place)
+        self._seen = (moved_at, look(time.monotonic() - moved_at) if look is not None else UNKNOWN)

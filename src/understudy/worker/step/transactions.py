@@ -18,6 +18,7 @@ its state to newcomers. Until then the old groups stay broken, and refuse everyt
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -37,12 +38,15 @@ from understudy.worker.step.boundary import StepBoundary
 from understudy.worker.step.order import Order
 from understudy.worker.step.votes import Votes
 
+COMPILES = 2  # the first steps of a function, in which it may be compiled, or allocate
+
 
 class Transactions:
     def __init__(self, context: RankContext, order: Order, votes: Votes, boundary: StepBoundary, loops: Loops, watch: WatchSlot) -> None:
         self._progress, self._membership, self._state = context.progress, context.membership, context.rank_state.state
         self._order, self._votes, self._boundary, self._loops, self._watch = order, votes, boundary, loops, watch
         self._step = Step("", "", (), [])  # the running one, or the last
+        self._committed: Counter[str] = Counter()  # steps of each function, by this worker
 
     def run(self, function: Callable[..., Any], kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one transaction until it is committed, and return the function's result."""
@@ -59,6 +63,7 @@ class Transactions:
             self._roll_back(step)
         self._order.returned(step)
         self._commit(step)
+        self._committed[step.function] += 1
         hooks.fire("committed", kind=kind, function=step.function, result=step.result)
         return step.result
 
@@ -76,7 +81,8 @@ class Transactions:
         progress.kind, progress.function = step.kind, step.function
         progress.past_vote = progress.must_redo = False
         progress.phase = VotePhase.RUNNING
-        self._membership.control.page.enter(Activity.RUNNING, progress.transaction)
+        alone = step.kind == "section" or self._committed[step.function] < COMPILES
+        self._membership.control.page.enter(Activity.RUNNING, progress.transaction, alone=alone)
         self._order.attempt(step)
         hooks.fire("begin")
         result = function()

@@ -1,0 +1,43 @@
+"""Where the script is: the lines of the main thread's stack that are the user's own."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import threading
+from pathlib import Path
+from types import FrameType
+
+from understudy.common.page_view import Process
+
+LINES = 3  # of the script: the innermost first
+_DEBUGGERS = frozenset({"bdb", "pdb", "pudb", "pydevd", "pydevd_frame", "_pydevd_bundle", "debugpy", "ipdb", "remote_pdb"})
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_OURS = str(Path(__file__).parents[2])
+
+
+def main_thread() -> tuple[str, Process] | None:
+    """Return where it is, in words, and whether it is in a debugger; None if it has ended."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    return None if frame is None else (_lines(frame), _debugged(frame))
+
+
+def _lines(innermost: FrameType) -> str:
+    found: list[str] = []
+    frame: FrameType | None = innermost
+    while frame is not None and len(found) < LINES:
+        code = frame.f_code
+        if not code.co_filename.startswith((*_LIBRARIES, _OURS, "<")):
+            found.append(f"{code.co_filename}:{frame.f_lineno} in {code.co_name}")
+        frame = frame.f_back
+    return ", called from ".join(found)
+
+
+def _debugged(innermost: FrameType) -> Process:
+    frame: FrameType | None = innermost
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] in _DEBUGGERS and frame.f_code.co_name not in ("runcall", "run", "runeval", "dispatch_line"):
+            return Process.DEBUGGED
+        frame = frame.f_back
+    return Process(0)
