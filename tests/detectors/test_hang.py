@@ -355,7 +355,7 @@ def test_who_works_at_the_same_transaction_leaves_nobody_behind() -> None:
 def test_a_rank_that_sets_up_for_long_is_not_behind() -> None:
     waiting = page(Activity.VOTED, -1, step=0)
     pages = {"w0": page(Activity.SETUP, -1, step=0), "w1": waiting, "w2": waiting}
-    assert Host().stand(pages, 150) is None
+    assert Host(PATIENT).stand(pages, 150) is None
 
 
 def test_who_does_not_come_to_rest_while_all_others_wait_in_recovery() -> None:

@@ -65,7 +65,8 @@ class FaultsInDrills:
 
     def _start(self, hang: bool) -> Started:
         """`hang`: the hang watch has to find somebody soon. Else it must not take a rank that is held here for hung."""
-        limits = ("--drill", "off", *(("--hang-limit", f"{HANG_LIMIT:g}", "--setup-limit", f"{SETUP_LIMIT:g}") if hang else ()))
+        short = ("--hang-limit", f"{HANG_LIMIT:g}", "--alone-limit", f"{HANG_LIMIT:g}", "--setup-limit", f"{SETUP_LIMIT:g}")
+        limits = ("--drill", "off", *(short if hang else ()))
         command = ["-m", "understudy.cli", "run", "--nproc-per-node", str(RANKS), "--spares", "1", "--chaos", *limits]
         started = self.training.start([*command, "--run-dir", "FOLDER/run"], str(JOB), "--pace", "0.2")
         wait_until(lambda: (started.folder / "run" / "orchestrator.json").exists() or started.process.poll(), "the orchestrator", LONG)

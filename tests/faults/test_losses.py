@@ -132,7 +132,7 @@ def test_spare_lost(start: Start, reference: References) -> None:
 def test_hangs(mode: str, faults: tuple[Fault, ...], outcomes: tuple[Outcome, ...], start: Start, reference: References) -> None:
     """A process that is stopped, and one that lives but does not go on: lost like a killed one, after the limit."""
     undisturbed = reference(mode)
-    job = start(mode, *faults, flags=("--hang-limit", "4"))
+    job = start(mode, *faults, flags=("--hang-limit", "4", "--alone-limit", "15"))
     in_vote = {(fault.rank, f"step {fault.step + 1}") for fault in faults if fault.step and fault.point.startswith("vote")}
     assert_identical(job, undisturbed, unlogged=in_vote)
     assert_incidents(job, *outcomes, causes={"hung"})

@@ -29,6 +29,7 @@ FIRST, SURVIVOR = 0, 3
 
 PATIENT = {"socket_reset": 20.0}  # seconds of hang limit: connections that broke are waited for until a loss explains them (`core.loss`)
 HANG_LIMIT = 5.0
+ALONE_LIMIT = 20.0  # for a hang outside of steps, and in the first steps of a worker
 SETUP_LIMIT = 30.0  # for a hang in a recovery, which the limits of the recovery itself end (`core.loss.expired`)
 SHORT = {"pause": 1.0, "agent_pause": 1.0, "orchestrator_pause": 1.0, "journal_full": 1.0, "packet_drop": 1.0, "slow_link": 1.0}
 SHORT |= {"disk_full": 1.0, "clock_jump": 1.0}  # seconds that they last
@@ -52,7 +53,10 @@ class Cell:
     def flags(self) -> tuple[str, ...]:
         """Of `understudy run`."""
         limit = ("--hang-limit", f"{PATIENT.get(self.fault, HANG_LIMIT):g}")
-        return (*limit, "--setup-limit", f"{SETUP_LIMIT:g}") if self.fault == "hang" and self.phase not in IN_STEP else limit
+        if self.fault != "hang":
+            return limit
+        alone = (*limit, "--alone-limit", f"{ALONE_LIMIT:g}")
+        return alone if self.phase in IN_STEP else (*alone, "--setup-limit", f"{SETUP_LIMIT:g}")
 
 
 def cells(mode: str) -> list[Cell]:

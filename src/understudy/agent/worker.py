@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from understudy.agent.link import WorkerLink
 from understudy.agent.output import Route
 from understudy.agent.processes import Ending
-from understudy.common.page_view import Activity, PageView
+from understudy.common.page_view import PageView, line_of, whereabouts
 from understudy.core import events
 from understudy.core.commands import Command
 from understudy.links.page import PageReader
@@ -71,18 +71,8 @@ class Worker:
         view = self.look()
         if view is None or self.rank < 0:
             return ""
-        if view.activity is Activity.VOTED and view.transaction < 0:
-            return ", at the end of its set-up"
-        return {
-            Activity.SETUP: ", while its script set up",
-            Activity.IDLE: f", between transactions {view.transaction - 1} and {view.transaction}",
-            Activity.RUNNING: f", in transaction {view.transaction}",
-            Activity.VOTED: f", in the vote of transaction {view.transaction}",
-            Activity.COMMITTING: f", in transaction {view.transaction} behind its vote (what the call would have returned there is lost)",
-            Activity.RECOVERING: f", during the recovery before transaction {view.transaction}",
-            Activity.FINISHED: ", after its script had ended",
-            Activity.ENDING: ", after its script had failed",
-        }.get(view.activity, "")
+        place = whereabouts(view)
+        return f", {place}{line_of(view)}" if place else ""
 
     @property
     def label(self) -> str:

@@ -60,3 +60,27 @@ class PageView(NamedTuple):
     granted: Seconds = LEARNED  # for which it may work here while the others wait: `LEARNED`, `ALONE`, or seconds
     process: Count = 0  # `Process`
     where: Place = ""  # the line of the script at which it stands still; "": not known
+
+
+def whereabouts(view: PageView) -> str:
+    """Return where in the job a rank stands, in words; "" where it holds none."""
+    if view.activity is Activity.VOTED and view.transaction < 0:
+        return "at the end of its set-up"
+    return {
+        Activity.SETUP: "while its script set up",
+        Activity.IDLE: f"between transactions {view.transaction - 1} and {view.transaction}",
+        Activity.RUNNING: f"in transaction {view.transaction}",
+        Activity.VOTED: f"in the vote of transaction {view.transaction}",
+        Activity.COMMITTING: f"in transaction {view.transaction} behind its vote (what the call would have returned there is lost)",
+        Activity.RECOVERING: f"during the recovery before transaction {view.transaction}",
+        Activity.FINISHED: "after its script had ended",
+        Activity.ENDING: "after its script had failed",
+    }.get(view.activity, "")
+
+
+def line_of(view: PageView) -> str:
+    """Return the line of the script at which a rank stands still, and whether what it does there is lost with it; "" if it is not known."""
+    if not view.where:
+        return ""
+    skipped = " (which a newcomer skips, unless it is in a @job.section)" if view.activity is Activity.IDLE else ""
+    return f", at {view.where}{skipped}"

@@ -47,7 +47,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from understudy.common.page_view import ALONE, Activity, PageView, Process
+from understudy.common.page_view import ALONE, Activity, PageView, Process, line_of
 from understudy.core.model import Timeouts
 from understudy.detectors.base import Detector, Evidence, JobView, Severity, Subject
 from understudy.messages import training_evidence
@@ -233,7 +233,7 @@ class HangWatch(Detector):
             activity=page.activity.name.lower(),
             transaction=page.transaction,
             collectives=page.collectives,
-            where=f", at {page.where}" if page.where else "",
+            where=line_of(page),
         )
         return Verdict(alone.worker, detail, self._as_of(ranks.values(), now) - alone.seconds)
 

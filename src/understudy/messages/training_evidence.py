@@ -31,7 +31,7 @@ WAITS_FOR_NOBODY = Message(
 )
 WORKS_ALONE = Message(
     "US3004",
-    "the other ranks have waited for this one for {seconds:.0f} s: it is {activity}{where}. It is ended after {limit:.0f} s",
+    "the other ranks have waited {seconds:.0f} s for this one, which is alone {place}{where}; it is ended after {limit:.0f} s",
     cause="One rank works while all others wait for it: an evaluation, a checkpoint, an upload, or a call that does not return.",
     remedy="Nothing, if the work is meant to take so long. Otherwise see the line of the script that is named. `with job.long(...)` gives "
     "a stretch a limit of its own, --alone-limit all of them.",

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from understudy.common.bounds import OutOfBounds, bounded, plain
 from understudy.common.console import say
-from understudy.common.page_view import PageView
+from understudy.common.page_view import PageView, line_of, whereabouts
 from understudy.core import floating
 from understudy.core.commands import ClaimNode, Command, EndJob, Record, SetTimer
 from understudy.core.events import (
@@ -452,7 +452,6 @@ class Service:
         if stretch == self._reported_alone:
             return
         self._reported_alone = stretch
-        where = f", at {alone.page.where}" if alone.page.where else ""
-        doing = alone.page.activity.name.lower()
-        text = training_evidence.WORKS_ALONE(seconds=alone.seconds, activity=doing, where=where, limit=alone.limit)
+        place = whereabouts(alone.page) or "on its way"
+        text = training_evidence.WORKS_ALONE(seconds=alone.seconds, place=place, where=line_of(alone.page), limit=alone.limit)
         self.submit(Notice(alone.worker, alone.rank, text))

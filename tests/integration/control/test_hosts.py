@@ -146,7 +146,7 @@ def test_a_host_that_is_cut_off_for_less_than_the_limit(start: Start, undisturbe
 
 def test_a_host_that_hears_nothing_any_more_ends_its_workers(start: Start, undisturbed: Outcome) -> None:
     """The job ends without it, so nobody is left who could tell it."""
-    job = start("--hang-limit", "8", HELD=f"1:{HELD}")
+    job = start("--hang-limit", "8", "--alone-limit", "8", HELD=f"1:{HELD}")
     job.wait_for(f"held {HELD}")
     job.hosts[1].cut()
     survived(job.ends(), undisturbed)

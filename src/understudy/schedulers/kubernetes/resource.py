@@ -45,6 +45,7 @@ class Times(_Part):
     heartbeat: float | None = Field(default=None, gt=0)
     node_lost: float | None = Field(default=None, gt=0)
     hang: float | None = Field(default=None, gt=0)
+    alone: float | None = Field(default=None, gt=0)
     set_up: float | None = Field(default=None, gt=0)
     stop: float | None = Field(default=None, gt=0)
 
@@ -186,6 +187,7 @@ class Job:
                 hang_floor=given.hang or default.hang_floor,
                 hang_factor=1.0 if given.hang else default.hang_factor,
                 hang_first=first,
+                alone=given.alone or default.alone,
                 quiesce=min(default.quiesce, first),
                 stop=given.stop or default.stop,
                 heartbeat=given.heartbeat or default.heartbeat,

@@ -88,9 +88,16 @@ def _is_leaf(value: Any, depth: int, room: Room) -> bool:
         return len(value) <= room.items and all(_is_leaf(item, depth + 1, room) for item in list(value))
     if kind in _DICTS:
         return len(value) <= room.items and all(
-            type(key) in _LEAVES and not is_address(key) and _is_leaf(item, depth + 1, room) for key, item in list(value.items())
+            _is_key(key) and _is_leaf(item, depth + 1, room) for key, item in list(value.items())
         )
     return False
+
+
+def _is_key(key: Any) -> bool:
+    """Whether every worker has the same key in its place."""
+    if type(key) is tuple:
+        return all(map(_is_key, key))
+    return type(key) in _LEAVES and not is_address(key)
 
 
 def is_address(key: Any) -> bool:
