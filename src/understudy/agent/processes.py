@@ -204,6 +204,12 @@ def signal_group(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
 
 
+def signal_one(pidfd: int, number: signal.Signals) -> None:
+    """To a worker alone. Only before its end is collected."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        signal.pidfd_send_signal(pidfd, number)
+
+
 def left_by(config: AgentConfig, worker: str, pid: int, process: Process) -> bool:
     """Does `process` come from this worker?"""
     return process.session == pid or (environment_entry(process.pid, WORKER_VARIABLE) == worker and of_run(config, process))

@@ -369,6 +369,10 @@ class Agent:
             if other.link is not None:
                 other.link.drain()  # what they had said by then comes first: one of them may have just taken over from another
         self._progress.report()  # where it stood
+        if worker.ended_well(ending):
+            worker.finished = True
+            view = worker.look()
+            self._heard(worker, events.Finished(worker.name, -1, view.step if view is not None else 0))
         worker.lost = events.WorkerLost(worker.name, ending.cause, ending.detail + worker.whereabouts(), happened)
         self._orchestrator.send(worker.lost)
 

@@ -65,7 +65,11 @@ class Shutdown:
         return End(bad[0][1].exit_code, agents.CUT_OFF(how=how))
 
     def _ask_to_end(self, worker: Worker, number: signal.Signals) -> None:
-        processes.signal_group(worker.pid, number if worker.rank >= 0 else signal.SIGKILL)
+        """A rank alone, without the processes of its data loaders and others that it has started: it may need them until it has saved."""
+        if worker.rank < 0:
+            processes.signal_group(worker.pid, signal.SIGKILL)
+            return
+        processes.signal_one(worker.pidfd, number)
         processes.signal_group(worker.pid, signal.SIGCONT)  # a stopped process would not hear the other
 
     async def _all_ended(self, patience: float) -> None:

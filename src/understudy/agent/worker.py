@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from understudy.agent.link import WorkerLink
 from understudy.agent.output import Route
 from understudy.agent.processes import Ending
-from understudy.common.page_view import PageView, line_of, whereabouts
+from understudy.common.page_view import Activity, PageView, line_of, whereabouts
 from understudy.core import events
 from understudy.core.commands import Command
+from understudy.core.model import LossCause
 from understudy.links.page import PageReader
 from understudy.links.replay_buffer import ReplayBuffer
 
@@ -58,6 +59,14 @@ class Worker:
             return list(self.replay_buffer.events)
         warm = replace(self.warm, rank=self.rank) if self.warm is not None else None
         return [event for event in (self.started, warm, *self.replay_buffer.events) if event is not None]
+
+    def ended_well(self, ending: Ending) -> bool:
+        """Whether it has exited with code 0 where a script may end: outside of transactions. Many scripts call `os._exit(0)` there."""
+        view = self.look()
+        outside = view is not None and view.activity in (Activity.SETUP, Activity.IDLE)
+        return (
+            outside and self.rank >= 0 and not (self.finished or self.leaving) and (ending.cause, ending.exit_code) == (LossCause.EXITED, 0)
+        )
 
     def look(self) -> PageView | None:
         if self.page is None:

@@ -87,9 +87,7 @@ def _is_leaf(value: Any, depth: int, room: Room) -> bool:
     if kind in _LISTS or kind in _SETS or kind is deque:
         return len(value) <= room.items and all(_is_leaf(item, depth + 1, room) for item in list(value))
     if kind in _DICTS:
-        return len(value) <= room.items and all(
-            _is_key(key) and _is_leaf(item, depth + 1, room) for key, item in list(value.items())
-        )
+        return len(value) <= room.items and all(_is_key(key) and _is_leaf(item, depth + 1, room) for key, item in list(value.items()))
     return False
 
 

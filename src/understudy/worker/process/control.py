@@ -30,6 +30,7 @@ from typing import Protocol
 from understudy.common.bounds import bounded
 from understudy.core.commands import Abort, Assign, Command, Drill, DrillOver, Pause, Prepare, Publish, Recover, Release
 from understudy.core.events import Event, Quiesced, WorkerWarm
+from understudy.core.model import Position, VotePhase
 from understudy.links import reattach
 from understudy.links.framing import LineReader
 from understudy.links.lifeline import Lifeline
@@ -269,6 +270,8 @@ class Control:
             self._changed.notify_all()
         if isinstance(command, Assign | Prepare) and self.handlers:
             self.handlers.called()
+        if isinstance(command, Abort) and not self.handlers:  # the script has not joined, and may never: nothing was done yet
+            self.send(Quiesced(self.worker, command.generation, Position(-1, VotePhase.RUNNING), (), 0))
         if isinstance(command, Abort) and self.handlers:
             self.handlers.break_communicators(command)
             answer = self.handlers.answers_alone(command)
