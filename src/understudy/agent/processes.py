@@ -1,6 +1,6 @@
 """One worker process: how it is started, how its end is noticed, how it is stopped.
 
-A worker gets a session of its own (so that a signal reaches it and what it forked), no stdin, and its end of a
+A worker gets a session of its own (so that a signal reaches it and what it forked), the command's stdin, and its end of a
 socketpair. It outlives its agent (`links.reattach`). Its lifeline (`links.lifeline`) tells that it begins to end,
 its pidfd that it has ended; neither is polled, and SIGCHLD is not used.
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import Process, environment_entry
+from understudy.common.console import standard_input
 from understudy.common.names import RUN_DIR_VARIABLE, TOKEN_VARIABLE, WORKER_VARIABLE, WORKERS, page_path
 from understudy.core.model import LossCause
 from understudy.core.topology import failure_domain
@@ -134,7 +135,7 @@ def start(config: AgentConfig, worker: str) -> Started:
     try:
         process = subprocess.Popen(
             command_line(config, worker, link, page_path(config.run_dir, worker), "--outputs", *map(str, outputs)),
-            stdin=subprocess.DEVNULL,
+            stdin=standard_input(),
             stdout=stdout,
             stderr=stderr,
             pass_fds=(link, *outputs),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from understudy.agent.config import WORKER_COMMAND, AgentConfig
 from understudy.agent.processes import Ends, Started, command_line, start, worker_environment
+from understudy.common.console import standard_input
 from understudy.common.dying import dying_with
 from understudy.common.names import WORKER_VARIABLE, WORKERS, page_path
 from understudy.links.fork import PLACEHOLDER, ForkRequest
@@ -94,7 +95,7 @@ class Template:
         with theirs, self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command_line(self._config, PLACEHOLDER, theirs.fileno(), Path(os.devnull), "--template"),
-                stdin=subprocess.DEVNULL,
+                stdin=standard_input(),
                 stdout=log,
                 stderr=log,
                 pass_fds=(theirs.fileno(),),

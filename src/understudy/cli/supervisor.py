@@ -136,7 +136,9 @@ class Supervisor:
         fd = theirs.fileno()
         # -P: a file of the user's that is named like a module of ours must not be imported in its place.
         command = (sys.executable, "-P", "-m", "understudy.agent", "--config", str(self._run.agent_file), "--control-fd", str(fd))
-        self._agent = self._scheduler.add_node(Work(self._config.node, command, {TOKEN_VARIABLE: self._token}, (fd,)))
+        self._agent = self._scheduler.add_node(
+            Work(self._config.node, command, {TOKEN_VARIABLE: self._token}, reads=True, descriptors=(fd,))
+        )
         theirs.close()
         self._selector.register(self._agent, selectors.EVENT_READ, self._agent_ended)
         self._selector.register(self._control, selectors.EVENT_READ, self._read_control)

@@ -120,6 +120,11 @@ ENDS_SLOWLY = Message(
     cause="Python waits for threads and exit handlers of a script before its process ends, and the job ends when it has.",
     remedy="Nothing, if they finish their work. Otherwise make the threads daemons, or let the script end them when it fails.",
 )
+DEBUGGER_LEFT = Message(
+    "US4912",
+    "the debugger is left, and training goes on; `understudy stop` ends the job",
+    cause="A person has left pdb by quit, or its input has ended. All other ranks wait for this one, so the script goes on.",
+)
 NOT_LET_GO = Message(
     "US4910",
     "this worker cannot abort its old communicators, so it exits: {error}",

@@ -152,8 +152,10 @@ class Service:
             self._others.close()
         if self._links:
             try:
-                # An agent needs `stop` seconds to end workers that ignore SIGTERM, and a moment more to go.
-                await asyncio.wait_for(self._all_gone.wait(), self.machine.state.timeouts.stop + 2.0)
+                # An agent waits for what scripts still do at their end, then `stop` seconds for workers that ignore SIGTERM.
+                ended, limits = self.machine.state.ended, self.machine.state.timeouts
+                finishing = limits.alone if ended is not None and ended.exit_code == 0 else 0.0
+                await asyncio.wait_for(self._all_gone.wait(), finishing + 2 * limits.stop + 2.0)
             except TimeoutError:
                 self._tell(service_jobs.AGENTS_STILL_CONNECTED(nodes=", ".join(sorted(self._links))))
         if self._scheduling is not None:

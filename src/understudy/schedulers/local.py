@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Collection
 
+from understudy.common.console import standard_input
 from understudy.common.dying import dying_with
 from understudy.messages import schedulers
 from understudy.schedulers.base import Ended, Scheduler, Work
@@ -31,7 +32,7 @@ class Child:
     def __init__(self, work: Work, ignored: Collection[signal.Signals]) -> None:
         self._process = subprocess.Popen(
             work.command,
-            stdin=subprocess.DEVNULL,
+            stdin=standard_input() if work.reads else subprocess.DEVNULL,
             start_new_session=True,
             pass_fds=work.descriptors,
             preexec_fn=_prepared(dying_with(os.getpid(), signal.SIGTERM), ignored),

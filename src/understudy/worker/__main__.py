@@ -35,6 +35,7 @@ from understudy.worker.doctor import start
 from understudy.worker.guards import loop_variables as names
 from understudy.worker.process import script, template
 from understudy.worker.process.control import Control
+from understudy.worker.process.debugging import quit_goes_on
 from understudy.worker.process.own_time import DeviceOwnTime, OwnTime
 from understudy.worker.process.preload import import_torch, script_source, warm_imports, warm_torch
 from understudy.worker.process.template import Forked
@@ -145,6 +146,7 @@ def _import() -> None:
     """What every worker needs."""
     messages.prepare()
     import_torch()
+    quit_goes_on()
     import understudy.worker.api.job
     import understudy.worker.census.roots
     import understudy.worker.encoding.messages
