@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -42,20 +43,20 @@ class AgentConfig:
     worker_command: tuple[str, ...] = WORKER_COMMAND  # tests put a stand-in here
 
     def write(self, path: Path) -> None:
-        path.write_bytes(_ADAPTER.dump_json(self, indent=1))
+        path.write_text(json.dumps(self.as_dict(), indent=1))
 
     def as_dict(self) -> dict[str, object]:
-        """Of what JSON has."""
-        found: dict[str, object] = _ADAPTER.dump_python(self, mode="json")
+        """Of what JSON has. Not by pydantic, which refuses bytes of arguments and paths that are not UTF-8 (PEP 383)."""
+        found: dict[str, object] = json.loads(json.dumps(asdict(self), default=str))
         return found
 
     @staticmethod
     def of(text: str) -> AgentConfig:
-        return _ADAPTER.validate_json(text)
+        return _ADAPTER.validate_python(json.loads(text))
 
     @staticmethod
     def read(path: Path) -> AgentConfig:
-        return _ADAPTER.validate_json(path.read_bytes())
+        return AgentConfig.of(path.read_text())
 
     def with_(self, **changes: object) -> AgentConfig:
         return _ADAPTER.validate_python({**asdict(self), **changes})

@@ -10,13 +10,25 @@ from __future__ import annotations
 import re
 
 LONGEST = 1 << 16  # bytes; a longer line is cut into pieces of this size on the terminal, never in the log file
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\x80-\x9f]")  # not tab; not escape, which colours are made of
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")  # not tab
+# Sequences of a terminal (ECMA-48, 5.4 and 5.6): CSI, OSC, other strings, and those of two characters.
+_SEQUENCE = re.compile(
+    "(\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|\x1b[PX^_][^\x1b]*\x1b\\\\|\x1b[ -/]+[0-~]|\x1b[0-OQ-WYZ`-~])"
+)
+_KEPT = re.compile("\x1b\\[[0-9;:]*m|\x1b\\]8;.*", re.DOTALL)  # colours and links; what moves the cursor would write over other ranks' lines
 
 
 def printable(line: bytes) -> str:
-    """What can be shown of any bytes: UTF-8 where it is, escapes such as \\x00 where it is not."""
-    text = line.decode("utf-8", "backslashreplace")
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    """What can be shown of any bytes: UTF-8 where it is, escapes such as \\x00 where it is not. Sequences of a terminal pass whole, if they
+    only change how text looks, or not at all.
+    """
+    pieces = _SEQUENCE.split(line.decode("utf-8", "backslashreplace"))
+    for at, piece in enumerate(pieces):
+        if at % 2 == 0:
+            pieces[at] = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", piece)
+        elif not _KEPT.fullmatch(piece):
+            pieces[at] = ""
+    return "".join(pieces)
 
 
 class Lines:
