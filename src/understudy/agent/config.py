@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import platform
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -60,6 +62,13 @@ class AgentConfig:
 
     def with_(self, **changes: object) -> AgentConfig:
         return _ADAPTER.validate_python({**asdict(self), **changes})
+
+
+def instance(run_dir: Path) -> str:
+    """Return what an agent that is started again in the same run directory has in common with this one, and no other."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    text = f"{platform.node()} {boot.read_text().strip() if boot.exists() else ''} {run_dir}"
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 _ADAPTER = TypeAdapter(AgentConfig)

@@ -15,7 +15,9 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")  # not tab
 _SEQUENCE = re.compile(
     "(\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|\x1b[PX^_][^\x1b]*\x1b\\\\|\x1b[ -/]+[0-~]|\x1b[0-OQ-WYZ`-~])"
 )
-_KEPT = re.compile("\x1b\\[[0-9;:]*m|\x1b\\]8;.*", re.DOTALL)  # colours and links; what moves the cursor would write over other ranks' lines
+_KEPT = re.compile(
+    "\x1b\\[[0-9;:]*m|\x1b\\]8;.*", re.DOTALL
+)  # colours and links; what moves the cursor would write over other ranks' lines
 
 
 def printable(line: bytes) -> str:

@@ -134,7 +134,7 @@ class OrchestratorLink:
                     raise Refused(agents.UNTRUSTED(url=address, reason=error.verify_message)) from error
                 except ConnectionClosed as error:
                     if error.rcvd is not None and error.rcvd.code in _REFUSED_CLOSE:
-                        raise Refused(agents.REFUSED(url=address, reason=error.rcvd.reason or error.rcvd.code)) from error
+                        raise Refused(agents.NODE_REFUSED(url=address, reason=error.rcvd.reason or error.rcvd.code)) from error
                     trouble = "it closed the connection"
                 except (OSError, InvalidHandshake, TimeoutError) as error:
                     trouble = str(error) or type(error).__name__

@@ -26,7 +26,7 @@ from urllib.parse import quote
 from understudy.agent import memory, notices, processes
 from understudy.agent.adoption import Met, Reception, left_behind
 from understudy.agent.check import NodeCheck
-from understudy.agent.config import AgentConfig
+from understudy.agent.config import AgentConfig, instance
 from understudy.agent.descendants import reap
 from understudy.agent.detection import NodeDetectors, looking
 from understudy.agent.lifelines import Lifelines
@@ -159,7 +159,8 @@ class Agent:
         try:
             await self._orchestrator.run()
         except Refused as error:
-            self._output.say(str(error))
+            if self._control is None:  # else the command line says it last
+                self._output.say(str(error))
             if not self._end.done():
                 self._end.set_result(End(1, str(error)))
 
@@ -417,6 +418,9 @@ class Agent:
 
     def _resync_events(self) -> list[Sent]:
         c, known = self._config, (*self._workers, *self._starting)
-        joined = events.NodeJoined(c.node, c.address, c.node_rank, c.domain, c.spares, known, c.labels, c.claim)
+        which = instance(c.run_dir)
+        joined = events.NodeJoined(
+            *(c.node, c.address, c.node_rank, c.domain, c.spares, known, c.labels, c.claim), which, c.workers_per_node
+        )
         seen = self._detectors.known() if self._detectors is not None else []
         return [joined, *(event for worker in self._workers.values() for event in worker.resync_events()), *seen]

@@ -94,6 +94,12 @@ CUT_OFF = Message(
     "exit handler or a finalizer. What it had not written by then is lost.",
     remedy="Look at the last output of these ranks. The training itself is complete; check files that are written at the end.",
 )
+NODE_REFUSED = Message(
+    "US5707",
+    "the orchestrator at {url} refused this node: {reason}",
+    cause="The orchestrator knows this job's token, but not this node as one that it should lead.",
+    remedy="Do what the reason says: usually another --node-rank, or the same --nproc-per-node on all nodes.",
+)
 TEMPLATE_ENDED = Message(
     "US5720",
     "the process from which workers are forked ended with exit code {status}: {words}",

@@ -255,6 +255,20 @@ CLAIM_UNKNOWN = Message(
     cause="A node has come for a floating spare that the job does not ask for any more.",
 )
 
+NODE_SERVED = Message(
+    "US5245",
+    "{node} is served by another agent, which is alive: end that one first",
+    cause="Two commands with the same --node-rank were started. The first one goes on.",
+    remedy="Give each node its own --node-rank. To replace the first one, end it.",
+)
+
+OTHER_RANKS = Message(
+    "US5246",
+    "{node} was started with {ranks} ranks per node; the job has {wanted}",
+    cause="The command on this node and the one that serves the orchestrator have different --nproc-per-node.",
+    remedy="Give the same --nproc-per-node on all nodes.",
+)
+
 NODE_RANK_TAKEN = Message(
     "US5242",
     "node rank {node_rank} is taken or out of range",

@@ -10,6 +10,13 @@ NODE_HERE = Message(
     cause="The agent of this node has connected to the service.",
 )
 
+STARTED_TWICE = Message(
+    "US5299",
+    "node {node} was started a second time, at {address}, and that one is refused: the first one goes on",
+    cause="Two commands with the same --node-rank were started for this job.",
+    remedy="Give each node its own --node-rank.",
+)
+
 NODE_AWAY = Message(
     "US5301",
     "node {node} is away: nothing was heard of its agent for {seconds:.1f} s",

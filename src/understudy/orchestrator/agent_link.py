@@ -21,6 +21,8 @@ class Close:
 class AgentLink:
     """One agent's connection: what is put into `outbox` is sent in that order."""
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, instance: str = "", now: float = 0.0) -> None:
         self.node = node
+        self.instance = instance  # of its agent (`NodeJoined`)
+        self.heard = now  # when, by the event loop's clock
         self.outbox: asyncio.Queue[str | Close] = asyncio.Queue()

@@ -251,12 +251,17 @@ class Service:
             self.submit(joined)
             link.outbox.put_nowait(Close(POLICY_VIOLATION, http_requests.CLAIM_UNKNOWN(claim=joined.claim, node=joined.node)))
             return link
+        now = asyncio.get_running_loop().time()
         old = self._links.get(joined.node)
+        if why := self._mistaken(joined, old, now):
+            link = AgentLink(joined.node)
+            link.outbox.put_nowait(Close(POLICY_VIOLATION, why))
+            return link
         if old is not None:
             old.outbox.put_nowait(Close(REPLACED, "replaced by a newer connection"))
-        link = AgentLink(joined.node)
+        link = AgentLink(joined.node, joined.instance, now)
         self._links[joined.node] = link
-        self._liveness.connected(joined.node, asyncio.get_running_loop().time())
+        self._liveness.connected(joined.node, now)
         if self._ended.is_set():
             assert self.machine.state.ended is not None
             link.outbox.put_nowait(encode(self.machine.state.ended))
@@ -266,6 +271,19 @@ class Service:
             if taken is None or taken.gone:
                 link.outbox.put_nowait(Close(POLICY_VIOLATION, http_requests.NODE_RANK_TAKEN(node_rank=joined.node_rank)))
         return link
+
+    def _mistaken(self, joined: NodeJoined, old: AgentLink | None, now: float) -> str:
+        """Why this agent is one that should not have been started, or ""."""
+        state = self.machine.state
+        another = old is not None and old.instance and joined.instance and old.instance != joined.instance
+        if old is not None and another and now - old.heard <= state.timeouts.node_lost:
+            self._complain(service_jobs.STARTED_TWICE(node=joined.node, address=joined.address))
+            return http_requests.NODE_SERVED(node=joined.node)
+        if joined.ranks and joined.node_rank < state.spec.nodes and joined.ranks != state.spec.workers_per_node:
+            why = http_requests.OTHER_RANKS(node=joined.node, ranks=joined.ranks, wanted=state.spec.workers_per_node)
+            self._complain(why)
+            return why
+        return ""
 
     def detach(self, link: AgentLink) -> None:
         """The connection is gone. Not yet the node."""
@@ -312,7 +330,8 @@ class Service:
             return
         if self._links.get(link.node) is not link:
             return  # a connection that has been replaced
-        self._liveness.heard(link.node, asyncio.get_running_loop().time())
+        link.heard = asyncio.get_running_loop().time()
+        self._liveness.heard(link.node, link.heard)
         if isinstance(message, Pages):
             self._readings[link.node] = message, self._clock()
             return
