@@ -70,6 +70,16 @@ class Output:
             if not self._paused:
                 self._loop.add_reader(fd, self._read, self._streams[fd])
 
+    def printed(self, worker: str, data: bytes, *, shown: bool) -> None:
+        """As if `worker` had printed this on its stderr. `shown`: on the terminal, too."""
+        for stream in self._streams.values():
+            if (stream.worker, stream.name) == (worker, "stderr") and data:
+                self._files.put(stream.log, data)
+                if (also := stream.route.also.get("stderr")) is not None:
+                    self._files.put(also, data)
+                if shown:
+                    self._show(stream, data.splitlines())
+
     async def drain(self, worker: str | None, patience: float) -> None:
         """Read to the end of the ended worker's streams, or of all. A stray that holds them open is not waited for."""
         streams = [s for s in self._streams.values() if worker in (None, s.worker)]

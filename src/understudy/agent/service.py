@@ -29,6 +29,7 @@ from understudy.agent.check import NodeCheck
 from understudy.agent.config import AgentConfig, instance
 from understudy.agent.descendants import reap
 from understudy.agent.detection import NodeDetectors, looking
+from understudy.agent.failures import folded
 from understudy.agent.lifelines import Lifelines
 from understudy.agent.link import WorkerLink
 from understudy.agent.orchestrator_link import OrchestratorLink, Refused, Sent
@@ -85,6 +86,7 @@ class Agent:
         self._check = NodeCheck(config.node, config.run_dir, self._checked)
         self._shutdown = Shutdown(config, self._workers, self._output.say)
         self._footprint: int | None = None
+        self._failures: list[events.ScriptFailed] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._control = SupervisorLink(control, self._stop, self._parent_gone, self._notice) if control is not None else None
         self._orchestrator = OrchestratorLink(
@@ -115,6 +117,8 @@ class Agent:
             end = await self._end
             self._tell(end)
             await self._shutdown.stop(end)
+            for text in folded(self._failures, end.message):
+                self._output.say(text)
             if end.exit_code == 0 and (cut_off := self._shutdown.cut_off()) is not None:
                 end = cut_off
                 self._tell(end)
@@ -318,6 +322,8 @@ class Agent:
             self._progress.report(ahead=True)  # how far it came; nothing may be left to read a moment later
         elif isinstance(event, events.ScriptFailed):
             worker.leaving = worker.failed = True
+            self._failures.append(event)
+            self._output.printed(worker.name, event.traceback.encode(errors="replace"), shown=event.rank < 0 or worker.rank < 0)
         self._orchestrator.send(event)
 
     def _refused(self, worker: Worker, why: str) -> None:

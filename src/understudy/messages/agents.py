@@ -94,8 +94,19 @@ CUT_OFF = Message(
     "exit handler or a finalizer. What it had not written by then is lost.",
     remedy="Look at the last output of these ranks. The training itself is complete; check files that are written at the end.",
 )
+FAILED_LIKE_THAT = Message(
+    "US5714",
+    "{ranks}: the same error",
+    cause="These ranks have failed with the error that is reported as the first, at the same line.",
+)
+FAILED_ALSO = Message(
+    "US5715",
+    "{ranks} failed as well: {error}",
+    cause="These ranks have failed, too. The first error of the job is reported last.",
+    remedy="Look at the first error: others often follow from it.",
+)
 NODE_REFUSED = Message(
-    "US5707",
+    "US5709",
     "the orchestrator at {url} refused this node: {reason}",
     cause="The orchestrator knows this job's token, but not this node as one that it should lead.",
     remedy="Do what the reason says: usually another --node-rank, or the same --nproc-per-node on all nodes.",

@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, cast
 
@@ -26,6 +27,7 @@ from understudy.worker.process.displaced import give_way
 from understudy.worker.process.exits import finish_script, leave
 
 RESERVE = 16 << 20  # bytes with which a script that has no memory left is still reported
+_PACKAGE = str(Path(__file__).parents[2])
 ENDS_SLOWLY = 10.0  # seconds after which a script that has failed and has not ended yet is reported
 
 
@@ -97,7 +99,6 @@ def _raised(control: Control, error: BaseException) -> None:
     if runtime is not None and runtime.progress.transaction < 0 and runtime.membership.starts_anew(error):
         control.wait_for(lambda: False, EXPLANATION)  # every rank starts anew, and this worker is ended for that
     text = _traceback(error)
-    print(text, file=sys.stderr, end="", flush=True)
     reason = runtime.membership.explain(error) if runtime is not None else ""
     reason = reason or f"{type(error).__name__}: {error}"
     if control.assignment is None and is_port_taken(error):  # beside the rank's own worker
@@ -136,11 +137,20 @@ def _with_files(summary: str) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """The user's part of the traceback: without the frames that started the script."""
-    frames = error.__traceback__
-    while frames is not None and any(part in frames.tb_frame.f_code.co_filename for part in ("runpy", __file__)):
-        frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames))
+    """The user's part of the traceback: without our frames, and those that started the script."""
+    found = traceback.TracebackException.from_exception(error)
+    part: traceback.TracebackException | None = found
+    seen: set[int] = set()
+    while part is not None and id(part) not in seen:
+        seen.add(id(part))
+        users = [frame for frame in part.stack if not _is_ours(frame.filename)]
+        part.stack = traceback.StackSummary.from_list(users or part.stack)
+        part = part.__cause__ or part.__context__
+    return "".join(found.format())
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith(_PACKAGE) or "runpy" in filename
 
 
 def _fail(control: Control, summary: str, text: str, code: int) -> NoReturn:
@@ -149,23 +159,23 @@ def _fail(control: Control, summary: str, text: str, code: int) -> NoReturn:
     runtime = session.current.runtime if session.current else None
     progress = runtime.progress if runtime else None
     was_rank = _has_been_rank(control)
+    asked: list[int] = []  # to end, as another rank's failure has ended the job: there is some grace
     if was_rank:
         control.page.enter(Activity.ENDING, progress.transaction if progress else -1)
-        slow = threading.Timer(ENDS_SLOWLY, lambda: _tell_slow(control, summary))
+        slow = threading.Timer(ENDS_SLOWLY, lambda: _tell_slow(control, summary, text))
         slow.daemon = True
         slow.start()
-        asked: list[int] = []  # to end, as another rank's failure has ended the job: there is some grace
         if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
             signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
         finish_script()
         slow.cancel()
-        if asked:
-            leave(code)
-        signal.signal(signal.SIGTERM, lambda number, frame: leave(code))
     control.send(ScriptFailed(control.worker, control.role.rank, progress.step if progress else 0, summary[:4000], text[-100_000:], code))
-    control.wait_for(lambda: control.released is not None, timeout=30.0)
     if was_rank:
+        signal.signal(signal.SIGTERM, lambda number, frame: leave(code))
+        if not asked:
+            control.wait_for(lambda: control.released is not None, timeout=30.0)
         leave(code)
+    control.wait_for(lambda: control.released is not None, timeout=30.0)
     sys.stdout.flush()
     os._exit(code)
 
@@ -180,7 +190,9 @@ def _has_been_rank(control: Control) -> bool:
     return here.runtime is not None and (here.runtime.newcomer is None or here.runtime.newcomer.arrived)
 
 
-def _tell_slow(control: Control, summary: str) -> None:
+def _tell_slow(control: Control, summary: str, text: str) -> None:
+    """The agent shows the traceback when this worker has ended (`agent.failures`)."""
+    print(text, file=sys.stderr, end="", flush=True)
     rank = control.role.rank if control.role is not None else -1
     threads = [one.name for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
     what = f"threads {', '.join(threads)}" if threads else "exit handlers"
