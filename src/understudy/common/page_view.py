@@ -29,6 +29,7 @@ class Activity(IntEnum):
     RECOVERING = 7
     FINISHED = 8
     ENDING = 9  # the script has failed; its threads and exit handlers run
+    UNJOINED = 10  # runs the script, which has not called `understudy.join` yet, and may never
 
 
 class Process(IntFlag):
@@ -67,6 +68,7 @@ def whereabouts(view: PageView) -> str:
     if view.activity is Activity.VOTED and view.transaction < 0:
         return "at the end of its set-up"
     return {
+        Activity.UNJOINED: "before its script called understudy.join",
         Activity.SETUP: "while its script set up",
         Activity.IDLE: f"between transactions {view.transaction - 1} and {view.transaction}",
         Activity.RUNNING: f"in transaction {view.transaction}",

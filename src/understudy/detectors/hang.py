@@ -54,8 +54,8 @@ from understudy.messages import training_evidence
 
 _WAITS_COUNT = frozenset({Activity.IDLE, Activity.RUNNING, Activity.VOTED, Activity.COMMITTING})
 _STAGE = {Activity.ENDING: -1, Activity.SETUP: 0, Activity.IDLE: 0, Activity.RUNNING: 1, Activity.VOTED: 2, Activity.COMMITTING: 3}
-_STAGE[Activity.FINISHED] = 4
-_OUTSIDE = frozenset({Activity.SETUP, Activity.IDLE, Activity.FINISHED, Activity.ENDING})  # of transactions
+_STAGE |= {Activity.UNJOINED: 0, Activity.FINISHED: 4}
+_OUTSIDE = frozenset({Activity.UNJOINED, Activity.SETUP, Activity.IDLE, Activity.FINISHED, Activity.ENDING})  # of transactions
 _STEPLESS = frozenset({Activity.WARM, Activity.RECOVERING})  # a worker there may have committed nothing yet
 
 

@@ -92,7 +92,7 @@ def main() -> None:
         os._exit(control.released.exit_code)
     os.environ.update(role.environment)
     session.current = session.Session(control, role, server)
-    page.enter(Activity.SETUP, -1)
+    page.enter(Activity.UNJOINED, -1)
     _listen(session.current, page)
     script.run(control, arguments, module)
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
+import os
+import subprocess
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
 import torch
-from tests.integration.training import Outcome, Training, training
+from tests.integration.processes import wait_until
+from tests.integration.training import LONG, Outcome, Training, training
 from tests.said import said
 from torch.distributed.checkpoint.state_dict_loader import load
 
-from understudy.messages import agents, losses
+from understudy.common.names import page_path
+from understudy.links.page import PageReader
+from understudy.messages import agents, forming, losses, recoveries
 
 __all__ = ["training"]
 
@@ -72,3 +79,62 @@ def test_a_crash_in_an_exit_handler_is_reported(training: Training) -> None:
     outcome = ended(training, "crash in a handler")
     assert outcome.code == 128 + 11, outcome.output
     assert said(outcome.output, agents.CUT_OFF, how="rank 1 w1 with SIGSEGV")
+
+
+def launched(training: Training, script: str, *words: str, ranks: int = 2, spares: int = 0, flags: tuple[str, ...] = ()) -> Outcome:
+    command = ["-m", "understudy.cli", "run", "--nproc-per-node", str(ranks), "--spares", str(spares), "--drill", "off", *flags]
+    return training.start([*command, "--run-dir", "FOLDER/run"], script, *words).ends()
+
+
+@pytest.mark.parametrize("way", ["os._exit(0)", "sys.exit(0)", "sys.exit(256)", "sys.exit(None)", "sys.exit(False)"])
+@pytest.mark.parametrize("joined", ["joined", "alone"])
+def test_every_way_to_end_well_is_success(training: Training, way: str, joined: str) -> None:
+    outcome = launched(training, "endings.py", way, joined)
+    assert outcome.code == 0, outcome.output
+    assert outcome.incidents == []
+
+
+@pytest.mark.parametrize(("way", "code"), [("sys.exit(7)", 7), ("sys.exit(-1)", 255), ("sys.exit('words')", 1)])
+def test_every_other_exit_code_is_a_failure(training: Training, way: str, code: int) -> None:
+    outcome = launched(training, "endings.py", way, "joined")
+    assert outcome.code == code, outcome.output
+    assert said(outcome.output, losses.SCRIPT_FAILED)
+
+
+def test_a_rank_that_exits_with_0_while_the_others_need_it_is_replaced(training: Training) -> None:
+    outcome = launched(training, "endings.py", "os._exit(0)", "one rank", spares=1)
+    assert outcome.code == 0, outcome.output
+    (incident,) = outcome.incidents
+    assert [one["rank"] for one in incident["ranks"]] == [1]
+
+
+@pytest.mark.gate
+def test_ranks_that_are_lost_before_all_have_joined_start_anew_so_often_and_no_more(training: Training) -> None:
+    outcome = launched(training, "endings.py", "os._exit(7)", "never joins")
+    assert outcome.code == 1, outcome.output
+    assert said(outcome.output, forming.STARTS_ANEW, restarts=1)
+    assert said(outcome.output, recoveries.LOST_AGAIN, rank=1, times=3)
+
+
+def test_a_loss_while_another_rank_prepares_starts_anew(training: Training) -> None:
+    outcome = launched(training, "endings.py", "sys.exit(0)", "lost once", spares=1)
+    assert outcome.code == 0, outcome.output
+    assert said(outcome.output, forming.STARTS_ANEW, restarts=1)
+
+
+@pytest.mark.parametrize("words", ["continue", "quit", ""])
+def test_ranks_wait_for_one_that_is_in_a_debugger(training: Training, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its input is the command's, as under torchrun. The hang limit is over before it goes on."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as given, os.fdopen(writing, "wb") as typed:
+        command = ["-m", "understudy.cli", "run", "--nproc-per-node", "2", "--spares", "1", "--drill", "off", "--run-dir", "FOLDER/run"]
+        with monkeypatch.context() as starting:
+            starting.setattr(subprocess, "Popen", functools.partial(subprocess.Popen, stdin=given))
+            job = training.start([*command, "--hang-limit", "2", "--alone-limit", "2"], "endings.py", "sys.exit(0)", "breakpoint")
+        job.wait_for("(Pdb)")
+        pages = [PageReader(page_path(job.folder / "run", f"w{rank}")) for rank in range(2)]
+        wait_until(lambda: any(time.monotonic() - page.read().since > 4.0 for page in pages), "twice the limit", LONG)
+        typed.write(f"{words}\n".encode() if words else b"")
+        typed.close()
+        outcome = job.succeeds()
+    assert outcome.incidents == [] and "after the breakpoint" in outcome.output

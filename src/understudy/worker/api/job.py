@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
 from understudy.common.names import STRICT_VARIABLE
-from understudy.common.page_view import ALONE
+from understudy.common.page_view import ALONE, Activity
 from understudy.messages import script
 from understudy.worker.api import session
 from understudy.worker.census import left_names
@@ -302,6 +302,7 @@ def join(backend: str | None = None) -> Job:
         raise UsageError(script.JOINED_TWICE())
     drawn.watch()
     here = session.current
+    here.control.page.enter(Activity.SETUP, -1)
     runtime = here.runtime = Runtime(here.control, here.role, here.server, here.opened, _BOUNDARY)
     runtime.rank_state.frameworks.watch(lambda: runtime.progress.transaction >= 0)
     if here.when_joined is not None:
