@@ -179,7 +179,6 @@ def test_signals() -> None:
         ({"tee": "0:9"}, run_options.STREAMS_FORM, {"option": "--tee", "value": "0:9"}),
         ({"local_ranks_filter": "a"}, run_options.LOCAL_RANKS_FORM, {"value": "a"}),
         ({"signals_to_handle": "SIGNOPE"}, run_options.SIGNAL_UNKNOWN, {"name": "SIGNOPE"}),
-        ({"run_path": True, "program": ("relative.py",)}, run_options.RUN_PATH_RELATIVE, {"script": "relative.py"}),
         ({"program": ("missing.py",)}, run_options.SCRIPT_MISSING, {"script": "missing.py"}),
         ({"program": ()}, run_options.SCRIPT_NEEDED, {}),
     ],

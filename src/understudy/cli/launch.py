@@ -314,8 +314,6 @@ def _program(flags: Flags) -> tuple[str, ...]:
     script = flags.program[0]
     if flags.module:
         return ("-m", *flags.program)
-    if flags.run_path and not Path(script).is_absolute():
-        raise Usage(run_options.RUN_PATH_RELATIVE(script=script))
     if not Path(script).is_file():
         raise Usage(run_options.SCRIPT_MISSING(script=script, folder=Path.cwd()))
     return tuple(flags.program)

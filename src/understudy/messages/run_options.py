@@ -224,13 +224,6 @@ SCRIPT_NEEDED = Message(
     remedy="Give the script and its arguments last.",
 )
 
-RUN_PATH_RELATIVE = Message(
-    "US2141",
-    "--run-path needs an absolute path, not {script}",
-    cause="With --run-path the script must be named by a path that begins with a slash.",
-    remedy="Give the whole path, or leave out --run-path.",
-)
-
 SCRIPT_MISSING = Message(
     "US2142",
     "there is no script {script} in {folder}",

@@ -1,7 +1,7 @@
 """The script keeps the weight of hard samples as an attribute of the sampler that its DataLoader has, and follows the losses with it."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "loader.sampler.hardness"
 
 from _common import DDP, dist, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 

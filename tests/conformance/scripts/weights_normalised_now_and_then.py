@@ -1,4 +1,4 @@
-"""Every seventh step, the seventh first, brings the weights to unit length in front of the forward pass. Twice is as good as once."""
+"""Every seventh step, the fourth first, brings the weights to unit length in front of the forward pass. Twice is as good as once."""
 
 # group: state
 # expect: bitwise
@@ -14,7 +14,7 @@ trace = start_trace(job)
 
 @job.step
 def train_step(step):
-    if step % 7 == 6:
+    if step % 7 == 3:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.copy_(parameter.clamp(-0.125, 0.125))

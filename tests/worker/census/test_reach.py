@@ -184,6 +184,17 @@ def test_the_place_in_a_sampler_is_followed_elsewhere(script: Any) -> None:
     assert _unseen(found) == {"sampler.weight"}
 
 
+def test_what_the_script_has_added_to_the_sampler_of_a_loader_is_seen(script: Any) -> None:
+    data = list(range(8))
+    script.loader = torch.utils.data.DataLoader(data, sampler=torch.utils.data.DistributedSampler(data, 2, 0))  # type: ignore[arg-type]
+    script.loader.sampler.weight = 0.0
+    found = Found()
+    script.loader.sampler.set_epoch(3)
+    assert _unseen(found) == set()
+    script.loader.sampler.weight = 0.5
+    assert _unseen(found) == {"loader.sampler.weight"}
+
+
 def test_containers_of_tensors_that_are_large_together_are_told(script: Any) -> None:
     script.thing = {number: torch.zeros(1 << 16) for number in range(8)}
     found = Found()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import types
 from collections.abc import Hashable
 from typing import Any
 
@@ -9,7 +11,7 @@ import torch
 from torch.nn import UninitializedBuffer, UninitializedParameter
 
 from understudy.worker.census.leaves import LARGEST, mark
-from understudy.worker.census.readers.reading import Part, Reading, attributes, script_hooks
+from understudy.worker.census.readers.reading import Part, Reading, attributes, is_class_of_script, script_hooks
 from understudy.worker.census.walk import Path, attributes_of
 from understudy.worker.encoding.digests import digest
 from understudy.worker.state.attributes import is_plain_attribute
@@ -91,6 +93,20 @@ def read_sampler(path: Path, sampler: torch.utils.data.Sampler[Any]) -> Reading:
 
 
 def read_loader(path: Path, loader: Any) -> Reading:
-    """Return the attributes of a loader, without its sampler."""
-    held = [(name, value) for name, value in list(vars(loader).items()) if not name.startswith("_") and "sampler" not in name]
-    return Reading(None, tuple((path.then("attribute", name), value) for name, value in held if name != "generator"))
+    """Return the attributes of a loader, and of its samplers those that the script has added."""
+    held = [(name, value) for name, value in list(vars(loader).items()) if not name.startswith("_") and name != "generator"]
+    parts = [(path.then("attribute", name), value) for name, value in held if "sampler" not in name]
+    for name, sampler in held:
+        if "sampler" in name and hasattr(sampler, "__dict__") and not is_class_of_script(type(sampler)):
+            own, way = _named_by(type(sampler)), path.then("attribute", name)  # type: ignore[arg-type]
+            parts += [
+                (way.then("attribute", key), value) for key, value in list(vars(sampler).items()) if key not in own and key[:2] != "__"
+            ]
+    return Reading(None, tuple(parts))
+
+
+@functools.cache
+def _named_by(kind: type[Any]) -> frozenset[str]:
+    """Return the attributes that the methods of a class name."""
+    functions = [value for base in kind.__mro__ for value in vars(base).values() if isinstance(value, types.FunctionType)]
+    return frozenset(name for function in functions for name in function.__code__.co_names)
