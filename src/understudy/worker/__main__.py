@@ -30,10 +30,11 @@ from understudy.links import messages
 from understudy.links.lifeline import Lifeline
 from understudy.links.page import PageWriter
 from understudy.messages import worker_processes
+from understudy.worker import script
 from understudy.worker.api import session
 from understudy.worker.doctor import start
 from understudy.worker.guards import loop_variables as names
-from understudy.worker.process import script, template
+from understudy.worker.process import template
 from understudy.worker.process.control import Control
 from understudy.worker.process.debugging import quit_goes_on
 from understudy.worker.process.own_time import DeviceOwnTime, OwnTime

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.integration.processes import wait_until
-from tests.integration.training import LONG, Outcome, Training, training
+from tests.integration.training import LONG, Outcome, Training, training, understudy
 from tests.said import said
 from torch.distributed.checkpoint.state_dict_loader import load
 
@@ -138,3 +138,20 @@ def test_ranks_wait_for_one_that_is_in_a_debugger(training: Training, words: str
         typed.close()
         outcome = job.succeeds()
     assert outcome.incidents == [] and "after the breakpoint" in outcome.output
+
+
+def test_a_worker_that_hands_its_rank_over_writes_what_it_has_appended_and_runs_no_exit_handler(training: Training) -> None:
+    command = ["-m", "understudy.cli", "run", "--nproc-per-node", "2", "--spares", "1", "--no-replenish", "--drill", "off"]
+    job = training.start([*command, "--run-dir", "FOLDER/run"], "endings.py", "sys.exit(0)", "moves")
+    wait_until(lambda: all((job.folder / f"at-{rank}").exists() for rank in (0, 1)), "the fifth step", LONG)
+    wait_until(lambda: "w2" in job.status()["spares"] or any(one["worker"] == "w2" for one in job.status()["spares"]), "a spare", LONG)
+    answer = understudy("migrate", "--rank", "1", "--run-dir", str(job.folder / "run"))
+    assert answer.returncode == 0, answer.stderr
+    (job.folder / "go on").touch()
+    outcome = job.succeeds()
+    assert len(outcome.incidents) == 1
+    for rank in (0, 1):
+        lines = (outcome.folder / f"record-{rank}").read_text().split()
+        assert sorted(map(int, lines)) == list(range(1, 11)), lines
+    assert sorted(path.name for path in outcome.folder.glob("left-*")) == ["left-0-w0", "left-1-w2"]
+    assert sorted(path.name for path in outcome.folder.glob("thread-*")) == ["thread-0", "thread-1"]

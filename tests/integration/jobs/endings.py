@@ -5,9 +5,11 @@ endings.py FOLDER WAY WHO      WAY: Python that ends a rank; WHO: see below
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
+import threading
 
 import torch
 import torch.distributed as dist
@@ -49,8 +51,19 @@ def train() -> None:
     optimizer.step()
 
 
+if who == "moves":
+    record = (folder / f"record-{rank}").open("a", buffering=1 << 20)  # nothing is written before it is flushed
+    atexit.register((folder / f"left-{rank}-{os.environ['UNDERSTUDY_WORKER']}").touch)
+    if job.first_run:
+        threading.Thread(target=lambda: (wait_for_file("go on"), (folder / f"thread-{rank}").touch())).start()
+
 for _ in job.steps(10):
     train()
+    if who == "moves":
+        record.write(f"{job.committed}\n")
+        if job.committed == 5:
+            (folder / f"at-{rank}").touch()
+            wait_for_file("go on")
     if who == "one rank" and rank == 1 and job.committed == 5 and first_time("one rank"):
         exec(way)
 if who != "one rank":

@@ -27,7 +27,7 @@ from understudy.worker.process.displaced import give_way
 from understudy.worker.process.exits import finish_script, leave
 
 RESERVE = 16 << 20  # bytes with which a script that has no memory left is still reported
-_PACKAGE = str(Path(__file__).parents[2])
+_PACKAGE = str(Path(__file__).parents[1])
 ENDS_SLOWLY = 10.0  # seconds after which a script that has failed and has not ended yet is reported
 
 
