@@ -255,6 +255,14 @@ class Control:
             self.generation = command.generation
             with self._sending:
                 self._replay.enter(command.generation)
+        self._keep(command)
+        if isinstance(command, Assign | Prepare) and self.handlers:
+            self.handlers.called()
+        if isinstance(command, Abort):
+            self._abort(command)
+
+    def _keep(self, command: Command) -> None:
+        """For the main thread, which is woken."""
         with self._changed:
             if isinstance(command, Assign):
                 self.assignment = command
@@ -268,16 +276,16 @@ class Control:
             elif isinstance(command, Release):
                 self.released = command
             self._changed.notify_all()
-        if isinstance(command, Assign | Prepare) and self.handlers:
-            self.handlers.called()
-        if isinstance(command, Abort) and not self.handlers:  # the script has not joined, and may never: nothing was done yet
+
+    def _abort(self, command: Abort) -> None:
+        if self.handlers is None:  # the script has not joined, and may never: nothing was done yet
             self.send(Quiesced(self.worker, command.generation, Position(-1, VotePhase.RUNNING), (), 0))
-        if isinstance(command, Abort) and self.handlers:
-            self.handlers.break_communicators(command)
-            answer = self.handlers.answers_alone(command)
-            if answer is not None:
-                self.send(answer)
-            self.handlers.publish(command.generation, command.store, command.lost)
+            return
+        self.handlers.break_communicators(command)
+        answer = self.handlers.answers_alone(command)
+        if answer is not None:
+            self.send(answer)
+        self.handlers.publish(command.generation, command.store, command.lost)
 
     def _refuse_another(self, command: Assign | Prepare) -> None:
         """Ends this process if it is prepared for another rank, or another place on the node, of which an orchestrator that was killed
