@@ -18,7 +18,6 @@ ARGUMENTS, FIELDS, LINES = 6, 12, 40
 EXCEPTIONS = {
     "process.control.Control: 7 arguments": "what a process is given by the one that starts it",
     "process.control.Control: 26 fields": "every command that has arrived; the control thread writes them and the main thread reads them",
-    "process.control.Control._handle: 51 lines": "one branch for each command",
     "census.census.Census: 20 fields": "what has changed, by what is done about it",
     "census.walk._at: 54 lines": "one branch for each kind of thing",
     "drill.drill.Drills: 13 fields": "a drill under way, and the last one",
