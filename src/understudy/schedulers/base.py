@@ -21,8 +21,8 @@ class Work:
     name: str
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
-    reads: bool = False  # the standard input of the process that starts it
     descriptors: tuple[int, ...] = ()  # that it inherits; who starts it on another machine cannot give it any, and refuses
+    reads: bool = False  # the standard input of the process that starts it
 
 
 @dataclass(frozen=True)
