@@ -259,7 +259,7 @@ NEXT = {"w1": page(transaction=8), "w2": page(transaction=8)}
     [
         (page(Activity.IDLE), NEXT),
         (page(Activity.IDLE), FINISHED),
-        (page(Activity.ENDING), OTHERS),
+        (page(Activity.IDLE, process=Process.ENDING), OTHERS),
         (page(Activity.SETUP, -1, step=0), {name: page(Activity.VOTED, -1, step=0) for name in ("w1", "w2")}),
         (page(granted=ALONE), OTHERS),  # a section, or one of the first steps of a function
     ],
@@ -291,10 +291,19 @@ def test_in_a_step_the_limit_is_that_of_the_steps() -> None:
     assert verdict is not None and verdict.worker == "w0"
 
 
-def test_while_a_rank_is_in_a_debugger_nobody_hangs() -> None:
+@pytest.mark.parametrize("process", [Process.DEBUGGED, Process.TRACED])
+def test_while_a_rank_is_in_a_debugger_nobody_hangs(process: Process) -> None:
     host = Host(PATIENT)
-    host.read({"w0": page(process=Process.DEBUGGED), **OTHERS}, 5000.0)
+    host.read({"w0": page(process=process), **OTHERS}, 5000.0)
     assert host.judge() is None and host.watch.alone(RANKS, 5000.0 + OFFSET) is None
+
+
+def test_ranks_whose_script_has_failed_and_never_ends_are_found_although_all_are_alike() -> None:
+    host = Host(PATIENT)
+    pages = {name: page(Activity.IDLE, process=Process.ENDING) for name in RANKS.values()}
+    for clock, found in ((999.0, False), (1001.0, True)):
+        host.read(pages, clock)
+        assert (host.watch.never_ends(RANKS, clock + OFFSET) is not None) == found
 
 
 def test_a_process_that_is_traced_is_not_taken_for_stopped() -> None:

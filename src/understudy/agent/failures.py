@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import groupby
 
 from understudy.core.events import ScriptFailed
 from understudy.messages import agents
 
 
-def folded(failures: Iterable[ScriptFailed], reported: str) -> list[str]:
+def folded(failures: Collection[ScriptFailed], reported: str) -> list[str]:
     """Return lines about these failures. `reported`: the end of the job in words, with the traceback of its first error."""
     by_text: dict[str, set[int]] = {}
     for failure in failures:

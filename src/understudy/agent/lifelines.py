@@ -44,6 +44,8 @@ class Lifelines:
         if not worker.alive or worker.leaving or worker.lost is not None:
             return
         ending = processes.dying(worker.pid)
+        if ending is not None and ending.exit_code == 0:
+            return  # its pidfd tells for sure: some kernels say so of a process that is being killed
         if ending is not None:
             if worker.link is not None:
                 worker.link.drain()  # what it said last decides whether this is a loss

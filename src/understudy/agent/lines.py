@@ -12,8 +12,9 @@ import re
 LONGEST = 1 << 16  # bytes; a longer line is cut into pieces of this size on the terminal, never in the log file
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")  # not tab
 # Sequences of a terminal (ECMA-48, 5.4 and 5.6): CSI, OSC, other strings, and those of two characters.
+_STRING = "[^\x00-\x1f\x7f-\x9f]*"
 _SEQUENCE = re.compile(
-    "(\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|\x1b[PX^_][^\x1b]*\x1b\\\\|\x1b[ -/]+[0-~]|\x1b[0-OQ-WYZ`-~])"
+    f"(\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\]{_STRING}(?:\x07|\x1b\\\\)|\x1b[PX^_]{_STRING}\x1b\\\\|\x1b[ -/]+[0-~]|\x1b[0-OQ-WYZ`-~])"
 )
 _KEPT = re.compile(
     "\x1b\\[[0-9;:]*m|\x1b\\]8;.*", re.DOTALL

@@ -51,7 +51,8 @@ class Progress:
         """Nobody leads this node any more, and its workers do not get on by themselves: the job has gone on without them, or is over."""
         away, limits = self._orchestrator.away(), self._config.timeouts
         holders = [worker.name for worker in self._workers.values() if worker.alive and worker.rank >= 0 and worker.page is not None]
-        limit = max(map(self._watch.granted, holders), default=limits.hang_first)
+        allowed = (min(self._watch.granted(holder), max(self._watch.limit(holder), limits.hang_first)) for holder in holders)
+        limit = max(allowed, default=limits.hang_first)
         still = self._watch.still(holders, time.time()) if holders else away
         if min(away, still) > limit:
             self._forgotten(agents.JOB_LOST_US(away=away, node=self._config.node, still=still))

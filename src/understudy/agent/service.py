@@ -86,7 +86,7 @@ class Agent:
         self._check = NodeCheck(config.node, config.run_dir, self._checked)
         self._shutdown = Shutdown(config, self._workers, self._output.say)
         self._footprint: int | None = None
-        self._failures: list[events.ScriptFailed] = []
+        self._failures: dict[str, events.ScriptFailed] = {}  # by worker
         self._tasks: set[asyncio.Task[None]] = set()
         self._control = SupervisorLink(control, self._stop, self._parent_gone, self._notice) if control is not None else None
         self._orchestrator = OrchestratorLink(
@@ -117,7 +117,7 @@ class Agent:
             end = await self._end
             self._tell(end)
             await self._shutdown.stop(end)
-            for text in folded(self._failures, end.message):
+            for text in folded(self._failures.values(), end.message) if end.exit_code else ():
                 self._output.say(text)
             if end.exit_code == 0 and (cut_off := self._shutdown.cut_off()) is not None:
                 end = cut_off
@@ -189,6 +189,8 @@ class Agent:
                 self._check.begin()
             case commands.EndJob():
                 if not self._end.done():
+                    if message.exit_code == 0:  # what let them go may have been lost with a connection
+                        self._release_finished()
                     self._end.set_result(End(message.exit_code, message.message, patient=True, told=True))
                     self._orchestrator.over = True
             case _ if isinstance(message, ToWorker):
@@ -197,6 +199,11 @@ class Agent:
                     self._relay(worker, message)
             case _:
                 self._output.say(agents.NOT_FOR_NODE(type=type(message).__name__))
+
+    def _release_finished(self) -> None:
+        for worker in self._workers.values():
+            if worker.alive and worker.finished and not worker.leaving:
+                self._relay(worker, commands.Release(worker.name, 0))
 
     def _relay(self, worker: Worker, command: ToWorker) -> None:
         if isinstance(command, commands.Release):
@@ -322,8 +329,9 @@ class Agent:
             self._progress.report(ahead=True)  # how far it came; nothing may be left to read a moment later
         elif isinstance(event, events.ScriptFailed):
             worker.leaving = worker.failed = True
-            self._failures.append(event)
-            self._output.printed(worker.name, event.traceback.encode(errors="replace"), shown=event.rank < 0 or worker.rank < 0)
+            if worker.rank >= 0:
+                self._failures[worker.name] = event
+            self._output.printed(worker.name, event.traceback.encode(errors="replace"), shown=worker.rank < 0)
         self._orchestrator.send(event)
 
     def _refused(self, worker: Worker, why: str) -> None:

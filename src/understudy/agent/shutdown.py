@@ -58,7 +58,8 @@ class Shutdown:
 
     def cut_off(self) -> End | None:
         """The job's end, if a process did not end well although its script had: threads, exit handlers or finalizers failed."""
-        bad = [(w, w.ending) for w in self._workers.values() if w.finished and w.ending is not None and w.ending.exit_code != 0]
+        ended = [w for w in self._workers.values() if w.finished and w.leaving and not w.failed and w.ours]
+        bad = [(w, w.ending) for w in ended if w.ending is not None and w.ending.exit_code != 0]
         if not bad:
             return None
         how = ", ".join(f"{worker.label} with {ending.detail}" for worker, ending in bad)

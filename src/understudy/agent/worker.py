@@ -63,7 +63,7 @@ class Worker:
     def ended_well(self, ending: Ending) -> bool:
         """Whether it has exited with code 0 where a script may end: outside of transactions. Many scripts call `os._exit(0)` there."""
         view = self.look()
-        outside = view is not None and view.activity in (Activity.UNJOINED, Activity.SETUP, Activity.IDLE)
+        outside = view is not None and view.activity in (Activity.SETUP, Activity.IDLE)
         return (
             outside and self.rank >= 0 and not (self.finished or self.leaving) and (ending.cause, ending.exit_code) == (LossCause.EXITED, 0)
         )

@@ -12,6 +12,7 @@ from understudy.common.bounds import FIRST_TIME, LAST_TIME, NUMBER
 UNKNOWN = -1  # number of waits
 LEARNED, ALONE = 0.0, -1.0  # seconds for which a rank may work while the others wait: learned from the steps, or --alone-limit
 WHERE = 400  # characters
+LONGEST_GRANT = 1e9  # seconds
 # What may come over a link, as pydantic checks it: numbers that a journal can hold, and times that can be reckoned with.
 Count = Annotated[int, Field(gt=-NUMBER, lt=NUMBER)]
 Seconds = Annotated[float, Field(gt=FIRST_TIME, lt=LAST_TIME)]
@@ -28,16 +29,18 @@ class Activity(IntEnum):
     COMMITTING = 6  # past the vote
     RECOVERING = 7
     FINISHED = 8
-    ENDING = 9  # the script has failed; its threads and exit handlers run
-    UNJOINED = 10  # runs the script, which has not called `understudy.join` yet, and may never
 
 
 class Process(IntFlag):
-    """The state of a worker's process, as far as it has been looked at: only while it stands still."""
+    """What else is known of a worker; the first three only of one that stands still. An earlier orchestrator leaves these out,
+    whereas it refuses an activity that it does not know.
+    """
 
     DEBUGGED = 1  # the script is in a Python debugger
     TRACED = 2  # another process traces it, as gdb does
     UNINTERRUPTIBLE = 4  # its main thread is in a system call that does not return (state D)
+    UNJOINED = 8  # in `SETUP`: the script has not called `understudy.join` yet, and may never
+    ENDING = 16  # in `IDLE`: the script has failed; its threads and exit handlers run
 
 
 class PageView(NamedTuple):
@@ -65,10 +68,13 @@ class PageView(NamedTuple):
 
 def whereabouts(view: PageView) -> str:
     """Return where in the job a rank stands, in words; "" where it holds none."""
+    if view.process & Process.ENDING:
+        return "after its script had failed"
+    if view.process & Process.UNJOINED:
+        return "before its script called understudy.join"
     if view.activity is Activity.VOTED and view.transaction < 0:
         return "at the end of its set-up"
     return {
-        Activity.UNJOINED: "before its script called understudy.join",
         Activity.SETUP: "while its script set up",
         Activity.IDLE: f"between transactions {view.transaction - 1} and {view.transaction}",
         Activity.RUNNING: f"in transaction {view.transaction}",
@@ -76,7 +82,6 @@ def whereabouts(view: PageView) -> str:
         Activity.COMMITTING: f"in transaction {view.transaction} behind its vote (what the call would have returned there is lost)",
         Activity.RECOVERING: f"during the recovery before transaction {view.transaction}",
         Activity.FINISHED: "after its script had ended",
-        Activity.ENDING: "after its script had failed",
     }.get(view.activity, "")
 
 

@@ -236,7 +236,7 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
     for loss in losses:
         worker = loss.worker
         what = _LOST.get(loss.cause, texts.LOST)(rank=worker.rank, worker=worker.name, node=worker.node, detail=loss.detail)
-        if not worker.finished or loss.cause is not LossCause.EXITED:
+        if not worker.finished or not loss.detail.startswith("exit code 0"):  # that is how many scripts end
             state.tell(what)
         told.append(what)
         if worker.finished and state.phase is Phase.TRAINING and not interrupts and loss.cause is not LossCause.CORRUPT:

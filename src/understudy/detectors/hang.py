@@ -18,8 +18,7 @@ Two kinds of evidence:
 | in one of the first steps of a function, in a section, between transactions, in the set-up, at the script's end | `alone` |
 | in a stretch that the script has named (`Job.long`) | the limit of that |
 | silent, wherever it is | as in a step; before a worker's first commit `hang_first` |
-| some rank is in a Python debugger | none |
-| silent, and traced by another process (gdb) | none |
+| some rank is in a Python debugger, or traced by another process (gdb) | none |
 
 A rank that works alone for longer than `hang_floor` is reported (`alone`), with the line of the script at which it is. One that is lost
 while its main thread is in an uninterruptible system call speaks against its node as well.
@@ -53,9 +52,9 @@ from understudy.detectors.base import Detector, Evidence, JobView, Severity, Sub
 from understudy.messages import training_evidence
 
 _WAITS_COUNT = frozenset({Activity.IDLE, Activity.RUNNING, Activity.VOTED, Activity.COMMITTING})
-_STAGE = {Activity.ENDING: -1, Activity.SETUP: 0, Activity.IDLE: 0, Activity.RUNNING: 1, Activity.VOTED: 2, Activity.COMMITTING: 3}
-_STAGE |= {Activity.UNJOINED: 0, Activity.FINISHED: 4}
-_OUTSIDE = frozenset({Activity.UNJOINED, Activity.SETUP, Activity.IDLE, Activity.FINISHED, Activity.ENDING})  # of transactions
+_STAGE = {Activity.SETUP: 0, Activity.IDLE: 0, Activity.RUNNING: 1, Activity.VOTED: 2, Activity.COMMITTING: 3, Activity.FINISHED: 4}
+_OUTSIDE = frozenset({Activity.SETUP, Activity.IDLE, Activity.FINISHED})  # of transactions
+_UNDER_A_DEBUGGER = Process.DEBUGGED | Process.TRACED
 _STEPLESS = frozenset({Activity.WARM, Activity.RECOVERING})  # a worker there may have committed nothing yet
 
 
@@ -130,7 +129,7 @@ class HangWatch(Detector):
         """Seconds since any rank made progress; 0 while one of them has not been read, or is in a debugger."""
         held = [self._workers.get(worker) for worker in ranks.values()]
         known = [watched for watched in held if watched is not None]
-        if len(known) < len(held) or not known or any(w.page.process & Process.DEBUGGED for w in known):
+        if len(known) < len(held) or not known or any(w.page.process & _UNDER_A_DEBUGGER for w in known):
             return 0.0
         return self.still(ranks.values(), now)
 
@@ -187,6 +186,14 @@ class HangWatch(Detector):
                 if one.at > self._left_behind[key]:
                     where = f"transaction {page.transaction}" if page.transaction >= 0 else "the first transaction"
                     return rank, page, training_evidence.LEFT_BEHIND(where=where, others=ended[page.transaction])
+        return None
+
+    def never_ends(self, ranks: Mapping[int, str], now: float) -> tuple[int, PageView, float] | None:
+        """A rank whose script has failed, and whose threads or exit handlers have not ended within `alone`; and since how many seconds."""
+        for rank, worker in ranks.items():
+            watched = self._workers.get(worker)
+            if watched is not None and watched.page.process & Process.ENDING and now - watched.moved_at > self._timeouts.alone:
+                return rank, watched.page, now - watched.moved_at
         return None
 
     def limit(self, worker: str) -> float:
@@ -272,7 +279,8 @@ class HangWatch(Detector):
         if recovering:
             others = watched.keys() - set(recovering)
             return others.pop() if len(others) == 1 else None
-        places = {rank: (w.page.transaction, _STAGE.get(w.page.activity, 0)) for rank, w in watched.items()}
+        stages = {rank: -1 if w.page.process & Process.ENDING else _STAGE.get(w.page.activity, 0) for rank, w in watched.items()}
+        places = {rank: (w.page.transaction, stages[rank]) for rank, w in watched.items()}
         lowest = min(places.values())
         last = [rank for rank, place in places.items() if place == lowest]
         if len(last) == 1:

@@ -19,7 +19,7 @@ import os
 import time
 from pathlib import Path
 
-from understudy.common.page_view import ALONE, LEARNED, UNKNOWN, WHERE, Activity, PageView, Process
+from understudy.common.page_view import ALONE, LEARNED, LONGEST_GRANT, UNKNOWN, WHERE, Activity, PageView, Process
 
 _MAGIC = 0x79647473_72646E75
 _BEATS, _BEAT_AT, _ACTIVITY, _TRANSACTION, _STEP, _SINCE, _COLLECTIVES, _LONGEST = range(1, 9)  # in units of 8 bytes
@@ -27,6 +27,7 @@ _PID, _STARTED, _RANK, _WAITS = range(9, 13)
 _LOOKS, _OWN_RUNNING, _OWN_COMMITTING, _OWN_IDLE = range(13, 17)  # an earlier version leaves 0 there
 _GRANTED, _PROCESS, _LENGTH = range(17, 20)
 _TEXT = 1024  # in bytes
+_NOTHING = Process(0)
 SIZE = 4096
 
 
@@ -82,6 +83,7 @@ class PageWriter:
         self._integers[_PID] = os.getpid()
         self._text = memoryview(self._map)[_TEXT : _TEXT + 4 * WHERE]
         self._long: tuple[float, str] = (LEARNED, "")  # the stretch that the script has named, and what it may take
+        self._place, self._process = LEARNED, _NOTHING  # as entered last
         self.enter(Activity.WARMING, -1)
 
     @property
@@ -112,18 +114,20 @@ class PageWriter:
     def assigned(self, rank: int) -> None:
         self._integers[_RANK] = rank
 
-    def enter(self, activity: Activity, transaction: int, *, alone: bool = False) -> None:
+    def enter(self, activity: Activity, transaction: int, *, alone: bool = False, process: Process = _NOTHING) -> None:
         """`alone`: here a rank may work for long while the others wait."""
         self._integers[_TRANSACTION] = transaction
         self._integers[_ACTIVITY] = activity
-        self._times[_GRANTED] = self._long[0] or (ALONE if alone else LEARNED)
-        self._integers[_LENGTH] = self._integers[_PROCESS] = 0
+        self._place = ALONE if alone else LEARNED
+        self._times[_GRANTED] = self._long[0] or self._place
+        self._integers[_LENGTH] = 0
+        self._integers[_PROCESS] = self._process = process
         self._times[_SINCE] = time.monotonic()
 
     def grant(self, seconds: float, what: str) -> tuple[float, str]:
         """For a stretch of the script: so many seconds, or `ALONE`; `LEARNED` ends it. Return what was granted before."""
-        before, self._long = self._long, (seconds, what)
-        self._times[_GRANTED] = seconds
+        before, self._long = self._long, (min(seconds, LONGEST_GRANT), what)
+        self._times[_GRANTED] = self._long[0] or self._place
         self._times[_SINCE] = time.monotonic()
         return before
 
@@ -133,7 +137,7 @@ class PageWriter:
         text = named[:WHERE].encode(errors="replace")[: 4 * WHERE]
         self._integers[_LENGTH] = 0
         self._text[: len(text)] = text
-        self._integers[_PROCESS] = process
+        self._integers[_PROCESS] = self._process | process
         self._integers[_LENGTH] = len(text)
 
     def committed(self, step: int, longest: float) -> None:
@@ -171,7 +175,7 @@ class PageReader:
             own_running=integers[_OWN_RUNNING],
             own_committing=integers[_OWN_COMMITTING],
             own_idle=integers[_OWN_IDLE],
-            granted=times[_GRANTED],
+            granted=times[_GRANTED] if -1 <= times[_GRANTED] <= LONGEST_GRANT else LEARNED,  # anybody may write there
             process=integers[_PROCESS],
             where=bytes(self._map[_TEXT : _TEXT + min(max(0, integers[_LENGTH]), 4 * WHERE)]).decode(errors="replace")[:WHERE],
         )

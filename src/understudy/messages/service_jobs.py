@@ -10,6 +10,13 @@ NODE_HERE = Message(
     cause="The agent of this node has connected to the service.",
 )
 
+WAITS_FOR_ENDED = Message(
+    "US5298",
+    "it stands still in a transaction, and another rank has exited with code 0",
+    cause="A rank has ended its process while the others go on, and their collectives wait for it.",
+    remedy="Let all ranks end after the same step.",
+)
+
 STARTED_TWICE = Message(
     "US5299",
     "node {node} was started a second time, at {address}, and that one is refused: the first one goes on",

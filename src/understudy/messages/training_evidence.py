@@ -36,6 +36,12 @@ WORKS_ALONE = Message(
     remedy="Nothing, if the work is meant to take so long. Otherwise see the line of the script that is named. `with job.long(...)` gives "
     "a stretch a limit of its own, --alone-limit all of them.",
 )
+NEVER_ENDS = Message(
+    "US3006",
+    "the script has failed, and its threads or exit handlers have not ended for {seconds:.0f} s{where}",
+    cause="Python waits for threads that are not daemons and for exit handlers before a process ends, and these do not end.",
+    remedy="Make the threads daemons, or let the script end them when it fails. The error itself is in the log of the rank.",
+)
 UNINTERRUPTIBLE = Message(
     "US3005",
     "{worker} hung in a system call that cannot be interrupted (state D), at {where}",

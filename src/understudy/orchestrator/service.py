@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from understudy.common.bounds import OutOfBounds, bounded, plain
 from understudy.common.console import say
-from understudy.common.page_view import PageView, line_of, whereabouts
+from understudy.common.page_view import Activity, PageView, line_of, whereabouts
 from understudy.core import floating
 from understudy.core.commands import ClaimNode, Command, EndJob, Record, SetTimer
 from understudy.core.events import (
+    CommunicationBroken,
     DrillAsked,
     Event,
     Expired,
@@ -50,6 +51,7 @@ from understudy.orchestrator.scheduling import Scheduling
 from understudy.orchestrator.verdicts import RESERVED, silence, tainted
 from understudy.policy.rules import Policy, default
 
+ALONE = 50  # reports of ranks that work alone, of one job
 WATCH = 0.2  # seconds between two looks for silent nodes
 LOOK = 1.0  # seconds between two looks at the pages, or less where the shortest limit is less than a minute
 WRITING = 1.0  # seconds that a decision waits for the journal at most
@@ -92,7 +94,7 @@ class Service:
         self._links: dict[str, AgentLink] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watch = HangWatch(machine.state.timeouts)
-        self._reported_alone: tuple[str, int, int] | None = None  # worker, activity, transaction
+        self._reported_alone: set[tuple[int, int, str]] = set()  # rank, activity, line
         self._straggler = Straggler()
         self._others = OtherDetectors(tell)
         self._seen: deque[Evidence] = deque(maxlen=MOST)  # on nodes, since the last look
@@ -448,6 +450,13 @@ class Service:
             found = True
         if found:
             return
+        if (ending := self._watch.never_ends(held, now)) is not None:
+            rank, page, seconds = ending
+            self.submit(ScriptFailed(held[rank], rank, page.step, training_evidence.NEVER_ENDS(seconds=seconds, where=line_of(page)), ""))
+            return
+        if (needed := self._needed(held, now)) is not None:
+            self.submit(needed)
+            return
         if (behind := self._watch.left_behind(held)) is not None:
             rank, page, detail = behind
             self.submit(ScriptFailed(held[rank], rank, page.step, detail, ""))
@@ -463,16 +472,29 @@ class Service:
             self._warned_stall = True
             self._tell(service_jobs.NO_PROGRESS(seconds=stalled))
 
+    def _needed(self, held: Mapping[int, str], now: float) -> CommunicationBroken | None:
+        """A rank has exited with code 0 while the others go on, and they stand still in a transaction: they need it. Where connections
+        break, they have said so themselves.
+        """
+        state = self.machine.state
+        if not state.finished_then_lost:
+            return None
+        for worker in held.values():
+            page = self._pages.get(worker)
+            inside = page is not None and page.activity in (Activity.RUNNING, Activity.VOTED)
+            if inside and self._watch.still(held.values(), now) > self._watch.limit(worker):
+                return CommunicationBroken(worker, state.generation, service_jobs.WAITS_FOR_ENDED())
+        return None
+
     def _report_alone(self, held: Mapping[int, str], now: float) -> None:
-        """A rank for which the others wait, once each time."""
+        """A rank for which the others wait, once for each line of the script."""
         alone = self._watch.alone(held, now)
-        if alone is None:
-            self._reported_alone = None
+        if alone is None or alone.seconds <= min(self._watch.limit(alone.worker), alone.limit):
             return
-        stretch = alone.worker, alone.page.activity, alone.page.transaction
-        if stretch == self._reported_alone:
+        stretch = alone.rank, alone.page.activity, alone.page.where
+        if stretch in self._reported_alone or len(self._reported_alone) >= ALONE:
             return
-        self._reported_alone = stretch
+        self._reported_alone.add(stretch)
         place = whereabouts(alone.page) or "on its way"
         text = training_evidence.WORKS_ALONE(seconds=alone.seconds, place=place, where=line_of(alone.page), limit=alone.limit)
         self.submit(Notice(alone.worker, alone.rank, text))

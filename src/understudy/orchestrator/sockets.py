@@ -18,6 +18,8 @@ from understudy.orchestrator.limits import Pace
 from understudy.orchestrator.problems import problem
 from understudy.orchestrator.security import Role
 
+CLOSE_REASON = 123  # bytes (RFC 6455, 5.5)
+
 
 class Peer(Protocol):
     """What is behind an agent's WebSocket."""
@@ -72,6 +74,6 @@ async def _send(socket: WebSocket, link: AgentLink) -> None:
     try:
         while not isinstance(item := await link.outbox.get(), Close):
             await socket.send_text(item)
-        await socket.close(item.code, item.reason)
+        await socket.close(item.code, item.reason.encode()[:CLOSE_REASON].decode(errors="ignore"))
     except (WebSocketDisconnect, RuntimeError):
         pass  # the receiving side sees it too, and detaches

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.common.names import OWN_TIME_VARIABLE
-from understudy.common.page_view import Activity
+from understudy.common.page_view import Activity, Process
 from understudy.core.events import Notice, ScriptFailed, WorkerWarm
 from understudy.links import messages
 from understudy.links.lifeline import Lifeline
@@ -93,7 +93,7 @@ def main() -> None:
         os._exit(control.released.exit_code)
     os.environ.update(role.environment)
     session.current = session.Session(control, role, server)
-    page.enter(Activity.UNJOINED, -1)
+    page.enter(Activity.SETUP, -1, process=Process.UNJOINED)
     _listen(session.current, page)
     script.run(control, arguments, module)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, cast
 
-from understudy.common.page_view import Activity
+from understudy.common.page_view import Activity, Process
 from understudy.core.events import Finished, Notice, ScriptFailed
 from understudy.messages import set_up, worker_processes
 from understudy.worker.api import session
@@ -75,10 +75,10 @@ def _execute(arguments: list[str], module: bool) -> None:
     given = cast("dict[str, Any]", main)
     try:
         if module:
-            sys.argv = arguments[1:]
+            sys.argv[:] = arguments[1:]
             runpy.run_module(arguments[1], given, "__main__", alter_sys=True)
         else:
-            sys.argv = arguments
+            sys.argv[:] = arguments
             runpy.run_path(arguments[0], given, "__main__")
     finally:
         main.put_back()
@@ -161,7 +161,7 @@ def _fail(control: Control, summary: str, text: str, code: int) -> NoReturn:
     was_rank = _has_been_rank(control)
     asked: list[int] = []  # to end, as another rank's failure has ended the job: there is some grace
     if was_rank:
-        control.page.enter(Activity.ENDING, progress.transaction if progress else -1)
+        control.page.enter(Activity.IDLE, progress.transaction if progress else -1, process=Process.ENDING)
         slow = threading.Timer(ENDS_SLOWLY, lambda: _tell_slow(control, summary, text))
         slow.daemon = True
         slow.start()

@@ -27,6 +27,7 @@ SAY = """        self._replay.remember(event)
             from understudy.core.events import Weather
             self._connection.sendall(encode(Weather(self.worker, 20)).encode() + b'\\n')
 """
+WHERE = '    where: Place = ""  # the line of the script at which it stands still; "": not known\n'
 CHANGES = {
     "__init__.py": [(f'__version__ = "{understudy.__version__}"', '__version__ = "99"')],
     "core/events.py": [
@@ -36,7 +37,7 @@ CHANGES = {
     ],
     "core/machine.py": [(HANDLED, f"{HANDLED}    events.Weather: lambda *_: None,\n")],
     "core/commands.py": [("    leavers: tuple[int, ...]  #", "    hint: str = 'none'\n    leavers: tuple[int, ...] = ()  #")],
-    "common/page_view.py": [("    own_idle: Count = 0\n", "    own_idle: Count = 0\n    heat: float = 36.6\n")],
+    "common/page_view.py": [(WHERE, f"{WHERE}    heat: float = 36.6\n")],
     "worker/process/control.py": [("        self._replay.remember(event)\n", SAY)],
 }
 

@@ -6,13 +6,14 @@ import pdb
 from typing import Any
 
 from understudy.messages import worker_processes
+from understudy.worker.patches import put
 
 
 def quit_goes_on() -> None:
     """Make `quit`, and the end of its input, leave the debugger and let the script go on: it raises an error in the script otherwise."""
     names = [name for name in ("do_quit", "do_q", "do_exit", "do_EOF") if hasattr(pdb.Pdb, name)]
     for name in names:
-        setattr(pdb.Pdb, name, _go_on)
+        put(pdb.Pdb, name, _go_on, "a person who leaves the debugger does not mean to end the job")
 
 
 def _go_on(debugger: Any, argument: str) -> Any:
