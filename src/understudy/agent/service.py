@@ -319,6 +319,9 @@ class Agent:
     # What workers do.
 
     def _heard(self, worker: Worker, event: FromWorker) -> None:
+        if isinstance(event, events.ScriptFailed) and event.ends:
+            worker.failing = replace(event, ends=False)
+            return
         worker.remember(event)
         if isinstance(event, events.WorkerWarm):
             self._lifelines.watch(worker)
@@ -379,6 +382,9 @@ class Agent:
     def _report_loss(self, worker: Worker, ending: processes.Ending, happened: float) -> None:
         """Once for each worker that ends while the job goes on; of one that was released the orchestrator hears that it has gone."""
         if worker.failed or worker.lost is not None or self._end.done():
+            return
+        if worker.failing is not None:  # an exit handler, or somebody, has ended it before it could say so
+            self._heard(worker, worker.failing)
             return
         for other in list(self._workers.values()):
             if other.link is not None:

@@ -38,6 +38,7 @@ class Worker:
     lost: events.WorkerLost | None = None
     finished: bool = False  # its script has ended well
     ending: Ending | None = None  # of its process
+    failing: events.ScriptFailed | None = None  # its script has failed, and still ends
     replay_buffer: ReplayBuffer = field(default_factory=ReplayBuffer)
 
     def tell(self, command: Command) -> None:
@@ -63,10 +64,9 @@ class Worker:
     def ended_well(self, ending: Ending) -> bool:
         """Whether it has exited with code 0 where a script may end: outside of transactions. Many scripts call `os._exit(0)` there."""
         view = self.look()
-        outside = view is not None and view.activity in (Activity.SETUP, Activity.IDLE)
-        return (
-            outside and self.rank >= 0 and not (self.finished or self.leaving) and (ending.cause, ending.exit_code) == (LossCause.EXITED, 0)
-        )
+        outside = view is None or view.activity in (Activity.SETUP, Activity.IDLE)
+        mine = self.rank >= 0 and not (self.finished or self.leaving or self.failing)
+        return mine and outside and (ending.cause, ending.exit_code) == (LossCause.EXITED, 0)
 
     def look(self) -> PageView | None:
         if self.page is None:

@@ -256,6 +256,7 @@ class ScriptFailed:
     summary: str
     traceback: str
     exit_code: int = 1
+    ends: bool = False  # its threads and exit handlers still run; the agent keeps this, in case that the worker ends without another
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ _BEATS, _BEAT_AT, _ACTIVITY, _TRANSACTION, _STEP, _SINCE, _COLLECTIVES, _LONGEST
 _PID, _STARTED, _RANK, _WAITS = range(9, 13)
 _LOOKS, _OWN_RUNNING, _OWN_COMMITTING, _OWN_IDLE = range(13, 17)  # an earlier version leaves 0 there
 _GRANTED, _PROCESS, _LENGTH = range(17, 20)
-_TEXT = 1024  # in bytes
+_TEXT = 2432  # in bytes: behind the mutex of the lifeline
 _NOTHING = Process(0)
 SIZE = 4096
 
@@ -84,11 +84,17 @@ class PageWriter:
         self._text = memoryview(self._map)[_TEXT : _TEXT + 4 * WHERE]
         self._long: tuple[float, str] = (LEARNED, "")  # the stretch that the script has named, and what it may take
         self._place, self._process = LEARNED, _NOTHING  # as entered last
+        self._transaction_alone = False
         self.enter(Activity.WARMING, -1)
 
     @property
     def since(self) -> float:
         return float(self._times[_SINCE])
+
+    @property
+    def alone(self) -> bool:
+        """Whether the limit of what this worker is in is not learned from its steps: a section, a first step, a named stretch."""
+        return self._transaction_alone or self._long[0] != LEARNED
 
     def beat(self, collectives: int, waits: int = UNKNOWN) -> None:
         self._integers[_COLLECTIVES] = collectives
@@ -116,13 +122,15 @@ class PageWriter:
 
     def enter(self, activity: Activity, transaction: int, *, alone: bool = False, process: Process = _NOTHING) -> None:
         """`alone`: here a rank may work for long while the others wait."""
+        self._times[_SINCE] = time.monotonic()  # first: limits differ by activity
         self._integers[_TRANSACTION] = transaction
         self._integers[_ACTIVITY] = activity
         self._place = ALONE if alone else LEARNED
+        if activity is Activity.RUNNING:
+            self._transaction_alone = alone
         self._times[_GRANTED] = self._long[0] or self._place
         self._integers[_LENGTH] = 0
         self._integers[_PROCESS] = self._process = process
-        self._times[_SINCE] = time.monotonic()
 
     def grant(self, seconds: float, what: str) -> tuple[float, str]:
         """For a stretch of the script: so many seconds, or `ALONE`; `LEARNED` ends it. Return what was granted before."""

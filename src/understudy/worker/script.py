@@ -5,6 +5,8 @@ The script's module stays `__main__` until the process ends: exit handlers and t
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import mmap
 import os
 import runpy
@@ -13,6 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, cast
@@ -28,6 +31,7 @@ from understudy.worker.process.exits import finish_script, leave
 
 RESERVE = 16 << 20  # bytes with which a script that has no memory left is still reported
 _PACKAGE = str(Path(__file__).parents[1])
+_frozen = 0  # objects, by the template
 ENDS_SLOWLY = 10.0  # seconds after which a script that has failed and has not ended yet is reported
 
 
@@ -47,6 +51,8 @@ class _Main:
 
 def run(control: Control, arguments: list[str], module: bool) -> NoReturn:
     """Run the script as `__main__`, or `-m MODULE` if `module`, and end this process as its interpreter would."""
+    global _frozen
+    _frozen = gc.get_freeze_count()
     reserve = mmap.mmap(-1, RESERVE)  # never touched: address space, not memory
     if "SLURM_JOB_ID" in os.environ:
         for number in (signal.SIGUSR1, signal.SIGUSR2):  # ignored until now (`agent.notices`); a script finds them as everywhere
@@ -120,8 +126,10 @@ def _end(control: Control) -> NoReturn:
         except BaseException as error:
             runtime.membership.leave_if_device_failed(error)
             _fail(control, f"{type(error).__name__}: {error}", _traceback(error), 1)
-    finish_script()
-    leave(code)
+    try:
+        finish_script(_frozen)
+    finally:
+        leave(code)
 
 
 def _with_files(summary: str) -> str:
@@ -144,13 +152,13 @@ def _traceback(error: BaseException) -> str:
     while part is not None and id(part) not in seen:
         seen.add(id(part))
         users = [frame for frame in part.stack if not _is_ours(frame.filename)]
-        part.stack = traceback.StackSummary.from_list(users or part.stack)
+        part.stack = traceback.StackSummary.from_list(users)
         part = part.__cause__ or part.__context__
     return "".join(found.format())
 
 
 def _is_ours(filename: str) -> bool:
-    return filename.startswith(_PACKAGE) or "runpy" in filename
+    return filename.startswith(_PACKAGE + os.sep) or filename == "<frozen runpy>"
 
 
 def _fail(control: Control, summary: str, text: str, code: int) -> NoReturn:
@@ -158,6 +166,7 @@ def _fail(control: Control, summary: str, text: str, code: int) -> NoReturn:
     assert control.role is not None
     runtime = session.current.runtime if session.current else None
     progress = runtime.progress if runtime else None
+    failure = ScriptFailed(control.worker, control.role.rank, progress.step if progress else 0, summary[:4000], text[-100_000:], code)
     was_rank = _has_been_rank(control)
     asked: list[int] = []  # to end, as another rank's failure has ended the job: there is some grace
     if was_rank:
@@ -165,11 +174,13 @@ def _fail(control: Control, summary: str, text: str, code: int) -> NoReturn:
         slow = threading.Timer(ENDS_SLOWLY, lambda: _tell_slow(control, summary, text))
         slow.daemon = True
         slow.start()
+        control.send(replace(failure, ends=True))
         if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
             signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
-        finish_script()
+        with contextlib.suppress(SystemExit):  # of a handler of a signal
+            finish_script(_frozen)
         slow.cancel()
-    control.send(ScriptFailed(control.worker, control.role.rank, progress.step if progress else 0, summary[:4000], text[-100_000:], code))
+    control.send(failure)
     if was_rank:
         signal.signal(signal.SIGTERM, lambda number, frame: leave(code))
         if not asked:

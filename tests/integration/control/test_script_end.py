@@ -32,7 +32,7 @@ def ended(training: Training, way: str) -> Outcome:
 
 
 def is_whole(folder: Path, rank: int) -> None:
-    for name in ("text", "stdio", "thread", "executor", "finalized", "generator"):
+    for name in ("text", "stdio", "thread", "executor", "finalized", "generator", "owned"):
         assert (folder / f"{name}-{rank}").read_text() == WHOLE, name
     for name in ("gzip", "gziptext"):
         with gzip.open(folder / f"{name}-{rank}", "rt") as file:

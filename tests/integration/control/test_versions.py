@@ -20,7 +20,8 @@ import understudy
 from understudy.messages import agents
 
 HELD = 6
-COMMITTED = "    transaction: int\n    step: int\n    compared: int = -1\n{}\n\n@dataclass(frozen=True)\nclass ScriptFailed"
+CARRIED = "    uncovered: tuple[str, ...] = ()  # names, the first few: the script changes them, and they are not carried over\n"
+COMMITTED = CARRIED + "{}\n\n@dataclass(frozen=True)\nclass ScriptFailed"
 LOST_NODE = "@dataclass(frozen=True)\nclass LostNode:"
 HANDLED = "    events.NodesLost: loss.nodes_lost,\n"
 SAY = """        self._replay.remember(event)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import gc
 import gzip
 import io
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import threading
 import zipfile
@@ -87,7 +89,33 @@ text = (folder / f"text-{rank}").open("w")
 compressed = gzip.open(folder / f"gzip-{rank}", "wb")  # noqa: SIM115 never closed
 compressed_text = gzip.open(folder / f"gziptext-{rank}", "wt")  # noqa: SIM115
 archive = zipfile.ZipFile(folder / f"zip-{rank}", "w")
+
+
+class Owner:
+    """Writes to what it owns, which must be finalized after it."""
+
+    def __init__(self, owned: Owned) -> None:
+        self.owned = owned
+
+    def __del__(self) -> None:
+        self.owned.lines.extend(LINES)
+
+
+class Owned:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def __del__(self) -> None:
+        (folder / f"owned-{rank}").write_text("".join(self.lines))
+
+
 log = Log()
+owned = Owned()
+owner = Owner(owned)
+side_server = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], stdout=subprocess.PIPE)
+reader = threading.Thread(target=side_server.stdout.read, daemon=True)  # type: ignore[union-attr]  # never returns, and holds the pipe's lock
+reader.start()
+gc.freeze()
 generator = at_work()
 next(generator)
 atexit.register(pickled)

@@ -8,15 +8,17 @@
 | its device or one of its data loader's processes has failed | nothing |
 
 Theory. The interpreter itself cannot end here. It would destroy the process groups of generations that are over, whose threads never end,
-and kill threads of ours inside of torch. So `finish_script` does the same in the same order: threads, exit handlers, finalizers, files. And
+and kill threads of ours inside of torch. So `finish_script` does the same: threads, exit handlers, finalizers, files. And
 `leave` ends the process by the C library's `exit`, because libraries write their last words in its handlers (HDF5, profilers).
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import fcntl
+import functools
 import gc
 import io
 import os
@@ -25,11 +27,14 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NoReturn
+
+from understudy.worker.patches import put
 
 HANDED_OVER = 60.0  # seconds for the threads of a worker that has handed its rank over
 _OWN = __name__.partition(".")[0]
+_HELD = 100_000  # objects that threads hold
 _KEPT: list[object] = []  # finalized here: nobody must finalize them a second time
 
 
@@ -40,36 +45,91 @@ def leave(exit_code: int) -> NoReturn:
     os._exit(exit_code)
 
 
-def finish_script() -> None:
-    """Run what the interpreter runs when a script has ended, in its order. Errors are printed, as it does."""
+def finish_script(frozen: int) -> None:
+    """Run what the interpreter runs when a script has ended, in its order. It prints errors. `frozen`: how many objects were frozen
+    (`gc.freeze`) before the script began.
+    """
     _quietly(threading._shutdown)  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
+    _quietly(atexit._run_exitfuncs)
+    put(sys, "is_finalizing", lambda: True, "libraries ask before they free what others may still use")
+    if gc.get_freeze_count() > frozen:
+        gc.unfreeze()  # the script has frozen objects, which would not be found
     gc.collect()  # what is garbage runs its finalizers by itself
-    for finalize in _finalizers():
-        _quietly(finalize)
+    _quietly(_finalize)
     _flush_output()
 
 
 def finish_handed_over() -> None:
-    """Let threads end that are at work, and write out what was appended to files: the rank's next worker does neither."""
-    for file in _ordered(_open_files()):
-        if _appends(file):
-            _quietly(file.flush)
+    """Let threads end that are at work, and write out what they have appended to files. The rank's next worker has no part in either."""
     threads = threading.Thread(target=threading._shutdown, name="understudy-exit", daemon=True)  # type: ignore[attr-defined]
     threads.start()
     threads.join(HANDED_OVER)
+    for file in _ordered(_open_files()):
+        if _appends(file):
+            _quietly(file.close)  # of a compressed file this writes the end
     _flush_output()
 
 
-def _finalizers() -> Iterator[Callable[[], Any]]:
-    """Of all objects that are left. What may still write to a file comes before the files."""
-    found: list[Any] = [one for one in gc.get_objects() if _has_finalizer(one)]
-    files = _ordered(_open_files())
+def flush_appended() -> None:
+    """Write out what the script has appended to files: the rank's next worker goes on behind it."""
+    for file in _ordered(_open_files()):
+        if _appends(file):
+            _quietly(file.flush)
+    _flush_output()
+
+
+def _finalize() -> None:
+    """Run the finalizers of all objects that are left, then close files. What may still write to something comes before that."""
+    used = _used_by_threads()
+    found = [one for one in gc.get_objects() if _has_finalizer(one) and id(one) not in used]
+    files = [file for file in _ordered(_open_files()) if id(file) not in used and _writes(file)]
     _KEPT.extend([found, files])
-    for one in found:
-        yield one.__del__
+    for one in _owners_first(found):
+        _quietly(functools.partial(_delete, one))
     for file in files:
-        yield file.close
+        _quietly(file.close)
+
+
+def _delete(one: Any) -> None:
+    type(one).__del__(one)
+
+
+def _owners_first(found: list[Any]) -> list[Any]:
+    """An object before those that it refers to, by itself or by its attributes: these are still needed."""
+    by_id = {id(one): one for one in found}
+    order: list[Any] = []
+    seen: set[int] = set()
+    for first in found:
+        stack = [(first, False)]
+        while stack:
+            one, done = stack.pop()
+            if done:
+                order.append(one)
+            elif id(one) not in seen:
+                seen.add(id(one))
+                stack.append((one, True))
+                referents = gc.get_referents(one, getattr(one, "__dict__", None))
+                stack += [(by_id[id(other)], False) for other in referents if id(other) in by_id]
+    return order[::-1]
+
+
+def _used_by_threads() -> set[int]:
+    """What other threads hold in their frames, which the interpreter does not finalize either. By id."""
+    others = {one.ident for one in threading.enumerate() if one is not threading.main_thread() and not one.name.startswith(_OWN)}
+    frames: list[types.FrameType | None] = [frame for thread, frame in sys._current_frames().items() if thread in others]
+    held: list[Any] = []
+    for frame in frames:
+        while frame is not None:
+            held += list(frame.f_locals.values())
+            frame = frame.f_back
+    seen: set[int] = set()
+    while held and len(seen) < _HELD:
+        one = held.pop()
+        if id(one) in seen or isinstance(one, types.ModuleType | types.FunctionType | type | types.FrameType):
+            continue
+        seen.add(id(one))
+        held += gc.get_referents(one)
+    return seen
 
 
 def _has_finalizer(found: object) -> bool:
@@ -77,8 +137,14 @@ def _has_finalizer(found: object) -> bool:
     if getattr(kind, "__del__", None) is None or issubclass(kind, io.IOBase | socket.socket):
         return False
     if isinstance(found, types.GeneratorType):
-        return not found.gi_running and found.gi_frame is not None and not _is_own(found.gi_frame.f_globals.get("__name__"))
+        frame = None if found.gi_running else found.gi_frame
+        return frame is not None and not _is_own(frame.f_globals.get("__name__")) and not _is_of_with(found)
     return not issubclass(kind, types.CoroutineType | types.AsyncGeneratorType) and not _is_own(kind.__module__)
+
+
+def _is_of_with(generator: types.GeneratorType[Any, Any, Any]) -> bool:
+    """Whether it is in a `with` statement, which another thread may be in."""
+    return any(isinstance(one, contextlib._GeneratorContextManager) for one in gc.get_referrers(generator))
 
 
 def _is_own(module: object) -> bool:
@@ -107,9 +173,17 @@ def _ordered(files: list[io.IOBase]) -> list[io.IOBase]:
             return 0
         if isinstance(file, io.BufferedWriter | io.BufferedRandom | io.BufferedReader):
             return 2
-        return 3 if isinstance(file, io.FileIO) else 1
+        return 3 if isinstance(file, io.RawIOBase) else 1
 
     return sorted(files, key=depth)
+
+
+def _writes(file: io.IOBase) -> bool:
+    """Whether there is anything to lose. To close a reader may take for ever: another thread may read from it."""
+    try:
+        return file.writable()
+    except Exception:  # a class of somebody's own
+        return True
 
 
 def _appends(file: io.IOBase) -> bool:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 import threading
-from pathlib import Path
 from types import FrameType
 
 from understudy.common.page_view import Process
+from understudy.worker.script_files import is_of_script
 
 LINES = 3  # of the script: the innermost first
 _DEBUGGERS = frozenset({"bdb", "pdb", "pudb", "pydevd", "pydevd_frame", "_pydevd_bundle", "debugpy", "ipdb", "remote_pdb"})
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-_OURS = str(Path(__file__).parents[2])
 
 
 def main_thread() -> tuple[str, Process] | None:
@@ -27,7 +24,7 @@ def _lines(innermost: FrameType) -> str:
     frame: FrameType | None = innermost
     while frame is not None and len(found) < LINES:
         code = frame.f_code
-        if not code.co_filename.startswith((*_LIBRARIES, _OURS, "<")):
+        if is_of_script(code.co_filename):
             found.append(f"{code.co_filename}:{frame.f_lineno} in {code.co_name}")
         frame = frame.f_back
     return ", called from ".join(found)

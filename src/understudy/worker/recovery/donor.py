@@ -13,7 +13,7 @@ from understudy.worker.generation.donors import Donors
 from understudy.worker.generation.members import Members
 from understudy.worker.generation.plan import Plan
 from understudy.worker.generation.transfer import connect, send
-from understudy.worker.process.exits import finish_handed_over, leave
+from understudy.worker.process.exits import finish_handed_over, flush_appended, leave
 from understudy.worker.recovery.agreed_state import AgreedState
 from understudy.worker.recovery.attachment import Attachment, read_job
 from understudy.worker.state.rank_local import seal
@@ -126,6 +126,7 @@ class Donation:
     def _leave(self, generation: int) -> None:
         """This worker has given its rank away, or the generation is over."""
         control = self._membership.control
+        flush_appended()
         control.wait_for(lambda: control.released is not None or self._membership.superseded(generation))
         if control.released is not None:
             finish_handed_over()

@@ -20,15 +20,16 @@ class CommitReport(Participant):
         self._unregistered = context.rank_state.state.unregistered
         self._reported = -1  # the newest generation in which a commit was reported
         self._device: Device | None = None  # the one that was reported last
-        self._last = time.monotonic()  # when a transaction was committed
-        self._longest = 0.0  # seconds between two commits
+        self._began = time.monotonic()  # when the running transaction began
+        self._longest = 0.0  # seconds of a step to which the learned limit applies
+
+    def attempt(self, step: Step) -> None:
+        self._began = time.monotonic()
 
     def committed(self, step: Step) -> None:
         progress, membership = self._progress, self._membership
-        now = time.monotonic()
-        if progress.transaction > 2 and progress.generation == self._reported:
-            self._longest = max(self._longest, now - self._last)
-        self._last = now
+        if not membership.control.page.alone and progress.generation == self._reported:
+            self._longest = max(self._longest, time.monotonic() - self._began)
         membership.control.page.committed(progress.step, self._longest)
         membership.control.page.enter(Activity.IDLE, progress.transaction)
         if membership.pending is None and self._reported != progress.generation:
