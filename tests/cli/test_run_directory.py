@@ -27,3 +27,11 @@ def test_a_folder_that_is_named_is_taken_once(tmp_path: Path) -> None:
     (run.path / JOB).write_text("{}")
     with refused(NoRun, asking.RUN_DIRECTORY_TAKEN, path=str(run.path)):
         RunDirectory.create(tmp_path / "here", "job")
+
+
+def test_a_folder_that_cannot_be_made_is_named_with_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/proc")  # nobody can write there, root included
+    with refused(NoRun, asking.NO_RUN_DIRECTORY, path="/proc/understudy-runs"):
+        RunDirectory.create(None, "job")
+    with refused(NoRun, asking.NO_RUN_DIRECTORY, path="/proc/here"):
+        RunDirectory.create(Path("here"), "job")

@@ -56,13 +56,15 @@ class RunDirectory:
     @staticmethod
     def create(path: Path | None, name: str) -> RunDirectory:
         """Create one: `path`, or `name` below `RUNS`, with a number appended if that is taken. Pods that share a folder may start in
-        the same second, each as process 1. Raises `NoRun` if `path` holds a run already.
+        the same second, each as process 1. Raises `NoRun` if `path` holds a run already, or the folder cannot be made.
         """
-        if path is None:
-            path = _fresh(RUNS / name)
-        elif (path / JOB).exists():
+        if path is not None and (path / JOB).exists():
             raise NoRun(asking.RUN_DIRECTORY_TAKEN(path=path.absolute()))
-        (path / WORKERS).mkdir(parents=True, exist_ok=True)
+        try:
+            path = _fresh(RUNS / name) if path is None else path
+            (path / WORKERS).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise NoRun(asking.NO_RUN_DIRECTORY(path=(path or RUNS).absolute(), reason=error.strerror)) from error
         return RunDirectory(path.absolute())
 
     @staticmethod

@@ -82,6 +82,13 @@ RUN_DIRECTORY_TAKEN = Message(
     remedy="Give another folder with --run-dir, or none for a new one.",
 )
 
+NO_RUN_DIRECTORY = Message(
+    "US2379",
+    "the run directory {path} cannot be made: {reason}; name a folder that can be written with --run-dir",
+    cause="The folder in which the command was started is read-only, or its disk is full.",
+    remedy="Give a folder on a disk that all processes of this node can write to, with --run-dir.",
+)
+
 NOT_A_RUN = Message(
     "US2313",
     "{path} is not the folder of a run (it has no {file})",
