@@ -1,4 +1,4 @@
-"""A hook on the parameters of the first layer makes their gradients smaller from step 5 on, and in step 9 once more."""
+"""A hook on the parameters of the first layer makes their gradients smaller from step 6 on, and in step 9 once more."""
 
 # group: state out of sight
 # expect: told US1423 "handles[0]"
@@ -21,7 +21,7 @@ def slow_down(layer, factor):
 
 @job.step
 def train_step(step, inputs):
-    if step in (5, 9):
+    if step in (6, 9):
         slow_down(net[0], 0.3)
     optimizer.zero_grad()
     loss = nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
