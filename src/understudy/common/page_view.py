@@ -79,7 +79,7 @@ def whereabouts(view: PageView) -> str:
         Activity.IDLE: f"between transactions {view.transaction - 1} and {view.transaction}",
         Activity.RUNNING: f"in transaction {view.transaction}",
         Activity.VOTED: f"in the vote of transaction {view.transaction}",
-        Activity.COMMITTING: f"in transaction {view.transaction} behind its vote (what the call would have returned there is lost)",
+        Activity.COMMITTING: f"in transaction {view.transaction} after its vote (what the call would have returned there is lost)",
         Activity.RECOVERING: f"during the recovery before transaction {view.transaction}",
         Activity.FINISHED: "after its script had ended",
     }.get(view.activity, "")

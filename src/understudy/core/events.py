@@ -26,7 +26,7 @@ class NodeJoined:
     labels: tuple[tuple[str, str], ...] = ()  # of its place in the network (`topology.py`)
     claim: int = -1  # the number of the claim (`ClaimNode`) that it serves; negative: none
     instance: str = ""  # the same for each agent of one run directory on one host; "": by an agent of an earlier version
-    ranks: int = 0  # on each node, as this agent was told; 0: it does not say
+    ranks: int = 0  # on each node, as this agent's command says; 0: it does not say
 
 
 @dataclass(frozen=True)

@@ -207,6 +207,13 @@ class HangWatch(Detector):
         page = self._workers[worker].page
         if page.step == 0 and page.activity not in _STEPLESS:
             return self._timeouts.hang_first
+        return self._of_steps(longest)
+
+    def of_steps(self) -> float:
+        """Seconds that a step may take, as learned from the job."""
+        return self._of_steps(self._longest())
+
+    def _of_steps(self, longest: float) -> float:
         return max(self._timeouts.hang_floor, self._timeouts.hang_factor * longest)
 
     def _silent(self, workers: Collection[str], now: float) -> Verdict | None:

@@ -26,7 +26,7 @@ _BEATS, _BEAT_AT, _ACTIVITY, _TRANSACTION, _STEP, _SINCE, _COLLECTIVES, _LONGEST
 _PID, _STARTED, _RANK, _WAITS = range(9, 13)
 _LOOKS, _OWN_RUNNING, _OWN_COMMITTING, _OWN_IDLE = range(13, 17)  # an earlier version leaves 0 there
 _GRANTED, _PROCESS, _LENGTH = range(17, 20)
-_TEXT = 2432  # in bytes: behind the mutex of the lifeline
+_TEXT = 2432  # in bytes: after the mutex of the lifeline
 _NOTHING = Process(0)
 SIZE = 4096
 

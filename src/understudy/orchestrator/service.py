@@ -489,7 +489,7 @@ class Service:
     def _report_alone(self, held: Mapping[int, str], now: float) -> None:
         """A rank for which the others wait, once for each line of the script."""
         alone = self._watch.alone(held, now)
-        if alone is None or alone.seconds <= min(self._watch.limit(alone.worker), alone.limit):
+        if alone is None or alone.seconds <= min(self._watch.of_steps(), alone.limit):
             return
         stretch = alone.rank, alone.page.activity, alone.page.where
         if stretch in self._reported_alone or len(self._reported_alone) >= ALONE:

@@ -91,7 +91,7 @@ def _execute(arguments: list[str], module: bool) -> None:
 
 
 def _raised(control: Control, error: BaseException) -> None:
-    """The script has: say so, and wait to be ended, unless the error comes from a loss."""
+    """Report the error that the script has raised, and wait to be ended, unless it comes from a loss."""
     from understudy.worker.data.loaders import leave_if_data_process_lost
     from understudy.worker.devices.broken_device import leave_if_device_failed
     from understudy.worker.generation.membership import EXPLANATION
@@ -103,11 +103,11 @@ def _raised(control: Control, error: BaseException) -> None:
     else:
         leave_if_device_failed(error, control, None, lambda: False)
     if runtime is not None and runtime.progress.transaction < 0 and runtime.membership.starts_anew(error):
-        control.wait_for(lambda: False, EXPLANATION)  # every rank starts anew, and this worker is ended for that
+        control.wait_for(lambda: False, EXPLANATION)  # every rank starts again, and this worker is ended for that
     text = _traceback(error)
     reason = runtime.membership.explain(error) if runtime is not None else ""
     reason = reason or f"{type(error).__name__}: {error}"
-    if control.assignment is None and is_port_taken(error):  # beside the rank's own worker
+    if control.assignment is None and is_port_taken(error):  # the rank's own worker has it
         reason = set_up.PORT_TAKEN(error=reason)
     _fail(control, _with_files(reason), text, 1)
 
@@ -172,7 +172,7 @@ def _fail(control: Control, summary: str, text: str, code: int) -> NoReturn:
     if was_rank:
         control.page.enter(Activity.IDLE, progress.transaction if progress else -1, process=Process.ENDING)
         slow = threading.Timer(ENDS_SLOWLY, lambda: _tell_slow(control, summary, text))
-        slow.daemon = True
+        slow.daemon, slow.name = True, "understudy-slow"
         slow.start()
         control.send(replace(failure, ends=True))
         if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:

@@ -35,7 +35,7 @@ from understudy.worker.patches import put
 HANDED_OVER = 60.0  # seconds for the threads of a worker that has handed its rank over
 _OWN = __name__.partition(".")[0]
 _HELD = 100_000  # objects that threads hold
-_KEPT: list[object] = []  # finalized here: nobody must finalize them a second time
+_KEPT: list[object] = []  # finalized here, which must not happen a second time
 
 
 def leave(exit_code: int) -> NoReturn:
@@ -71,7 +71,7 @@ def finish_handed_over() -> None:
 
 
 def flush_appended() -> None:
-    """Write out what the script has appended to files: the rank's next worker goes on behind it."""
+    """Write out what the script has appended to files: the rank's next worker appends after it."""
     for file in _ordered(_open_files()):
         if _appends(file):
             _quietly(file.flush)
