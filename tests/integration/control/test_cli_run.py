@@ -114,7 +114,7 @@ def test_a_job_runs_to_its_end(tmp_path: Path) -> None:
         status = json.loads(run.ask("status", "--json").stdout)
         assert status["state"] == "finished"
         assert {"job", "generation", "step", "ranks", "spares"} <= status.keys()
-        assert [set(rank) for rank in status["ranks"]] == [{"rank", "worker", "pid", "node", "state", "step", "proven"}] * 2
+        assert [set(rank) for rank in status["ranks"]] == [{"rank", "worker", "pid", "node", "device", "state", "step", "proven"}] * 2
         assert json.loads(run.ask("report", "--json").stdout)["incidents"] == []
         assert "finished" in run.ask("status").stdout
 
