@@ -302,6 +302,8 @@ def replace_what_needs_processes(monkeypatch: Any) -> None:
     monkeypatch.setattr(commit_report, "in_use", lambda environment: Device(""))  # a torch that is built for CUDA would name a GPU
     monkeypatch.setattr(order, "Works", lambda tell: Participant())
     monkeypatch.setattr(donor, "leave", left)
+    for ending in ("flush_appended", "finish_handed_over"):  # of the process, which would wait for threads of other tests
+        monkeypatch.setattr(donor, ending, _nothing)
     monkeypatch.setattr(Peers, "__init__", _known_peers(Peers.__init__))
     process = SimpleNamespace(_exit=left, environ=dict[str, str]())
     monkeypatch.setattr(newcomer, "os", process)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.worker.worker_in_one_process import Rank, replace_what_needs_processe
 from understudy.core import events
 from understudy.core.state import Stage
 from understudy.messages import recoveries
+from understudy.worker.recovery import newcomer
 
 RANKS = 3
 ASKED_IN = 2  # iteration
@@ -27,6 +29,7 @@ OF_NEWCOMERS = ("taken", "prove", "verified", "attached")
 @pytest.fixture(autouse=True)
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     replace_what_needs_processes(monkeypatch)
+    monkeypatch.setattr(newcomer, "WORTH", timedelta(milliseconds=1))  # training waits for newcomers, so they must not wait for training
 
 
 def moving(folder: Path, name: str, rank: int, *losses: Loss) -> Job:

@@ -61,13 +61,22 @@ def finish_script(frozen: int) -> None:
 
 def finish_handed_over() -> None:
     """Let threads end that are at work, and write out what they have appended to files. The rank's next worker has no part in either."""
-    threads = threading.Thread(target=threading._shutdown, name="understudy-exit", daemon=True)  # type: ignore[attr-defined]
+    threads = threading.Thread(target=_join_threads, name="understudy-exit", daemon=True)
     threads.start()
     threads.join(HANDED_OVER)
     for file in _ordered(_open_files()):
         if _appends(file):
             _quietly(file.close)  # of a compressed file this writes the end
     _flush_output()
+
+
+def _join_threads() -> None:
+    """What `threading._shutdown` does on the main thread, from another one: there it would wait for the main thread as well."""
+    for shut_down in reversed(threading._threading_atexits):  # type: ignore[attr-defined]  # executors end, once they have done their work
+        _quietly(shut_down)
+    spared = (threading.main_thread(), threading.current_thread())
+    while at_work := [one for one in threading.enumerate() if not one.daemon and one not in spared]:
+        at_work[0].join()
 
 
 def flush_appended() -> None:
