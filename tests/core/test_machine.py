@@ -24,7 +24,7 @@ KINDS = (
     "NodeJoined", "NodesLost", "WorkerStarted", "StartRefused", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerWarm", "WorkerLost",
     "CommunicationBroken", "Quiesced", "Quiesced", "Quiesced", "Quiesced", "NewcomerReady", "Prepared", "PhaseDone", "Verified",
     "Verified", "VerifyFailed", "DeviceFailed", "UsesDevice", "Committed", "Committed", "Committed", "StateListed", "Finished", "Notice",
-    "MigrationAsked", "ReplicasDiffer", "RedoDiffers", "Believed", "NodeTainted", "Expired",
+    "MigrationAsked", "ReplicasDiffer", "RedoDiffers", "SectionFailed", "Believed", "NodeTainted", "Expired",
 )  # fmt: skip
 CLAIMING = ("ClaimEnded", "ClaimedNodeJoined", "ClaimedNodeJoined", "NodeToBeLeft", "Committed", "WorkerWarm")  # of a job that claims nodes
 PLACED = ("GroupsListed", "NodeLabelled", "WorkerWarm", "Committed")  # of a job that keeps groups together
@@ -183,6 +183,9 @@ class Said:
     def _RedoDiffers(self) -> events.Event:
         step = self.state.step()
         return events.RedoDiffers(self.worker(WorkerState.MEMBER), self.generation() - self.detail % 2, step, step, "differs")
+
+    def _SectionFailed(self) -> events.Event:
+        return events.SectionFailed(self.worker(WorkerState.MEMBER), self.generation(), "section save: no space")
 
     def _Believed(self) -> events.Event:
         return events.Believed(self.pick((0, 1, -1, 7), self.subject), "")

@@ -19,7 +19,7 @@ DEAD: dict[type, tuple[object, ...]] = {
 }
 DEAD |= {events.Committed: (1, 2), events.Finished: (), events.NewcomerReady: (), events.CommunicationBroken: ("reset",)}
 DEAD |= {events.Quiesced: (Position(1, VotePhase.RUNNING), (), 1), events.ReplicasDiffer: ((0,), (), "differs")}
-DEAD |= {events.RedoDiffers: (1, 1, "differs")}
+DEAD |= {events.RedoDiffers: (1, 1, "differs"), events.SectionFailed: ("no space",)}
 
 
 def test_the_tables_know_every_state_and_only_events_that_there_are() -> None:

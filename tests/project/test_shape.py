@@ -23,6 +23,7 @@ EXCEPTIONS = {
     "drill.drill.Drills: 13 fields": "a drill under way, and the last one",
     "drill.drill._Sender: 18 fields": "a queue, its thread, and what is sent",
     "drill.spare_drill.SpareDrill: 16 fields": "what was heard of the rank and computed here, of each moment",
+    "progress.Progress: 13 fields": "all that others may ask of a rank",
     "drill.step_replay.StepReplayer: 14 fields": "one for each kind of difference",
     "encoding.messages.BuddyCopy: 15 fields": "a message",
     "encoding.messages.JobProgress: 23 fields": "a message",

@@ -31,6 +31,7 @@ from understudy.core.model import Position, SnapshotRef, VotePhase
 REDO = "redo"
 ROLL_FORWARD = "roll forward"
 BOUNDARY = "boundary"
+SKIP = "skip"  # a section that has failed; of a closed incident
 SETUP = -1
 
 

@@ -30,7 +30,7 @@ from understudy.core.loss import Loss, finished_then_lost_needed, lose
 from understudy.core.membership import open_incident
 from understudy.core.migration import disrupted
 from understudy.core.model import DrillVerdict, LossCause
-from understudy.core.quiesce import advance, begin
+from understudy.core.quiesce import advance, begin, is_attached
 from understudy.core.state import CORRUPT, Dispute, JobState, Taint, Worker
 from understudy.core.taints import taint
 from understudy.core.transitions import Phase, Why, WorkerState
@@ -39,10 +39,7 @@ from understudy.messages.base import Text
 
 
 def replicas_differ(state: JobState, event: ReplicasDiffer) -> None:
-    now = state.phase in (Phase.TRAINING, Phase.RESUMING) and event.generation == state.generation
-    recovery = state.recovery
-    on_the_way_to_a_boundary = recovery is not None and recovery.planned and event.worker in recovery.waiting
-    if not now and not (state.phase is Phase.QUIESCING and on_the_way_to_a_boundary):
+    if not is_attached(state, event.worker, event.generation):
         state.refuse(event, Why.GENERATION)
         return
     odd = [_at(state, rank) for rank in event.odd if rank in state.ranks]

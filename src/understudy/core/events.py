@@ -228,6 +228,17 @@ class RedoDiffers:
 
 
 @dataclass(frozen=True)
+class SectionFailed:
+    """A section whose errors are to be reported (`job.section(on_error="report")`) has raised on this worker. Other ranks may wait for it
+    in a collective of the section, so all of them go back to its begin and skip it. `detail`: the section and its error.
+    """
+
+    worker: str
+    generation: int
+    detail: str
+
+
+@dataclass(frozen=True)
 class Committed:
     """The worker's first commit in this generation (later ones are not sent; progress is read from its page). `compared`: digests of a
     redo that are those of the attempt before it; 0: it has redone nothing, or nothing was left to compare with; -1: it does not say, as
@@ -488,6 +499,7 @@ FromWorker = (
     | Uncovered
     | ReplicasDiffer
     | RedoDiffers
+    | SectionFailed
     | Committed
     | ScriptFailed
     | UsesDevice

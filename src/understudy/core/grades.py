@@ -25,6 +25,7 @@ By kind of incident:
     section               as a redo, but drills say nothing of what is computed there: all of it has to be compared
     set-up                all ranks start from the beginning: proven
     in place              no newcomers: as a redo, and what was compared in part needs a drill of each rank
+    skipped section       nothing was computed, so there is no grade, unless a rank was lost as well
     several losses        what the weakest rank has; of one that was lost again, what each of its newcomers has
 
 What rules every grade but unproven out: a redo that differs, replicas that differed, a drill that has failed, anything that the script
@@ -42,6 +43,7 @@ from typing import NamedTuple
 
 from understudy.core import proofs
 from understudy.core.commands import Record
+from understudy.core.commit import SKIP
 from understudy.core.events import IncidentGraded
 from understudy.core.incident import Commits, OpenIncident
 from understudy.core.model import AwaitedDrills, DrillResult, DrillVerdict, Evidence, Grade, Incident, LossCause, Unproven
@@ -74,7 +76,10 @@ class Graded(NamedTuple):
 
 
 def give(state: JobState, incident: OpenIncident) -> None:
-    """Grade an incident that is over; leave it without a grade if a worker of an earlier version sent no evidence."""
+    """Grade an incident that is over; leave it without a grade if nothing but a section was skipped, or a worker of an earlier version
+    sent no evidence."""
+    if incident.decision == SKIP:
+        return
     if all(commits.evidence is not Evidence.UNSAID for commits in incident.commits.values()):
         incident.grade, incident.why, lacking = grade(state, incident)
         if lacking:

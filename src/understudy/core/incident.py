@@ -60,6 +60,7 @@ class OpenIncident:
     believed: bool = False  # an operator has chosen the state to keep
     pause: bool = False  # nothing went wrong: the one before it is unproven, and an operator was to decide
     section: bool = False  # a section, not a step, was redone
+    skipped: bool = False  # ... and it was skipped, as its errors are to be reported
     collectives: tuple[int, int] = (0, 0)  # as of `Incident`
     compared: tuple[int, int] = (0, 0)
     proven_by: set[int] = field(default_factory=set)  # ranks whose redo is what they had come to before

@@ -206,7 +206,7 @@ class Incident:
     transaction: int  # the one that was redone, or the next one after a roll-forward
     step: int  # last committed step when the fault happened
     ranks: tuple[Interruption, ...]
-    decision: str = ""  # "redo", "roll forward", "boundary" (planned)
+    decision: str = ""  # "redo", "roll forward", "boundary" (planned), "skip" (a section)
     spans: tuple[Span, ...] = ()
     bytes_moved: int = 0
     digests_verified: int = 0
@@ -222,3 +222,10 @@ class Incident:
     awaits: AwaitedDrills | None = None  # what is lacking for a better one
     raised: bool = False  # it was unproven when it ended, and drills have raised its grade
     seconds: float = field(default=-1.0)  # fault to next commit by every rank; -1 while open
+
+    @property
+    def cause(self) -> str:
+        """Return that of the first loss; if nobody was lost, `section`, `corrupt` or `communication`."""
+        if self.ranks:
+            return str(self.ranks[0].cause)
+        return "section" if self.decision == "skip" else "corrupt" if self.disputed else "communication"

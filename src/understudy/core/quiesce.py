@@ -90,6 +90,14 @@ def _finished_then_lost(state: JobState) -> list[tuple[int, LossCause]]:
     return [(rank, LossCause.EXITED) for rank in ranks]
 
 
+def is_attached(state: JobState, worker: str, generation: int) -> bool:
+    """Whether `worker`, which says that it is in `generation`, still trains: it was not told to stop, but perhaps to pause at a
+    boundary."""
+    if state.phase is Phase.QUIESCING:
+        return state.recovery is not None and state.recovery.planned and worker in state.recovery.waiting
+    return state.phase in (Phase.TRAINING, Phase.RESUMING) and generation == state.generation
+
+
 def fill(state: JobState) -> None:
     """Warm spares take the vacant ranks. If there are too few, hold for one that is warming, or for a node that is claimed."""
     serve(state, state.vacant(), lambda rank, spare: _take(state, rank, spare))

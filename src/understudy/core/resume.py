@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from understudy.core import dispute, drill, floating, grades, proofs
 from understudy.core.commands import Release
-from understudy.core.commit import REDO
+from understudy.core.commit import REDO, SKIP
 from understudy.core.events import Committed, Finished, PhaseDone, Uncovered, Verified
 from understudy.core.incident import OpenIncident
 from understudy.core.membership import top_up
@@ -171,6 +171,8 @@ def _settle(state: JobState) -> None:
 
 
 def _close(state: JobState, incident: OpenIncident) -> None:
+    if incident.skipped and not incident.ranks:
+        incident.decision = SKIP
     proofs.redone(incident)
     grades.give(state, incident)
     state.incidents.append(incident.freeze(state.now))
@@ -179,7 +181,10 @@ def _close(state: JobState, incident: OpenIncident) -> None:
 def _summary(incident: OpenIncident, now: float) -> Text:
     now_on = {part.rank: part.new_worker for part in incident.ranks if part.new_worker}
     what = ", ".join(f"rank {rank} is on {worker}" for rank, worker in sorted(now_on.items()))
+    if incident.decision == SKIP:
+        what = "a section has failed"
     how = {
+        SKIP: "skipped",
         "redo": "redone",
         "roll forward": "rolled forward",
         "boundary": "at a boundary",

@@ -126,6 +126,7 @@ SPEAKERS: Mapping[type[Any], frozenset[WorkerState]] = {
     events.Quiesced: HAS_STATE,
     events.ReplicasDiffer: HAS_STATE,
     events.RedoDiffers: HAS_STATE,
+    events.SectionFailed: HAS_STATE,
     events.CommunicationBroken: _HAD_A_RANK,  # not a spare that is prepared: training has nothing to do with it
     events.PhaseDone: _HAD_A_RANK,
     events.Uncovered: _HAD_A_RANK,
@@ -141,6 +142,7 @@ DURING: Mapping[type[Any], frozenset[Phase]] = {  # all others: as long as the j
     events.CommunicationBroken: frozenset({TRAINING, RESUMING}),
     events.ReplicasDiffer: frozenset({TRAINING, RESUMING, QUIESCING}),
     events.RedoDiffers: frozenset({RESUMING, QUIESCING}),
+    events.SectionFailed: frozenset({TRAINING, RESUMING, QUIESCING}),
 }
 
 

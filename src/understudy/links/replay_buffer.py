@@ -22,6 +22,7 @@ _REPEATED = (
     events.Uncovered,
     events.ReplicasDiffer,
     events.RedoDiffers,
+    events.SectionFailed,
     events.Committed,
     events.ScriptFailed,
     events.UsesDevice,

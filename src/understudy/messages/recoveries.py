@@ -50,6 +50,13 @@ STAYS = Message(
     cause="A loss came while the rank moved, before any rank had gone past the boundary. So the rank stays where it was.",
     remedy="Ask for the migration again if it is still wanted.",
 )
+SECTION_SKIPPED = Message(
+    "US4147",
+    "rank {rank} (worker {worker}): {detail}. All ranks skip this section, and training goes on",
+    cause='A function with @job.section(on_error="report") has raised on this rank. Other ranks may have waited for it, so all of them '
+    "went back to the section's begin. It returns None on every rank.",
+    remedy="The traceback is in the rank's output. What the section writes is missing or incomplete until it succeeds.",
+)
 INCIDENT_OVER = Message(
     "US4150",
     "incident {number} is over: {what}; transaction {transaction} {decision}; {seconds:.2f} s from {since} to the next commit; no step "

@@ -137,6 +137,12 @@ LONG_LIMIT = Message(
     cause="job.long was given a limit that is zero, negative or not finite.",
     remedy="Give a number of seconds, or leave the limit out: then --alone-limit holds.",
 )
+ON_ERROR = Message(
+    "US1206",
+    'job.section(on_error={given!r}): give "raise" or "report"',
+    cause="job.section knows two ways to treat an error that the function raises.",
+    remedy='Leave on_error out, or give on_error="report" to skip the section and go on with the training.',
+)
 NO_STATE_DICT = Message(
     "US1211",
     "job.register({name}=...): a {type} has no state_dict and load_state_dict; register modules, optimizers, loaders, tensors, "

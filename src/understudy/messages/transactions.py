@@ -39,6 +39,12 @@ FAILED_OUTSIDE = Message(
     cause="A rank was lost, or a connection broke, while this rank communicated outside of its steps and sections.",
     remedy="Wrap this code in @job.section, or move it into the step, and start from a checkpoint.",
 )
+SECTION_FAILED = Message(
+    "US4589",
+    "rank {rank}: section {name} has failed: all ranks skip it",
+    cause='The function raised the error of the traceback, and its section was made with on_error="report".',
+    remedy="US4147 follows, with the same error.",
+)
 OPTIMIZER_NOT_REGISTERED = Message(
     "US4575",
     "{optimizer} is stepped but not registered: add it to job.register(...)",

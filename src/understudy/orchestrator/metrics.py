@@ -75,7 +75,7 @@ def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[
         for (role, what), count in places.items():
             workers.add_metric([job.name, role, what], count)
         over = [incident for incident in job.service.machine.incidents() if incident.seconds >= 0]
-        for (cause, grade), count in Counter((_cause(incident), _first_grade(incident)) for incident in over).items():
+        for (cause, grade), count in Counter((incident.cause, _first_grade(incident)) for incident in over).items():
             incidents.add_metric([job.name, cause, grade], count)
         unproven.add_metric([job.name], sum(incident.grade is Grade.UNPROVEN for incident in over))
         seconds.add_metric([job.name], sum(incident.seconds for incident in over))
@@ -110,7 +110,3 @@ def _of_nodes(cluster: Cluster) -> Iterator[Metric]:
 def _first_grade(incident: Incident) -> str:
     """Return the grade that it had when it ended: a counter must not fall when a drill raises one."""
     return str(Grade.UNPROVEN if incident.raised else incident.grade or "")
-
-
-def _cause(incident: Incident) -> str:
-    return str(incident.ranks[0].cause) if incident.ranks else "corrupt" if incident.disputed else "communication"

@@ -163,7 +163,11 @@ class IncidentReport(TypedDict):
     number: Annotated[int, Field(description="from 1")]
     planned: Annotated[bool, Field(description="whether it was asked for")]
     cause: Annotated[
-        str, Field(description="of the first loss, as there; if nobody was lost, `communication`, or `corrupt` where replicas differ")
+        str,
+        Field(
+            description="of the first loss, as there; if nobody was lost, `communication`, `corrupt` where replicas differ, or `section` "
+            "where one has failed and was skipped"
+        ),
     ]
     rank: Annotated[int | None, Field(description="the first that was lost; null where communication broke and nobody was lost")]
     old_worker: Annotated[str, Field(description="who held that rank; empty if nobody was lost")]
@@ -397,7 +401,7 @@ def _incident(incident: Incident) -> IncidentReport:
     return IncidentReport(
         number=incident.number,
         planned=incident.planned,
-        cause=str(first.cause) if first is not None else "corrupt" if incident.disputed else "communication",
+        cause=incident.cause,
         rank=first.rank if first is not None else None,
         old_worker=first.old_worker if first is not None else "",
         new_worker=same[-1].new_worker if same else "",

@@ -58,6 +58,8 @@ class Step:
     place: ScriptPosition
     alone: bool = False  # on the spare of a drill: without peers, hence without votes
     closely: bool = False  # one of the first of this function, or with a power of two as number: looked at closely
+    reports: bool = False  # a section whose errors are reported, and that all ranks skip then
+    skipped: bool = False  # the running attempt does not run the function
     attempt: int = 0
     carried: bool = False  # the last vote was of gradients that a later transaction goes on with
     values: Mapping[str, bytes] = field(default_factory=dict)  # registered values as of the begin, encoded

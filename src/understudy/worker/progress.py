@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from understudy.core.model import Position, VotePhase
+
+
+@dataclass
+class Skipped:
+    """Sections whose errors are reported, by transaction; -1: none."""
+
+    failed: int = -1  # the last one that has failed on this rank
+    agreed: int = -1  # the last one that all ranks skip
 
 
 @dataclass
@@ -20,6 +28,7 @@ class Progress:
     past_vote: bool = False  # the running attempt has passed its vote
     must_redo: bool = False  # the running attempt has failed
     finished: bool = False  # the script has ended
+    sections: Skipped = field(default_factory=Skipped)
     redo_since: float = 0.0  # when the last attachment ended, in Unix time; 0 when a transaction was committed since
 
     @property

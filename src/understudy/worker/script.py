@@ -13,10 +13,8 @@ import runpy
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, cast
 
@@ -28,9 +26,9 @@ from understudy.worker.errors import is_port_taken
 from understudy.worker.process.control import Control
 from understudy.worker.process.displaced import give_way
 from understudy.worker.process.exits import finish_script, leave
+from understudy.worker.process.where import traceback_of
 
 RESERVE = 16 << 20  # bytes with which a script that has no memory left is still reported
-_PACKAGE = str(Path(__file__).parents[1])
 _frozen = 0  # objects, by the template
 ENDS_SLOWLY = 10.0  # seconds after which a script that has failed and has not ended yet is reported
 
@@ -104,7 +102,7 @@ def _raised(control: Control, error: BaseException) -> None:
         leave_if_device_failed(error, control, None, lambda: False)
     if runtime is not None and runtime.progress.transaction < 0 and runtime.membership.starts_anew(error):
         control.wait_for(lambda: False, EXPLANATION)  # every rank starts again, and this worker is ended for that
-    text = _traceback(error)
+    text = traceback_of(error)
     reason = runtime.membership.explain(error) if runtime is not None else ""
     reason = reason or f"{type(error).__name__}: {error}"
     if control.assignment is None and is_port_taken(error):  # the rank's own worker has it
@@ -125,7 +123,7 @@ def _end(control: Control) -> NoReturn:
             code = runtime.finish()
         except BaseException as error:
             runtime.membership.leave_if_device_failed(error)
-            _fail(control, f"{type(error).__name__}: {error}", _traceback(error), 1)
+            _fail(control, f"{type(error).__name__}: {error}", traceback_of(error), 1)
     try:
         finish_script(_frozen)
     finally:
@@ -142,23 +140,6 @@ def _with_files(summary: str) -> str:
     ):
         return summary
     return here.opened.told(summary)
-
-
-def _traceback(error: BaseException) -> str:
-    """The user's part of the traceback: without our frames, and those that started the script."""
-    found = traceback.TracebackException.from_exception(error)
-    part: traceback.TracebackException | None = found
-    seen: set[int] = set()
-    while part is not None and id(part) not in seen:
-        seen.add(id(part))
-        users = [frame for frame in part.stack if not _is_ours(frame.filename)]
-        part.stack = traceback.StackSummary.from_list(users)
-        part = part.__cause__ or part.__context__
-    return "".join(found.format())
-
-
-def _is_ours(filename: str) -> bool:
-    return filename.startswith(_PACKAGE + os.sep) or filename == "<frozen runpy>"
 
 
 def _fail(control: Control, summary: str, text: str, code: int) -> NoReturn:

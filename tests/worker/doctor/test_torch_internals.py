@@ -25,7 +25,12 @@ PYTHONS_OWN = {"sys", "os", "atexit"}  # modules with private names that are no 
 NOT_TORCHS = {  # private names that are strings in our sources
     "_understudy",  # a mark of ours on a function of torch
     "_pytest",  # a package
-    *("_shutdown", "_GeneratorContextManager", "_pydevd_bundle"),  # of Python's threading and contextlib, and of a debugger
+    *(
+        "_shutdown",
+        "_threading_atexits",
+        "_GeneratorContextManager",
+        "_pydevd_bundle",
+    ),  # of Python's threading and contextlib, and of a debugger
     "_abc_",  # Python keeps it in classes
     "_object",  # a part of names of functions that are public
     *("_thread", "_io", "_hashlib", "_md5", "_sha1", "_sha2", "_sha256", "_sha512", "_sha3", "_blake2"),  # modules of Python

@@ -11,9 +11,10 @@ import functools
 import itertools
 import math
 import os
+import traceback
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import torch
 import torch.distributed as dist
@@ -158,18 +159,43 @@ class Job:
         """
         return self._transaction(function, "step")
 
-    def section(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Makes `function` a transaction that changes no registered parameters: evaluation, logging or checkpoints with collectives."""
-        return self._transaction(function, "section")
+    @overload
+    def section(self, function: Callable[P, R], *, on_error: Literal["raise"] = "raise") -> Callable[P, R]: ...
 
-    def _transaction(self, function: Callable[P, R], kind: str) -> Callable[P, R]:
+    @overload
+    def section(self, function: Callable[P, R], *, on_error: Literal["report"]) -> Callable[P, R | None]: ...
+
+    @overload
+    def section(self, *, on_error: Literal["raise"] = "raise") -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+    @overload
+    def section(self, *, on_error: Literal["report"]) -> Callable[[Callable[P, R]], Callable[P, R | None]]: ...
+
+    def section(self, function: Callable[..., Any] | None = None, *, on_error: str = "raise") -> Callable[..., Any]:
+        """Makes `function` a transaction that changes no registered parameters: evaluation, logging or checkpoints with collectives.
+
+        With `on_error="report"` an error that it raises on any rank does not end the training: it is printed, all ranks skip this call
+        of the section, and it returns None on all of them. Use it for what training can do without, such as one checkpoint of many.
+        What the function has changed by then is put back where a redo would put it back; files that it has written stay.
+        Understudy's own errors and exceptions that are no `Exception` are raised. Without `understudy run` only the rank that has failed
+        skips it.
+
+        Raises `UsageError` for another value of `on_error`.
+        """
+        if on_error not in ("raise", "report"):
+            raise UsageError(script.ON_ERROR(given=on_error))
+        if function is None:
+            return functools.partial(self.section, on_error=on_error)
+        return self._transaction(function, "section", on_error == "report")
+
+    def _transaction(self, function: Callable[P, R], kind: str, reports: bool = False) -> Callable[P, R]:
         if self._runtime is not None:
             self._runtime.state.unregistered.transaction(function)
 
         @functools.wraps(function)
         def transaction(*args: P.args, **kwargs: P.kwargs) -> R:
             if self._runtime is None:
-                result = function(*args, **kwargs)
+                result: R = _plainly(function, reports)(*args, **kwargs)
                 self._plain_steps += kind == "step"
                 return result
             newcomer = self._newcomer
@@ -182,7 +208,7 @@ class Job:
                     self._runtime.progress.step += kind == "step"
                     known: R = kept
                     return known
-            value: R = self._runtime.transactions.run(function, kind, args, kwargs)
+            value: R = self._runtime.transactions.run(function, kind, args, kwargs, reports)
             return value
 
         setattr(transaction, TRANSACTION, kind)
@@ -270,6 +296,18 @@ class Job:
         if missed:
             runtime.notices.tell(script.NAMES_LEFT(names=", ".join(missed[:4]), place=behind.where))
         runtime.verification.post_vote.owed = True
+
+
+def _plainly(function: Callable[..., Any], reports: bool) -> Callable[..., Any]:
+    """Return what a transaction is without Understudy. `reports`: its errors are printed."""
+
+    def attempt(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception:
+            traceback.print_exc()
+
+    return attempt if reports else function
 
 
 def _leave(runtime: Runtime, loop: int) -> None:

@@ -1,14 +1,18 @@
-"""Where the script is: the lines of the main thread's stack that are the user's own."""
+"""Where the script is, or has failed: the lines of a stack that are the user's own."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+import traceback
+from pathlib import Path
 from types import FrameType
 
 from understudy.common.page_view import Process
 from understudy.worker.script_files import is_of_script
 
+_PACKAGE = str(Path(__file__).parents[2])
 LINES = 3  # of the script: the innermost first
 _DEBUGGERS = frozenset({"bdb", "pdb", "pudb", "pydevd", "pydevd_frame", "_pydevd_bundle", "debugpy", "ipdb", "remote_pdb"})
 
@@ -38,3 +42,20 @@ def _debugged(innermost: FrameType) -> Process:
             return Process.DEBUGGED
         frame = frame.f_back
     return Process(0)
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the user's part of the traceback: without our frames, and those that started the script."""
+    found = traceback.TracebackException.from_exception(error)
+    part: traceback.TracebackException | None = found
+    seen: set[int] = set()
+    while part is not None and id(part) not in seen:
+        seen.add(id(part))
+        users = [frame for frame in part.stack if not _is_ours(frame.filename)]
+        part.stack = traceback.StackSummary.from_list(users)
+        part = part.__cause__ or part.__context__
+    return "".join(found.format())
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith(_PACKAGE + os.sep) or filename == "<frozen runpy>"

@@ -58,7 +58,9 @@ class Attachment:
             wait()
             if not alone:
                 assert membership.channel is not None
-                membership.channel.agree([])  # a group's operations have a timeout, and a large state may take longer
+                sections = self._progress.sections
+                # All meet here first, because a group's operations have a timeout, and a large state may take longer.
+                (sections.agreed,) = membership.channel.agree([sections.failed])
                 membership.groups.adopt(made, meeting)
                 self._order.look()
         if membership.superseded(generation):  # an abort from now on finds what it has to break

@@ -17,7 +17,9 @@ its state to newcomers. Until then the old groups stay broken, and refuse everyt
 
 from __future__ import annotations
 
+import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -25,15 +27,17 @@ from typing import Any
 from torch.optim import Optimizer
 
 from understudy.common.page_view import Activity
+from understudy.core.events import SectionFailed
 from understudy.core.model import VotePhase
 from understudy.messages import transactions as texts
 from understudy.worker import hooks
 from understudy.worker.callables import name_of
 from understudy.worker.data.loops import Loops
 from understudy.worker.drill.drill import WatchSlot
-from understudy.worker.errors import GenerationAborted, UsageError
+from understudy.worker.errors import GenerationAborted, UnderstudyError, UsageError
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Step
+from understudy.worker.process.where import traceback_of
 from understudy.worker.step.boundary import StepBoundary
 from understudy.worker.step.order import Order
 from understudy.worker.step.votes import Votes
@@ -48,11 +52,12 @@ class Transactions:
         self._step = Step("", "", (), [])  # the running one, or the last
         self._committed: Counter[str] = Counter()  # steps of each function, by this worker
 
-    def run(self, function: Callable[..., Any], kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run one transaction until it is committed, and return the function's result."""
+    def run(self, function: Callable[..., Any], kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], reports: bool = False) -> Any:
+        """Run one transaction until it is committed, and return the function's result. `reports`: an error of the function's own is
+        reported, and the transaction skipped; its result is None then."""
         if self._progress.kind:
             raise UsageError(texts.NESTED(name=name_of(function), running=self._progress.running))
-        step = self._step = self._begin(kind, name_of(function), [args, kwargs])
+        step = self._step = self._begin(kind, name_of(function), [args, kwargs], reports)
         while True:
             try:
                 step.result = self._attempt(step, lambda: function(*args, **kwargs))
@@ -67,11 +72,12 @@ class Transactions:
         hooks.fire("committed", kind=kind, function=step.function, result=step.result)
         return step.result
 
-    def _begin(self, kind: str, function: str, arguments: Any) -> Step:
+    def _begin(self, kind: str, function: str, arguments: Any, reports: bool) -> Step:
         if kind == "section":
             self._state.kept_gradients.keep()  # before anybody joins a new generation
         self._boundary.join()
-        step = Step(kind, function, arguments, self._loops.next_place(), self._watch.current.alone, carried=self._step.carried)
+        alone, carried = self._watch.current.alone, self._step.carried
+        step = Step(kind, function, arguments, self._loops.next_place(), alone, reports=reports and not alone, carried=carried)
         self._order.begin(step)
         return step
 
@@ -80,12 +86,13 @@ class Transactions:
         progress = self._progress
         progress.kind, progress.function = step.kind, step.function
         progress.past_vote = progress.must_redo = False
+        step.skipped = step.reports and progress.sections.agreed == progress.transaction
         progress.phase = VotePhase.RUNNING
         alone = step.kind == "section" or self._committed[step.function] < COMPILES
         self._membership.control.page.enter(Activity.RUNNING, progress.transaction, alone=alone)
         self._order.attempt(step)
         hooks.fire("begin")
-        result = function()
+        result = None if step.skipped else function()
         if progress.must_redo:
             raise GenerationAborted("the failure of this attempt was swallowed inside it")
         if not progress.past_vote:
@@ -105,9 +112,19 @@ class Transactions:
         if self._progress.must_redo:
             return True  # whatever a library has made of what ended the attempt
         if not self._membership.is_failure(error):
-            return False
+            if not step.reports or isinstance(error, UnderstudyError):
+                return False
+            self._report(step, error)
         self._membership.quiesce()
         return True
+
+    def _report(self, step: Step, error: Exception) -> None:
+        """A section has failed here, and is skipped. Other ranks may wait for this one in a collective, so the generation must end."""
+        progress, control = self._progress, self._membership.control
+        progress.sections.failed = progress.transaction
+        summary = "".join(traceback.format_exception_only(error)).strip()
+        print(f"{traceback_of(error)}{texts.SECTION_FAILED(rank=progress.rank, name=step.function)}", file=sys.stderr, flush=True)
+        control.send(SectionFailed(control.worker, self._membership.newest, f"{progress.running}: {summary}"[:4000]))
 
     def _roll_back(self, step: Step) -> None:
         """Put everything back as it was at the begin, and join the newest generation."""

@@ -130,6 +130,8 @@ class IssuedCollectives(Kernels, Participant):
     def attempt(self, step: Step) -> None:
         if step.alone:
             return
+        if step.skipped:
+            self._before, self._of_lost = {}, None
         if not self.installed:
             self.install()
         self._thread = threading.get_ident()

@@ -67,6 +67,10 @@ class RedoProof(Participant):
             self._written = frozenset(self._rank_state.pre_vote.entries)
             self._before = moments.at_vote(self._rank_state, self._written)
 
+    def attempt(self, step: Step) -> None:
+        if step.skipped:
+            self._before = None
+
     def before_vote(self, step: Step) -> None:
         """An attempt has come to its vote. Where the one before it had, too, what went into collectives on the way does not count: what
         they have both come to says more."""

@@ -1,0 +1,22 @@
+"""Sections that fail and are skipped (`on_error="report"`): the run is that of a script which does not try."""
+
+from __future__ import annotations
+
+import pytest
+from tests.integration.training import Training, survived, training
+from tests.said import codes
+
+from understudy.messages import recoveries, transactions
+
+__all__ = ["training"]
+
+
+@pytest.mark.gate
+def test_a_section_that_fails_is_skipped_on_all_ranks(training: Training) -> None:
+    outcome = training.run("skipping.py", "tries", faults="saving:32:1")
+    incidents = survived(outcome, training.undisturbed("skipping.py", "leaves out"), 4)
+    assert [(one["cause"], one["decision"]) for one in incidents] == [*[("section", "skip")] * 3, ("killed", "redo")]
+    assert [one["grade"] for one in incidents[:3]] == [""] * 3
+    assert "OSError: [Errno 28] No space left on device" in outcome.output
+    assert codes(outcome.output).count(transactions.SECTION_FAILED.code) == 5, outcome.output
+    assert codes(outcome.output).count(recoveries.SECTION_SKIPPED.code) in (3, 4), "the loss may come first"
