@@ -122,6 +122,27 @@ def test_one_that_cannot_be_made_is_left_out(running: Callable[..., queue.Queue[
     assert running(Unmade).get(timeout=LIMIT).detail == wanted
 
 
+def test_a_device_in_which_one_hangs_is_suspected_until_it_answers(running: Callable[..., queue.Queue[Seen]]) -> None:
+    stuck = threading.Event()
+
+    class Hangs(NodeDetector):
+        name, limit = "hangs", 0.02
+
+        def look(self) -> list[Evidence]:
+            self.reading = "gpu1"
+            stuck.wait(LIMIT)
+            return []
+
+    found = running(Hangs)
+    seen, about_itself = found.get(timeout=LIMIT), found.get(timeout=LIMIT)
+    assert (seen.subject, seen.part, seen.severity, seen.until) == ("device", "gpu1", "suspect", 0.0)
+    assert said(seen.detail, agents.NO_ANSWER, device="gpu1", detector="hangs")
+    assert said(about_itself.detail, agents.LOOK_TOO_LONG, seconds=0.02) and about_itself.severity == "note"
+    stuck.set()
+    over = found.get(timeout=LIMIT)
+    assert over == replace(seen, until=over.until) and 0 < over.until <= time.time()
+
+
 def test_one_that_hangs_is_left_out_and_heard_no_more(running: Callable[..., queue.Queue[Seen]]) -> None:
     stuck, looked = threading.Event(), threading.Event()
 

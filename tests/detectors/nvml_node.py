@@ -26,11 +26,24 @@ CHILD = """
 import dataclasses, json, sys
 from understudy.detectors.nvml import Nvml
 now = 0.0
+
+
+def reading():
+    # The device that the detector says it waits for, at each query of one kind and after a look.
+    query, seen = detector._nvml.nvmlDeviceGetTotalEccErrors, []
+    detector._nvml.nvmlDeviceGetTotalEccErrors = lambda *given: (seen.append(detector.reading), query(*given))[1]
+    detector.look()
+    detector._nvml.nvmlDeviceGetTotalEccErrors = query
+    return {"at a query": sorted(set(seen)), "after": detector.reading}
+
+
 for line in sys.stdin:
     order, now = json.loads(line)
     if order == "make":
         detector = Nvml(clock=lambda: now)
     found = detector.look() if order == "look" else Nvml.missing() if order == "missing" else None
+    if order == "reading":
+        found = reading()
     print(json.dumps([dataclasses.asdict(one) for one in found] if isinstance(found, list) else found), flush=True)
 """
 

@@ -43,6 +43,20 @@ def test_a_healthy_node_gives_nothing(smi: Smi, tmp_path: Path) -> None:
     assert [node.look() for _ in range(3)] == [[], [], []]
 
 
+def test_it_says_which_device_it_waits_for(smi: Smi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver call that does not return speaks against that one (`agent.detection`)."""
+    node, waits = Node(smi, tmp_path, gpus=2), set[tuple[str, str]]()
+    answer = smi.answer
+
+    def noted(*query: object) -> object:
+        waits.add((str(query[0]), node.detector.reading))
+        return answer(*query)
+
+    monkeypatch.setattr(smi, "answer", noted)
+    node.look()
+    assert waits == {("handle 0", "gpu0"), ("handle 1", "gpu1")} and not node.detector.reading
+
+
 def test_uncorrected_errors(node: Node) -> None:
     node.look()
     node.ecc(uncorrectable=2)

@@ -36,6 +36,13 @@ def test_a_healthy_node_gives_nothing(node: Node) -> None:
     assert [node.look() for _ in range(3)] == [[], [], []]
 
 
+def test_it_says_which_device_it_waits_for(node: Node) -> None:
+    """A driver call that does not return speaks against that one (`agent.detection`)."""
+    node.healthy(1)
+    node.lines["order"] = "0 1"
+    assert node.ask("reading") == {"at a query": ["gpu0", "gpu1"], "after": ""}
+
+
 def test_a_device_without_support_is_quiet(node: Node) -> None:
     node.lines = {"order": "0", "gpu0.uuid": "GPU-0"}
     assert [node.look() for _ in range(3)] == [[], [], []]

@@ -12,8 +12,8 @@ What they give goes to the orchestrator, which decides what follows, and may be 
 What is given with an `until` that has passed is over, and takes the place of what held. A detector has room for `MOST` pieces; the oldest
 go, first of those that do not hold.
 
-A detector that raises, takes longer than its limit or floods is left out from then on and told about: that is evidence about itself only.
-What it had seen before stands.
+A detector that raises, takes longer than its limit or floods is left out from then on and told about: that is evidence about itself, and,
+if its look waits for a device, about that device, for as long as the look waits. What it had seen before stands.
 
 Known limits: what was seen is forgotten with this process. The agent that follows it sees again what is still to be seen.
 """
@@ -24,7 +24,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from understudy.common.bounds import FIRST_TIME, LAST_TIME
@@ -36,6 +36,7 @@ from understudy.messages import agents, service_jobs
 AGAIN = 10.0  # seconds between two times that the same is told
 KEPT = 3600.0  # seconds
 MOST = 100  # pieces of evidence in one look, and of one detector that are kept
+NO_ANSWER = "no-answer"  # kind of evidence against a device in which a look hangs
 LOOK = 1.0  # seconds between two looks at the detectors themselves
 CLOSING = 15.0  # seconds for them to end what they have started
 _ABOUT = (Subject.NODE, Subject.DEVICE, Subject.LINK)
@@ -62,7 +63,7 @@ class NodeDetectors:
         self._begun = begun
         self._clock = clock
         self._closed = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._running = [_Running(choice) for choice in choices if not choice.off]
         self._unknown = len(self._running)  # of how many it is not known whether they look
         for one in self._running:
@@ -96,9 +97,7 @@ class NodeDetectors:
             while not self._closed.is_set():
                 one.since = time.monotonic()
                 found = list(islice(detector.look(), MOST + 1))
-                one.since = None
-                self._told_apart(one)
-                if one.out or self._closed.is_set():
+                if self._returned(one) or self._closed.is_set():
                     return
                 if len(found) > MOST:
                     raise ValueError(service_jobs.FLOOD(most=MOST))
@@ -139,12 +138,29 @@ class NodeDetectors:
     def _watch(self) -> None:
         while not self._closed.wait(LOOK):
             for one in self._running:
-                since = one.since
-                if since is not None and not one.out and time.monotonic() - since > one.limit:
-                    self._leave_out(one, agents.LOOK_TOO_LONG(seconds=one.limit))
                 with self._lock:
+                    if one.since is not None and not one.out and time.monotonic() - one.since > one.limit:
+                        self._suspect(one)
+                        self._leave_out(one, agents.LOOK_TOO_LONG(seconds=one.limit))
                     for seen in one.memory.due(self._clock()):
                         self._send(seen)
+
+    def _suspect(self, one: _Running) -> None:
+        """A look takes too long. If it waits for a device, that speaks against the device."""
+        device = one.detector.reading if one.detector is not None else ""
+        if device:
+            now, detail = self._clock(), agents.NO_ANSWER(device=device, detector=one.title, seconds=one.limit)
+            one.silent = Seen(one.title, "device", "suspect", NO_ANSWER, device, detail, now, 0.0)
+            self._remember(one, one.silent)
+
+    def _returned(self, one: _Running) -> bool:
+        """A look has come to its end. Return whether it took too long; then the device that it waited for has answered."""
+        with self._lock:
+            one.since = None
+            self._told_apart(one)
+            if one.out and one.silent is not None:
+                self._remember(one, replace(one.silent, until=self._clock()))
+            return one.out
 
     def _leave_out(self, one: _Running, why: str) -> None:
         if one.out or self._closed.is_set():
@@ -173,6 +189,7 @@ class _Running:
         self.since: float | None = None  # its look goes on since then, by the monotonic clock
         self.known = False  # it looks, or not
         self.out = False  # it is left out
+        self.silent: Seen | None = None  # the device in which a look of it has hung
         self.memory = _Memory()
 
     def make(self) -> NodeDetector | None:

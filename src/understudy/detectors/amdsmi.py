@@ -94,7 +94,12 @@ class AmdSmi(NodeDetector):
 
     def look(self) -> list[Evidence]:
         now = self._clock()
-        return [one for device in self._devices for one in device.look(now)]
+        found: list[Evidence] = []
+        for device in self._devices:
+            self.reading = f"gpu{device.index}"
+            found += device.look(now)
+        self.reading = ""
+        return found
 
 
 def _load() -> Any:

@@ -80,7 +80,9 @@ class Nvml(NodeDetector):
                 self._devices[f"index {index}"] = _Device(self._nvml, self._limits, index, "UUID not known")
         found: list[Evidence] = []
         for uuid, device in self._devices.items():
+            self.reading = f"gpu{device.index}"
             found += device.look(now) if uuid in present else device.absent(now, failed.get(device.index))
+        self.reading = ""
         return found
 
     def _listed(self) -> tuple[dict[str, tuple[int, Any]], dict[int, Any]]:
@@ -88,11 +90,13 @@ class Nvml(NodeDetector):
         present: dict[str, tuple[int, Any]] = {}
         failed: dict[int, Any] = {}
         for index in range(self._nvml.nvmlDeviceGetCount()):
+            self.reading = f"gpu{index}"
             try:
                 handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
                 present[self._nvml.nvmlDeviceGetUUID(handle)] = index, handle
             except self._nvml.NVMLError as error:
                 failed[index] = error
+        self.reading = ""
         return present, failed
 
     def _add(self, uuid: str, index: int, handle: Any, present: dict[str, tuple[int, Any]]) -> None:

@@ -258,6 +258,13 @@ LOOK_TOO_LONG = Message(
     remedy="Let the detector do less in one look, or give it a longer limit.",
 )
 
+NO_ANSWER = Message(
+    "US5759",
+    "{device} has not answered the detector {detector} for {seconds:g} s",
+    cause="A driver call about this device does not return, as it happens with a device that has failed.",
+    remedy="Look at the device with its vendor's tool and at the kernel log. The node may need a reset.",
+)
+
 NOT_OF_NODE = Message(
     "US5752",
     "{evidence}: a detector of a node speaks of that node and its parts, as a note or a suspicion",
