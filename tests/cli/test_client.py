@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from understudy.cli import client, submitted_jobs
-from understudy.cli.client import NoAnswer, Server
+from understudy.cli.client import Denied, NoAnswer, Server
 
 
 class Clock:
@@ -58,3 +59,11 @@ def test_it_ends(clock: Clock) -> None:
     before = clock.now
     assert submitted_jobs.follow(Gone("http://nowhere"), "job") == 1
     assert client.PATIENCE < clock.now - before < client.PATIENCE + 1
+
+
+@pytest.mark.parametrize(("kind", "raised"), [("application/problem+json", Denied), ("text/html", NoAnswer)])
+def test_only_an_orchestrator_denies(kind: str, raised: type[Exception]) -> None:
+    """An ingress without a backend has a 404 for everything."""
+    answer = httpx.Response(404, headers={"Content-Type": kind}, json={"detail": "no job"}, request=httpx.Request("GET", "http://there"))
+    with pytest.raises(raised):
+        client._check(answer)

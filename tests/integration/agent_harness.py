@@ -19,7 +19,7 @@ from websockets.http11 import Request, Response
 from understudy.agent.config import AgentConfig
 from understudy.core import commands, events
 from understudy.core.model import Timeouts
-from understudy.links import messages
+from understudy.links import messages, proof
 
 STANDIN = (sys.executable, "-u", str(Path(__file__).with_name("standin_worker.py")))
 TOKEN = "the token of this test"
@@ -34,6 +34,9 @@ class Orchestrator:
         self.heard: list[messages.Message] = []
         self.pages: list[messages.Pages] = []
         self.connections = 0
+        self.refuses = 0  # a status with which it answers; 0: it lets the agent in
+        self.proves = True  # ... and shows that it knows the token
+        self.refused = 0  # how often it has
         self._news = asyncio.Condition()
         self._agent: ServerConnection | None = None
         self.port = 0
@@ -85,6 +88,12 @@ class Orchestrator:
     def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
             return connection.respond(401, "no\n")
+        if self.refuses:
+            self.refused += 1
+            answer = connection.respond(self.refuses, "no\n")
+            if self.proves:
+                answer.headers[proof.PROOF] = proof.proof(TOKEN, request.headers[proof.NONCE])
+            return answer
         return None
 
     async def _talk(self, connection: ServerConnection) -> None:

@@ -91,7 +91,8 @@ class NodeAgent:
         self._running: dict[str, _Running] = {}
         self._detectors: NodeDetectors | None = None
         self._link = OrchestratorLink(
-            lambda: config.orchestrator, "/v1/agent", token, trusting(config.certificate), self._resync_events, self._obey, say
+            *(lambda: config.orchestrator, "/v1/agent", token, trusting(config.certificate)),
+            *(self._resync_events, self._obey, say, lambda: bool(self._running)),
         )
 
     async def run(self) -> None:

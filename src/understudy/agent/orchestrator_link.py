@@ -4,6 +4,9 @@ Training never waits for it. While the orchestrator is away, events are kept; af
 itself, repeats what it knows of its workers (`resync_events`), and then sends what was kept. The orchestrator takes repeats
 for what they are. There is no limit to the waiting here; `away` tells the agent how long it has been. What detectors see is not
 kept: of that the agent repeats what holds by then.
+
+Only the orchestrator itself may send an agent away whose workers train, or that it has admitted before: a refusal then counts only with
+the proof that it knows the agent's token (`links.proof`). Others may stand in its place while it is away.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ from dataclasses import replace
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.http11 import Response
 
 from understudy.common.backoff import Backoff
 from understudy.core import events
-from understudy.links import messages
+from understudy.links import messages, proof
 from understudy.links.sockets import SocketLimits, dial
 from understudy.messages import agents
 
@@ -53,7 +57,9 @@ class OrchestratorLink:
         resync_events: Callable[[], list[Sent]],
         on_command: Callable[[messages.Message], None],
         say: Callable[[str], None],
+        serves: Callable[[], bool],
     ) -> None:
+        """`serves`: whether workers run here that an end of this agent would end."""
         self._address = address  # one URL, or several with commas between them, of which one leads
         self._turn = self._count = 0
         self._path = path
@@ -62,6 +68,8 @@ class OrchestratorLink:
         self._resync_events = resync_events
         self._on_command = on_command
         self._say = say
+        self._serves = serves
+        self._admitted = False  # by an orchestrator, in this life
         self._kept: deque[Sent] = deque()
         self._pages: messages.Pages | None = None
         self._ahead = False
@@ -106,11 +114,13 @@ class OrchestratorLink:
         backoff = Backoff(FIRST_RETRY, LAST_RETRY)
         told = False
         while True:
-            address, others = self._next(), self._others()
-            trouble = "it has not started yet"
+            address, others, nonce = self._next(), self._others(), proof.nonce()
+            trouble, proven = "it has not started yet", False
             if address is not None:
                 try:
-                    async with dial(address, self._path, self._token, self._tls, ONE_OF_SEVERAL if others else ALONE) as socket:
+                    limits = ONE_OF_SEVERAL if others else ALONE
+                    async with dial(address, self._path, self._token, self._tls, limits, nonce) as socket:
+                        proven = self._is_proven(nonce, socket.response)
                         if told:
                             self._say(agents.CONNECTED())
                         fence = _fence_of(socket)
@@ -126,14 +136,15 @@ class OrchestratorLink:
                         trouble = "it closed the connection"
                 except InvalidStatus as error:
                     trouble = f"HTTP status {error.response.status_code}"
-                    if error.response.status_code in _REFUSALS and not others:
+                    proven = self._is_proven(nonce, error.response)
+                    if error.response.status_code in _REFUSALS and not others and self._may_refuse(proven):
                         raise Refused(agents.REFUSED(url=address, reason=trouble)) from error
                 except InvalidURI as error:
                     raise Refused(agents.NOT_AN_ADDRESS(url=address)) from error
                 except ssl.SSLCertVerificationError as error:
                     raise Refused(agents.UNTRUSTED(url=address, reason=error.verify_message)) from error
                 except ConnectionClosed as error:
-                    if error.rcvd is not None and error.rcvd.code in _REFUSED_CLOSE:
+                    if error.rcvd is not None and error.rcvd.code in _REFUSED_CLOSE and self._may_refuse(proven):
                         raise Refused(agents.NODE_REFUSED(url=address, reason=error.rcvd.reason or error.rcvd.code)) from error
                     trouble = "it closed the connection"
                 except (OSError, InvalidHandshake, TimeoutError) as error:
@@ -143,6 +154,16 @@ class OrchestratorLink:
                 self._say(agents.DISCONNECTED(reason=trouble))
             if self._turn % max(1, self._count) == 0:  # all have been tried
                 await asyncio.sleep(backoff.delay())
+
+    def _is_proven(self, nonce: str, response: Response | None) -> bool:
+        if response is None:
+            return False
+        if not self._token:  # the orchestrator has shown a certificate
+            return self._tls is not None and response.status_code not in (401, 404)
+        return proof.is_proven(self._token, nonce, response.headers.get(proof.PROOF, ""))
+
+    def _may_refuse(self, proven: bool) -> bool:
+        return proven or not (self._admitted or self._serves())
 
     def _next(self) -> str | None:
         """The address to try now: each in turn."""
@@ -212,6 +233,7 @@ class OrchestratorLink:
                 except messages.BadMessage as error:
                     self._say(agents.NOT_A_MESSAGE(reason=str(error)))
                     continue
+                self._admitted = True
                 for message in told:
                     self._on_command(message)
 

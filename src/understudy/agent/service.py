@@ -97,6 +97,7 @@ class Agent:
             self._resync_events,
             self._obey,
             self._output.say,
+            lambda: any(worker.alive for worker in self._workers.values()),
         )
         self._progress = Progress(config, self._workers, self._orchestrator, lambda why: self._stop(signal.SIGTERM, 1, why))
 

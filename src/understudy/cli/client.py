@@ -26,11 +26,12 @@ KEEPALIVE = [
 ]
 
 
+PROBLEM = "application/problem+json"  # an orchestrator's errors; an ingress without a backend has others
 PATIENCE = 60.0  # seconds
 
 
 class NoAnswer(Exception):
-    """Nobody answers there: the orchestrator is not running, or not reachable."""
+    """No orchestrator answers there: it is not running, or not reachable, or something else answers in its place."""
 
 
 class Denied(Exception):
@@ -126,8 +127,6 @@ def of_job(job: str, what: str) -> str:
 def _check(answer: httpx.Response) -> None:
     if answer.status_code < 400:
         return
-    try:
-        detail = answer.json()["detail"]
-    except (ValueError, KeyError, TypeError):
-        detail = answer.text
-    raise Denied(detail if isinstance(detail, str) else str(detail))
+    if not answer.headers.get("Content-Type", "").startswith(PROBLEM):
+        raise NoAnswer(asking.NO_ANSWER(url=str(answer.url), reason=asking.OF_ANOTHER(status=answer.status_code)))
+    raise Denied(str(answer.json()["detail"]))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from websockets.asyncio.client import connect
 
+from understudy.links.proof import NONCE
+
 
 @dataclass(frozen=True)
 class SocketLimits:
@@ -19,11 +21,12 @@ class SocketLimits:
     largest: int
 
 
-def dial(url: str, path: str, token: str, tls: ssl.SSLContext | None, limits: SocketLimits) -> connect:
-    """To be entered with `async with`, which raises what `websockets.connect` does. `url`: http or https; `tls` counts for the latter."""
+def dial(url: str, path: str, token: str, tls: ssl.SSLContext | None, limits: SocketLimits, nonce: str = "") -> connect:
+    """To be entered with `async with`, which raises what `websockets.connect` does. `url`: http or https; `tls` counts for the latter.
+    `nonce`: to which the other end is to show that it knows the token (`links.proof`)."""
     return connect(
         url.replace("http", "ws", 1).rstrip("/") + path,
-        additional_headers={"Authorization": f"Bearer {token}"},
+        additional_headers={"Authorization": f"Bearer {token}", **({NONCE: nonce} if nonce else {})},
         ssl=tls if url.startswith("https") else None,
         proxy=None,  # a proxy in the environment is for the world outside the cluster
         compression=None,

@@ -25,6 +25,12 @@ NO_ANSWER = Message(
     remedy="Check the address, whether the orchestrator runs, and with https whether --tls names its certificate or authority.",
 )
 
+OF_ANOTHER = Message(
+    "US2380",
+    "the answer has HTTP status {status} and is not an orchestrator's",
+    cause="Something else listens there, or answers in the orchestrator's place while it is away: an ingress, a proxy.",
+    remedy="Wait until the orchestrator is back, or correct the address.",
+)
 NOT_RUNNING = Message(
     "US2304",
     "no job is running in {path} ({reason})",

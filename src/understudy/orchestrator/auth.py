@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection
 
 from understudy.core.events import NodeJoined
 from understudy.links.messages import FENCE, BadMessage, Hello, Message, decode
+from understudy.links.proof import NONCE
 from understudy.messages import http_requests
 from understudy.orchestrator.agent_link import POLICY_VIOLATION
 from understudy.orchestrator.jobs import Jobs
@@ -60,13 +61,15 @@ class Auth:
 
     async def greet(self, socket: WebSocket, role: Role, job: str, kind: type[NodeJoined | Hello], fence: int) -> NodeJoined | Hello | None:
         """The agent's first message, which must be of this `kind`; None if it was sent away."""
+        shown = self._access.proof(socket.headers.get("authorization"), socket.headers.get(NONCE))
         try:
             if not any(grant.allows(role, self._name(job)) for grant in self.grants(socket)):
                 raise HTTPException(403, _needed(role, job))
         except HTTPException as error:
-            await socket.send_denial_response(problem(error.status_code, str(error.detail)))
+            await socket.send_denial_response(problem(error.status_code, str(error.detail), shown))
             return None
-        await socket.accept(headers=[(FENCE.encode(), str(fence).encode())])
+        headers = {FENCE: str(fence), **shown}
+        await socket.accept(headers=[(name.encode(), value.encode()) for name, value in headers.items()])
         said: Message | None = None
         why = ""
         try:

@@ -28,8 +28,10 @@ from typing import Any
 import jwt
 
 from understudy.common.names import SECRET, TOKEN_VARIABLE
+from understudy.links.proof import PROOF, proof
 from understudy.messages import http_requests, orchestrators
 
+LONGEST_NONCE = 100
 SHORTEST = 16  # characters of a secret that others can try to guess
 URI = "understudy:"
 
@@ -93,6 +95,17 @@ class Access:
         if certificate is None:
             raise Unknown(http_requests.TOKEN_NEEDED())
         return shown
+
+    def proof(self, authorization: str | None, nonce: str | None) -> dict[str, str]:
+        """Return headers that show an agent that this orchestrator knows the token it has sent; empty if it does not."""
+        scheme, _, given = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not nonce or len(nonce) > LONGEST_NONCE:
+            return {}
+        try:
+            self._of_token(given.strip())
+        except Unknown:
+            return {}
+        return {PROOF: proof(given.strip(), nonce)}
 
     def _of_token(self, given: str) -> Grant:
         if any(hmac.compare_digest(given.encode(), secret.encode()) for secret in self._secrets):

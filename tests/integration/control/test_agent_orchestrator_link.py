@@ -6,8 +6,9 @@ import asyncio
 import signal
 from pathlib import Path
 
+import pytest
 from tests.integration.agent_harness import agent
-from tests.integration.processes import send, wait_for_end, wait_until
+from tests.integration.processes import LIMIT, is_alive, send, wait_for_end, wait_until
 from tests.said import said
 
 from understudy.core import commands, events
@@ -74,8 +75,33 @@ def test_a_wrong_token_ends_the_agent_with_a_reason(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with agent(tmp_path, WAIT, token="wrong") as (process, orchestrator, _):
             assert await process.ends() == 1
-            assert said(process.errors(), agents.REFUSED, reason="HTTP status 401")
+            assert said(process.last_words()["message"], agents.REFUSED, reason="HTTP status 401")
             assert orchestrator.connections == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("status", [401, 403, 404, 409])
+def test_only_the_orchestrator_itself_sends_an_agent_away_whose_workers_train(tmp_path: Path, status: int) -> None:
+    """Something else may answer while it is away: an ingress without a backend, another orchestrator."""
+
+    async def scenario() -> None:
+        async with agent(tmp_path, WAIT) as (process, orchestrator, _):
+            worker = await orchestrator.worker("w0")
+            await orchestrator.stop()
+            orchestrator.refuses, orchestrator.proves = status, False
+            await orchestrator.start()
+            await asyncio.to_thread(wait_until, lambda: orchestrator.refused >= 3, "it is asked again and again", LIMIT)
+            assert process.process.poll() is None and is_alive(worker.pid)
+            mark, orchestrator.refuses = len(orchestrator.heard), 0
+            await orchestrator.hears(events.WorkerStarted, lambda e: e.pid == worker.pid, after=mark)
+            await orchestrator.stop()
+            orchestrator.refuses, orchestrator.proves = status, True
+            await orchestrator.start()
+            assert await process.ends() == 1
+            assert said(process.last_words()["message"], agents.REFUSED, reason=f"HTTP status {status}")
+            await asyncio.to_thread(wait_for_end, worker.pid)
 
     asyncio.run(scenario())
 

@@ -134,7 +134,9 @@ class Node:
 
     async def _run(self) -> None:
         address = ",".join(self._urls)
-        self._link = OrchestratorLink(lambda: address, "/v1/jobs/-/agent", SECRET, self._trust, self._story, self._told, lambda text: None)
+        self._link = OrchestratorLink(
+            lambda: address, "/v1/jobs/-/agent", SECRET, self._trust, self._story, self._told, lambda text: None, lambda: True
+        )
         await self._link.run()
 
     def _story(self) -> list[Sent]:
