@@ -20,7 +20,7 @@ from tests.said import said
 
 from understudy.agent import detection
 from understudy.agent.descendants import reap
-from understudy.agent.detection import AGAIN, KEPT, MOST, NodeDetectors, _Memory, looking
+from understudy.agent.detection import AGAIN, KEPT, MOST, NodeDetectors, _Memory, _Running, looking
 from understudy.detectors.base import Evidence, NodeDetector, Severity, Subject
 from understudy.detectors.choice import Choice
 from understudy.detectors.command import Command, CommandCheck
@@ -122,7 +122,11 @@ def test_one_that_cannot_be_made_is_left_out(running: Callable[..., queue.Queue[
     assert running(Unmade).get(timeout=LIMIT).detail == wanted
 
 
-def test_a_device_in_which_one_hangs_is_suspected_until_it_answers(running: Callable[..., queue.Queue[Seen]]) -> None:
+@pytest.mark.parametrize("found", [[], [HOT]])
+def test_a_device_in_which_one_hangs_is_suspected_until_it_answers(
+    running: Callable[..., queue.Queue[Seen]], found: list[Evidence]
+) -> None:
+    """Perhaps with evidence against itself."""
     stuck = threading.Event()
 
     class Hangs(NodeDetector):
@@ -131,16 +135,35 @@ def test_a_device_in_which_one_hangs_is_suspected_until_it_answers(running: Call
         def look(self) -> list[Evidence]:
             self.reading = "gpu1"
             stuck.wait(LIMIT)
-            return []
+            return found
 
-    found = running(Hangs)
-    seen, about_itself = found.get(timeout=LIMIT), found.get(timeout=LIMIT)
+    told = running(Hangs)
+    seen, about_itself = told.get(timeout=LIMIT), told.get(timeout=LIMIT)
     assert (seen.subject, seen.part, seen.severity, seen.until) == ("device", "gpu1", "suspect", 0.0)
     assert said(seen.detail, agents.NO_ANSWER, device="gpu1", detector="hangs")
     assert said(about_itself.detail, agents.LOOK_TOO_LONG, seconds=0.02) and about_itself.severity == "note"
     stuck.set()
-    over = found.get(timeout=LIMIT)
+    assert [told.get(timeout=LIMIT).kind for _ in found] == [one.kind for one in found]
+    over = told.get(timeout=LIMIT)
     assert over == replace(seen, until=over.until) and 0 < over.until <= time.time()
+
+
+def test_a_slow_look_and_a_process_that_was_stopped_speak_against_no_device() -> None:
+    """A look has 30 s. It is too long if it is so twice in a row, and one device is to blame if it took half of that."""
+    one = _Running(Choice.of(detector(list, limit=30.0)))
+    made = one.make()
+    assert made is not None
+
+    def late(*looks: tuple[float, str]) -> tuple[list[bool], str]:
+        one.begin(100.0)
+        found = []
+        for now, made.reading in looks:
+            found.append(one.is_late(now))
+        return found, one.stuck_in(now)
+
+    assert late((101.0, "gpu0"), (129.0, "gpu7"), (131.0, "gpu7"), (132.0, "gpu7")) == ([False, False, False, True], "")
+    assert late((101.0, "gpu0"), (131.0, "gpu0"), (132.0, "gpu0")) == ([False, False, True], "gpu0")
+    assert late((101.0, "gpu0"), (500.0, "gpu0"))[0] == [False, False], "it was stopped, and looks on"
 
 
 def test_one_that_hangs_is_left_out_and_heard_no_more(running: Callable[..., queue.Queue[Seen]]) -> None:

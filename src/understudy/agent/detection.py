@@ -13,7 +13,7 @@ What is given with an `until` that has passed is over, and takes the place of wh
 go, first of those that do not hold.
 
 A detector that raises, takes longer than its limit or floods is left out from then on and told about: that is evidence about itself, and,
-if its look waits for a device, about that device, for as long as the look waits. What it had seen before stands.
+if its look waits for a device, about that device, until the look ends. What it had seen before stands.
 
 Known limits: what was seen is forgotten with this process. The agent that follows it sees again what is still to be seen.
 """
@@ -89,15 +89,16 @@ class NodeDetectors:
 
     def _run(self, one: _Running) -> None:
         try:
-            one.since = time.monotonic()
+            one.begin(time.monotonic())
             detector = one.make()
             if detector is None:
                 self._told_apart(one)
                 return
             while not self._closed.is_set():
-                one.since = time.monotonic()
+                one.begin(time.monotonic())
                 found = list(islice(detector.look(), MOST + 1))
-                if self._returned(one) or self._closed.is_set():
+                out = self._returned(one, found)
+                if out or self._closed.is_set():
                     return
                 if len(found) > MOST:
                     raise ValueError(service_jobs.FLOOD(most=MOST))
@@ -105,9 +106,8 @@ class NodeDetectors:
                     self._hear(one, evidence)
                 self._closed.wait(detector.every)
         except Exception as error:  # whatever it raises speaks against itself only
+            self._returned(one, [])
             self._leave_out(one, f"{type(error).__name__}: {error}")
-        finally:
-            one.since = None
 
     def _hear(self, one: _Running, evidence: Evidence) -> None:
         if not (isinstance(evidence, Evidence) and FIRST_TIME < evidence.happened < LAST_TIME and 0 <= evidence.until < LAST_TIME):
@@ -139,7 +139,7 @@ class NodeDetectors:
         while not self._closed.wait(LOOK):
             for one in self._running:
                 with self._lock:
-                    if one.since is not None and not one.out and time.monotonic() - one.since > one.limit:
+                    if not one.out and one.is_late(time.monotonic()):
                         self._suspect(one)
                         self._leave_out(one, agents.LOOK_TOO_LONG(seconds=one.limit))
                     for seen in one.memory.due(self._clock()):
@@ -147,19 +147,22 @@ class NodeDetectors:
 
     def _suspect(self, one: _Running) -> None:
         """A look takes too long. If it waits for a device, that speaks against the device."""
-        device = one.detector.reading if one.detector is not None else ""
-        if device:
-            now, detail = self._clock(), agents.NO_ANSWER(device=device, detector=one.title, seconds=one.limit)
+        if device := one.stuck_in(time.monotonic()):
+            now, detail = self._clock(), agents.NO_ANSWER(device=device, detector=one.title, seconds=one.limit / 2)
             one.silent = Seen(one.title, "device", "suspect", NO_ANSWER, device, detail, now, 0.0)
             self._remember(one, one.silent)
 
-    def _returned(self, one: _Running) -> bool:
-        """A look has come to its end. Return whether it took too long; then the device that it waited for has answered."""
+    def _returned(self, one: _Running, found: Sequence[Evidence]) -> bool:
+        """A look has come to its end. Return whether it took too long: then the device that it asked has answered, perhaps with evidence
+        against itself, which is the last that is heard."""
         with self._lock:
             one.since = None
             self._told_apart(one)
-            if one.out and one.silent is not None:
+            if one.silent is not None:
+                for evidence in found[:MOST]:
+                    self._hear(one, evidence)
                 self._remember(one, replace(one.silent, until=self._clock()))
+                one.silent = None
             return one.out
 
     def _leave_out(self, one: _Running, why: str) -> None:
@@ -189,8 +192,27 @@ class _Running:
         self.since: float | None = None  # its look goes on since then, by the monotonic clock
         self.known = False  # it looks, or not
         self.out = False  # it is left out
+        self._late = False  # its look took too long at the last look at it
+        self._asked = "", 0.0  # the device that it asked then, and since when
         self.silent: Seen | None = None  # the device in which a look of it has hung
         self.memory = _Memory()
+
+    def begin(self, now: float) -> None:
+        """Begin a look. `now`: the monotonic clock."""
+        self.since, self._late, self._asked = now, False, ("", now)
+
+    def is_late(self, now: float) -> bool:
+        """Whether the present look takes too long, twice in a row: once may mean that this process was stopped."""
+        asked = self.detector.reading if self.detector is not None else ""
+        if asked != self._asked[0]:
+            self._asked = asked, now
+        late, self._late = self._late, self.since is not None and now - self.since > self.limit
+        return late and self._late
+
+    def stuck_in(self, now: float) -> str:
+        """Return the device for which the present look has waited for most of its time, or ""."""
+        device, since = self._asked
+        return device if now - since > self.limit / 2 else ""
 
     def make(self) -> NodeDetector | None:
         """None: there is nothing to look at."""

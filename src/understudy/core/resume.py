@@ -171,7 +171,7 @@ def _settle(state: JobState) -> None:
 
 
 def _close(state: JobState, incident: OpenIncident) -> None:
-    if incident.skipped and not incident.ranks:
+    if incident.skipped and not (incident.ranks or incident.unexplained or incident.disputed or incident.differed or incident.believed):
         incident.decision = SKIP
     proofs.redone(incident)
     grades.give(state, incident)

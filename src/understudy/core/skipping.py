@@ -17,7 +17,7 @@ from understudy.messages import recoveries
 
 def section_failed(state: JobState, event: SectionFailed) -> None:
     if not is_attached(state, event.worker, event.generation):
-        state.refuse(event, Why.GENERATION)  # that generation ends already, and the worker does the same in the next one
+        state.refuse(event, Why.GENERATION)  # that generation ends already; the worker tells the others all the same
         return
     worker = state.workers[event.worker]
     reason = recoveries.SECTION_SKIPPED(rank=worker.rank, worker=worker.name, detail=event.detail)

@@ -68,7 +68,7 @@ class NodeDetector(AnyDetector):
     """Looks at the node that it runs on, in its agent, on a thread of its own. Made without arguments."""
 
     limit: float = 30.0  # seconds that a look may take: a detector that takes longer is left out, and told about
-    reading: str = ""  # the device that the present look waits for, as in `Evidence.part`: if the look hangs there, it is suspected
+    reading: str = ""  # the device that the present look asks, as in `Evidence.part`: if the look hangs there, it is suspected. Reset it
 
     @classmethod
     def missing(cls) -> str:

@@ -90,13 +90,11 @@ class Nvml(NodeDetector):
         present: dict[str, tuple[int, Any]] = {}
         failed: dict[int, Any] = {}
         for index in range(self._nvml.nvmlDeviceGetCount()):
-            self.reading = f"gpu{index}"
             try:
                 handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
                 present[self._nvml.nvmlDeviceGetUUID(handle)] = index, handle
             except self._nvml.NVMLError as error:
                 failed[index] = error
-        self.reading = ""
         return present, failed
 
     def _add(self, uuid: str, index: int, handle: Any, present: dict[str, tuple[int, Any]]) -> None:

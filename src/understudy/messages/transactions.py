@@ -41,9 +41,9 @@ FAILED_OUTSIDE = Message(
 )
 SECTION_FAILED = Message(
     "US4589",
-    "rank {rank}: section {name} has failed: all ranks skip it",
+    "rank {rank}: section {name} has failed, and is to be skipped on all ranks",
     cause='The function raised the error of the traceback, and its section was made with on_error="report".',
-    remedy="US4147 follows, with the same error.",
+    remedy="Correct the error of the traceback. Training goes on meanwhile.",
 )
 OPTIMIZER_NOT_REGISTERED = Message(
     "US4575",

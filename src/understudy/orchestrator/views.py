@@ -175,7 +175,10 @@ class IncidentReport(TypedDict):
     ranks: Annotated[list[RankReport], Field(description="every loss of the incident, in the order in which they were seen")]
     decision: Annotated[
         str,
-        Field(description="`redo`, `roll forward`, `boundary` (a migration), `start anew` (nothing was done yet); empty until it is made"),
+        Field(
+            description="`redo`, `roll forward`, `boundary` (a migration), `start anew` (nothing was done yet), `skip` (a section); empty "
+            "until it is made"
+        ),
     ]
     fault_at: Annotated[float, Field(description="unix time of the fault, in seconds")]
     step: Annotated[int, Field(description="the last step that the survivors had all committed")]

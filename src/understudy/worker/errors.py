@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 
 
 class UnderstudyError(RuntimeError):
@@ -60,3 +61,9 @@ def is_port_taken(error: BaseException) -> bool:
             return True
         cause = cause.__cause__ or cause.__context__
     return False
+
+
+def errors_of_functions() -> tuple[type[BaseException], ...]:
+    """Return what counts as an error of the script's: `Exception`, and that of torch's distributed checkpoints, which is none."""
+    checkpoints = sys.modules.get("torch.distributed.checkpoint.api")
+    return (Exception,) if checkpoints is None else (Exception, checkpoints.CheckpointException)

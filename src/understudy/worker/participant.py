@@ -91,7 +91,7 @@ class Participant:
 
     def passed(self, step: Step) -> None: ...
 
-    def failed(self, step: Step, error: Exception) -> None:
+    def failed(self, step: Step, error: BaseException) -> None:
         """May raise an `UnderstudyError` in place of `error`, if that is what it came from."""
 
     def rollback(self, step: Step) -> None:

@@ -1,5 +1,5 @@
-"""Checkpoints that fail and that training can do without: on one rank while the other waits for it or has voted, on both, and together with
-a loss. With "leaves out" the script does not try to write those."""
+"""Checkpoints that fail and that training can do without: on one rank while the other waits for it or has voted, on both, in torch's
+distributed checkpoints, and together with a loss. With "leaves out" the script does not try to write those."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import sys
 
 import torch
 import torch.distributed as dist
-from support import Counter, fault, final, log, seed  # type: ignore[import-not-found]
+from support import Counter, fault, final, folder, log, seed  # type: ignore[import-not-found]
 from torch import nn
+from torch.distributed.checkpoint.state_dict_saver import save as save_distributed
 
 import understudy
 
 TRIES = sys.argv[2] == "tries"
 BEFORE_THE_COLLECTIVE = {8: (0,), 24: (0, 1), 32: (0,)}  # by committed steps: the ranks on which it fails
 AFTER_THE_COLLECTIVE = {16: (1,)}
-LEFT_OUT = () if TRIES else (8, 16, 24, 32)
+DISTRIBUTED = 28
+LEFT_OUT = () if TRIES else (8, 16, 24, 28, 32)
 
 job = understudy.join()
 seed(7)
@@ -48,6 +50,9 @@ def save() -> float:
     fault(job, "saving")
     if job.rank in BEFORE_THE_COLLECTIVE.get(job.committed, ()):
         raise OSError(28, "No space left on device")
+    if job.committed == DISTRIBUTED:
+        (folder / "no folder").touch()
+        save_distributed({"model": model.state_dict()}, checkpoint_id=folder / "no folder")
     dist.all_reduce(drawn)
     if job.rank in AFTER_THE_COLLECTIVE.get(job.committed, ()):
         raise OSError(28, "No space left on device")

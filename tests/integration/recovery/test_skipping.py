@@ -14,9 +14,10 @@ __all__ = ["training"]
 @pytest.mark.gate
 def test_a_section_that_fails_is_skipped_on_all_ranks(training: Training) -> None:
     outcome = training.run("skipping.py", "tries", faults="saving:32:1")
-    incidents = survived(outcome, training.undisturbed("skipping.py", "leaves out"), 4)
-    assert [(one["cause"], one["decision"]) for one in incidents] == [*[("section", "skip")] * 3, ("killed", "redo")]
-    assert [one["grade"] for one in incidents[:3]] == [""] * 3
+    incidents = survived(outcome, training.undisturbed("skipping.py", "leaves out"), 5)
+    assert [(one["cause"], one["decision"]) for one in incidents] == [*[("section", "skip")] * 4, ("killed", "redo")]
+    assert [one["grade"] for one in incidents[:4]] == [""] * 4
     assert "OSError: [Errno 28] No space left on device" in outcome.output
-    assert codes(outcome.output).count(transactions.SECTION_FAILED.code) == 5, outcome.output
-    assert codes(outcome.output).count(recoveries.SECTION_SKIPPED.code) in (3, 4), "the loss may come first"
+    said = codes(outcome.output)  # of two ranks that fail together one may be stopped before it has failed
+    assert 5 <= said.count(transactions.SECTION_FAILED.code) <= 8, outcome.output
+    assert said.count(recoveries.SECTION_SKIPPED.code) in (4, 5), "the loss may come first"

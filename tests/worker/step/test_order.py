@@ -22,7 +22,7 @@ class Noting(Participant):
     def begin(self, step: Step) -> None:
         self._calls.append(f"{self._name} begins {step.function}")
 
-    def failed(self, step: Step, error: Exception) -> None:
+    def failed(self, step: Step, error: BaseException) -> None:
         self._calls.append(f"{self._name} hears of {error}")
 
     def vote_fields(self) -> tuple[VoteField, ...]:

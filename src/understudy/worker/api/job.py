@@ -29,7 +29,7 @@ from understudy.worker.data import manual_iterators as drawn
 from understudy.worker.data.iterators import LoaderIterator
 from understudy.worker.data.loaders import Counter, LoaderSource, Source
 from understudy.worker.data.loops import JobLoop, Loops, iterate
-from understudy.worker.errors import UsageError
+from understudy.worker.errors import UsageError, errors_of_functions
 from understudy.worker.guards.loop_checks import TRANSACTION, arguments_ahead, read_ahead
 from understudy.worker.guards.loop_variables import Behind, read_behind
 from understudy.worker.recovery.newcomer import Newcomer
@@ -177,8 +177,8 @@ class Job:
         With `on_error="report"` an error that it raises on any rank does not end the training: it is printed, all ranks skip this call
         of the section, and it returns None on all of them. Use it for what training can do without, such as one checkpoint of many.
         What the function has changed by then is put back where a redo would put it back; files that it has written stay.
-        Understudy's own errors and exceptions that are no `Exception` are raised. Without `understudy run` only the rank that has failed
-        skips it.
+        Understudy's own errors, `SystemExit` and `KeyboardInterrupt` are raised. Without `understudy run` the error is raised, too, unless
+        there is only one rank: the others could wait for this one.
 
         Raises `UsageError` for another value of `on_error`.
         """
@@ -299,12 +299,14 @@ class Job:
 
 
 def _plainly(function: Callable[..., Any], reports: bool) -> Callable[..., Any]:
-    """Return what a transaction is without Understudy. `reports`: its errors are printed."""
+    """Return what a transaction is without Understudy. `reports`: its errors are printed, if no other rank can wait for this one."""
 
     def attempt(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except Exception:
+        except errors_of_functions():
+            if dist.is_initialized() and dist.get_world_size() > 1:
+                raise
             traceback.print_exc()
 
     return attempt if reports else function

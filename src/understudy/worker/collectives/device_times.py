@@ -144,7 +144,7 @@ class DeviceTimes(Participant):
             self._share = share
         self.abandon()
 
-    def failed(self, step: Step, error: Exception) -> None:
+    def failed(self, step: Step, error: BaseException) -> None:
         self.abandon()
 
     def abandon(self) -> None:

@@ -87,7 +87,7 @@ class WatchSlot(Participant):
     def before_vote(self, step: Step) -> None:
         self.current.before_vote(step)
 
-    def failed(self, step: Step, error: Exception) -> None:
+    def failed(self, step: Step, error: BaseException) -> None:
         self.current.failed(step, error)
 
     def returned(self, step: Step) -> None:
@@ -220,7 +220,7 @@ class Drills(StepWatch):
         sender.put(OVER)
         self._stop()
 
-    def failed(self, step: Step, error: Exception) -> None:
+    def failed(self, step: Step, error: BaseException) -> None:
         if self._sender is not None:
             self._broken(drilled_steps.INTERRUPTED(error=error))
 

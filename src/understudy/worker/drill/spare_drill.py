@@ -202,7 +202,7 @@ class SpareDrill(StepWatch, Takeover):
         """It is redone, even if the script catches what is raised for that."""
         self._progress.must_redo = True
 
-    def failed(self, step: Step, error: Exception) -> None:
+    def failed(self, step: Step, error: BaseException) -> None:
         if isinstance(error, Beyond | Saves):
             self._conclude(str(error) if isinstance(error, Saves) else "")
         if self._lost:

@@ -82,7 +82,7 @@ class Works(Participant):
             self._leaving.add(step.function)
             self._tell(script.WORK_KEPT(function=step.function, call=found[0]))
 
-    def failed(self, step: Step, error: Exception) -> None:
+    def failed(self, step: Step, error: BaseException) -> None:
         self.end()
 
     def end(self) -> None:

@@ -75,7 +75,7 @@ def _join_threads() -> None:
     for shut_down in reversed(threading._threading_atexits):  # type: ignore[attr-defined]  # executors end, once they have done their work
         _quietly(shut_down)
     spared = (threading.main_thread(), threading.current_thread())
-    while at_work := [one for one in threading.enumerate() if not one.daemon and one not in spared]:
+    while at_work := [one for one in threading.enumerate() if one.ident and not one.daemon and one not in spared]:
         at_work[0].join()
 
 

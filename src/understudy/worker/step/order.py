@@ -93,7 +93,7 @@ class Order:
     def passed(self, step: Step) -> None:
         _each(self._passed, step)
 
-    def failed(self, step: Step, error: Exception) -> None:
+    def failed(self, step: Step, error: BaseException) -> None:
         for failed in self._failed:
             failed(step, error)
 

@@ -34,7 +34,7 @@ from understudy.worker import hooks
 from understudy.worker.callables import name_of
 from understudy.worker.data.loops import Loops
 from understudy.worker.drill.drill import WatchSlot
-from understudy.worker.errors import GenerationAborted, UnderstudyError, UsageError
+from understudy.worker.errors import GenerationAborted, UnderstudyError, UsageError, errors_of_functions
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Step
 from understudy.worker.process.where import traceback_of
@@ -42,6 +42,7 @@ from understudy.worker.step.boundary import StepBoundary
 from understudy.worker.step.order import Order
 from understudy.worker.step.votes import Votes
 
+UNHEARD = 30.0  # seconds until a section that has failed is reported in another way
 COMPILES = 2  # the first steps of a function, in which it may be compiled, or allocate
 
 
@@ -51,6 +52,7 @@ class Transactions:
         self._order, self._votes, self._boundary, self._loops, self._watch = order, votes, boundary, loops, watch
         self._step = Step("", "", (), [])  # the running one, or the last
         self._committed: Counter[str] = Counter()  # steps of each function, by this worker
+        self._in_function = False  # the script's own code runs, up to the vote
 
     def run(self, function: Callable[..., Any], kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], reports: bool = False) -> Any:
         """Run one transaction until it is committed, and return the function's result. `reports`: an error of the function's own is
@@ -62,7 +64,7 @@ class Transactions:
             try:
                 step.result = self._attempt(step, lambda: function(*args, **kwargs))
                 break
-            except Exception as error:
+            except errors_of_functions() as error:
                 if not self._is_redone(step, error):
                     raise
             self._roll_back(step)
@@ -85,14 +87,16 @@ class Transactions:
         """Go once through the function and its vote. Raises what the function raises, and `GenerationAborted`."""
         progress = self._progress
         progress.kind, progress.function = step.kind, step.function
-        progress.past_vote = progress.must_redo = False
+        progress.past_vote = progress.must_redo = self._in_function = False
         step.skipped = step.reports and progress.sections.agreed == progress.transaction
         progress.phase = VotePhase.RUNNING
         alone = step.kind == "section" or self._committed[step.function] < COMPILES
         self._membership.control.page.enter(Activity.RUNNING, progress.transaction, alone=alone)
         self._order.attempt(step)
         hooks.fire("begin")
+        self._in_function = True
         result = None if step.skipped else function()
+        self._in_function = False
         if progress.must_redo:
             raise GenerationAborted("the failure of this attempt was swallowed inside it")
         if not progress.past_vote:
@@ -100,7 +104,7 @@ class Transactions:
             self._votes.run(step)
         return result
 
-    def _is_redone(self, step: Step, error: Exception) -> bool:
+    def _is_redone(self, step: Step, error: BaseException) -> bool:
         """Whether the attempt is done again, once the decision is there; else `error` is the user's. Raises what it came from, if that is
         known."""
         self._membership.leave_if_device_failed(error)
@@ -112,19 +116,23 @@ class Transactions:
         if self._progress.must_redo:
             return True  # whatever a library has made of what ended the attempt
         if not self._membership.is_failure(error):
-            if not step.reports or isinstance(error, UnderstudyError):
+            if not (step.reports and self._in_function) or isinstance(error, UnderstudyError):
                 return False
             self._report(step, error)
         self._membership.quiesce()
         return True
 
-    def _report(self, step: Step, error: Exception) -> None:
+    def _report(self, step: Step, error: BaseException) -> None:
         """A section has failed here, and is skipped. Other ranks may wait for this one in a collective, so the generation must end."""
-        progress, control = self._progress, self._membership.control
+        progress, membership, control = self._progress, self._membership, self._membership.control
+        generation = membership.newest
         progress.sections.failed = progress.transaction
         summary = "".join(traceback.format_exception_only(error)).strip()
         print(f"{traceback_of(error)}{texts.SECTION_FAILED(rank=progress.rank, name=step.function)}", file=sys.stderr, flush=True)
-        control.send(SectionFailed(control.worker, self._membership.newest, f"{progress.running}: {summary}"[:4000]))
+        detail = f"{progress.running}: {summary}"[:4000]
+        control.send(SectionFailed(control.worker, generation, detail))
+        if not control.wait_for(lambda: membership.superseded(generation), UNHEARD):
+            membership.report_broken(generation, detail)  # for an orchestrator of an earlier version
 
     def _roll_back(self, step: Step) -> None:
         """Put everything back as it was at the begin, and join the newest generation."""

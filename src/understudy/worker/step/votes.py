@@ -62,7 +62,7 @@ class Votes:
         """Agree with all ranks that this transaction can commit. Raises `GenerationAborted` or `PeerLost` if it has to be redone."""
         progress, membership = self._progress, self._membership
         if progress.must_redo or membership.aborted():
-            if not progress.must_redo and self._issued.untouched and not step.alone:
+            if not progress.must_redo and self._issued.untouched and not (step.alone or step.skipped):
                 self._redo.keep(step.attempt)  # no collective that it waited for was broken
             raise GenerationAborted("the generation is over: this attempt cannot be voted for")
         if membership.groups.is_broken():  # nobody else may have noticed: the others need no connection of the script's while they vote
@@ -98,7 +98,7 @@ class Votes:
             self._order.voted(agreed)
         except RuntimeError as error:
             decision = self._redo.told(membership.quiesce_after(error))
-            if unbroken and not self._goes_on(decision):
+            if unbroken and not step.skipped and not self._goes_on(decision):
                 self._redo.keep(step.attempt)
             self._interrupted(decision, error)
 

@@ -61,7 +61,7 @@ class FirstTransaction(Participant):
             self._announcing.let_go()
         self.refuse()
 
-    def failed(self, step: Step, error: Exception) -> None:
+    def failed(self, step: Step, error: BaseException) -> None:
         try:
             if not isinstance(error, UnderstudyError):
                 self.refuse()
@@ -86,7 +86,8 @@ class FirstTransaction(Participant):
 
     def passed(self, step: Step) -> None:
         self.end()
-        self._recovery = None
+        if not step.skipped:
+            self._recovery = None
 
     def end(self) -> None:
         """Of the attempt."""

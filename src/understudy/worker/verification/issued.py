@@ -131,7 +131,7 @@ class IssuedCollectives(Kernels, Participant):
         if step.alone:
             return
         if step.skipped:
-            self._before, self._of_lost = {}, None
+            self._before, self._original, self._of_lost = {}, {}, None
         if not self.installed:
             self.install()
         self._thread = threading.get_ident()
@@ -172,7 +172,7 @@ class IssuedCollectives(Kernels, Participant):
         if self._before or self._of_lost:
             self._compare()
 
-    def failed(self, step: Step, error: Exception) -> None:
+    def failed(self, step: Step, error: BaseException) -> None:
         self._noting = False
         with self._lock:
             self._trail.stop()

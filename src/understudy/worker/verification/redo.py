@@ -75,6 +75,9 @@ class RedoProof(Participant):
         """An attempt has come to its vote. Where the one before it had, too, what went into collectives on the way does not count: what
         they have both come to says more."""
         self._said, issued = False, self._issued
+        if step.skipped:  # nothing is computed
+            self._differs = ""
+            return
         self._collectives = issued.found.compared if issued.found.compared.of else self._collectives
         digests = 0
         if self._before is None:
