@@ -112,8 +112,8 @@ class Rank:
         assert isinstance(groups, Groups)
         return groups
 
-    def transaction(self, function: Callable[[], Any], kind: str = "step") -> Any:
-        return self.runtime.transactions.run(function, kind, (), {})
+    def transaction(self, function: Callable[[], Any], kind: str = "step", reports: bool = False) -> Any:
+        return self.runtime.transactions.run(function, kind, (), {}, reports)
 
     def step_optimizer(self) -> None:
         self.runtime.transactions.before_optimizer_step(self.optimizer, (), {})
