@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from understudy.worker.transport import peers
 from understudy.worker.transport.channel import Channel
 from understudy.worker.transport.peers import Peers, frame, read_frame
 from understudy.worker.transport.rendezvous import Rendezvous, StoreServer
+from understudy.worker.transport.strangers import MOST
 
 LIMIT = 60.0  # seconds
 
@@ -226,6 +228,51 @@ def test_who_does_not_know_the_token_is_not_let_in(members: Callable[[int], Memb
     assert found == {1: b"true"}
     for stranger in strangers:
         stranger.close()
+
+
+def test_strangers_by_the_thousand_keep_no_member_out(members: Callable[[int], Members]) -> None:
+    """Who says nothing is closed again, the oldest first, while members still connect."""
+    group = members(3)
+    address = unpack(PeerAddress, group.meetings[0].get("peer/0"))
+    knocking: list[socket.socket] = []
+    try:
+        for _ in range(4 * MOST):
+            knocking.append(socket.create_connection((address.host, address.port), LIMIT))
+        found: dict[int, bytes] = {}
+        hearing = group.start(group.peers[0].exchange, {}, {1: read_frame(found, 1), 2: read_frame(found, 2)})
+        group.start(group.peers[1].exchange, {0: frame(b"the first")}, {}).result(LIMIT)
+        wait_until(lambda: not hearing.done() and 1 in found, "the first one is heard", LIMIT)
+        assert len(list(group.peers[0]._strangers)) <= MOST
+        group.start(group.peers[2].exchange, {0: frame(b"the second")}, {}).result(LIMIT)
+        hearing.result(LIMIT)
+        assert found == {1: b"the first", 2: b"the second"}
+        knocking[0].settimeout(LIMIT)
+        assert knocking[0].recv(1) == b"", "the oldest is closed"
+    finally:
+        for one in knocking:
+            one.close()
+
+
+def test_without_a_free_descriptor_members_are_waited_for(members: Callable[[int], Members], monkeypatch: pytest.MonkeyPatch) -> None:
+    group = members(2)
+    full, refused_once = threading.Event(), threading.Event()
+    full.set()
+    accept = socket.socket.accept
+
+    def accepts(listener: socket.socket) -> Any:
+        if full.is_set():
+            refused_once.set()
+            raise OSError(errno.EMFILE, "Too many open files")
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", accepts)
+    found: dict[int, bytes] = {}
+    hearing = group.start(group.peers[0].exchange, {}, {1: read_frame(found, 1)})
+    telling = group.start(group.peers[1].exchange, {0: frame(b"a vote")}, {})
+    assert refused_once.wait(LIMIT)
+    full.clear()
+    telling.result(LIMIT), hearing.result(LIMIT)
+    assert found == {1: b"a vote"}
 
 
 def test_a_size_that_nobody_would_send_is_refused(members: Callable[[int], Members]) -> None:

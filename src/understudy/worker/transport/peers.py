@@ -9,7 +9,6 @@ while the main thread is in `exchange`, straight between sockets and the memory 
 from __future__ import annotations
 
 import functools
-import hmac
 import itertools
 import os
 import secrets
@@ -27,9 +26,8 @@ from understudy.messages import worker_processes
 from understudy.worker.encoding.messages import PeerAddress, pack, unpack
 from understudy.worker.errors import BadMessage, GenerationAborted, PeerLost
 from understudy.worker.transport.rendezvous import Rendezvous, node_address
+from understudy.worker.transport.strangers import TOKEN, Strangers
 
-_TOKEN = 16  # bytes
-_HELLO = _TOKEN + 4  # the token and the number of the member that connects
 _LENGTH = 8  # bytes in front of a frame
 LARGEST = 1 << 34  # bytes of one: a set-up's record and the copy of a rank have limits far below
 
@@ -150,7 +148,7 @@ class Peers:
     def __init__(self, meeting: Rendezvous, member: int) -> None:
         self._meeting = meeting
         self._member = member
-        self._token = secrets.token_bytes(_TOKEN)
+        self._token = secrets.token_bytes(TOKEN)
         host = data_address()
         self._listener = socket.create_server((host, 0), family=_family(host), backlog=1024)
         self._listeners = [self._listener]
@@ -165,7 +163,7 @@ class Peers:
         self._in: dict[int, _ReadAhead] = {}
         self._incoming: list[_Incoming] | None = None  # what the running exchange waits for; or the last one did, which has failed
         self.waiting = False  # the main thread sleeps until a peer sends or takes something; read by the control thread
-        self._strangers: dict[socket.socket, bytes] = {}  # have connected, but not said all of who they are
+        self._strangers = Strangers(self._token)
         here = own_place()
         port = self._listener.getsockname()[1]
         meeting.put(f"peer/{member}", pack(PeerAddress(here.domain, here.node, host, port, where, name, self._token)))
@@ -251,8 +249,9 @@ class Peers:
         for connection in connections:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)  # forked data loaders have it too
-        for one in (*self._listeners, self._woken, *connections, *self._strangers):
+        for one in (*self._listeners, self._woken, *connections):
             one.close()
+        self._strangers.close()
 
     def _wait(self, outgoing: Iterable[_Outgoing], incoming: Iterable[_Incoming]) -> None:
         """Until something can move."""
@@ -295,28 +294,11 @@ class Peers:
 
     def _accept(self) -> None:
         """Lets in who has knocked, and asks each who it is."""
-        for listener in self._listeners:
-            with suppress(BlockingIOError):
-                while True:
-                    connection, _ = listener.accept()
-                    connection.setblocking(False)
-                    self._strangers[connection] = b""
-        for connection, said in list(self._strangers.items()):
-            try:
-                heard = connection.recv(_HELLO - len(said))
-            except BlockingIOError:
-                continue
-            except OSError:
-                heard = b""
-            said = self._strangers[connection] = said + heard
-            if heard and len(said) < _HELLO:
-                continue
-            del self._strangers[connection]
-            member = int.from_bytes(said[_TOKEN:], "little")
-            if len(said) == _HELLO and hmac.compare_digest(said[:_TOKEN], self._token) and member not in self._in:
-                self._in[member] = _ReadAhead(connection)
-            else:
+        for member, connection in self._strangers.accept(self._listeners):
+            if member in self._in:
                 connection.close()
+            else:
+                self._in[member] = _ReadAhead(connection)
 
     def _aborted(self) -> GenerationAborted:
         return GenerationAborted(f"generation {self._meeting.generation} is over")
@@ -367,7 +349,7 @@ def _where() -> bytes:
     try:
         boot, namespace = Path("/proc/sys/kernel/random/boot_id").read_text().strip(), Path("/proc/self/ns/net").stat().st_ino
     except OSError:
-        return secrets.token_bytes(_TOKEN)  # nobody else's
+        return secrets.token_bytes(TOKEN)  # nobody else's
     return f"{own_place().node} {boot} {namespace}".encode()
 
 

@@ -1,0 +1,85 @@
+"""Connections whose other end has not said yet which member it is.
+
+Anybody who reaches the port may open some. A member says who it is as soon as it has connected, so few of them wait here at a time, and
+when there are too many the oldest are closed: descriptors are left for members, and a full table is no lost peer.
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+MOST = 64  # that wait
+AT_ONCE = 256  # that are accepted in one go: others may be served in between
+TOKEN = 16  # bytes
+HELLO = TOKEN + 4  # the token and the number of the member that connects
+_NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Strangers:
+    def __init__(self, token: bytes) -> None:
+        """`token`: what members show."""
+        self._token = token
+        self._said: dict[socket.socket, bytes] = {}  # the oldest first
+
+    def __iter__(self) -> Iterator[socket.socket]:
+        return iter(self._said)
+
+    def accept(self, listeners: Iterable[socket.socket]) -> list[tuple[int, socket.socket]]:
+        """Return the members that have introduced themselves, with their connections."""
+        found = [known for connection in list(self._said) if (known := self._hear(connection))]
+        for listener in listeners:
+            for _ in range(AT_ONCE):
+                connection = self._next(listener)
+                if connection is None:
+                    break
+                self._said[connection] = b""
+                if known := self._hear(connection):
+                    found.append(known)
+                self._turn_away(MOST)
+        return found
+
+    def close(self) -> None:
+        self._turn_away(0)
+
+    def _next(self, listener: socket.socket) -> socket.socket | None:
+        """Return the next one that has connected; None if there is none, or no room for one."""
+        try:
+            with suppress(ConnectionAbortedError):
+                connection, _ = listener.accept()
+                connection.setblocking(False)
+                return connection
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            self._turn_away(0)
+        return None
+
+    def _hear(self, connection: socket.socket) -> tuple[int, socket.socket] | None:
+        said = self._said[connection]
+        try:
+            heard = connection.recv(HELLO - len(said))
+        except BlockingIOError:
+            return None
+        except OSError:
+            heard = b""
+        said = self._said[connection] = said + heard
+        if heard and len(said) < HELLO:
+            return None
+        del self._said[connection]
+        if len(said) == HELLO and hmac.compare_digest(said[:TOKEN], self._token):
+            return int.from_bytes(said[TOKEN:], "little"), connection
+        connection.close()
+        return None
+
+    def _turn_away(self, left: int) -> None:
+        """Close the oldest, until `left` are there."""
+        while len(self._said) > left:
+            oldest = next(iter(self._said))
+            del self._said[oldest]
+            oldest.close()
