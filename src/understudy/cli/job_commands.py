@@ -187,7 +187,7 @@ def from_journal(run: RunDirectory, what: str, why: Exception) -> Any:
     if not run.journal_file.exists():
         raise NoAnswer(asking.NO_JOURNAL(path=run.path, reason=str(why))) from why
     # Here, because they bring SQLAlchemy, which the other commands do without.
-    from understudy.orchestrator import migrations, state_view, topology_view, views
+    from understudy.orchestrator import journal, migrations, state_view, topology_view, views
 
     answers: dict[str, Callable[[Path], Any]] = {
         "status": views.offline_status,
@@ -198,5 +198,5 @@ def from_journal(run: RunDirectory, what: str, why: Exception) -> Any:
     }
     try:
         return answers[what](run.path)
-    except (migrations.NewerJournal, views.NoJournal) as error:
+    except (migrations.NewerJournal, views.NoJournal, journal.Unreadable, journal.Damaged) as error:
         raise NoAnswer(asking.JOURNAL_UNUSABLE(path=run.journal_file, reason=str(error))) from error

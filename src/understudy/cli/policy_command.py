@@ -72,7 +72,7 @@ def _dry_run(found: Policy, folder: Path, job: str, as_json: bool) -> None:
 
     try:
         recorded = dry_run.jobs(folder, job)
-    except (migrations.NewerJournal, views.NoJournal, journal.Unreadable) as error:
+    except (migrations.NewerJournal, views.NoJournal, journal.Unreadable, journal.Damaged) as error:
         say(str(error))
         raise typer.Exit(2) from error
     steps = [step for one in recorded.values() for step in dry_run.steps(found, one)]

@@ -192,6 +192,22 @@ EVENT_UNREADABLE = Message(
     remedy="Use the Understudy that wrote the journal.",
 )
 
+EVENTS_MISSING = Message(
+    "US5046",
+    "event {number} is missing",
+    cause="Rows of this job's journal are gone, so what follows from the others is not known.",
+    remedy="Restore the journal from a backup, or cancel the job. Its workers train on meanwhile.",
+)
+
+JOURNAL_DAMAGED = Message(
+    "US5047",
+    "the journal {path} is damaged: {reason}. Nothing was changed. Jobs that train go on, as long as they lose no rank. Restore the file "
+    "from a backup and start the orchestrator again; or move it away: then jobs that still train are listed as put aside, and "
+    "`understudy cancel` ends them",
+    cause="The file is not one of SQLite's, or a part of it was overwritten or is missing.",
+    remedy="Look at the disk, and restore the file, or move it away.",
+)
+
 NO_JOURNAL_OF_RUN = Message(
     "US5038",
     "no journal of a run in {folder}",
@@ -222,8 +238,8 @@ UNSURE_JOURNAL = Message(
 
 JOBS_ASIDE = Message(
     "US5042",
-    "the journal cannot be read where it tells of {count} jobs, which are put aside",
-    cause="The records of these jobs are not understood by this version, or damaged.",
+    "{count} jobs are put aside: the journal cannot be read where it tells of them, or does not know them",
+    cause="The records of these jobs are not understood by this version, damaged or missing.",
     remedy="Ask for the list of jobs, which names them, and use the Understudy that wrote the journal.",
 )
 

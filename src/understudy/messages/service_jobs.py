@@ -55,8 +55,15 @@ JOB_PUT_ASIDE = Message(
     "US5305",
     "job {job} is put aside: {reason}. Its workers, if there are any, go on until they lose one of them or finish; `understudy cancel "
     "{job}` ends them. All other jobs go on as ever",
-    cause="The journal cannot be read where it tells of this job.",
-    remedy="Use the Understudy that wrote the journal, or cancel the job.",
+    cause="The journal cannot be read where it tells of this job, or does not know it.",
+    remedy="Use the Understudy that wrote the journal, restore it from a backup, or cancel the job.",
+)
+
+ORPHANED = Message(
+    "US5355",
+    "the journal does not know it, but node {node} has workers of it",
+    cause="The journal was lost, or replaced by another one, while the job trained.",
+    remedy="Restore the journal from a backup and start the orchestrator again, or end the job with `understudy cancel`.",
 )
 
 JOB_LEADS_NOWHERE = Message(

@@ -87,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
         if leadership is None:
             return uvloop.run(_serve(arguments, folder, settings, entry, listener, None))
         return uvloop.run(_lead(arguments, folder, entry, leadership))
-    except (NewerJournal, SchedulerFailed) as error:
+    except (NewerJournal, SchedulerFailed, journal.Damaged, journal.Unreadable) as error:
         say(str(error))
         return 2
 

@@ -39,6 +39,7 @@ from understudy.policy.rules import applied, default, parse
 SETTLE = 3.0  # seconds after a start in which agents come back and nothing is placed
 LOOK = 0.5  # seconds between two looks at silent nodes
 RESTARTS = 3  # of a part that was given up, for each job and node
+ORPHANS = 1000  # jobs that are put aside: an agent may claim any
 SUSPICIONS = 100  # of one node that are kept
 
 
@@ -251,8 +252,10 @@ class Cluster:
             node.restarts, node.suspected = old.restarts, old.suspected
         for part in hello.parts:
             job = self._jobs.get(part.job)
-            if part.job not in self._jobs.aside and (job is None or job.running.done()):
+            if job is not None and job.running.done():
                 link.outbox.put_nowait(encode(EndPart(part.job)))
+            elif job is None and part.job not in self._jobs.aside and len(self._jobs.aside) < ORPHANS:
+                self._jobs.put_aside(part.job, service_jobs.ORPHANED(node=hello.node))
         self._place()
         return link
 

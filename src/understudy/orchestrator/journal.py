@@ -23,9 +23,10 @@ from __future__ import annotations
 import contextlib
 import json
 import queue
+import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,10 @@ _Entry = _Begun | tuple[float, Event, str] | Mapping[str, PageView] | _Mark
 
 class Unreadable(ValueError):
     """A job's part of the journal cannot be read: says where and why."""
+
+
+class Damaged(ValueError):
+    """The file of the journal is none, or a part of it is not what SQLite has written: says what to do."""
 
 
 class Journal:
@@ -287,26 +292,39 @@ def read(place: Path | str, job: str | None = None) -> Recorded | None:
 
 def read_all(place: Path | str, only: str | None = None, aside: dict[str, str] | None = None) -> dict[str, Recorded]:
     """All jobs in the order in which they were begun, or `only` one. Those that cannot be read go into `aside`, with the reason. Raises
-    `migrations.NewerJournal`, and `Unreadable` without an `aside`.
+    `migrations.NewerJournal`, `Damaged`, and `Unreadable` without an `aside`.
     """
-    with database.reading(place) as connection:
+    with _undamaged(place), database.reading(place) as connection:
         if connection is None:
             return {}
+        if isinstance(place, Path) and (found := connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()) != "ok":
+            raise sqlite3.DatabaseError(found)
         rows = connection.execute(
             sa.select(database.jobs.c.job, database.jobs.c.settings, database.jobs.c.request).order_by(database.jobs.c.number)
         ).all()
-        found: dict[str, Recorded] = {}
+        jobs: dict[str, Recorded] = {}
         for job, settings, request in rows:
             if only not in (None, job):
                 continue
             try:
-                found[job] = Recorded(Settings.from_json(settings), request, _events_of(connection, job), _pages_of(connection, job))
+                jobs[job] = Recorded(Settings.from_json(settings), request, _events_of(connection, job), _pages_of(connection, job))
             except ValueError as error:
                 why = orchestrators.JOB_UNREADABLE(path=database.shown(place), job=job, reason=str(error))
                 if aside is None:
                     raise Unreadable(why) from error
                 aside[job] = why
-        return found
+        return jobs
+
+
+@contextlib.contextmanager
+def _undamaged(place: Path | str) -> Iterator[None]:
+    """Raises `Damaged`. What may pass (`OperationalError`: no room, locked) is let through."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, sa.exc.DatabaseError) as error:
+        if not isinstance(place, Path) or isinstance(error, sqlite3.OperationalError | sa.exc.OperationalError):
+            raise
+        raise Damaged(orchestrators.JOURNAL_DAMAGED(path=place, reason=str(getattr(error, "orig", error)))) from error
 
 
 def _events_of(connection: sa.Connection, job: str) -> list[tuple[float, Event]]:
@@ -316,7 +334,9 @@ def _events_of(connection: sa.Connection, job: str) -> list[tuple[float, Event]]
         sa.select(columns.now, columns.event, columns.number).where(columns.job == job).order_by(columns.number)
     ).all()
     events = []
-    for now, text, number in rows:
+    for expected, (now, text, number) in enumerate(rows, 1):
+        if number != expected:
+            raise ValueError(orchestrators.EVENTS_MISSING(number=expected))
         try:
             event, _ = recalled(text)
         except BadMessage as error:

@@ -1,0 +1,146 @@
+"""A journal that is lost or damaged while a job trains: its workers train on, a message says what to do, and that can be done."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.integration.processes import is_alive, marked, pid_of, wait_for_end, wait_until
+from tests.integration.service import Service, Submitted
+from tests.integration.training import LONG, Outcome
+from tests.said import said
+
+from understudy.messages import http_requests, orchestrators, service_jobs
+
+PATIENT = ["--hang-limit", "900"]  # a node that nobody leads any more ends workers that stand still, and these do
+RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "0"]
+HELD = 6
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with marked() as mark:
+        yield Service(tmp_path, mark)
+
+
+def trains(service: Service) -> tuple[Submitted, list[int]]:
+    """A job on two nodes, of which one rank is held, and its ranks' pids. Its orchestrator is killed."""
+    service.start_nodes("ab", 2)
+    job = service.run("job", [*RANKS, *PATIENT], "spread.py", HELD=f"1:{HELD}")
+    job.wait_for(f"held {HELD}")
+    pids = [pid_of(lambda: job.status()["ranks"][0]), pid_of(lambda: job.status()["ranks"][1])]
+    service.kill_orchestrator()
+    return job, pids
+
+
+def saved(service: Service) -> list[tuple[Path, Path]]:
+    """The journal's files, and copies of them."""
+    files = sorted(service.state.glob("journal.db*"))
+    copies = [(file, service.folder / f"copy of {file.name}") for file in files]
+    for file, copy in copies:
+        shutil.copy(file, copy)
+    return copies
+
+
+def restored(service: Service, copies: list[tuple[Path, Path]]) -> None:
+    for file in service.state.glob("journal.db*"):
+        file.unlink()
+    for file, copy in copies:
+        shutil.copy(copy, file)
+
+
+@pytest.mark.parametrize("what", ["gone", "empty"])
+def test_a_job_that_the_journal_does_not_know_trains_on_and_can_be_ended(service: Service, what: str) -> None:
+    job, pids = trains(service)
+    copies = saved(service)
+    for file, _ in copies:
+        file.unlink()
+    if what == "empty":
+        copies[0][0].touch()
+    service.start_orchestrator()
+    service.wait_for_nodes(2)
+    (line,) = service.ask("jobs")
+    assert line["job"] == "job" and line["state"] == "aside" and said(line["message"], service_jobs.ORPHANED)
+    assert said(service.command("status", "--job", "job").stderr, http_requests.JOB_ASIDE, job="job")
+    assert all(map(is_alive, pids))
+    other = service.run("other", ["--spares", "0"], "spread.py").ends()
+    assert other.code == 0, other.output
+    assert all(map(is_alive, pids))
+    assert service.command("cancel", "job").returncode == 0
+    for pid in pids:
+        wait_for_end(pid)
+    job.process.terminate()
+    job.process.wait(LONG)
+
+
+def checkpointed(file: Path) -> None:
+    """Everything is in this file, and nothing in the one of the write-ahead log, from which it would be read."""
+    with closing(sqlite3.connect(file)) as journal:
+        journal.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def garbage(file: Path) -> None:
+    checkpointed(file)
+    file.write_bytes(b"no database" * 10_000)
+
+
+def zeroed_page(file: Path) -> None:
+    checkpointed(file)
+    with closing(sqlite3.connect(file)) as journal:
+        ((page,),) = journal.execute("select rootpage from sqlite_master where name = 'events'")
+        ((size,),) = journal.execute("PRAGMA page_size")
+    data = bytearray(file.read_bytes())
+    data[(page - 1) * size : page * size] = bytes(size)
+    file.write_bytes(data)
+
+
+def truncated(file: Path) -> None:
+    checkpointed(file)
+    with file.open("r+b") as opened:
+        opened.truncate(file.stat().st_size // 2)
+
+
+@pytest.mark.parametrize("damage", [garbage, zeroed_page, truncated])
+def test_a_damaged_file_is_named_and_restored(
+    service: Service, undisturbed_spread: Callable[[int], Outcome], damage: Callable[[Path], None]
+) -> None:
+    job, pids = trains(service)
+    copies = saved(service)
+    damage(service.state / "journal.db")
+    (service.state / "orchestrator.json").unlink()
+    refused = service.command("orchestrator", "--state-dir", str(service.state), "--listen", "127.0.0.1:0")
+    assert refused.returncode == 2 and said(refused.stderr, orchestrators.JOURNAL_DAMAGED), refused.stderr
+    assert all(map(is_alive, pids))
+    restored(service, copies)
+    goes_on(service, job, undisturbed_spread(2))
+
+
+def test_missing_rows_put_the_job_aside(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
+    job, pids = trains(service)
+    copies = saved(service)
+    with closing(sqlite3.connect(service.state / "journal.db")) as journal, journal:
+        journal.execute("delete from events where number between 7 and 9")
+    service.start_orchestrator()
+    service.wait_for_nodes(2)
+    (line,) = service.ask("jobs")
+    assert line["state"] == "aside" and said(line["message"], orchestrators.EVENTS_MISSING, number=7)
+    assert all(map(is_alive, pids))
+    service.kill_orchestrator()
+    restored(service, copies)
+    goes_on(service, job, undisturbed_spread(2))
+
+
+def goes_on(service: Service, job: Submitted, undisturbed: Outcome) -> None:
+    """To its end, with the same bits and without an incident. (Who followed it may have been told that it is aside.)"""
+    service.start_orchestrator()
+    service.wait_for_nodes(2)
+    job.let("let go")
+    wait_until(lambda: job.status()["state"] == "finished", "the job's end", LONG)
+    job.process.wait(LONG)
+    assert job.status()["exit_code"] == 0 and job.status()["incidents"] == 0
+    outcome = Outcome(0, "", job.folder)
+    assert outcome.record == undisturbed.record
