@@ -14,6 +14,7 @@ from understudy.cli.drill_command import drill
 from understudy.cli.events_command import events
 from understudy.cli.explain_command import explain
 from understudy.cli.job_commands import believe, migrate, report, status, stop, taint
+from understudy.cli.journal_command import journal
 from understudy.cli.kubernetes_command import kubernetes
 from understudy.cli.policy_command import policy
 from understudy.cli.run_command import run
@@ -56,6 +57,7 @@ app.command("explain")(explain)
 app.command("detectors")(detectors)
 app.command("check-node")(check_node)
 app.add_typer(policy)
+app.add_typer(journal)
 app.add_typer(slurm)
 app.add_typer(kubernetes)
 SERVICE = "A service for many jobs on many nodes"

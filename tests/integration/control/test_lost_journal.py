@@ -14,7 +14,7 @@ from tests.integration.service import Service, Submitted
 from tests.integration.training import LONG, Outcome
 from tests.said import said
 
-from understudy.messages import http_requests, orchestrators, service_jobs
+from understudy.messages import http_requests, journals, orchestrators, service_jobs
 
 PATIENT = ["--hang-limit", "900"]  # a node that nobody leads any more ends workers that stand still, and these do
 RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "0"]
@@ -37,30 +37,25 @@ def trains(service: Service) -> tuple[Submitted, list[int]]:
     return job, pids
 
 
-def saved(service: Service) -> list[tuple[Path, Path]]:
-    """The journal's files, and copies of them."""
-    files = sorted(service.state.glob("journal.db*"))
-    copies = [(file, service.folder / f"copy of {file.name}") for file in files]
-    for file, copy in copies:
-        shutil.copy(file, copy)
-    return copies
+def backed_up(service: Service) -> Path:
+    copy = service.folder / "copy.db"
+    done = service.command("journal", "backup", str(service.state), str(copy))
+    assert done.returncode == 0 and said(done.stderr, journals.COPIED, jobs=1, damaged=0), done.stderr
+    return copy
 
 
-def restored(service: Service, copies: list[tuple[Path, Path]]) -> None:
-    for file in service.state.glob("journal.db*"):
-        file.unlink()
-    for file, copy in copies:
-        shutil.copy(copy, file)
+def restore(service: Service, copy: Path) -> None:
+    done = service.command("journal", "restore", str(service.state), str(copy))
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("what", ["gone", "empty"])
 def test_a_job_that_the_journal_does_not_know_trains_on_and_can_be_ended(service: Service, what: str) -> None:
     job, pids = trains(service)
-    copies = saved(service)
-    for file, _ in copies:
+    for file in service.state.glob("journal.db*"):
         file.unlink()
     if what == "empty":
-        copies[0][0].touch()
+        (service.state / "journal.db").touch()
     service.start_orchestrator()
     service.wait_for_nodes(2)
     (line,) = service.ask("jobs")
@@ -109,19 +104,21 @@ def test_a_damaged_file_is_named_and_restored(
     service: Service, undisturbed_spread: Callable[[int], Outcome], damage: Callable[[Path], None]
 ) -> None:
     job, pids = trains(service)
-    copies = saved(service)
+    copy = backed_up(service)
     damage(service.state / "journal.db")
+    verified = service.command("journal", "verify", str(service.state))
+    assert verified.returncode == 1 and said(verified.stderr, orchestrators.JOURNAL_DAMAGED), verified.stderr
     (service.state / "orchestrator.json").unlink()
     refused = service.command("orchestrator", "--state-dir", str(service.state), "--listen", "127.0.0.1:0")
     assert refused.returncode == 2 and said(refused.stderr, orchestrators.JOURNAL_DAMAGED), refused.stderr
     assert all(map(is_alive, pids))
-    restored(service, copies)
+    restore(service, copy)
     goes_on(service, job, undisturbed_spread(2))
 
 
 def test_missing_rows_put_the_job_aside(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
     job, pids = trains(service)
-    copies = saved(service)
+    copy = backed_up(service)
     with closing(sqlite3.connect(service.state / "journal.db")) as journal, journal:
         journal.execute("delete from events where number between 7 and 9")
     service.start_orchestrator()
@@ -129,8 +126,10 @@ def test_missing_rows_put_the_job_aside(service: Service, undisturbed_spread: Ca
     (line,) = service.ask("jobs")
     assert line["state"] == "aside" and said(line["message"], orchestrators.EVENTS_MISSING, number=7)
     assert all(map(is_alive, pids))
+    refused = service.command("journal", "restore", str(service.state), str(copy))
+    assert refused.returncode == 2 and said(refused.stderr, journals.IN_USE), refused.stderr
     service.kill_orchestrator()
-    restored(service, copies)
+    restore(service, copy)
     goes_on(service, job, undisturbed_spread(2))
 
 
@@ -144,3 +143,4 @@ def goes_on(service: Service, job: Submitted, undisturbed: Outcome) -> None:
     assert job.status()["exit_code"] == 0 and job.status()["incidents"] == 0
     outcome = Outcome(0, "", job.folder)
     assert outcome.record == undisturbed.record
+    shutil.rmtree(service.state / "before-restore-1")  # every journal of the tests is read at their end
