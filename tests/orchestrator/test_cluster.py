@@ -8,6 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+from pydantic import ValidationError
 from tests.core.core_job import Job
 
 from understudy.core.events import LostNode, NodesLost, NodeTainted
@@ -15,6 +17,7 @@ from understudy.core.model import JobSpec, Timeouts
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
 from understudy.links.messages import Hello, Seen, encode
 from understudy.links.submission import Submission
+from understudy.messages import wire
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.security import Access
@@ -63,3 +66,33 @@ def test_a_part_on_a_node_that_is_back_is_started_once(tmp_path: Path) -> None:
         assert link.outbox.qsize() == 1 and cluster.nodes["n0"].restarts == {"job": 1}
 
     asyncio.run(scenario())
+
+
+def test_a_job_that_no_nodes_could_hold_keeps_no_other_waiting(tmp_path: Path) -> None:
+    """One that would fit if others ended does: else small jobs would overtake it for ever."""
+    jobs = SimpleNamespace(all=list, get=lambda name: None, aside={})
+
+    async def scenario() -> None:
+        cluster = Cluster(cast(Jobs, jobs), tmp_path, Access(["secret"]), lambda text: None, Timeouts())
+        cluster._ready_at = 0.0
+        link = cluster.attach(Hello("n0", "here", 8, "", {}, ()))
+
+        def waits(name: str, ranks: int) -> None:
+            cluster._requests[name] = Submission(name=name, program=["train.py"], folder="/", workers_per_node=ranks, spares=0)
+            cluster.waiting[name] = ""
+
+        waits("huge", 9)
+        waits("six", 6)
+        cluster._place()
+        assert list(cluster.waiting) == ["huge"] and link.outbox.qsize() == 1
+        waits("four", 4)
+        waits("one", 1)
+        cluster._place()
+        assert list(cluster.waiting) == ["huge", "four", "one"], "the first of those that could run has its turn"
+
+    asyncio.run(scenario())
+
+
+def test_more_ranks_than_any_job_has_are_refused() -> None:
+    with pytest.raises(ValidationError, match=wire.TOO_MANY_RANKS.code):
+        Submission(name="huge", program=["train.py"], folder="/", nodes=100_000, workers_per_node=1024)

@@ -230,3 +230,18 @@ def test_the_command_line_explains_it_and_tells_every_mistake(tmp_path: Path) ->
     assert said(found.stderr, policies.BAD_VALUE, path=file, place="limits.nodes_per_hour: ")
     assert said(found.stderr, policies.BAD_VALUE, path=file, place="rule 1 (a), action: ")
     assert command("check", str(tmp_path / "none.toml")).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (".".join("a" * 30_000) + " = 1", policies.TOO_DEEP),
+        ("[" + ".".join(["x"] * 20_000) + "]", policies.TOO_DEEP),
+        ("# " + "x" * (1 << 16), policies.TOO_LONG),
+        ("a = " + "[" * 30_000, policies.NOT_TOML),
+    ],
+)
+def test_what_would_take_long_to_parse_is_refused(text: str, message: Message) -> None:
+    """A tenant sends it, and the orchestrator serves others meanwhile."""
+    with refused(BadPolicy, message):
+        parse(text, "policy")

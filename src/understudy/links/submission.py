@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from understudy.core.model import JobSpec, Timeouts, Unproven
 from understudy.messages import wire
 
+MOST_RANKS = 1 << 20
 Text = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=1 << 17)]  # what a program can be given
 Name = Annotated[str, Field(pattern=r"^[^\x00=]+$", max_length=1 << 10)]
 
@@ -62,6 +63,8 @@ class Submission(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Submission:
+        if self.nodes * self.workers_per_node > MOST_RANKS:
+            raise ValueError(wire.TOO_MANY_RANKS(ranks=self.nodes * self.workers_per_node, most=MOST_RANKS))
         if self.prepared > self.spares:
             raise ValueError(wire.PREPARED_WITHOUT_SPARES(prepared=self.prepared, spares=self.spares))
         if self.require_drill and not (self.drill_at and self.spares and self.replenish):

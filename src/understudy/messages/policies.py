@@ -64,6 +64,18 @@ NOT_TOML = Message(
     cause="The policy has a mistake in its syntax. The text says where.",
     remedy="Correct it, and try it with `understudy policy check`.",
 )
+TOO_LONG = Message(
+    "US3458",
+    "{path} has {characters} characters; at most {most} are read",
+    cause="A policy is a page or two. What is much longer is refused before it is parsed.",
+    remedy="Leave out what is not needed.",
+)
+TOO_DEEP = Message(
+    "US3459",
+    "{path}, line {line}: a key with so many parts is refused",
+    cause="No key of a policy has more than a few parts, and to parse one with very many would take all of the memory.",
+    remedy="Correct the key.",
+)
 BAD_VALUE = Message(
     "US3452",
     "{path}: {place}{problem}",

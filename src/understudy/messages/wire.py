@@ -67,6 +67,12 @@ LINE_TOO_LONG = Message(
     remedy="Find out what writes to descriptors by number in the script.",
 )
 
+TOO_MANY_RANKS = Message(
+    "US5912",
+    "{ranks} ranks; a job has at most {most}",
+    cause="The nodes times the workers of each are more than any job has.",
+    remedy="Correct the numbers.",
+)
 PREPARED_WITHOUT_SPARES = Message(
     "US5910",
     "{prepared} spares cannot be prepared where there are {spares}",

@@ -136,16 +136,20 @@ class Cluster:
         self.end_parts(job)  # on nodes that have not heard of it from the job's service
 
     def _place(self) -> None:
-        """Gives slots to those that wait, in the order in which they came, as far as there are any."""
+        """Gives slots to those that wait, in the order in which they came, as far as there are any. One that would not fit even if all jobs
+        were over is passed by.
+        """
         if asyncio.get_running_loop().time() < self._ready_at:
             self.waiting = dict.fromkeys(self.waiting, service_jobs.WAITS_FOR_NODES())
             return
         for name in list(self.waiting):
             request = self._requests[name]
-            offers = [Offer(n.hello.node, failure_domain(n.hello.node, n.hello.domain, n.hello.labels), n.free()) for n in self._trusted()]
-            parts = place(request.spec(), offers)
+            trusted = self._trusted()
+            parts = place(request.spec(), [_offer(node, node.free()) for node in trusted])
             if isinstance(parts, str):
                 self.waiting[name] = service_jobs.WAITS_FOR_SLOTS(reason=parts)
+                if isinstance(place(request.spec(), [_offer(node, node.hello.slots) for node in trusted]), str):
+                    continue  # until there are more nodes
                 return  # the next one must not overtake it for ever
             del self.waiting[name]
             for part in parts:
@@ -331,3 +335,8 @@ class Cluster:
             self._tell(service_jobs.ENVIRONMENT_UNREADABLE(job=job))
             return {}
         return found
+
+
+def _offer(node: Node, free: int) -> Offer:
+    hello = node.hello
+    return Offer(hello.node, failure_domain(hello.node, hello.domain, hello.labels), free)

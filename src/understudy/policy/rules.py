@@ -53,6 +53,10 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
+LONGEST = 1 << 16  # characters of a policy
+MOST_DOTS = 64  # in a line, outside of quotes
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+
 
 class BadPolicy(ValueError):
     """The text says which file and rule, what is wrong, and what is allowed."""
@@ -185,14 +189,24 @@ def default_text() -> str:
 
 def parse(text: str, name: str) -> Policy:
     """Raises `BadPolicy`. `name`: of the file."""
+    _bounded(text, name)
     try:
         found = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadPolicy(policies.NOT_TOML(path=name, problem=str(error))) from error
     try:
         return Policy.model_validate(found)
     except ValidationError as error:
         raise BadPolicy("\n".join(_told(name, found, one) for one in error.errors(include_url=False))) from error
+
+
+def _bounded(text: str, name: str) -> None:
+    """Refuse what takes long to parse: the time for a key grows with the square of its parts."""
+    if len(text) > LONGEST:
+        raise BadPolicy(policies.TOO_LONG(path=name, characters=len(text), most=LONGEST))
+    for number, line in enumerate(text.splitlines(), 1):
+        if _QUOTED.sub("", line).count(".") > MOST_DOTS:
+            raise BadPolicy(policies.TOO_DEEP(path=name, line=number))
 
 
 def _told(name: str, found: dict[str, Any], error: Any) -> str:
