@@ -92,7 +92,7 @@ class NodeDetectors:
             one.begin(time.monotonic())
             detector = one.make()
             if detector is None:
-                self._told_apart(one)
+                self._returned(one, [])
                 return
             while not self._closed.is_set():
                 one.begin(time.monotonic())

@@ -70,6 +70,7 @@ class OrchestratorLink:
         self._say = say
         self._serves = serves
         self._admitted = False  # by an orchestrator, in this life
+        self._known = False  # one has proven that it knows the token: the others do, too
         self._kept: deque[Sent] = deque()
         self._pages: messages.Pages | None = None
         self._ahead = False
@@ -115,19 +116,22 @@ class OrchestratorLink:
         told = False
         while True:
             address, others, nonce = self._next(), self._others(), proof.nonce()
-            trouble, proven = "it has not started yet", False
+            trouble, proven, away_since, tried = "it has not started yet", False, self._away_since, time.monotonic()
             if address is not None:
                 try:
                     limits = ONE_OF_SEVERAL if others else ALONE
                     async with dial(address, self._path, self._token, self._tls, limits, nonce) as socket:
                         proven = self._is_proven(nonce, socket.response)
+                        if self._known and not proven:
+                            raise InvalidHandshake(agents.NOT_PROVEN())
+                        self._known |= proven
+                        self._admitted |= proven
                         if told:
                             self._say(agents.CONNECTED())
                         fence = _fence_of(socket)
                         if fence < self._fence:
                             raise InvalidHandshake(agents.LED_ONCE(old=fence, new=self._fence))
                         self._fence = fence
-                        backoff.reset()
                         told, self._away_since = False, None
                         try:
                             await self._talk(socket)
@@ -139,16 +143,24 @@ class OrchestratorLink:
                     proven = self._is_proven(nonce, error.response)
                     if error.response.status_code in _REFUSALS and not others and self._may_refuse(proven):
                         raise Refused(agents.REFUSED(url=address, reason=trouble)) from error
-                except InvalidURI as error:
-                    raise Refused(agents.NOT_AN_ADDRESS(url=address)) from error
+                except InvalidURI as error:  # its own, or one to which it was sent on
+                    if self._may_refuse(False):
+                        raise Refused(agents.NOT_AN_ADDRESS(url=address)) from error
+                    trouble = str(error)
                 except ssl.SSLCertVerificationError as error:
-                    raise Refused(agents.UNTRUSTED(url=address, reason=error.verify_message)) from error
+                    if self._may_refuse(False):
+                        raise Refused(agents.UNTRUSTED(url=address, reason=error.verify_message)) from error
+                    trouble = error.verify_message
                 except ConnectionClosed as error:
-                    if error.rcvd is not None and error.rcvd.code in _REFUSED_CLOSE and self._may_refuse(proven):
-                        raise Refused(agents.NODE_REFUSED(url=address, reason=error.rcvd.reason or error.rcvd.code)) from error
+                    if error.rcvd is not None and error.rcvd.code in _REFUSED_CLOSE:
+                        if self._may_refuse(proven):
+                            raise Refused(agents.NODE_REFUSED(url=address, reason=error.rcvd.reason or error.rcvd.code)) from error
+                        self._away_since = away_since  # nobody leads this node
                     trouble = "it closed the connection"
                 except (OSError, InvalidHandshake, TimeoutError) as error:
                     trouble = str(error) or type(error).__name__
+            if self._away_since != away_since and time.monotonic() - tried > LAST_RETRY:
+                backoff.reset()  # it was connected
             if not told and not self.over and self.away() > TELL_AFTER:
                 told = True
                 self._say(agents.DISCONNECTED(reason=trouble))
@@ -160,7 +172,8 @@ class OrchestratorLink:
             return False
         if not self._token:  # the orchestrator has shown a certificate
             return self._tls is not None and response.status_code not in (401, 404)
-        return proof.is_proven(self._token, nonce, response.headers.get(proof.PROOF, ""))
+        given = response.headers.get_all(proof.PROOF)
+        return len(given) == 1 and proof.is_proven(self._token, nonce, given[0])
 
     def _may_refuse(self, proven: bool) -> bool:
         return proven or not (self._admitted or self._serves())

@@ -127,6 +127,9 @@ def of_job(job: str, what: str) -> str:
 def _check(answer: httpx.Response) -> None:
     if answer.status_code < 400:
         return
-    if not answer.headers.get("Content-Type", "").startswith(PROBLEM):
-        raise NoAnswer(asking.NO_ANSWER(url=str(answer.url), reason=asking.OF_ANOTHER(status=answer.status_code)))
-    raise Denied(str(answer.json()["detail"]))
+    with suppress(ValueError, KeyError, TypeError):
+        if answer.headers.get("Content-Type", "").startswith(PROBLEM):
+            raise Denied(str(answer.json()["detail"]))
+    if answer.status_code == 500:
+        raise Denied(answer.text)  # an error in the orchestrator itself
+    raise NoAnswer(asking.NO_ANSWER(url=str(answer.url), reason=asking.OF_ANOTHER(status=answer.status_code)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -62,15 +61,9 @@ def backup(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", 
     source = _present(folder / JOURNAL)
     if copy.exists():
         _refuse(journals.COPY_EXISTS(path=copy))
-    partial = copy.with_name(f".{copy.name}.{os.getpid()}")
-    try:
-        with closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)) as there, closing(sqlite3.connect(partial)) as here:
-            there.backup(here)
+    with _copied(source, copy) as partial:
         found = _verified(partial)
         partial.rename(copy)
-    except (sqlite3.Error, OSError) as error:
-        partial.unlink(missing_ok=True)
-        _refuse(journals.NOT_COPIED(path=source, copy=copy, reason=str(error)))
     damaged = [one for one in found if one.problem]
     for one in damaged:
         say(one.problem)
@@ -83,29 +76,55 @@ def backup(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", 
 def restore(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", help="A copy that `backup` has made.")]) -> None:
     """Put a copy in the place of the journal, while no orchestrator runs. What was there is kept beside it.
 
-    Workers that have begun since the copy was made are unknown to it, and are ended: so restore the newest one.
+    Workers that have begun since the copy was made are unknown to it, and are ended: so restore the newest one. Jobs that cannot be used
+    are reported, and are put aside by the orchestrator.
 
     Exit code: 0; 2 if nothing was changed.
     """
     _present(copy)
-    for one in _verified(copy):
-        if one.problem:
-            _refuse(one.problem)
-    folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
+    present = folder / JOURNAL
+    if present.exists() and present.samefile(copy):
+        _refuse(journals.COPY_EXISTS(path=copy))
+    if not folder.is_dir():
+        _refuse(journals.NO_JOURNAL(path=folder))
+    with _locked(folder), _copied(copy, present) as partial:
+        for one in _verified(partial):
+            if one.problem:
+                say(one.problem)
+        owner = (present if present.exists() else folder).stat()
+        if os.geteuid() == 0:
+            os.chown(partial, owner.st_uid, owner.st_gid)
         kept = _free(folder)
-        for file in sorted(folder.glob(f"{JOURNAL}*")):
-            kept.mkdir(exist_ok=True)
-            file.rename(kept / file.name)
-        partial = folder / f".{JOURNAL}.{os.getpid()}"
-        shutil.copyfile(copy, partial)
-        partial.rename(folder / JOURNAL)
-    say(journals.RESTORED(path=folder / JOURNAL, copy=copy, kept=kept if kept.exists() else "nothing was there"))
+        for name in (JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm", f"{JOURNAL}-journal"):
+            if (folder / name).exists():
+                kept.mkdir(mode=0o700, exist_ok=True)
+                (folder / name).rename(kept / name)
+        partial.rename(present)
+    say(journals.RESTORED(path=present, copy=copy, kept=kept if kept.exists() else "nothing was there"))
+
+
+@contextmanager
+def _copied(source: Path, copy: Path) -> Iterator[Path]:
+    """A copy of all that `source` and its write-ahead log have, beside the place where it is to be. Removed if it is left there. Ends the
+    command where it cannot be made."""
+    partial = copy.with_name(f".{copy.name}.{os.getpid()}")
+    try:
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        with closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)) as there, closing(sqlite3.connect(partial)) as here:
+            there.backup(here)
+            here.execute("PRAGMA journal_mode=DELETE")  # one file, which can be read where nothing can be written
+        yield partial
+    except (sqlite3.Error, OSError) as error:
+        _refuse(journals.NOT_COPIED(path=source, copy=copy, reason=str(error)))
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _verified(place: Path) -> list[_Job]:
     """Every job of the journal. Ends the command where that is none."""
     # Here, because they bring SQLAlchemy, which the other commands do without.
+    import sqlalchemy
+
     from understudy.orchestrator import journal as journal_file
     from understudy.orchestrator.migrations import NewerJournal
 
@@ -114,6 +133,10 @@ def _verified(place: Path) -> list[_Job]:
         jobs = journal_file.read_all(place, aside=aside)
     except (journal_file.Damaged, NewerJournal) as error:
         _refuse(str(error), 1)
+    except (sqlite3.Error, sqlalchemy.exc.SQLAlchemyError, OSError) as error:
+        _refuse(journals.NOT_READ(path=place, reason=str(error)))
+    if not (jobs or aside):
+        _refuse(journals.EMPTY(path=place))
     found = [_Job(name, 0, why) for name, why in aside.items()]
     for name, recorded in jobs.items():
         problem = ""
@@ -134,12 +157,14 @@ def _present(place: Path) -> Path:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """As an orchestrator does it."""
-    with open(folder / "lock", "a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _refuse(journals.IN_USE(path=folder))
+    lock = os.open(folder, os.O_RDONLY) if not (folder / "lock").exists() else os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
+    except BlockingIOError:
+        _refuse(journals.IN_USE(path=folder))
+    finally:
+        os.close(lock)
 
 
 def _free(folder: Path) -> Path:

@@ -258,6 +258,13 @@ LOOK_TOO_LONG = Message(
     remedy="Let the detector do less in one look, or give it a longer limit.",
 )
 
+NOT_PROVEN = Message(
+    "US5769",
+    "it does not show that it knows the token, as the orchestrator did before",
+    cause="Something else answers in the orchestrator's place: another orchestrator, or one of an earlier version.",
+    remedy="Wait until the orchestrator is back. If it was replaced by an earlier version, start this agent again.",
+)
+
 NO_ANSWER = Message(
     "US5759",
     "{device} has not answered the detector {detector} for {seconds:g} s",

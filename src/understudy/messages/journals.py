@@ -21,6 +21,18 @@ NOT_REPLAYED = Message(
     cause="The events can be read, but do not follow from each other: some were changed or are missing.",
     remedy="Restore a copy of the journal.",
 )
+NOT_READ = Message(
+    "US5069",
+    "{path} cannot be read: {reason}",
+    cause="The file is locked, or there is no room or no right to read it.",
+    remedy="Check the disk and the rights, and try again.",
+)
+EMPTY = Message(
+    "US5070",
+    "{path} tells of no job",
+    cause="The file is empty, or a journal in which no job has begun.",
+    remedy="Give another one.",
+)
 COPY_EXISTS = Message(
     "US5064",
     "{path} exists already",

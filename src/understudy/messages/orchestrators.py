@@ -201,9 +201,9 @@ EVENTS_MISSING = Message(
 
 JOURNAL_DAMAGED = Message(
     "US5047",
-    "the journal {path} is damaged: {reason}. Nothing was changed. Jobs that train go on, as long as they lose no rank. Restore the file "
-    "from a backup and start the orchestrator again; or move it away: then jobs that still train are listed as put aside, and "
-    "`understudy cancel` ends them",
+    "the journal {path} is damaged: {reason}. Nothing was changed. Jobs of a service train on, as long as they lose no rank. Restore a "
+    "copy (`understudy journal restore`) and start the orchestrator again; or move the file away, with its -wal: then jobs that still "
+    "train are listed as put aside, and `understudy cancel` ends them",
     cause="The file is not one of SQLite's, or a part of it was overwritten or is missing.",
     remedy="Look at the disk, and restore the file, or move it away.",
 )

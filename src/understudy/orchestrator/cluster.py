@@ -78,6 +78,7 @@ class Cluster:
         self._tell = tell
         self._timeouts = timeouts
         self._requests: dict[str, Submission] = {}
+        self._orphans: set[str] = set()  # jobs that are put aside because the journal does not know them
         self._drained = drains.DrainedNodes(state, tell)
         jobs.up = self._up
         self._ready_at = asyncio.get_running_loop().time() + SETTLE
@@ -260,6 +261,7 @@ class Cluster:
                 link.outbox.put_nowait(encode(EndPart(part.job)))
             elif job is None and part.job not in self._jobs.aside and len(self._jobs.aside) < ORPHANS:
                 self._jobs.put_aside(part.job, service_jobs.ORPHANED(node=hello.node))
+                self._orphans.add(part.job)
         self._place()
         return link
 
@@ -322,6 +324,14 @@ class Cluster:
             self._place()
             if now > self._ready_at:
                 self._bring_back()
+            self._forget_orphans()
+
+    def _forget_orphans(self) -> None:
+        """Those of which no node has anything any more: they have ended."""
+        there = {part.job for node in self.nodes.values() for part in node.hello.parts}
+        for job in self._orphans - there:
+            self._orphans.remove(job)
+            del self._jobs.aside[job]
 
     # -- small things -------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,12 @@ from understudy.orchestrator.settings import Settings
 
 AGAIN, AGAIN_AT_MOST = 0.25, 5.0  # seconds between two attempts to write: at first, and in the end
 TOLD_AGAIN = 60.0
+_PASSING = frozenset(  # what may be over soon: no room, no right, somebody else's lock
+    {
+        *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN),
+        *(sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -322,7 +328,8 @@ def _undamaged(place: Path | str) -> Iterator[None]:
     try:
         yield
     except (sqlite3.DatabaseError, sa.exc.DatabaseError) as error:
-        if not isinstance(place, Path) or isinstance(error, sqlite3.OperationalError | sa.exc.OperationalError):
+        code = getattr(getattr(error, "orig", error), "sqlite_errorcode", None)
+        if not isinstance(place, Path) or (code is not None and code & 0xFF in _PASSING):
             raise
         raise Damaged(orchestrators.JOURNAL_DAMAGED(path=place, reason=str(getattr(error, "orig", error)))) from error
 

@@ -29,7 +29,13 @@ def ingress(url: str, status: int) -> Iterator[list[str]]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
-            self.send_error(status)
+            if status == 302:  # to a page where people log in
+                self.send_response(status)
+                self.send_header("Location", "https://login.example/")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+            else:
+                self.send_error(status)
 
         def log_message(self, format: str, *given: object) -> None:
             """Nothing."""
@@ -46,7 +52,7 @@ def ingress(url: str, status: int) -> Iterator[list[str]]:
             thread.join()
 
 
-@pytest.mark.parametrize("status", [401, 404])
+@pytest.mark.parametrize("status", [302, 401, 404])
 def test_an_ingress_that_refuses_everybody_ends_nothing(tmp_path: Path, undisturbed_spread: Callable[[int], Outcome], status: int) -> None:
     with marked() as mark:
         service = Service(tmp_path, mark)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.integration.processes import is_alive, marked, pid_of, wait_for_end, wait_until
 from tests.integration.service import Service, Submitted
@@ -68,6 +69,8 @@ def test_a_job_that_the_journal_does_not_know_trains_on_and_can_be_ended(service
     assert service.command("cancel", "job").returncode == 0
     for pid in pids:
         wait_for_end(pid)
+    wait_until(lambda: "job" not in [one["job"] for one in service.ask("jobs")], "nothing is left of it", LONG)
+    assert httpx.get(f"{service.url}/v1/health").json()["status"] == "ok"
     job.process.terminate()
     job.process.wait(LONG)
 

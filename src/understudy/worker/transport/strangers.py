@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import errno
 import hmac
+import select
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 MOST = 64  # that wait
+PAUSE_MS = 50  # where there is no descriptor for one
 AT_ONCE = 256  # that are accepted in one go: others may be served in between
 TOKEN = 16  # bytes
 HELLO = TOKEN + 4  # the token and the number of the member that connects
@@ -58,6 +60,7 @@ class Strangers:
             if error.errno not in _NO_ROOM:
                 raise
             self._turn_away(0)
+            select.poll().poll(PAUSE_MS)  # whoever has connected is still there then
         return None
 
     def _hear(self, connection: socket.socket) -> tuple[int, socket.socket] | None:

@@ -43,6 +43,8 @@ class FirstTransaction(Participant):
         if recovery is None:
             return
         self.end()
+        if step.skipped:
+            return  # it issues nothing, and the next one is the first
         if recovery.proven:
             self._sequences = Sequences(who)
             self._sequences.install()
