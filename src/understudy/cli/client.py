@@ -59,7 +59,10 @@ class Server:
         with self._client(limit) as client:
             answer = client.request(method, path, json=body)
             _check(answer)
-            return answer.json()
+            try:
+                return answer.json()
+            except ValueError as error:  # a page of somebody else
+                raise NoAnswer(asking.NO_ANSWER(url=str(answer.url), reason=asking.OF_ANOTHER(status=answer.status_code))) from error
 
     def _leading(self) -> str:
         """The one of several that answers. Raises `NoAnswer`."""
@@ -78,7 +81,7 @@ class Server:
         the middle.
         """
         with self._client(None) as client, client.stream("GET", path) as answer:
-            if answer.status_code >= 400:
+            if not answer.is_success:
                 answer.read()
             _check(answer)
             yield b""
@@ -125,7 +128,7 @@ def of_job(job: str, what: str) -> str:
 
 
 def _check(answer: httpx.Response) -> None:
-    if answer.status_code < 400:
+    if answer.is_success:
         return
     with suppress(ValueError, KeyError, TypeError):
         if answer.headers.get("Content-Type", "").startswith(PROBLEM):

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from understudy.core import commands
+from understudy.core.events import Quiesced
+from understudy.core.model import Position, VotePhase
 from understudy.links.lifeline import Lifeline
-from understudy.links.messages import encode
+from understudy.links.messages import decode, encode
 from understudy.links.page import PageWriter
 from understudy.worker.process.control import Control
 
@@ -59,3 +61,22 @@ def test_it_hears_its_agent_however_many_files_are_open(high: tuple[socket.socke
     theirs.close()
     control._thread.join(60.0)
     assert not control._thread.is_alive()
+
+
+@pytest.mark.parametrize("newcomer", [False, True])
+def test_before_it_has_joined_a_first_worker_answers_and_a_newcomer_is_not_waited_for(tmp_path: Path, newcomer: bool) -> None:
+    ours, theirs = socket.socketpair()
+    control = Brief(ours, "w0", PageWriter(tmp_path / "w0.page"), Lifeline(None), (-1, -1), tmp_path)
+    control.start()
+    assign = commands.Assign("w0", 1, 0, newcomer, False, "n0:7000", {"RANK": "0", "LOCAL_RANK": "0"})
+    for command in (assign, commands.Abort("w0", 2, "n0:7000", (), "a rank was lost"), commands.Release("w0", 0)):
+        theirs.sendall(encode(command).encode() + b"\n")
+    assert control.wait_for(lambda: control.released is not None, 60.0)
+    theirs.shutdown(socket.SHUT_WR)
+    control._thread.join(60.0)
+    ours.shutdown(socket.SHUT_WR)
+    said = b"".join(iter(lambda: theirs.recv(1 << 16), b"")).decode().splitlines()
+    answers = [decode(line) for line in said if "Quiesced" in line]
+    assert answers == ([] if newcomer else [Quiesced("w0", 2, Position(-1, VotePhase.RUNNING), (), 0)])
+    theirs.close()
+    ours.close()

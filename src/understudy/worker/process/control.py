@@ -279,7 +279,8 @@ class Control:
 
     def _abort(self, command: Abort) -> None:
         if self.handlers is None:  # the script has not joined, and may never: nothing was done yet
-            self.send(Quiesced(self.worker, command.generation, Position(-1, VotePhase.RUNNING), (), 0))
+            if self.assignment is not None and not self.assignment.newcomer:  # nobody waits for a newcomer that sets up
+                self.send(Quiesced(self.worker, command.generation, Position(-1, VotePhase.RUNNING), (), 0))
             return
         self.handlers.break_communicators(command)
         answer = self.handlers.answers_alone(command)
