@@ -202,7 +202,7 @@ class _Running:
         self.since, self._late, self._asked = now, False, ("", now)
 
     def is_late(self, now: float) -> bool:
-        """Whether the present look takes too long, twice in a row: once may mean that this process was stopped."""
+        """Return whether the present look takes too long, twice in a row: once may mean that this process was stopped."""
         asked = self.detector.reading if self.detector is not None else ""
         if asked != self._asked[0]:
             self._asked = asked, now

@@ -74,7 +74,7 @@ def backup(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", 
 
 @journal.command()
 def restore(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", help="A copy that `backup` has made.")]) -> None:
-    """Put a copy in the place of the journal, while no orchestrator runs. What was there is kept beside it.
+    """Replace the journal by a copy, while no orchestrator runs. The old one is kept in a folder `before-restore-N`.
 
     Workers that have begun since the copy was made are unknown to it, and are ended: so restore the newest one. Jobs that cannot be used
     are reported, and are put aside by the orchestrator.
@@ -105,8 +105,8 @@ def restore(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE",
 
 @contextmanager
 def _copied(source: Path, copy: Path) -> Iterator[Path]:
-    """A copy of all that `source` and its write-ahead log have, beside the place where it is to be. Removed if it is left there. Ends the
-    command where it cannot be made."""
+    """Copy `source` and its write-ahead log to a file next to `copy`, which is removed if it is still there at the end. Ends the command if
+    that fails."""
     partial = copy.with_name(f".{copy.name}.{os.getpid()}")
     try:
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -121,7 +121,7 @@ def _copied(source: Path, copy: Path) -> Iterator[Path]:
 
 
 def _verified(place: Path) -> list[_Job]:
-    """Every job of the journal. Ends the command where that is none."""
+    """Read every job of the journal. Ends the command if it cannot be read or has no job."""
     # Here, because they bring SQLAlchemy, which the other commands do without.
     import sqlalchemy
 
@@ -156,7 +156,7 @@ def _present(place: Path) -> Path:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """As an orchestrator does it."""
+    """Hold the lock that an orchestrator holds while it runs. Ends the command if one does."""
     lock = os.open(folder, os.O_RDONLY) if not (folder / "lock").exists() else os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -168,7 +168,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _free(folder: Path) -> Path:
-    """A name that nothing has."""
+    """Return a name in `folder` that is not taken."""
     number = 1
     while (found := folder / f"before-restore-{number}").exists():
         number += 1

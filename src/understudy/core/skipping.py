@@ -1,6 +1,6 @@
 """A section of the script that has failed on one rank and is skipped on all: `job.section(on_error="report")`.
 
-Nobody is lost, but other ranks may wait for that rank in a collective of the section. So the generation ends, all ranks go back to the
+No rank is lost, but other ranks may wait for that rank in a collective of the section. So the generation ends, all ranks go back to the
 section's begin, and the rank that failed tells the others as they meet in the next generation (`worker.recovery.attachment`).
 """
 

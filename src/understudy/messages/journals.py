@@ -12,7 +12,7 @@ NO_JOURNAL = Message(
 )
 VERIFIED = Message(
     "US5062",
-    "{jobs} jobs, {damaged} of them cannot be used",
+    "jobs read: {jobs}; of these cannot be used: {damaged}",
     cause="The whole journal was read, and every job replayed.",
 )
 NOT_REPLAYED = Message(
@@ -47,7 +47,7 @@ NOT_COPIED = Message(
 )
 COPIED = Message(
     "US5066",
-    "copied to {copy}: {jobs} jobs, {damaged} of them cannot be used",
+    "copied to {copy}; jobs: {jobs}; of these cannot be used: {damaged}",
     cause="The copy is complete as of one moment, and was read again.",
 )
 IN_USE = Message(

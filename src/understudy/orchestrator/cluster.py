@@ -327,7 +327,7 @@ class Cluster:
             self._forget_orphans()
 
     def _forget_orphans(self) -> None:
-        """Those of which no node has anything any more: they have ended."""
+        """Forget the orphans of which no node has a part any more: they have ended."""
         there = {part.job for node in self.nodes.values() for part in node.hello.parts}
         for job in self._orphans - there:
             self._orphans.remove(job)

@@ -99,7 +99,7 @@ class Unreadable(ValueError):
 
 
 class Damaged(ValueError):
-    """The file of the journal is none, or a part of it is not what SQLite has written: says what to do."""
+    """The journal's file is no database, or is damaged. The text says what to do."""
 
 
 class Journal:

@@ -60,7 +60,7 @@ class Strangers:
             if error.errno not in _NO_ROOM:
                 raise
             self._turn_away(0)
-            select.poll().poll(PAUSE_MS)  # whoever has connected is still there then
+            select.poll().poll(PAUSE_MS)  # connections that wait are still there then
         return None
 
     def _hear(self, connection: socket.socket) -> tuple[int, socket.socket] | None:
