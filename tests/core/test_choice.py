@@ -51,7 +51,25 @@ def could_now(state: JobState, worker: Worker, rank: int) -> bool:
     node = state.nodes[worker.node]
     device = node.devices.get(worker.local_rank, "")
     broken = any(taint.device == device for taint in node.device_taints.values())
-    return worker.prepare is None or (worker.prepare.rank == rank and not broken)
+    if worker.prepare is not None:
+        return worker.prepare.rank == rank and not broken
+    return local_rank(state, worker, rank) is not None
+
+
+def local_rank(state: JobState, worker: Worker, rank: int) -> int | None:
+    """With which it would take the rank; None: its node has no place for it."""
+    if worker.prepare is not None:
+        return worker.local_rank
+    node, holder = state.nodes[worker.node], state.workers[state.ranks[rank]]
+    tainted = {taint.device for taint in node.device_taints.values()}
+    failed = {local for local, device in node.devices.items() if device in tainted}
+    if holder.node == worker.node and holder.local_rank >= 0 and holder.local_rank not in failed:
+        return holder.local_rank
+    bounded = node.claim >= 0 or node.rank >= state.spec.nodes
+    there = [other for other in state.workers.values() if other.node == worker.node]
+    keeps = (*HOLDS, WorkerState.RELEASED) if bounded else HOLDS
+    used = {other.local_rank for other in there if other.state in keeps or (other.prepare and other.state is WorkerState.WARM)}
+    return next((number for number in range(node.room if bounded else 99) if number not in used | failed), None)
 
 
 def domain(state: JobState, worker: Worker) -> str:
@@ -106,6 +124,7 @@ def behind(state: JobState, rank: int, spare: Worker) -> int:
 SCORES: dict[str, Callable[[JobState, int, Worker], int]] = {
     "whole": lacking,
     "own": lambda state, rank, spare: int(state.nodes[spare.node].claim >= 0),
+    "place": lambda state, rank, spare: int((local_rank(state, spare, rank) or 0) >= state.spec.workers_per_node),
     "away": doubtful,
     "near": far,
     "prepared": behind,
@@ -139,7 +158,7 @@ def cluster(draw: random.Random) -> JobState:
         state.nodes[node.name] = state.places[number] = node
     for rank in range(ranks):
         found = enlist(state, draw, draw.choice((*HOLDS, WorkerState.MEMBER, WorkerState.LOST, WorkerState.LOST, WorkerState.RELEASED)))
-        found.rank = rank
+        found.rank, found.local_rank = rank, draw.randint(0, 2)
         state.ranks[rank] = found.name
     for _ in range(draw.randint(0, 5)):
         spare = enlist(state, draw, draw.choice((WorkerState.WARM, WorkerState.WARM, WorkerState.WARM, WorkerState.STARTING)))
@@ -217,7 +236,7 @@ def racks(spares: dict[str, str], ranks: int = 4, size: int = 2) -> JobState:
         state.workers[worker.name] = state.nodes[worker.node].workers[worker.name] = worker
         state.ranks[rank] = worker.name
     for number, (node, rack) in enumerate(spares.items(), ranks):
-        state.nodes[node] = Node(node, "h", number, 0, node, given={"nvlink-domain": rack})
+        state.nodes[node] = Node(node, "h", number, 0, node, 1, given={"nvlink-domain": rack})
         worker = Worker(f"w{number}", node, spare=True, state=WorkerState.WARM)
         state.workers[worker.name] = state.unassigned[worker.name] = state.nodes[node].workers[worker.name] = worker
     groups = tuple(RankGroup("tp", tuple(range(first, first + size))) for first in range(0, ranks, size))

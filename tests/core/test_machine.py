@@ -265,6 +265,7 @@ def check(state: JobState) -> None:
     check_drill(state)
     check_taints(state)
     check_floating(state)
+    check_places(state)
     check_timers(state)
     check_indexes(state)
     check_end(state)
@@ -358,6 +359,21 @@ def check_floating(state: JobState) -> None:
     ending = [w for name in serving for w in state.nodes[name].workers.values() if w.state is WorkerState.RELEASED]
     coming = ending or len(serving) < len(state.claims)
     assert not left or room or coming or not more, "ranks are to leave, and nobody asks for a node"
+
+
+def check_places(state: JobState) -> None:
+    """On a node of spares no two ranks have one place, and none has a place that is not there."""
+    holding = (WorkerState.NEWCOMER, WorkerState.MEMBER, WorkerState.LEAVING)
+    for node in state.nodes.values():
+        if node.rank < state.spec.nodes and node.claim < 0:
+            continue
+        places = [worker.local_rank for worker in node.workers.values() if worker.state in holding]
+        assert len(places) == len(set(places)), f"two ranks have one place on {node.name}: {places}"
+        assert all(0 <= place < node.room for place in places), f"{node.name} has {node.room} places, and ranks are at {places}"
+        for worker in node.workers.values():
+            if worker.state in holding and worker.assign is not None and node.room <= state.spec.workers_per_node:
+                told = worker.assign.environment
+                assert int(told["LOCAL_RANK"]) < int(told["LOCAL_WORLD_SIZE"]), f"{worker.name} has a local rank that no device has"
 
 
 def check_timers(state: JobState) -> None:

@@ -12,6 +12,7 @@ class Bounds:
 
     ranks: int = 2
     nodes: int = 1
+    spare_nodes: int = 0  # `JobSpec.spare_nodes`: further ones, with as many spares each as another has ranks
     spares: int = 1
     transactions: int = 2
     faults: dict[str, int] = field(default_factory=dict)
@@ -25,6 +26,11 @@ class Bounds:
     home_after: float = -1.0  # `JobSpec.home_after`
     floating: int = 0  # `JobSpec.floating`; the scheduler has as many nodes to give
     begin: str = "training"  # or "setup": the script's set-up is still to be done; or "forming": no worker is warm yet
+
+    @property
+    def own_nodes(self) -> int:
+        """Those that are not claimed."""
+        return self.nodes + self.spare_nodes
 
 
 def _one(transactions: int = 1, **rest: Any) -> Bounds:
@@ -141,6 +147,20 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
     "two nodes are to be left, one spare, and a worker dies": (
         _one(nodes=2, faults={"leave": 2, "kill": 1}, replenish=True),
         12_005,
+    ),
+    "two die, and a spare node has one place": (_one(nodes=2, spares=0, spare_nodes=1, faults={"kill": 2}, replenish=True), 18_014),
+    "two nodes are to be left for one place": (_one(nodes=2, spares=0, spare_nodes=1, faults={"leave": 2}, replenish=True), 1_169),
+    "a node is to be left for one place, and a worker dies": (
+        _one(nodes=2, spares=0, spare_nodes=1, faults={"leave": 1, "kill": 1}, replenish=True),
+        11_351,
+    ),
+    "the spare at the only place is drilled, and a worker dies": (
+        _one(nodes=2, spares=0, spare_nodes=1, faults={"drill": 1, "kill": 1}, replenish=True),
+        14_493,
+    ),
+    "a rank leaves the only place, and goes home": (
+        _one(2, nodes=2, spares=0, spare_nodes=1, home_after=1.0, faults={"leave": 1, "wears": 1}, replenish=True),
+        5_818,
     ),
     "a node is drained": (_one(nodes=2, spares=2, faults={"drain": 1}, replenish=True), 6_230),
     "a node is drained, and a worker dies": (_one(nodes=2, spares=2, faults={"drain": 1, "kill": 1}, replenish=True), 275_786),

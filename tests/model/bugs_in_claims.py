@@ -1,4 +1,4 @@
-"""Bugs put into what is done about floating spares: nodes that are claimed from the scheduler (`core/floating.py`)."""
+"""Bugs put into the handling of nodes of spares: their places (`core/places.py`), and those that are claimed (`core/floating.py`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unittest import mock
 
 from tests.model.bounds import Bounds
 from tests.model.planting import Bug, nobody, stays
-from understudy.core import events, floating, membership, quiesce, resume
+from understudy.core import events, floating, membership, places, quiesce, resume
 from understudy.core.state import JobState
 from understudy.core.transitions import WorkerState
 
@@ -17,6 +17,7 @@ ENDED = replace(CLAIM, faults={"kill": 1, "ended": 1}, together=2)
 LEFT = Bounds(nodes=2, spares=0, floating=1, transactions=1, faults={"leave": 1, "late": 1}, together=2)
 BACK = Bounds(nodes=2, floating=1, transactions=4, faults={"leave": 1, "wears": 1}, together=2)
 MOVED = replace(LEFT, transactions=3, faults={"leave": 1}, together=1)
+ONE_PLACE = Bounds(nodes=2, spares=0, spare_nodes=1, transactions=1, faults={"kill": 2}, together=2, replenish=True)
 WORN = replace(LEFT, faults={"leave": 1, "wears": 1})
 
 
@@ -70,6 +71,7 @@ BUGS_IN_CLAIMS = [
     Bug("a claimed node is given back with a rank on it", floating, "_is_free", lambda node: True, MOVED),
     Bug("a node is taken in whose claim is over", floating, "takes", lambda state, event: True, LEFT),
     Bug("a rank stays on a claimed node", floating, "_go", nobody, BACK),
+    Bug("two ranks on one place", places, "bounded", lambda state, node: node.claim >= 0, ONE_PLACE),
     Bug("more workers than accelerators", resume, "top_up", _without_room, replace(MOVED, replenish=True)),
     Bug("nobody asks for a node for a rank that is to leave", floating, "settle", stays, LEFT),
 ]

@@ -27,7 +27,7 @@ def joins(bounds: Bounds, host: int, claim: int, workers: tuple[str, ...] = ()) 
 def free_host(bounds: Bounds, world: World) -> int | None:
     """One of those that serve nothing: they are alike."""
     busy = {host for _, host in world.claims}
-    return next((host for host in range(bounds.nodes, bounds.nodes + bounds.floating) if host not in busy), None)
+    return next((host for host in range(bounds.own_nodes, bounds.own_nodes + bounds.floating) if host not in busy), None)
 
 
 def served(world: World, host: int) -> int:

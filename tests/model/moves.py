@@ -60,11 +60,12 @@ class Moves:
         b = self.bounds
         spec = JobSpec("job", b.ranks, b.ranks // b.nodes, b.nodes, b.spares, b.replenish, b.restarts, b.losses, b.prepared)
         spec = replace(spec, admission=b.admission, home_after=b.home_after, floating=b.floating)
+        spec = replace(spec, spares=b.spares + b.spare_nodes * (b.ranks // b.nodes), spare_nodes=b.spare_nodes)
         machine = Machine(spec, Timeouts())
-        self.opening: list[events.Event] = [events.NodeJoined(f"n{node}", f"10.0.0.{node}", node) for node in range(b.nodes)]
+        self.opening: list[events.Event] = [events.NodeJoined(f"n{node}", f"10.0.0.{node}", node) for node in range(b.own_nodes)]
         interned, answer = self.machines.begin(machine, list(self.opening))
-        no = (False,) * (b.nodes + b.floating)
-        world = World((), (True,) * b.nodes + (False,) * b.floating, no, no)
+        no = (False,) * (b.own_nodes + b.floating)
+        world = World((), (True,) * b.own_nodes + (False,) * b.floating, no, no)
         for command in answer:
             world = self._route(world, machine, command)
         left = tuple(b.faults.get(kind, 0) for kind in FAULTS)
@@ -167,7 +168,7 @@ class Moves:
         for rank in range(self.bounds.ranks):
             if not state.machine.belief_refusal(rank):
                 yield f"rank {rank} is believed", partial(self.submit, state, events.Believed(rank, "asked"))
-        for node in range(self.bounds.nodes):
+        for node in range(self.bounds.own_nodes):
             yield from self._of_node(state, node)
         yield from self._together(state)
         if self.bounds.floating:
@@ -226,7 +227,7 @@ class Moves:
     def _together(self, state: State) -> Steps:
         """Several nodes that are taken for lost in one look."""
         world, known = state.world, state.machine.state.nodes
-        silent = [name for n in range(self.bounds.nodes) if (world.cut[n] or world.away[n]) and (name := f"n{n}") in known]
+        silent = [name for n in range(self.bounds.own_nodes) if (world.cut[n] or world.away[n]) and (name := f"n{n}") in known]
         silent = [name for name in silent if not known[name].lost]
         if len(silent) > 1:
             lost = events.NodesLost(tuple(events.LostNode(name, "silent") for name in silent))
@@ -305,7 +306,7 @@ class Moves:
         world = state.world._replace(workers=tuple(workers), linked=linked, away=away)
         known = tuple(w.name for w in workers if w.node == node and not w.forgotten)
         joined = events.NodeJoined(f"n{node}", f"10.0.0.{node}", node, workers=known)
-        if node >= self.bounds.nodes:
+        if node >= self.bounds.own_nodes:
             joined = claims.joins(self.bounds, node, claims.served(world, node), known)
         return self.submit(state._replace(world=world), joined)
 

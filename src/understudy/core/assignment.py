@@ -4,11 +4,12 @@ The spare that takes a rank (`choose_spare`). Each row decides among those that 
 
 | row         | a spare                                                                                                           |
 |-------------|-------------------------------------------------------------------------------------------------------------------|
-| *it could*  | is warm, on a node that is there, and prepared for no other rank, nor for a place whose device is not trusted        |
+| *it could*  | is warm, on a node that is there and has a place (`places.py`), and not prepared for another rank or a distrusted device |
 | *trust*     | is on a node without a taint; on one with a taint only if no spare is elsewhere, not even one that starts, or none came |
 | *together*  | is in the NVLink domain of the rank's group (`topology.py`), as long as a spare there may come, see below            |
 | *whole*     | of a group of which nobody is left: is in an NVLink domain with spares for all of its ranks, or lacks the fewest     |
 | *own*       | is the job's own before one on a claimed node                                                                       |
+| *place*     | would have a local rank below `LOCAL_WORLD_SIZE`                                                                    |
 | *away*      | if the rank's node is lost or tainted: is outside its failure domain, where more may be about to fail                |
 | *near*      | differs in the fewest labels of places in the network (`NEAR`)                                                      |
 | *prepared*  | has been through the set-up as this rank; then one that has that before it; then one in the middle of it             |
@@ -34,6 +35,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable
 
 from understudy.core.model import JobSpec
+from understudy.core.places import local_rank
 from understudy.core.state import JobState, Node, Worker
 from understudy.core.topology import NEAR, domain_of, nvlink_domain, splits
 from understudy.core.transitions import WorkerState
@@ -108,26 +110,32 @@ def _trusted(state: JobState) -> list[Worker]:
 
 def _best(state: JobState, rank: int, pool: list[Worker]) -> Worker | None:
     """Return the best of those in `pool` that could take the rank."""
-    best: dict[str, Worker] = {}  # of each node: the others there are no better
+    best: dict[str, tuple[tuple[bool, int], Worker]] = {}  # of each node: the others there are no better
     for worker in pool:
         if worker.state is not WorkerState.WARM or (worker.prepare is not None and worker.prepare.rank != rank):
             continue
         if worker.prepare is not None and worker.local_rank in state.nodes[worker.node].tainted_places():
             continue
-        if worker.node not in best or _behind(worker) < _behind(best[worker.node]):
-            best[worker.node] = worker
+        local = local_rank(state, worker, rank)
+        if local < 0:
+            continue
+        key = local >= state.spec.workers_per_node, _behind(worker)
+        if worker.node not in best or key < best[worker.node][0]:
+            best[worker.node] = key, worker
     home = state.nodes[state.holder(rank).node] if rank in state.ranks else None
     wanted = _wanted(state, rank)
     room = Counter(nvlink_domain(state.nodes[worker.node]) for worker in _trusted(state)) if wanted else Counter[str]()
 
-    def order(spare: Worker) -> tuple[int, bool, bool, int, int, bool, int, int]:
+    def order(key: tuple[bool, int], spare: Worker) -> tuple[int, bool, bool, bool, int, int, bool, int, int]:
         node = state.nodes[spare.node]
         lacks = max(0, wanted - (room[nvlink_domain(node)] if nvlink_domain(node) else 0))
         away = home is None or node is not home
         doubtful = home is not None and (home.lost or bool(home.taints)) and node.domain == home.domain
-        return lacks, node.claim >= 0, doubtful, _far(node, home), _behind(spare), away, len(_on(state, node.name)), _number(spare.name)
+        crowded, behind = key
+        near, load = _far(node, home), len(_on(state, node.name))
+        return lacks, node.claim >= 0, crowded, doubtful, near, behind, away, load, _number(spare.name)
 
-    return min(best.values(), key=order, default=None)
+    return min(((order(*one), one[1]) for one in best.values()), default=(None, None))[1]
 
 
 def _wanted(state: JobState, rank: int) -> int:
@@ -152,22 +160,6 @@ def _behind(spare: Worker) -> int:
     if spare.prepare is None:
         return 1
     return 0 if spare.ready else 2
-
-
-def local_rank(state: JobState, worker: Worker, rank: int) -> int:
-    """The one for which a spare is prepared; the lost worker's if it was on the same node; else the lowest that is free there. Not one
-    whose device is not trusted: a script goes to its device by this number.
-    """
-    if worker.prepare is not None:
-        return worker.local_rank
-    failed = state.nodes[worker.node].tainted_places()
-    old = state.holder(rank) if rank in state.ranks else None
-    if old is not None and old.node == worker.node and old.local_rank >= 0 and old.local_rank not in failed:
-        return old.local_rank
-    ahead = state.nodes[worker.node].idle(WorkerState.WARM, WorkerState.REHEARSING)
-    used = {other.local_rank for other in [*_on(state, worker.node), *(other for other in ahead if other.prepare is not None)]}
-    used |= failed
-    return next(number for number in range(len(used) + 1) if number not in used)
 
 
 def environment(state: JobState, rank: int, local: int, store: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from understudy.core import drill, floating
+from understudy.core import drill, floating, places
 from understudy.core.assignment import choose_spare
 from understudy.core.events import NodeReleased
 from understudy.core.membership import fence
@@ -35,7 +35,7 @@ class Plan:
 
     ranks: tuple[int, ...]  # that leave
     warm: int  # spares that could take one of them at once
-    coming: int  # spares that start, or that will be started, and nodes that may be claimed
+    coming: int  # ranks that could follow: to spares that start, or will be started, and to nodes that may be claimed
     refused: str  # why it cannot be done; empty if it can
 
     def pauses(self, world_size: int) -> int:
@@ -56,7 +56,8 @@ def plan(state: JobState, names: Collection[str]) -> Plan:
     ranks = tuple(rank for node in drained for rank in ranks_on(state, node))
     others = [node for node in state.nodes.values() if node.name not in names and not node.lost and not node.taints]
     fixed = not state.spec.replenish
-    room = sum(len(other.idle(*_IDLE)) if fixed or other.claim >= 0 else other.spares for other in others) + floating.may_come(state)
+    room = sum(places.room(state, other) for other in others) + floating.may_come(state)
+    endless = not fixed and (state.spec.replaces_nodes or any(other.spares and not places.bounded(state, other) for other in others))
     idle = [spare for other in others for spare in other.idle(WorkerState.WARM)]
     warm = min(len(ranks), sum(spare.prepare is None or spare.prepare.rank in ranks for spare in idle))
     refused = ""
@@ -68,8 +69,9 @@ def plan(state: JobState, names: Collection[str]) -> Plan:
         refused = moves.NODE_RELEASED(node=gone[0])
     elif ranks and not room:
         refused = moves.NOWHERE_TO_GO(ranks=_named(list(ranks)))
-    elif fixed and room < len(ranks):
-        refused = moves.TOO_FEW_SPARES(ranks=_named(list(ranks)), room=room)
+    elif room < len(ranks) and not endless:
+        too_few = moves.TOO_FEW_SPARES if fixed else moves.TOO_FEW_PLACES
+        refused = too_few(ranks=_named(list(ranks)), room=room)
     return Plan(ranks, warm, max(0, room - warm), refused)
 
 

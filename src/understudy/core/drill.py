@@ -16,11 +16,12 @@ What a verdict is worth: it holds for the script, the state and the devices as t
 from __future__ import annotations
 
 from understudy.core import grades, proofs
-from understudy.core.assignment import choose_spare, environment, local_rank
+from understudy.core.assignment import choose_spare, environment
 from understudy.core.commands import Drill, DrillOver, Prepare, Publish
 from understudy.core.events import DrillAsked, DrillBroken, Drilled
 from understudy.core.membership import fence, top_up
 from understudy.core.model import DrillResult, DrillVerdict
+from understudy.core.places import local_rank
 from understudy.core.state import DrillUnderWay, JobState, Worker
 from understudy.core.transitions import Why, WorkerState
 from understudy.messages import drills, moves, set_up

@@ -2,8 +2,7 @@
 
     ask      in a recovery: more ranks are vacant than spares are warm or warming. ClaimNode; until the node comes the job holds, as for a
              spare that warms
-    takes    a node joins with a claim. Like any other that has spares only, but for one thing: each of its workers has an accelerator of
-             its own, so ranks and spares there are never more than it has offered (`membership.top_up`)
+    takes    a node joins with a claim. It is a node like any other that has spares only (`places.bounded`)
     ended    the scheduler cannot give it. What is needed still is asked for again after a pause
     settle   in plain training: a rank on a claimed node moves to a spare of the job's own; what nobody needs is given back; and for ranks
              that are to leave their node, and can go nowhere, a node is asked for
@@ -25,6 +24,7 @@ from understudy.core.commands import ClaimNode, GiveBackNode
 from understudy.core.events import ClaimEnded, NodeJoined
 from understudy.core.membership import fence
 from understudy.core.migration import begin, move_of
+from understudy.core.places import clearing
 from understudy.core.state import MOVES, Claim, JobState, Node, Worker
 from understudy.core.topology import splits
 from understudy.core.transitions import Why, WorkerState
@@ -54,7 +54,7 @@ def may_come(state: JobState) -> int:
 def under_way(state: JobState) -> bool:
     """Whether spares may come that are not warming yet: with a node, after the pause, or when a worker on a claimed node has gone."""
     asked = any(not claim.node for claim in state.claims.values())
-    return asked or TIMER in state.timers or any(map(_clearing, _joined(state)))
+    return asked or TIMER in state.timers or any(clearing(state, node) for node in _joined(state))
 
 
 def said(state: JobState) -> str:
@@ -150,7 +150,7 @@ def ask(state: JobState) -> None:
         return
     vacant = state.vacant()
     there = [worker for worker in state.idle(*_IDLE) if not state.nodes[worker.node].lost]
-    short = len(vacant) - len(there) - sum(map(_clearing, _joined(state)))
+    short = len(vacant) - len(there) - sum(clearing(state, node) for node in _joined(state))
     if short <= 0:
         return
     for node in _joined(state):
@@ -183,7 +183,7 @@ def settle(state: JobState) -> None:
     short = 0 if endless else len(left) - len(warming)
     for node in _joined(state):
         if not _is_free(node):
-            short -= 0 if node.taints else _clearing(node)
+            short -= 0 if node.taints else clearing(state, node)
         elif short <= 0 or node.taints:
             _give_back(state, state.claims[node.claim])
         elif not _wanted(node):
@@ -263,12 +263,6 @@ def _is_free(node: Node) -> bool:
 def _wanted(node: Node) -> int:
     """Spares that are, or are about to be, on a node that is free."""
     return min(node.spares, node.room)
-
-
-def _clearing(node: Node) -> int:
-    """Spares that start there when workers that were released have gone."""
-    ending = sum(worker.state is WorkerState.RELEASED for worker in node.workers.values())
-    return max(0, min(ending, node.spares - len(node.idle(*_IDLE))))
 
 
 def _left(state: JobState) -> list[int]:

@@ -24,6 +24,7 @@ from understudy.core.events import (
 from understudy.core.membership import fence, open_incident
 from understudy.core.migration import disrupted
 from understudy.core.model import LossCause, Timeouts
+from understudy.core.places import bounded
 from understudy.core.quiesce import advance, begin, fill, waited, want_more
 from understudy.core.state import DEVICE, JobState, Taint, Worker
 from understudy.core.transitions import Phase, Why, WorkerState
@@ -209,7 +210,7 @@ def lose(state: JobState, losses: list[Loss]) -> None:
             continue
         if was is WorkerState.RELEASED:  # it was told to go
             state.become(loss.worker, WorkerState.LOST)
-            room = room or state.nodes[loss.worker.node].claim >= 0
+            room = room or bounded(state, state.nodes[loss.worker.node])
             continue
         fence(state, loss.worker, f"{loss.cause}: {loss.detail}")
         if loss.worker.rank < 0:

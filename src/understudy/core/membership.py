@@ -6,7 +6,10 @@ back: its name is not used again, and nothing that it says counts.
 
 from __future__ import annotations
 
-from understudy.core.assignment import environment, local_rank
+from collections.abc import Sequence
+
+from understudy.core import places
+from understudy.core.assignment import environment
 from understudy.core.commands import Assign, KillWorker, StartWorker
 from understudy.core.incident import OpenIncident
 from understudy.core.state import JobState, Node, Worker
@@ -39,7 +42,7 @@ def give_rank(
         if state.incident is not None:
             state.incident.note(warning)
     if local < 0:
-        local = local_rank(state, worker, rank) if newcomer else rank % state.spec.workers_per_node
+        local = places.local_rank(state, worker, rank) if newcomer else rank % state.spec.workers_per_node
     worker.rank, worker.local_rank = rank, local
     state.become(worker, WorkerState.NEWCOMER if newcomer else WorkerState.MEMBER)
     node = state.nodes[worker.node]
@@ -62,14 +65,27 @@ def top_up(state: JobState) -> None:
     takes processor time from the recovery.
     """
     for _, node in sorted(state.places.items()):
-        if not node.spares or not state.trusted(node):
+        if node.spares and state.trusted(node):
+            for _ in range(places.missing_spares(state, node)):
+                start_worker(state, node, spare=True)
+
+
+def start_in_place(state: JobState, vacant: Sequence[int]) -> None:
+    """Start spares for these ranks on nodes that have ranks at the start and miss some by now. For when no other spare can come: those that
+    have taken ranks are replaced where they were, but not where all places have ranks.
+    """
+    if not (state.spec.replenish and state.spec.spares):
+        return
+    first = [rank // state.spec.workers_per_node for rank in vacant]  # those that the ranks were started on, then the others
+    needed = len(vacant)
+    for number in dict.fromkeys([*first, *range(state.spec.nodes)]):
+        node = state.places[number]
+        if not state.trusted(node) or node.refused or node.failed_starts > state.spec.max_restarts:
             continue
-        idle = [worker for worker in node.idle(WorkerState.STARTING, WorkerState.WARM) if worker.spare]
-        missing = node.spares - len(idle)
-        if node.claim >= 0:  # each worker there has an accelerator of its own
-            missing = min(missing, node.room - len(node.workers))
-        for _ in range(missing):
+        empty = state.spec.workers_per_node - len(node.workers)
+        for _ in range(min(needed, empty)):
             start_worker(state, node, spare=True)
+            needed -= 1
 
 
 def open_incident(state: JobState, fault_at: float, reason: str, *, planned: bool = False) -> OpenIncident:

@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections import Counter
 
 from understudy.core import drill
-from understudy.core.assignment import environment, held_to, local_rank
+from understudy.core.assignment import environment, held_to
 from understudy.core.commands import Prepare, Publish
 from understudy.core.drain import ATTEMPTS as MOVES
 from understudy.core.events import Prepared
 from understudy.core.membership import fence, start_worker, top_up
+from understudy.core.places import bounded, local_rank, open_places
 from understudy.core.state import JobState, Worker
 from understudy.core.topology import nvlink_domain, splits
 from understudy.core.transitions import WorkerState
@@ -60,7 +61,10 @@ def prepare(state: JobState) -> None:
         rank = _likely(state, worker)
         if rank is None:
             return
-        worker.local_rank = local_rank(state, worker, rank)
+        local = local_rank(state, worker, rank)
+        if local < 0:
+            continue
+        worker.local_rank = local
         _ask(state, worker, rank)
         busy.add(worker.node)
         missing -= 1
@@ -75,9 +79,11 @@ def keep(state: JobState, spare: Worker) -> None:
     """The spare of a drill that a loss calls off before it has begun. If another one is prepared for the rank, it stays that of the drill,
     and ends with it.
     """
-    prepare = spare.prepare
+    prepare, node = spare.prepare, state.nodes[spare.node]
     if prepare is None or any(other.prepare is not None and other.prepare.rank == prepare.rank for other in prepared_spares(state)):
         return
+    if bounded(state, node) and prepare.rank not in state.vacant() and len(node.idle(WorkerState.WARM)) >= len(open_places(node)):
+        return  # the spares that were started meanwhile need its place
     state.become(spare, WorkerState.WARM)
     state.timer(TIMER, state.timeouts.hang_first)
     state.tell(drills.KEPT(spare=spare.name, node=spare.node, rank=prepare.rank))

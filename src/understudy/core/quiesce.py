@@ -15,10 +15,11 @@ from understudy.core.assignment import choose_anywhere, serve
 from understudy.core.commands import Abort, Recover
 from understudy.core.commit import BOUNDARY, REDO, Decision, InvariantBroken, decide
 from understudy.core.events import Quiesced
-from understudy.core.membership import fence, give_back, give_rank, open_incident, top_up
+from understudy.core.membership import fence, give_back, give_rank, open_incident, start_in_place, top_up
 from understudy.core.migration import disrupted, outcome
 from understudy.core.mismatch import Crashes
 from understudy.core.model import LossCause, VotePhase
+from understudy.core.places import clearing
 from understudy.core.preparation import keep, start_over
 from understudy.core.state import JobState, Move, Recovery, Stage, Worker
 from understudy.core.transitions import HAS_STATE, Phase, Why, WorkerState
@@ -108,6 +109,8 @@ def fill(state: JobState) -> None:
     start_over(state, vacant)
     top_up(state)
     floating.ask(state)
+    if not _may_come(state):
+        start_in_place(state, vacant)
     if _may_come(state) and "hold" not in state.timers:
         state.tell(recoveries.HOLDS_FOR_SPARE(ranks=_ranks(vacant)))
         state.timer("hold", state.timeouts.hang_first)
@@ -133,8 +136,11 @@ def _take(state: JobState, rank: int, spare: Worker) -> None:
 
 
 def _may_come(state: JobState) -> bool:
-    """Whether there may be a spare later."""
-    return bool(state.idle(WorkerState.STARTING)) or floating.under_way(state)
+    """Whether there may be a spare later: one starts, or will when a place is free again, or on a node that replaces a lost one."""
+    own = sum(not node.lost and node.claim < 0 for node in state.nodes.values())
+    replaced = state.spec.replaces_nodes and own < state.spec.nodes + state.spec.spare_nodes
+    clears = any(clearing(state, node) for node in state.nodes.values())
+    return bool(state.idle(WorkerState.STARTING)) or clears or replaced or floating.under_way(state)
 
 
 def want_more(state: JobState) -> None:

@@ -201,6 +201,12 @@ TOO_FEW_SPARES = Message(
     cause="The job does not replace spares (--no-replenish), and has fewer on other nodes than ranks would have to leave.",
     remedy="Start the job with more spares, or without --no-replenish.",
 )
+TOO_FEW_PLACES = Message(
+    "US4251",
+    f"{_NOWHERE}the other nodes that are trusted have places for {{room}} of them",
+    cause="A node of spares takes no more ranks than it has spares: each needs an accelerator of its own.",
+    remedy="Drain fewer nodes at a time, or start the job with more spares or spare nodes (--spares, --spare-nodes).",
+)
 DRAIN_DONE = Message(
     "US4244",
     "node {node} is drained: nothing of this job is there any more",

@@ -169,6 +169,7 @@ class Job:
             nodes=spec.pods,
             spares=spec.spares.pods * spec.ranks_per_pod,
             spare_nodes=spec.spares.pods,
+            replaces_nodes=True,
             floating=spec.spares.floating.pods,
             max_restarts=spec.max_restarts,
             prepared=spec.spares.prepared,
