@@ -76,8 +76,8 @@ class Scenario:
                 dispute = self.machine.state.dispute
                 return [f"= {self._plain(dispute.detail)}"] if dispute is not None else []
             case ["?", "places"]:
-                held = [self.machine.state.workers[name] for _, name in sorted(self.machine.state.ranks.items())]
-                return [f"= rank {worker.rank}: {worker.node}, local rank {worker.local_rank}" for worker in held]
+                holding = [self.machine.state.workers[name] for _, name in sorted(self.machine.state.ranks.items())]
+                return [f"= rank {worker.rank}: {worker.node}, local rank {worker.local_rank}" for worker in holding]
             case ["?", "claims"]:
                 claims = self.machine.state.claims.values()
                 return [f"= claim {claim.number}: rank {claim.rank}, {claim.node or 'no node yet'}" for claim in claims]
