@@ -73,11 +73,10 @@ class Fleet:
         self.heartbeat = heartbeat
         self.nodes = [Node(self, number, 0 if number < hosts else ranks_per_node) for number in range(hosts + spare_nodes)]
         self.hosts = self.nodes[:hosts]
-        places = [Place(node.domain, node.name) for node in self.hosts for _ in range(ranks_per_node)]
-        self.copies: list[list[int]] = [[] for _ in places]  # whose copies each rank holds
-        for rank, holders in enumerate(buddies(places)):
-            for holder in holders:
-                self.copies[holder].append(rank)
+        self.copies: list[list[int]] = []  # whose copies each rank holds
+        self.renew_copies(
+            {rank: node for number, node in enumerate(self.hosts) for rank in range(number * ranks_per_node, (number + 1) * ranks_per_node)}
+        )
         self.began = time.time()
         self.assigned: set[int] = set()  # ranks at the start
         self.all_assigned = asyncio.Event()
@@ -86,6 +85,14 @@ class Fleet:
         self.incident: Incident | None = None
         self.opening = asyncio.Semaphore(CONNECTING)
         self.speaking = asyncio.Semaphore(SPEAKING)
+
+    def renew_copies(self, where: dict[int, Node]) -> None:
+        """Every rank's buddies have its copy, as after each recovery. `where`: the node of each rank."""
+        places = [Place(where[rank].domain, where[rank].name) for rank in range(self.ranks)]
+        self.copies = [[] for _ in places]
+        for rank, holders in enumerate(buddies(places)):
+            for holder in holders:
+                self.copies[holder].append(rank)
 
     def now_in(self) -> int:
         """The transaction that all ranks are in; it stands still in an incident."""
@@ -250,6 +257,8 @@ class Node:
                 await self._say(*(replace(said, started=time.time()) if isinstance(said, events.PhaseDone) else said for said in recovered))
             incident.committed += sum(isinstance(said, events.Committed) for said in recovered)
             if incident.committed >= incident.recovers:
+                nodes = [node for node in self._fleet.nodes if not node.dark]
+                self._fleet.renew_copies({worker.rank: node for node in nodes for worker in node.workers.values() if worker.rank >= 0})
                 incident.over.set()
 
     def _assigned(self, command: commands.Assign) -> list[events.Event]:

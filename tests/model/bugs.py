@@ -420,6 +420,7 @@ BUGS = [
     Bug("no record of a set-up is published", steps, "records", _publishes_nothing, KILL),
     Bug("a record that comes late is not published", steps, "_rests", _published_once, SETUP),
     Bug("the vote is skipped", steps, "acts_of", _vote_skipped, KILL),
+    Bug("copies are not renewed after a recovery", steps, "_renewed", lambda shape, w: set(), replace(KILL, transactions=2)),
     Bug("a vote counts before its copies are there", steps, "acts_of", _counts_before_its_copies, KILL),
     Bug("a newcomer goes on unverified", steps, "acts_of", _goes_on_unverified, KILL),
     Bug("a rank says that it has voted, and has not", steps, "quiesce", _position_too_high, RING),

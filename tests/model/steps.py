@@ -60,7 +60,7 @@ def _acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
             return []
         if w.t == shape.transactions:
             return [("has finished", world.put(says(w._replace(mode=Mode.DONE), events.Finished(w.name, w.generation))))]
-        return [("begins", world.put(w._replace(mode=Mode.RUN)))]
+        return [("begins", world.put(_begins(shape, w)))]
     if w.mode is Mode.APPLY:
         return [("commits", world.put(_commit(w)))]
     if aborted:
@@ -86,9 +86,22 @@ def _acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
     if w.mode is Mode.CONNECTED:
         found += _moves(world, shape, w)
     if w.mode is Mode.SHARE and _copies_come(world, shape, w, -1):
-        shelf = w.shelf | {(ward, w.t - 1) for ward in shape.wards(w.rank)}
-        found.append(("has shared", world.put(w._replace(mode=Mode.IDLE, shelf=_kept(shelf, w.t - 1)))))
+        found.append(("has shared", world.put(w._replace(mode=Mode.IDLE, shelf=_kept(w.shelf | _renewed(shape, w), w.t - 1)))))
     return found
+
+
+def _begins(shape: Shape, w: Worker) -> Worker:
+    """A transaction. Raises `Wrong` if copies of the one before are missing that this rank is to have of others. Without
+    those of the set-up the job can start anew.
+    """
+    if w.t > 0 and (missing := {(ward, w.t - 1) for ward in shape.wards(w.rank)} - w.shelf):
+        raise Wrong(f"{w.name} begins transaction {w.t} without the copies {sorted(missing)}")
+    return w._replace(mode=Mode.RUN)
+
+
+def _renewed(shape: Shape, w: Worker) -> set[tuple[int, int]]:
+    """The copies that it has of others as soon as a recovery is over."""
+    return {(ward, w.t - 1) for ward in shape.wards(w.rank)}
 
 
 def _rests(world: World, w: Worker) -> World:

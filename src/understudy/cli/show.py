@@ -157,6 +157,8 @@ def report_view(report: dict[str, Any]) -> RenderableType:
         moved = (
             f"{size(incident['bytes_moved'])} moved, {incident['digests_verified']} digests verified, {incident['steps_lost']} steps lost"
         )
+        if incident.get("without_copies"):
+            moved += f", copies complete again after {seconds(incident['without_copies'])}"
         shown += [Text(f"incident {incident['number']}: {what}"), phases, Text(moved)]
         if grade := incident.get("grade"):
             shown.append(Text.assemble((grade.upper(), _COLORS.get(grade, "")), f": {plain(incident['why'])}"))

@@ -255,6 +255,7 @@ class Committed:
     size: tuple[int, int] = (0, 0)
     evidence: Evidence = Evidence.UNSAID
     uncovered: tuple[str, ...] = ()  # names, the first few: the script changes them, and they are not carried over
+    copied: float = 0.0  # unix time at which the buddies of this rank had its copy again after the recovery; 0: there was none
 
 
 @dataclass(frozen=True)

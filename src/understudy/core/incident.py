@@ -67,6 +67,7 @@ class OpenIncident:
     commits: dict[int, Commits] = field(default_factory=dict)  # by rank
     first_in_part: bool = False  # a survivor has redone the first step of the job, and only a part of that was compared
     uncovered: list[str] = field(default_factory=list)  # as of `Committed`, of all ranks
+    copied: float = 0.0  # the last of `Committed`
     grade: Grade | None = None
     why: str = ""
     awaits: AwaitedDrills | None = None
@@ -100,6 +101,7 @@ class OpenIncident:
         self.commits.setdefault(rank, Commits()).add(event)
         self.first_in_part |= event.step == 1 and in_part(event) and event.worker not in self.newcomers
         self.uncovered += [name for name in event.uncovered if name not in self.uncovered]
+        self.copied = max(self.copied, event.copied)
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -124,6 +126,7 @@ class OpenIncident:
             collectives=self.collectives,
             compared=self.compared,
             uncovered=tuple(self.uncovered),
+            without_copies=max(0.0, self.copied - self.fault_at) if self.copied else 0.0,
             grade=self.grade,
             why=self.why,
             awaits=self.awaits,

@@ -218,6 +218,7 @@ class Incident:
     collectives: tuple[int, int] = (0, 0)  # of the redo, on all ranks: into how many the same was put as before, and how many there were
     compared: tuple[int, int] = (0, 0)  # the same in bytes
     uncovered: tuple[str, ...] = ()  # names, the first few of each rank: the script changes them, and they are not carried over
+    without_copies: float = 0.0  # seconds from the fault until the buddies of every rank had its copy again; 0: not known
     grade: Grade | None = None  # None: it is open, or its workers are of an earlier version
     why: str = ""  # it has that grade
     awaits: AwaitedDrills | None = None  # what is lacking for a better one

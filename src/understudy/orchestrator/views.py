@@ -212,6 +212,9 @@ class IncidentReport(TypedDict):
         list[str],
         Field(description="what the script changes and is not carried over, the first few by name, as ranks knew at their first commit"),
     ]
+    without_copies: Annotated[
+        float, Field(description="seconds from the fault until the buddies of every rank had the copy of its state again; 0: not known")
+    ]
     grade: Annotated[
         str,
         Field(
@@ -432,6 +435,7 @@ def _incident(incident: Incident) -> IncidentReport:
         collectives=list(incident.collectives) if any(incident.collectives) else [],
         compared_bytes=list(incident.compared) if any(incident.collectives) else [],
         uncovered=list(incident.uncovered),
+        without_copies=incident.without_copies,
         grade=str(incident.grade or ""),
         why=incident.why,
         notes=list(incident.notes),

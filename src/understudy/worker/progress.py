@@ -29,6 +29,7 @@ class Progress:
     must_redo: bool = False  # the running attempt has failed
     finished: bool = False  # the script has ended
     sections: Skipped = field(default_factory=Skipped)
+    copied: float = 0.0  # when the buddies had this rank's copy again after the last recovery, in Unix time; 0 when that was reported
     redo_since: float = 0.0  # when the last attachment ended, in Unix time; 0 when a transaction was committed since
 
     @property

@@ -6,7 +6,7 @@ WAIT is set.
 
 PHASES names places in the recoveries that follow, and steps, as survivor:6,setup:8,apply:10,redo:12. There a marker of that name is
 written and the file "go on" with that name waited for: by rank 0 before it can come to rest, by the newcomer in its set-up, while it
-takes over values, and while it does the step again.
+takes over values, and while it does the step again. "next attempt" is where rank 1, a survivor, does it again.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ def train() -> torch.Tensor:
         wait_for_file("go on survivor")
     if job.rank == 1 and phases.get("redo") == str(job.committed):
         hold("redo")
+    if job.rank == 1 and phases.get("next attempt") == str(job.committed) and job.generation > 0:
+        hold("next attempt")
     loss.backward()  # type: ignore[no-untyped-call]
     counter.count += job.rank
     optimizer.step()

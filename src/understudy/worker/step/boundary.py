@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from understudy.common.page_view import Activity
@@ -106,3 +107,4 @@ class StepBoundary(Participant):
         channel.receipt()
         membership.new_buddies.clear()
         membership.unshared = False
+        self._progress.copied = time.time()

@@ -49,6 +49,6 @@ class CommitReport(Participant):
         done, uncovered = self._redo.report(), self._unregistered.uncovered(UNCOVERED)
         same, of, size, size_of = done.collectives
         transaction, step = progress.transaction - 1, progress.step
-        control.send(
-            Committed(control.worker, generation, transaction, step, done.digests, (same, of), (size, size_of), done.evidence, uncovered)
-        )
+        copied, progress.copied = progress.copied, 0.0
+        compared = done.digests, (same, of), (size, size_of), done.evidence
+        control.send(Committed(control.worker, generation, transaction, step, *compared, uncovered, copied))
