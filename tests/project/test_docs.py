@@ -20,6 +20,7 @@ import typer
 from fastapi.routing import APIRoute
 from scripts.api_page import describe
 from scripts.api_page import page as api_page
+from tests.pages import FENCE, PAGES, README, ROOT, anchors, blocks, prose, script_for_torchrun
 
 import understudy
 from understudy.chaos.plan import make
@@ -34,23 +35,12 @@ from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.security import Access
 from understudy.policy.rules import parse as policy
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 OURS = [page for page in PAGES if page.name not in ("benchmarks.md", "gpu.md")]  # those two speak of other programs' options
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 OUR_PAGES = pytest.mark.parametrize("page", OURS, ids=lambda page: page.name)
 
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")
 OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return [text for kind, text in FENCE.findall(page.read_text()) if kind == language]
-
-
-def prose(page: Path) -> str:
-    return FENCE.sub("", page.read_text())
 
 
 def options() -> dict[str, set[str]]:
@@ -77,18 +67,34 @@ def uses(page: Path) -> list[tuple[str, list[str]]]:
 
 
 @EVERY_PAGE
-def test_links_lead_to_files(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", prose(page)):
-        if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)) if "://" not in link):
+        file = page.parent / target if target else page
+        assert file.exists(), f"{page.name} links to {target}, which does not exist"
+        assert not anchor or anchor in anchors(file), f"{page.name} links to {target}#{anchor}, but {file.name} has no such heading"
 
 
-@EVERY_PAGE
-def test_links_within_a_page_lead_to_headings(page: Path) -> None:
-    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
-    for target in re.findall(r"\]\(#([^)]+)\)", prose(page)):
-        assert target in anchors, f"{page.name} links to #{target}"
+def test_links_and_paths_of_the_sources_exist() -> None:
+    """Docstrings, help and messages that name a page. Those of the HTTP interface are links of docs/api.md."""
+    for path in [*(ROOT / "src").rglob("*.py"), *(ROOT / "scripts").rglob("*"), *(ROOT / "deploy").rglob("*"), ROOT / "Makefile"]:
+        for name in re.findall(r"\bdocs/[\w/]+\.md\b", path.read_text() if path.is_file() and path.suffix != ".pyc" else ""):
+            assert (ROOT / name).exists(), f"{path} names {name}"
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text().splitlines()) <= 130, "move details to docs/: the README is for the first five minutes"
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    assert "`make test`" in README.read_text()
+    assert "make test" in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+def test_the_diff_of_the_readme_leads_to_the_script_of_the_quickstart() -> None:
+    """`tests/integration/control/test_quickstart.py` runs both sides."""
+    script = script_for_torchrun()
+    assert "understudy" not in script and "job" not in script and "init_process_group()" in script
+    ast.parse(script)
 
 
 @EVERY_PAGE
