@@ -21,6 +21,7 @@ from fastapi.routing import APIRoute
 from scripts.api_page import describe
 from scripts.api_page import page as api_page
 from tests.pages import FENCE, PAGES, README, ROOT, anchors, blocks, prose, script_for_torchrun
+from tests.said import codes, said
 
 import understudy
 from understudy.chaos.plan import make
@@ -28,6 +29,7 @@ from understudy.chaos.registry import registry
 from understudy.chaos.schedule import schedule
 from understudy.cli import app
 from understudy.common.phases import PHASES
+from understudy.messages.registry import registry as messages
 from understudy.orchestrator import views
 from understudy.orchestrator.api import create_app
 from understudy.orchestrator.cluster import Cluster
@@ -95,6 +97,26 @@ def test_the_diff_of_the_readme_leads_to_the_script_of_the_quickstart() -> None:
     script = script_for_torchrun()
     assert "understudy" not in script and "job" not in script and "init_process_group()" in script
     ast.parse(script)
+
+
+@EVERY_PAGE
+def test_codes_of_messages_exist(page: Path) -> None:
+    assert set(codes(page.read_text())) <= messages().keys()
+
+
+def test_the_guide_quotes_messages_as_they_are() -> None:
+    quoted = [line for block in blocks(ROOT / "docs" / "guide.md", "") for line in block.splitlines()]
+    assert len(quoted) > 20
+    for line in quoted:
+        (code, *_) = codes(line) or ("none",)
+        assert code in messages() and said(line, messages()[code]), f"docs/guide.md has what no message says: {line}"
+
+
+def test_contributing_shows_the_layers_as_they_are() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    shown = [block.splitlines() for block in blocks(ROOT / "CONTRIBUTING.md", "") if "| " in block]
+    assert shown == layers, "the contracts in pyproject.toml are what holds"
 
 
 @EVERY_PAGE
@@ -253,6 +275,13 @@ def test_make_targets_exist(page: Path) -> None:
         match = re.match(r"make ([\w-]+)", text)
         if match:
             assert match[1] in targets or match[1].startswith(patterns), f"{page.name} names make {match[1]}"
+
+
+def test_make_help_lists_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z][\w-]*):", makefile, re.MULTILINE)) - {"help"}
+    listed = set(re.findall(r'@echo "\s+make ([\w-]+)', makefile))
+    assert targets - listed == set() and listed - targets == {"conformance-1"}  # a target with a pattern, for each part
 
 
 def test_every_dependency_has_its_sentence() -> None:
