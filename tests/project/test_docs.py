@@ -20,6 +20,8 @@ import typer
 from fastapi.routing import APIRoute
 from scripts.api_page import describe
 from scripts.api_page import page as api_page
+from tests.pages import FENCE, PAGES, README, ROOT, anchors, blocks, prose, script_for_torchrun
+from tests.said import codes, said
 
 import understudy
 from understudy.chaos.plan import make
@@ -27,6 +29,7 @@ from understudy.chaos.registry import registry
 from understudy.chaos.schedule import schedule
 from understudy.cli import app
 from understudy.common.phases import PHASES
+from understudy.messages.registry import registry as messages
 from understudy.orchestrator import views
 from understudy.orchestrator.api import create_app
 from understudy.orchestrator.cluster import Cluster
@@ -34,23 +37,12 @@ from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.security import Access
 from understudy.policy.rules import parse as policy
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 OURS = [page for page in PAGES if page.name not in ("benchmarks.md", "gpu.md")]  # those two speak of other programs' options
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 OUR_PAGES = pytest.mark.parametrize("page", OURS, ids=lambda page: page.name)
 
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")
 OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return [text for kind, text in FENCE.findall(page.read_text()) if kind == language]
-
-
-def prose(page: Path) -> str:
-    return FENCE.sub("", page.read_text())
 
 
 def options() -> dict[str, set[str]]:
@@ -77,18 +69,54 @@ def uses(page: Path) -> list[tuple[str, list[str]]]:
 
 
 @EVERY_PAGE
-def test_links_lead_to_files(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", prose(page)):
-        if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)) if "://" not in link):
+        file = page.parent / target if target else page
+        assert file.exists(), f"{page.name} links to {target}, which does not exist"
+        assert not anchor or anchor in anchors(file), f"{page.name} links to {target}#{anchor}, but {file.name} has no such heading"
+
+
+def test_links_and_paths_of_the_sources_exist() -> None:
+    """Docstrings, help and messages that name a page. Those of the HTTP interface are links of docs/api.md."""
+    for path in [*(ROOT / "src").rglob("*.py"), *(ROOT / "scripts").rglob("*"), *(ROOT / "deploy").rglob("*"), ROOT / "Makefile"]:
+        for name in re.findall(r"\bdocs/[\w/]+\.md\b", path.read_text() if path.is_file() and path.suffix != ".pyc" else ""):
+            assert (ROOT / name).exists(), f"{path} names {name}"
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text().splitlines()) <= 130, "move details to docs/: the README is for the first five minutes"
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    assert "`make test`" in README.read_text()
+    assert "make test" in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+def test_the_diff_of_the_readme_leads_to_the_script_of_the_quickstart() -> None:
+    """`tests/integration/control/test_quickstart.py` runs both sides."""
+    script = script_for_torchrun()
+    assert "understudy" not in script and "job" not in script and "init_process_group()" in script
+    ast.parse(script)
 
 
 @EVERY_PAGE
-def test_links_within_a_page_lead_to_headings(page: Path) -> None:
-    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
-    for target in re.findall(r"\]\(#([^)]+)\)", prose(page)):
-        assert target in anchors, f"{page.name} links to #{target}"
+def test_codes_of_messages_exist(page: Path) -> None:
+    assert set(codes(page.read_text())) <= messages().keys()
+
+
+def test_the_guide_quotes_messages_as_they_are() -> None:
+    quoted = [line for block in blocks(ROOT / "docs" / "guide.md", "") for line in block.splitlines()]
+    assert len(quoted) > 20
+    for line in quoted:
+        (code, *_) = codes(line) or ("none",)
+        assert code in messages() and said(line, messages()[code]), f"docs/guide.md has what no message says: {line}"
+
+
+def test_contributing_shows_the_layers_as_they_are() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    shown = [block.splitlines() for block in blocks(ROOT / "CONTRIBUTING.md", "") if "| " in block]
+    assert shown == layers, "the contracts in pyproject.toml are what holds"
 
 
 @EVERY_PAGE
@@ -247,6 +275,13 @@ def test_make_targets_exist(page: Path) -> None:
         match = re.match(r"make ([\w-]+)", text)
         if match:
             assert match[1] in targets or match[1].startswith(patterns), f"{page.name} names make {match[1]}"
+
+
+def test_make_help_lists_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z][\w-]*):", makefile, re.MULTILINE)) - {"help"}
+    listed = set(re.findall(r'@echo "\s+make ([\w-]+)', makefile))
+    assert targets - listed == set() and listed - targets == {"conformance-1"}  # a target with a pattern, for each part
 
 
 def test_every_dependency_has_its_sentence() -> None:

@@ -1,1 +1,4 @@
-"""Schedulers: who starts what leads a job and what serves its nodes. Today that is this machine; other packages may add others."""
+"""Schedulers: who starts what leads a job and what serves its nodes.
+
+Built in are this machine, Slurm and Kubernetes; other packages may add others.
+"""
