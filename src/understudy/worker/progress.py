@@ -16,6 +16,14 @@ class Skipped:
 
 
 @dataclass
+class Uncommitted:
+    """A recovery whose first commit is still to come: times in Unix seconds; 0: there is none."""
+
+    attached: float = 0.0  # when the last attachment ended
+    copied: float = 0.0  # when this rank's buddies had its copy again
+
+
+@dataclass
 class Progress:
     rank: int
     world_size: int
@@ -29,8 +37,7 @@ class Progress:
     must_redo: bool = False  # the running attempt has failed
     finished: bool = False  # the script has ended
     sections: Skipped = field(default_factory=Skipped)
-    copied: float = 0.0  # when the buddies had this rank's copy again after the last recovery, in Unix time; 0 when that was reported
-    redo_since: float = 0.0  # when the last attachment ended, in Unix time; 0 when a transaction was committed since
+    recovery: Uncommitted = field(default_factory=Uncommitted)
 
     @property
     def position(self) -> Position:

@@ -78,7 +78,7 @@ class Attachment:
         self._count.end()
         self._comparison.recovered(newcomers)
         self._first.recovered(members.recovery)
-        self._progress.redo_since = time.time()
+        self._progress.recovery.attached = time.time()
 
 
 def read_job(meeting: Rendezvous) -> JobProgress:

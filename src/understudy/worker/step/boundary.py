@@ -107,4 +107,4 @@ class StepBoundary(Participant):
         channel.receipt()
         membership.new_buddies.clear()
         membership.unshared = False
-        self._progress.copied = time.time()
+        self._progress.recovery.copied = time.time()

@@ -9,6 +9,7 @@ from understudy.core.events import Committed, UsesDevice
 from understudy.worker.devices.device_in_use import Device, in_use
 from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Participant, Step
+from understudy.worker.progress import Uncommitted
 from understudy.worker.verification.redo import RedoProof
 
 UNCOVERED = 4  # names that are reported
@@ -38,9 +39,9 @@ class CommitReport(Participant):
     def _report(self, generation: int) -> None:
         progress, membership = self._progress, self._membership
         self._reported = generation
-        if progress.redo_since:
-            membership.phase_of(generation, "redo", progress.redo_since)
-            progress.redo_since = 0.0
+        recovery, progress.recovery = progress.recovery, Uncommitted()
+        if recovery.attached:
+            membership.phase_of(generation, "redo", recovery.attached)
         control, role = membership.control, membership.control.role
         device = in_use(role.environment if role is not None else {})
         if device.name and device != self._device:
@@ -49,6 +50,5 @@ class CommitReport(Participant):
         done, uncovered = self._redo.report(), self._unregistered.uncovered(UNCOVERED)
         same, of, size, size_of = done.collectives
         transaction, step = progress.transaction - 1, progress.step
-        copied, progress.copied = progress.copied, 0.0
         compared = done.digests, (same, of), (size, size_of), done.evidence
-        control.send(Committed(control.worker, generation, transaction, step, *compared, uncovered, copied))
+        control.send(Committed(control.worker, generation, transaction, step, *compared, uncovered, recovery.copied))

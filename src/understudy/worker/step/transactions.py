@@ -141,7 +141,7 @@ class Transactions:
         if not step.alone:
             self._boundary.join(redo=True)
         self._order.again(step)
-        self._progress.redo_since = time.time()
+        self._progress.recovery.attached = time.time()
         step.attempt += 1
 
     def _commit(self, step: Step) -> None:
