@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.integration.processes import wait_until
-from tests.integration.training import LONG
+from tests.integration.training import LONG, Outcome, survived
 from tests.said import said
 from tests.slurm.cluster import Cluster, needs_slurm
-from tests.slurm.submitted import OVER, Steady
+from tests.slurm.submitted import OVER, Steady, Submitted
 from tests.slurm.test_floating import spares
 from understudy.messages import floating_spares
 from understudy.messages import slurm as messages
@@ -30,7 +30,7 @@ def given(slurm: Cluster, *fields: str) -> dict[str, str]:
 
 
 def test_it_has_what_each_node_of_the_job_has_and_stays_where_and_as_long_as_the_job_may(slurm: Cluster) -> None:
-    """The partition's default is 30 minutes, and the job's time has no limit. It must not be on n3, which would be the first one free."""
+    """The partition's default is 30 minutes, and the job's time has no limit. It must not be on n3, which is the first one free."""
     where = ("--partition=brief", "--time=UNLIMITED", "--exclude=n3", "--licenses=app:2", "--oversubscribe")
     much = ("--mem=1000", "--gpus-per-task=2", "--ntasks-per-node=1", "--cpus-per-task=2")
     job = Steady(slurm, "--floating-spares", "1", "--nproc-per-node", "2", nodes=2, spare_nodes=0, gpus=0, options=(*where, *much))
@@ -41,7 +41,7 @@ def test_it_has_what_each_node_of_the_job_has_and_stays_where_and_as_long_as_the
         "Partition": "brief",
         "TimeLimit": "UNLIMITED",
         "Licenses": "app:1",
-        "ExcNodeList": "n[2-3]",
+        "ExcNodeList": "n[1-3]",
         "OverSubscribe": "YES",
         "CPUs": "0-1",
         "memory": "1000",
@@ -107,8 +107,16 @@ def test_a_task_of_an_array_is_not_taken_for_all_of_them(slurm: Cluster) -> None
     job.nothing_is_left()
 
 
-def test_a_job_of_several_components_is_refused(slurm: Cluster) -> None:
-    """Their nodes differ. It says so at once, before anything begins."""
+def test_a_job_of_several_components_keeps_the_nodes_of_all_of_them(slurm: Cluster, undisturbed: Outcome) -> None:
+    """Slurm shows the nodes of the first component as those of the job. The others were not taken from it."""
+    both = 'srun() { command srun --het-group=0,1 "$@"; }'
+    job = Submitted(slurm, nodes=2, spare_nodes=0, options=("hetjob", "--nodes=2", "--gres=gpu:2"), before=both)
+    survived(job.ends(), undisturbed, losses=0)
+    job.nothing_is_left()
+
+
+def test_a_job_of_several_components_has_no_floating_spares(slurm: Cluster) -> None:
+    """Its nodes differ. It says so at once, before anything begins."""
     output = slurm.home("alice") / "output.txt"
     run = "srun --het-group=0,1 understudy run --floating-spares 1 train.py"
     words = ("sbatch", "--parsable", f"--output={output}", "--nodes=1", "--gres=gpu:1", ":", "--nodes=1", "--gres=gpu:2", f"--wrap={run}")

@@ -72,6 +72,8 @@ class SlurmAllocation(Allocation):
         commands.update(self._step.address, Comment=self._with_theirs(text))
 
     def release(self, nodes: Collection[str], text: str) -> Sequence[str]:
+        if self._step.parts > 1:  # Slurm shrinks no job of several components
+            return []
         self._nodes = None
         batch = commands.batch_host(self._step.job)
         gone = [node for node in self._still_ours() if node in nodes and node != batch and self._leave(node)]
@@ -122,8 +124,7 @@ class SlurmAllocation(Allocation):
 
     def _of_job(self) -> tuple[str, ...]:
         if self._nodes is None:
-            found = commands.fields(self._step.job).get("NodeList", "(null)")
-            self._nodes = commands.expand(found) if found != "(null)" else ()
+            self._nodes = commands.expand(commands.nodes_of(self._step.job))
         return self._nodes
 
     def _still_ours(self) -> list[str]:

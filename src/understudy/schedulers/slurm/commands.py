@@ -144,14 +144,29 @@ def record(job: str) -> str:
     """What `scontrol show job` says of it, after its name, in which any text may be; "" if that is nothing. Where its number stands for an
     array or a heterogeneous job, all tasks or components are shown, in any order.
     """
-    parts = _RECORD.split(run("scontrol", "show", "job", "--details", "--oneliner", job))
-    return dict(zip(parts[1::2], parts[2::2], strict=True)).get(job, "").partition(" UserId=")[2]
+    return _records(job).get(job, "").partition(" UserId=")[2]
 
 
 def fields(job: str) -> dict[str, str]:
-    """Its record, by the names in it. Comments come last: any text may be in them."""
-    words = record(job).split()
-    return dict(word.split("=", 1) for word in reversed(words) if "=" in word)  # the first of a name counts
+    """Its record, by the names in it."""
+    return _fields(record(job))
+
+
+def nodes_of(job: str) -> str:
+    """Its nodes, in Slurm's notation, those of all its components included; "" if it has none."""
+    ours = [shown for number, shown in _records(job).items() if number == job or shown.startswith(f"HetJobId={job} ")]
+    found = [_fields(shown.partition(" UserId=")[2]).get("NodeList", "(null)") for shown in ours]
+    return ",".join(nodes for nodes in found if nodes != "(null)")
+
+
+def _records(job: str) -> dict[str, str]:
+    parts = _RECORD.split(run("scontrol", "show", "job", "--details", "--oneliner", job))
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def _fields(shown: str) -> dict[str, str]:
+    """The first of a name counts. Comments come last: any text may be in them."""
+    return dict(word.split("=", 1) for word in reversed(shown.split()) if "=" in word)
 
 
 @dataclass(frozen=True)
