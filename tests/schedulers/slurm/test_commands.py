@@ -158,6 +158,18 @@ def test_other_tasks_of_an_array_are_other_jobs(programs: Programs) -> None:
     assert [commands.state(job) for job in ("7", "8", "9")] == ["RUNNING", "COMPLETED", ""]
 
 
+def test_the_nodes_of_a_job_are_those_of_all_its_components(programs: Programs) -> None:
+    """Which are shown as jobs that follow it. Slurm shrinks none of them."""
+    shown = JOB.format(name="train", nodes="n[1-2]", batch=1, comment="(null)").replace("JobId=7 ", "JobId=7 HetJobId=7 HetJobOffset=0 ")
+    other = shown.replace("JobId=7 HetJobId=7", "JobId=8 HetJobId=7").replace("NodeList=n[1-2]", "NodeList=n3")
+    programs.answer("scontrol show job", shown + other)
+    programs.answer("scontrol show hostnames n[1-2],n3", "n1\nn2\nn3\n")
+    assert commands.nodes_of("7") == "n[1-2],n3"
+    found = SlurmAllocation(replace(STEP, parts=2))
+    assert not [node for node in found.look() if node.trouble]
+    assert found.release(["n3"], "left n3") == [] and not programs.calls("srun")
+
+
 def test_a_task_of_an_array_is_changed_and_ended_without_the_others(programs: Programs) -> None:
     found = SlurmAllocation(replace(STEP, task="3"))
     found.record("all well")

@@ -129,6 +129,12 @@ def test_where_slurm_counts_no_memory_it_is_a_property_of_the_node(job: dict[str
     assert sorted(likeness.options(job, 3, Resources(0, 0, {}), NOW)) == sorted(["--cpus-per-task=1", *options])
 
 
+def test_shares_of_gpus_are_asked_for_if_there_are_no_whole_ones() -> None:
+    """Slurm refuses to be asked for both."""
+    assert "--gres=gpu:4" in Resources(1, 1, {"gpu": 4, "shard": 8}).options()
+    assert "--gres=shard:8,x:1" in Resources(1, 1, {"shard": 8, "x": 1}).options()
+
+
 @pytest.mark.parametrize(
     ("features", "have", "constraint"),
     [

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 
 _LINE = re.compile(r"\bNodes=(\S+) CPU_IDs=([0-9,-]*) Mem=([0-9]+) GRES=(\S*)")
+SHARES = ("shard", "mps")  # of GPUs: Slurm refuses to be asked for both, and a whole node may have both
 _SCALE = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 
 
@@ -29,14 +30,15 @@ class Resources:
         found = [f"--cpus-per-task={max(1, self.cpus)}"]
         if self.memory:
             found.append(f"--mem={self.memory}M")
-        if self.gres:
-            found.append("--gres=" + ",".join(f"{name}:{count}" for name, count in self.gres.items()))
+        shares = SHARES if any(_name(key) == "gpu" for key in self.gres) else ()
+        if asked := [f"{key}:{count}" for key, count in self.gres.items() if _name(key) not in shares]:
+            found.append(f"--gres={','.join(asked)}")
         return found
 
     def lacking(self, needed: Resources) -> str:
         """Describe what these have less of than is needed; "" if there is nothing."""
         pairs = [("CPUs", self.cpus, needed.cpus), ("MiB of memory", self.memory, needed.memory)]
-        pairs += [(name, self._count(name), count) for name, count in needed.gres.items()]
+        pairs += [(name, self.count(name), count) for name, count in needed.gres.items()]
         return ", ".join(f"{has} of {wanted} {name}" for name, has, wanted in pairs if has < wanted)
 
     def as_json(self) -> str:
@@ -46,7 +48,7 @@ class Resources:
     def of_json(cls, text: str) -> Resources:
         return cls(**json.loads(text))
 
-    def _count(self, name: str) -> int:
+    def count(self, name: str) -> int:
         """A name without a type stands for all types."""
         return sum(count for key, count in self.gres.items() if key == name or _name(key) == name)
 
@@ -63,7 +65,7 @@ def least(nodes: Collection[Resources]) -> Resources:
     for name in sorted(names):
         kinds = {frozenset(key for key in node.gres if _name(key) == name) for node in nodes}
         for key in sorted(next(iter(kinds))) if len(kinds) == 1 else [name]:
-            gres[key] = min(node._count(key) for node in nodes)
+            gres[key] = min(node.count(key) for node in nodes)
     return Resources(min(node.cpus for node in nodes), min(node.memory for node in nodes), gres)
 
 
