@@ -180,7 +180,7 @@ class Cluster:
         folder = self.folder
         nodes = [
             f"NodeName={name} NodeHostname=host-{name} NodeAddr=127.0.1.{number} Port={next(ports)} CPUs=8 Boards=1 SocketsPerBoard=1 "
-            f"CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000 Gres=gpu:4 State=UNKNOWN"
+            f"CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000 Gres=gpu:4 Feature=big,rack{1 + (number > 3)} State=UNKNOWN"
             for number, name in enumerate(NODES, 1)
         ]
         (folder / "slurm.conf").write_text(

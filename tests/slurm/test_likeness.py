@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -19,14 +20,65 @@ from understudy.messages import slurm as messages
 pytestmark = [needs_slurm, pytest.mark.timeout(600)]
 
 
-def given(slurm: Cluster, *fields: str) -> dict[str, str]:
-    """What Slurm says of the one floating spare: these fields, and what it has of its node."""
-    (number,) = slurm.run("root", "squeue", "--noheader", "--name=understudy-spare", "--states=RUNNING", "--format=%i").split()
+def given(slurm: Cluster, *fields: str, name: str = "understudy-spare") -> dict[str, str]:
+    """What Slurm says of the one job that runs under this name: these fields, and what it has of the last of its nodes."""
+    (number,) = slurm.run("root", "squeue", "--noheader", f"--name={name}", "--states=RUNNING", "--format=%i").split()
     shown = slurm.run("root", "scontrol", "show", "job", "--details", "--oneliner", number)
-    has = re.search(r" CPU_IDs=(\S+) Mem=(\S+) GRES=(\S*)", shown)
-    assert has is not None, shown
+    (*_, has) = re.findall(r" CPU_IDs=(\S+) Mem=(\S+) GRES=(\S*)", shown)
     words = dict(word.split("=", 1) for word in reversed(shown.split()) if "=" in word)
-    return {**{name: words[name] for name in fields}, "CPUs": has[1], "memory": has[2], "gres": has[3]}
+    return {**{field: words.get(field, "") for field in fields}, "CPUs": has[0], "memory": has[1], "gres": has[2]}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--gpus=8",
+        "--gpus-per-node=2 --mem-per-gpu=300 --cpus-per-gpu=2",
+        "--ntasks-per-node=2 --gpus-per-task=1 --mem-per-cpu=50",
+        "--gpus-per-socket=3 --sockets-per-node=1",
+        "--gres=gpu:1 --gpu-freq=low --gres-flags=enforce-binding --oversubscribe",
+        "--gres=gpu:1 --mem=700 --exclusive=user",
+        "--exclusive --mem=0",
+        "--partition=brief --time=UNLIMITED",
+        "--constraint=big&rack2",
+    ],
+)
+def test_it_has_what_the_job_has_however_that_was_asked_for(options: str, slurm: Cluster) -> None:
+    """Nothing trains: a claim like an orchestrator's is made for a job of two nodes that does nothing."""
+    same = ["Partition", "QOS", "Account", "OverSubscribe", "Features", "TresFreq", "GresEnforceBind"]
+    same += ["TimeLimit"] if "UNLIMITED" in options else []
+    job = slurm.run("alice", "sbatch", "--parsable", "--job-name=job", "--nodes=2", *options.split(), "--wrap=sleep inf").strip()
+    wait_until(lambda: running(slurm, "job"), "the job", LONG)
+    slurm.run("alice", sys.executable, "-c", CLAIM, job, running(slurm, "job"))
+    wait_until(lambda: running(slurm, "understudy-spare"), "the spare", LONG)
+    assert given(slurm, *same) == given(slurm, *same, name="job")
+
+
+@pytest.mark.parametrize("constraint", ["[rack1|rack2]", "[rack2*2&big*2]"])
+def test_it_is_where_the_job_is_if_several_sets_of_nodes_would_have_done(constraint: str, slurm: Cluster) -> None:
+    slurm.run("alice", "sbatch", "--job-name=job", "--nodes=2", "--exclude=n[1-2]", f"--constraint={constraint}", "--wrap=sleep inf")
+    wait_until(lambda: running(slurm, "job") == "n[4-5]", "the job, in the second rack", LONG)
+    job = slurm.run("root", "squeue", "--noheader", "--name=job", "--format=%i").strip()
+    slurm.run("alice", sys.executable, "-c", CLAIM, job, "n[4-5]")
+    wait_until(lambda: running(slurm, "understudy-spare") == "n6", "the spare, in the same rack", LONG)
+
+
+def running(slurm: Cluster, name: str) -> str:
+    """Nodes of the one job of this name, when it runs."""
+    return slurm.run("root", "squeue", "--noheader", f"--name={name}", "--states=RUNNING", "--format=%N").strip()
+
+
+CLAIM = """
+import sys
+from understudy.schedulers.base import Work
+from understudy.schedulers.slurm import commands
+from understudy.schedulers.slurm.claims import Claims
+from understudy.schedulers.slurm.step import Step
+
+job, nodes = sys.argv[1:]
+claims = Claims(Step(job, "0", 0, nodes, 2, 0, 20000, ()), ())
+claims.ask(0, Work("claim 0", ("sleep", "inf")), commands.expand(nodes), "n1", "for rank 0")
+"""
 
 
 def test_it_has_what_each_node_of_the_job_has_and_stays_where_and_as_long_as_the_job_may(slurm: Cluster) -> None:
