@@ -81,8 +81,8 @@ class Claims:
                 self._anywhere(number, job)
             what = f"Slurm job {job.number} {job.state.lower().replace('_', ' ')}"
             why = f" ({job.reason})" if job.reason not in ("None", "") else ""
-            told = job.comment[mark.end() :].strip()  # by itself, as it was not fit
-            found[number] = Held(job.state in commands.OVER, job.node, f"{what}: {told}" if code_of(told) else what + why)
+            refused = job.comment[mark.end() :].strip()  # by itself, if that begins with a code
+            found[number] = Held(job.state in commands.OVER, job.node, f"{what}: {refused}" if code_of(refused) else what + why)
         return found
 
     def _anywhere(self, number: int, job: commands.JobLine) -> None:
