@@ -54,7 +54,7 @@ def test_it_has_what_the_job_has_however_that_was_asked_for(options: str, slurm:
     assert given(slurm, *same) == given(slurm, *same, name="job")
 
 
-@pytest.mark.parametrize("constraint", ["[rack1|rack2]", "[rack2*2&big*2]"])
+@pytest.mark.parametrize("constraint", ["[rack1|rack2]", "[rack2*2]"])
 def test_it_is_where_the_job_is_if_several_sets_of_nodes_would_have_done(constraint: str, slurm: Cluster) -> None:
     slurm.run("alice", "sbatch", "--job-name=job", "--nodes=2", "--exclude=n[1-2]", f"--constraint={constraint}", "--wrap=sleep inf")
     wait_until(lambda: running(slurm, "job") == "n[4-5]", "the job, in the second rack", LONG)
