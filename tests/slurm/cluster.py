@@ -180,7 +180,7 @@ class Cluster:
         folder = self.folder
         nodes = [
             f"NodeName={name} NodeHostname=host-{name} NodeAddr=127.0.1.{number} Port={next(ports)} CPUs=8 Boards=1 SocketsPerBoard=1 "
-            f"CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000 Gres=gpu:4 State=UNKNOWN"
+            f"CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000 Gres=gpu:4 Feature=big,rack{1 + (number > 3)} State=UNKNOWN"
             for number, name in enumerate(NODES, 1)
         ]
         (folder / "slurm.conf").write_text(
@@ -208,7 +208,9 @@ AccountingStorageHost=127.0.0.1
 AccountingStoragePort={self._ports["dbd"]}
 AccountingStoreFlags=job_comment
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=100
+Licenses=app:8
 SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=0,batch_sched_delay=0
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
@@ -221,6 +223,7 @@ TopologyPlugin=topology/{"tree" if network else "none"}
 GresTypes=gpu
 {chr(10).join(nodes)}
 PartitionName=train Nodes=n[1-6] Default=YES PriorityTier=100 PreemptMode=OFF
+PartitionName=brief Nodes=n[1-6] DefaultTime=30 PriorityTier=100 PreemptMode=OFF
 PartitionName=scavenge Nodes=n[1-6] PriorityTier=1 PreemptMode=REQUEUE
 """
         )

@@ -36,20 +36,23 @@ class Submitted:
         script: str = "",
         options: tuple[str, ...] = (),
         gpus: int = 4,
+        before: str = "",
         behind: str = "",
         **environment: str,
     ) -> None:
-        """`script` and its arguments; by default `spread.py`. `options`: further ones of sbatch. `behind`: what the script does then."""
+        """`script` and its arguments; by default `spread.py`. `options`: further ones of sbatch. `gpus`: on each node, by `--gres`; 0: none
+        are asked for so. `before`, `behind`: what the batch script does before and after training.
+        """
         self.cluster, self.user = cluster, user
         self.folder = cluster.home(user) / name
         cluster.run(user, "mkdir", str(self.folder), str(self.folder / "out"))
         exports = "".join(f"export {key}='{value}'\n" for key, value in environment.items())
         trains = script or f"{JOBS / 'spread.py'} {self.folder / 'out'}"
         words = f"understudy run --spare-nodes {spare_nodes} {' '.join(flags)} {trains}"
-        directives = ("--no-kill", f"--nodes={nodes}", f"--gres=gpu:{gpus}", "--output=output.txt", *options)
+        directives = ("--no-kill", f"--nodes={nodes}", *([f"--gres=gpu:{gpus}"] if gpus else []), "--output=output.txt", *options)
         header = "".join(f"#SBATCH {option}\n" for option in directives)
         file = self.folder / "job.sh"
-        file.write_text(f"#!/bin/bash\n{header}{exports}{SRUN} {words}\ncode=$?\n{behind}\nexit $code\n")
+        file.write_text(f"#!/bin/bash\n{header}{exports}{before}\n{SRUN} {words}\ncode=$?\n{behind}\nexit $code\n")
         self.number = cluster.run(user, "sbatch", "--parsable", str(file), folder=self.folder).strip()
 
     @property
@@ -58,8 +61,9 @@ class Submitted:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def shown(self) -> dict[str, str]:
-        """What `scontrol show job` says."""
-        text = self.cluster.run("root", "scontrol", "show", "job", "--oneliner", self.number)
+        """What `scontrol show job` says of this one, and not of other tasks of its array."""
+        shown = self.cluster.run("root", "scontrol", "show", "job", "--oneliner", self.number).splitlines()
+        (text,) = [line for line in shown if line.startswith(f"JobId={self.number} ")]
         return dict(word.split("=", 1) for word in text.split() if "=" in word)
 
     @property

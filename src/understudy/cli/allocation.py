@@ -27,7 +27,9 @@ def found(flags: Flags) -> Allocation | None:
         _no_scheduler(flags)
         return None
     try:
-        here = allocation(flags.scheduler, os.environ)
+        here = allocation(flags.scheduler, os.environ, flags.floating_option or ())
+        if here is not None and flags.floating_spares:
+            here.check_claims()
     except (ValueError, SchedulerFailed) as error:
         raise Usage(str(error)) from error
     if here is None:

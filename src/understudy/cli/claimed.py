@@ -1,6 +1,7 @@
 """`python -m understudy.cli.claimed`: what a node runs that a scheduler has given to a job of ours on demand.
 
-It is told by its environment (`CLAIM_VARIABLE`), and finds out where it is. It ends when the orchestrator says so, when the scheduler does,
+It is told by its environment (`CLAIM_VARIABLE`), and finds out where it is. If it was given less than a node of the job has, it ends before
+a rank can come, and leaves the reason with the scheduler. It ends when the orchestrator says so, when the scheduler does,
 and when the job that it is for is over, which it asks for itself: those that should have ended it may all be gone.
 """
 
@@ -19,9 +20,11 @@ from understudy.cli.run_directory import NoRun, RunDirectory
 from understudy.cli.supervisor import Supervisor
 from understudy.common.addresses import by_which_it_reaches
 from understudy.common.console import say
-from understudy.common.names import CLAIM_VARIABLE, OWNER_VARIABLE, TOKEN_VARIABLE
+from understudy.common.names import CLAIM_VARIABLE, NEED_VARIABLE, OWNER_VARIABLE, TOKEN_VARIABLE
 from understudy.messages import starting
-from understudy.schedulers.slurm.claims import owner_is_over
+from understudy.schedulers.slurm.claims import owner_is_over, refuse
+from understudy.schedulers.slurm.likeness import unlike
+from understudy.schedulers.slurm.resources import Resources
 from understudy.schedulers.slurm.step import topology
 
 LOOK = 20.0  # seconds between two looks whether the job is over
@@ -46,8 +49,13 @@ def main() -> int:
     token = os.environ[TOKEN_VARIABLE]
     owner = os.environ[OWNER_VARIABLE]
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    need = Resources.of_json(os.environ.pop(NEED_VARIABLE))
     if owner_is_over(owner):
         return 0
+    if why := unlike(need):
+        refuse(why)
+        say(why)
+        return 3
     try:
         run = RunDirectory.create(None, f"slurm-{owner}-claim{told.claim}-{node}")
     except (NoRun, OSError) as error:

@@ -19,6 +19,7 @@ WORKERS = "workers"  # a folder: pages, what workers print, the agent's socket
 
 CLAIM = "claim.json"  # what a node is told that the scheduler gives to the job later
 OWNER_VARIABLE = "UNDERSTUDY_OWNER"  # on such a node: the scheduler's job that it is for
+NEED_VARIABLE = "UNDERSTUDY_NEED"  # the same: what the scheduler must have given the job there
 CLAIM_VARIABLE = "UNDERSTUDY_CLAIM"  # the same, filled in, on such a node
 TOKEN_VARIABLE = "UNDERSTUDY_TOKEN"
 WORKER_VARIABLE = "UNDERSTUDY_WORKER"  # of a worker, and so of everything that it starts

@@ -81,6 +81,39 @@ NODE_TAKEN = Message(
     remedy="The ranks there go to spares. `sinfo -R` shows why Slurm took the node.",
 )
 
+# Nodes that are claimed.
+LESS_THAN_THE_JOB = Message(
+    "US6350",
+    "node {node} was given with less than every node of the job has: {missing}",
+    cause="Slurm has given a node for a floating spare, and a rank would have less there than on the job's own nodes. None goes there, "
+    "and the node is given back.",
+    remedy="Look at what --floating-option asks for, which counts more than what the job has. A plugin of the site may change jobs, too.",
+)
+NOT_COMPARED = Message(
+    "US6351",
+    "what was given on node {node} cannot be compared with what the job has: {reason}",
+    cause="Slurm's commands do not work on the node that was given for a floating spare. No rank goes there; the node is given back.",
+    remedy="Look at the reason, and try `scontrol show job` on that node.",
+)
+NOTHING_LISTED = Message(
+    "US6352",
+    "Slurm does not say what job {job} has on its nodes",
+    cause="`scontrol show job --details` lists no node of the job, so no node like those can be asked for.",
+    remedy="Try that command by hand. Slurm before 20.02 prints it in another form.",
+)
+CLAIMS_OF_PARTS = Message(
+    "US6353",
+    "--floating-spares: Slurm job {job} has {parts} components, whose nodes may differ, and a spare node would have to be like all of them",
+    cause="The job is heterogeneous (sbatch with ':' between the options of its components).",
+    remedy="Leave out --floating-spares and give the job spare nodes of its own (--spare-nodes), or submit a job of one component.",
+)
+CLAIMS_IN_CONTAINER = Message(
+    "US6354",
+    "--floating-spares: this step runs in the container {container}, and a spare node would not: give --floating-option=--container=BUNDLE",
+    cause="srun or sbatch was given --container. A job for a spare node gets that only if it is among its own options.",
+    remedy="Give the bundle as --floating-option=--container=BUNDLE, by its path on the nodes, or leave out --floating-spares.",
+)
+
 # Batch scripts.
 NO_PROGRAM = Message(
     "US6360",

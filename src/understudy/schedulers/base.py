@@ -202,6 +202,10 @@ class Allocation(ABC):
     def drain(self, nodes: Collection[str], reason: str) -> None:
         """Lets nobody's work go there any more. Few may do that."""
 
+    def check_claims(self) -> None:
+        """Raise `ValueError`, with what to do, if no node can be claimed that is like those of the job."""
+        return
+
     @abstractmethod
     def claim(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
         """Asks for a node on which `work` is to run: none of those in `avoid`, and rather one that is in the network near to the node

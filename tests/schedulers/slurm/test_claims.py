@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.said import refused
 from tests.schedulers.slurm.programs import Programs
 
-from understudy.common.names import OWNER_VARIABLE
+from understudy.common.names import NEED_VARIABLE, OWNER_VARIABLE
+from understudy.messages import slurm
 from understudy.schedulers.base import Held, SchedulerAway, SchedulerFailed, Work
-from understudy.schedulers.slurm.claims import Claims, like_the_job, owner_is_over
+from understudy.schedulers.slurm.claims import Claims, owner_is_over, refuse
+from understudy.schedulers.slurm.resources import Resources
 from understudy.schedulers.slurm.step import Step
 
 WORK = Work("claim 4", ("python", "-m", "mine", "a b; $(c)"), {"SECRET": "s"})
-NOW = time.mktime((2026, 11, 26, 4, 0, 0, 0, 0, -1))
+HAS = "JobId=7 JobName=x UserId=a(1) ExcNodeList={without} NodeList=n[1-3] Nodes=n[1-3] CPU_IDs=0-7 Mem=4000 GRES=gpu:4(IDX:0-3) \n"
 
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
     found = Programs(tmp_path, monkeypatch)
     found.answer("sbatch", "12\n")
+    found.answer("scontrol show job --details --oneliner 7", HAS.format(without="(null)"))
     return found
 
 
@@ -33,14 +35,33 @@ def mark(number: int | str = 4, job: str = "slurm-7.0-r1") -> str:
     return f"understudy: spare of {job}, claim {number}; for rank 2"
 
 
-def test_what_is_asked_for(programs: Programs) -> None:
+def test_what_is_asked_for(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables that are options for a user's own jobs do not count."""
+    for name in ("HOME", "SBATCH_ARRAY_INX", "SBATCH_TIMELIMIT", "SLURM_JOB_ID"):
+        monkeypatch.setenv(name, "1")
     claims(1, "--qos=urgent").ask(4, WORK, {"n2", "n1"}, "n2", 'for "rank" 2')
     (call,) = programs.calls("sbatch")
     assert "--comment=understudy: spare of slurm-7.0-r1, claim 4; for 'rank' 2" in call
     assert {"--job-name=understudy-spare", "--no-requeue", "--exclude=n1,n2", "--nodes=1"} <= {*call} and call[-1] == "--qos=urgent"
+    assert {"--cpus-per-task=8", "--mem=4000M", "--gres=gpu:4"} <= {*call}
     given, around = programs.last()
     assert given == "#!/bin/sh\nexec python -m mine 'a b; $(c)'\n", "the secret is not in it"
     assert (around["SECRET"], around[OWNER_VARIABLE]) == ("s", "7")
+    assert Resources.of_json(around[NEED_VARIABLE]) == Resources(8, 4000, {"gpu": 4})
+    assert "HOME" in around and not [name for name in around if name.startswith(("SBATCH_", "SLURM_"))]
+
+
+def test_where_the_job_itself_must_not_be_no_spare_is_either(programs: Programs) -> None:
+    programs.answer("scontrol show job", HAS.format(without="m[1-9]"))
+    claims().ask(4, WORK, {"n2", "n1"}, "n2", "x")
+    assert "--exclude=n1,n2,m[1-9]" in programs.calls("sbatch")[0]
+
+
+def test_nothing_is_asked_for_if_what_the_job_has_is_not_known(programs: Programs) -> None:
+    programs.answer("scontrol show job", "JobId=7 JobName=x UserId=a(1) NodeList=n1 \n")
+    with refused(SchedulerFailed, slurm.NOTHING_LISTED, job="7"):
+        claims().ask(4, WORK, (), "n2", "x")
+    assert not programs.calls("sbatch")
 
 
 def test_the_same_number_twice_gives_one_node_also_of_an_orchestrator_before_this_one(programs: Programs) -> None:
@@ -154,9 +175,10 @@ def test_near_its_peers_if_that_is_free_and_else_from_anywhere(topology: str, pr
 def test_who_takes_over_lets_it_go_elsewhere_than_to_the_jobs_own_nodes(programs: Programs) -> None:
     programs.answer("squeue", f"12|PENDING||Resources|{mark()} (near its peers, if that is free)\n")
     programs.answer("scontrol show hostnames", "n1\nn2\nn3\n")
+    programs.answer("scontrol show job", HAS.format(without="m[1-9]"))
     programs.answer("scontrol update", error="Job is no longer pending execution\n", code=1)
     assert claims().held() == {4: Held(False, "", "Slurm job 12 pending (Resources)")}
-    assert programs.calls("scontrol")[-1][3] == "ExcNodeList=n1,n2,n3"
+    assert programs.calls("scontrol")[-1][3] == "ExcNodeList=n1,n2,n3,m[1-9]"
 
 
 def test_from_anywhere_also_if_no_other_node_can_ever_be_near(programs: Programs) -> None:
@@ -179,6 +201,19 @@ def test_where_nothing_is_known_of_a_network_it_comes_from_anywhere(said: str, c
     assert {"--exclude=n2", f"--comment={mark()}"} <= {*call}
 
 
+def test_one_that_refuses_itself_leaves_the_reason_in_its_comment(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    programs.answer("squeue", f"11|RUNNING|n4|None|{mark(3)}\n12|RUNNING|n5|None|{mark()}\n")
+    why = slurm.LESS_THAN_THE_JOB(node="n5", missing="1 of 4 gpu")
+    refuse(why)
+    said = f"understudy: spare of slurm-7.0-r1, claim 4; {why}"
+    assert programs.calls("scontrol") == [["scontrol", "update", "JobId=12", f"Comment={said}"]]
+    programs.answer("squeue", f"12|FAILED|n5|NonZeroExitCode|{said}\n")
+    assert claims().held() == {4: Held(True, "n5", f"Slurm job 12 failed: {why}")}
+    programs.answer("scontrol update", error="no\n", code=1)
+    refuse(why)
+
+
 def test_what_becomes_of_it_stands_there_behind_its_mark(programs: Programs) -> None:
     found = claims()
     found.ask(4, WORK, (), "n2", "for rank 2")
@@ -189,37 +224,15 @@ def test_what_becomes_of_it_stands_there_behind_its_mark(programs: Programs) -> 
 
 
 @pytest.mark.parametrize(
-    ("job", "options"),
-    [
-        ({}, ["--cpus-per-task=1"]),
-        ({"Partition": "gpu", "QOS": "high", "Account": "a", "Reservation": "r"}, [*("--partition=gpu", "--qos=high"), "--account=a"]),
-        ({"QOS": "normal", "Account": "(null)", "Features": "", "OverSubscribe": "NO"}, ["--exclusive"]),
-        ({"TresPerNode": "gres:gpu:4"}, ["--gres=gpu:4"]),
-        ({"TresPerNode": "gres/gpu:a100:4,gres/shard:2"}, ["--gres=gpu:a100:4,shard:2"]),
-        ({"NumNodes": "3-3", "NumCPUs": "24"}, ["--cpus-per-task=8"]),
-        ({"NumNodes": "0", "NumCPUs": "x", "MinMemoryNode": "4000M"}, ["--mem=4000M"]),
-        ({"MinMemoryCPU": "500M", "MinMemoryNode": "0"}, ["--mem-per-cpu=500M"]),
-        ({"TimeLimit": "01:00:00", "EndTime": "2026-11-26T05:00:00"}, ["--time=60"]),
-        ({"TimeLimit": "01:00:00", "EndTime": "2026-11-26T03:00:00"}, ["--time=2"]),
-        ({"TimeLimit": "UNLIMITED", "EndTime": "2027-11-26T05:00:00"}, []),
-        ({"TimeLimit": "01:00:00", "EndTime": "Unknown"}, []),
-    ],
-)
-def test_a_node_like_those_of_the_job(job: dict[str, Any], options: list[str]) -> None:
-    found = like_the_job(job, NOW)
-    assert {*options} <= {*found}
-    assert any(option.startswith("--time") for option in found) is any(option.startswith("--time") for option in options)
-    assert "(null)" not in " ".join(found) and not [option for option in found if option.endswith("=")]
-
-
-@pytest.mark.parametrize(
     ("output", "error", "over"),
     [
-        ("RUNNING\n", "", False),
-        ("PENDING\n", "", False),
-        ("COMPLETING\n", "", False),
-        ("COMPLETED\n", "", True),
-        ("TIMEOUT\n", "", True),
+        ("7|RUNNING\n", "", False),
+        ("7|PENDING\n", "", False),
+        ("7|COMPLETING\n", "", False),
+        ("7|COMPLETED\n", "", True),
+        ("7|TIMEOUT\n", "", True),
+        ("8|RUNNING\n7|FAILED\n", "", True),
+        ("8|RUNNING\n", "", True),
         ("", "", True),
         ("", "slurm_load_jobs error: Invalid job id specified", True),
         ("", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)", False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
 
 
 def job_is(programs: Programs, nodes: str = "n[1-3]", name: str = "train", comment: str = "(null)", batch: int = 1) -> None:
-    programs.answer("scontrol show job --oneliner 7", JOB.format(nodes=nodes, name=name, comment=comment, batch=batch))
+    programs.answer("scontrol show job --details --oneliner 7", JOB.format(nodes=nodes, name=name, comment=comment, batch=batch))
 
 
 def nodes_are(programs: Programs, **states: str) -> None:
@@ -59,12 +60,13 @@ def seen(programs: Programs, line: str) -> NodeSeen:
 
 
 def test_a_step_s_own_variables_do_not_reach_them(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLURM_JOB_ID", "SLURM_NNODES", "SLURM_CONF", "SBATCH_PARTITION"):
+    """Nor do options for what people look at: with a partition of `squeue`'s, a job of ours would not be found."""
+    for name in ("SLURM_JOB_ID", "SLURM_NNODES", "SLURM_CONF", "SQUEUE_PARTITION", "SINFO_FORMAT", "SCONTROL_ALL", "SCANCEL_VERBOSE"):
         monkeypatch.setenv(name, "x")
-    commands.run("sinfo", given="read this", variables={"MORE": "y"})
+    commands.run("sinfo", given="read this")
     given, around = programs.last()
-    assert given == "read this" and around["MORE"] == "y"
-    assert {name for name in around if name.startswith(("SLURM_", "SBATCH_"))} == {"SLURM_CONF", "SBATCH_PARTITION"}
+    assert given == "read this"
+    assert {name for name in around if name.startswith(("SLURM_", "SQ", "SINFO", "SC"))} == {"SLURM_CONF"}
 
 
 @pytest.mark.parametrize(
@@ -146,6 +148,38 @@ def test_what_a_person_has_written_into_a_job_is_no_field_of_it(name: str, comme
     assert commands.batch_host("7") == "n1"
 
 
+def test_other_tasks_of_an_array_are_other_jobs(programs: Programs) -> None:
+    """Of a number that is the array's, too, Slurm shows all of them, in any order."""
+    shown = JOB.format(name="train", nodes="n[1-3]", batch=1, comment="(null)")
+    other = shown.replace("JobId=7 ", "JobId=8 ArrayJobId=7 ArrayTaskId=1 ").replace("n[1-3]", "n9")
+    programs.answer("scontrol show job", other + shown.replace("JobId=7 ", "JobId=7 ArrayJobId=7 ArrayTaskId=2 "))
+    assert commands.fields("7")["NodeList"] == "n[1-3]" and commands.fields("8")["NodeList"] == "n9" and commands.fields("9") == {}
+    programs.answer("squeue", "8|COMPLETED\n7|RUNNING\n")
+    assert [commands.state(job) for job in ("7", "8", "9")] == ["RUNNING", "COMPLETED", ""]
+
+
+def test_the_nodes_of_a_job_are_those_of_all_its_components(programs: Programs) -> None:
+    """Which are shown as jobs that follow it. Slurm shrinks none of them."""
+    shown = JOB.format(name="train", nodes="n[1-2]", batch=1, comment="(null)").replace("JobId=7 ", "JobId=7 HetJobId=7 HetJobOffset=0 ")
+    other = shown.replace("JobId=7 HetJobId=7", "JobId=8 HetJobId=7").replace("NodeList=n[1-2]", "NodeList=n3")
+    programs.answer("scontrol show job", shown + other)
+    programs.answer("scontrol show hostnames n[1-2],n3", "n1\nn2\nn3\n")
+    assert commands.nodes_of("7") == "n[1-2],n3"
+    found = SlurmAllocation(replace(STEP, parts=2))
+    assert not [node for node in found.look() if node.trouble]
+    assert found.release(["n3"], "left n3") == [] and not programs.calls("srun")
+
+
+def test_a_task_of_an_array_is_changed_and_ended_without_the_others(programs: Programs) -> None:
+    found = SlurmAllocation(replace(STEP, task="3"))
+    found.record("all well")
+    assert programs.calls("squeue")[-1][1] == "--jobs=7_3" and programs.calls("scontrol")[-1][2] == "JobId=7_3"
+    assert found.release(["n3"], "left n3") == ["n3"]
+    assert programs.calls("scontrol")[-1][2:4] == ["JobId=7_3", "NodeList=n1,n2"]
+    found.finish(["n1"])
+    assert programs.calls("scancel") == [["scancel", "7_3"]]
+
+
 def test_a_job_without_a_script_has_no_node_for_one(programs: Programs) -> None:
     job_is(programs, batch=0)
     assert commands.batch_host("7") == ""
@@ -155,7 +189,7 @@ def test_a_job_without_a_script_has_no_node_for_one(programs: Programs) -> None:
 
 def test_the_number_of_a_new_job(programs: Programs) -> None:
     programs.answer("sbatch", "12;cluster\n")
-    assert commands.batch(("serve", "a b"), "--qos=urgent", variables={"SECRET": "s"}) == "12"
+    assert commands.batch(("serve", "a b"), "--qos=urgent", around={**os.environ, "SECRET": "s"}) == "12"
     given, around = programs.last()
     assert given == "#!/bin/sh\nexec serve 'a b'\n" and around["SECRET"] == "s"
     (call,) = programs.calls("sbatch")

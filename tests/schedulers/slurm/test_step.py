@@ -73,6 +73,32 @@ def test_a_number_that_is_none_counts_as_not_given(number: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("variables", "address", "parts"),
+    [
+        ({}, "7", 1),
+        ({"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}, "7_3", 1),
+        ({"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3"}, "7", 1),  # one of the others, or what a job has left from which it came
+        ({"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "x"}, "7", 1),
+        ({"SLURM_HET_SIZE": "2", "SLURM_JOB_ID_HET_GROUP_0": "7"}, "7", 2),
+        ({"SLURM_HET_SIZE": "2", "SLURM_JOB_ID_HET_GROUP_0": "5"}, "7", 1),
+    ],
+)
+def test_jobs_that_share_their_number_with_others(variables: dict[str, str], address: str, parts: int) -> None:
+    found = step(**variables)
+    assert (found.address, found.parts) == (address, parts)
+
+
+def test_a_step_that_no_other_node_can_be_like_has_no_floating_spares() -> None:
+    step().check_claims(())
+    with refused(ValueError, slurm.CLAIMS_OF_PARTS, job="7", parts=3):
+        step(SLURM_HET_SIZE="3", SLURM_JOB_ID_HET_GROUP_0="7").check_claims(())
+    inside = step(SLURM_CONTAINER="/oci/torch")
+    with refused(ValueError, slurm.CLAIMS_IN_CONTAINER, container="/oci/torch"):
+        inside.check_claims(("--qos=urgent", "--containers=x"))
+    inside.check_claims(("--container=/oci/torch",))
+
+
+@pytest.mark.parametrize(
     ("name", "was"),
     [
         ("slurm-7.0", True),

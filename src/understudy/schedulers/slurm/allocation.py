@@ -42,6 +42,7 @@ class SlurmAllocation(Allocation):
     def __init__(self, step: Step, options: Sequence[str] = ()) -> None:
         """`options`: further ones of `sbatch`, for nodes that are claimed."""
         self._step = step
+        self._options = options
         self.place = step.place()
         self._claims = Claims(step, options)
         self._nodes: tuple[str, ...] | None = None  # of the job, as Slurm had them last
@@ -68,21 +69,26 @@ class SlurmAllocation(Allocation):
         ]
 
     def record(self, text: str) -> None:
-        commands.update(self._step.job, Comment=self._with_theirs(text))
+        commands.update(self._step.address, Comment=self._with_theirs(text))
 
     def release(self, nodes: Collection[str], text: str) -> Sequence[str]:
+        if self._step.parts > 1:  # Slurm shrinks no job of several components
+            return []
         self._nodes = None
         batch = commands.batch_host(self._step.job)
         gone = [node for node in self._still_ours() if node in nodes and node != batch and self._leave(node)]
         rest = [node for node in self._of_job() if node not in gone]
         if gone and rest:
-            commands.update(self._step.job, NodeList=",".join(rest), Comment=self._with_theirs(text))
+            commands.update(self._step.address, NodeList=",".join(rest), Comment=self._with_theirs(text))
             self._nodes = tuple(rest)
             self._released.update(gone)
         return gone
 
     def drain(self, nodes: Collection[str], reason: str) -> None:
         commands.drain(sorted(nodes), plain(" ".join(reason.split()))[:MOST])
+
+    def check_claims(self) -> None:
+        self._step.check_claims(self._options)
 
     def claim(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
         self._claims.ask(number, work, {*avoid, *self._still_ours()}, near, text)
@@ -105,7 +111,7 @@ class SlurmAllocation(Allocation):
 
     def finish(self, missing: Collection[str]) -> None:
         if commands.batch_host(self._step.job) in missing:
-            commands.cancel(self._step.job)
+            commands.cancel(self._step.address)
 
     def _leave(self, node: str) -> bool:
         try:
@@ -118,8 +124,7 @@ class SlurmAllocation(Allocation):
 
     def _of_job(self) -> tuple[str, ...]:
         if self._nodes is None:
-            found = commands.fields(self._step.job).get("NodeList", "(null)")
-            self._nodes = commands.expand(found) if found != "(null)" else ()
+            self._nodes = commands.expand(commands.nodes_of(self._step.job))
         return self._nodes
 
     def _still_ours(self) -> list[str]:
@@ -129,7 +134,7 @@ class SlurmAllocation(Allocation):
     def _with_theirs(self, text: str) -> str:
         """What the user, or a site's plugin, has written there stays."""
         if self._comment is None:
-            found = commands.run("squeue", "--noheader", f"--jobs={self._step.job}", "--format=%k").strip()
+            found = commands.run("squeue", "--noheader", f"--jobs={self._step.address}", "--format=%k").strip()
             self._comment = "" if found == "(null)" else found.partition(OURS)[0].rstrip(" |")
         ours = plain(OURS + text).replace('"', "'")
         return (f"{self._comment} | {ours}" if self._comment else ours)[:MOST]

@@ -2,29 +2,31 @@
 
 Growing a job is not possible where it has GRES. A job of one node is given like any other: at once if a node is idle, by preemption if its
 partition or QOS may preempt, and else when a node is free; from the block or switch of the rank's first node, if it is there within a
-second, and else from anywhere. Its comment says whose it is, and is how it is found again by an orchestrator
-that takes over. It ends when it is cancelled, and by itself when the job that it is for is over (`owner_is_over`), whatever has become of
-those that should have cancelled it.
+second, and else from anywhere. Its comment says whose it is, and is how it is found again by an orchestrator that takes over.
+
+It asks for what a node of the job has (`likeness.py`). Before an agent starts there, it compares that with what it was given: if that is
+less, it ends, and its comment says why. It ends when it is cancelled, and by itself when the job that it is for is over (`owner_is_over`),
+whatever has become of those that should have cancelled it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 
 from understudy.common.bounds import plain
-from understudy.common.names import OWNER_VARIABLE
+from understudy.common.names import NEED_VARIABLE, OWNER_VARIABLE
+from understudy.messages.base import code_of
 from understudy.schedulers.base import Held, SchedulerAway, SchedulerFailed, Work
-from understudy.schedulers.slurm import commands, network
+from understudy.schedulers.slurm import commands, likeness, network
 from understudy.schedulers.slurm.step import Step
 
 NAME = "understudy-spare"
 _MARK = re.compile(r"^understudy: spare of (\S+), claim ([0-9]{1,18});")
 _NEAR = " (near its peers, if that is free)"  # in the comment of one that may not go elsewhere yet
-MARGIN = 120  # seconds that a claimed node may stay at least, however soon the job's own time is over
-LIKE_THE_JOB = {"Partition": "partition", "QOS": "qos", "Account": "account", "Features": "constraint", "Reservation": "reservation"}
 
 
 class Claims:
@@ -33,21 +35,24 @@ class Claims:
         self._options = tuple(options)
         self._jobs: dict[int, str] = {}  # by claim
         self._ending: set[int] = set()  # claims whose job has been told to end, and has not yet
-        self._avoid: dict[int, str] = {}  # by claim, in Slurm's notation
+        self._avoid: dict[int, list[str]] = {}  # by claim, in Slurm's notation
 
     def ask(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
         if number in self.held():
             return
-        told = {**work.environment, OWNER_VARIABLE: self._step.job}
-        like = like_the_job(commands.fields(self._step.job), time.time())
-        self._avoid[number] = ",".join(sorted(avoid))
+        job = commands.fields(self._step.job)
+        need = likeness.needed(self._step.job, self._step.nodes)
+        like = likeness.options(job, self._step.count, need, time.time())
+        without = {name: value for name, value in os.environ.items() if not name.startswith("SBATCH_")}  # they are for the user's own jobs
+        around = {**without, **work.environment, OWNER_VARIABLE: self._step.job, NEED_VARIABLE: need.as_json()}
+        self._avoid[number] = [*sorted(avoid), *_excluded(job)]
 
         def submit(elsewhere: Sequence[str]) -> None:
             comment = self._comment(number, text + _NEAR * bool(elsewhere))
             options = [f"--job-name={NAME}", f"--comment={comment}", "--no-requeue"]
-            if avoid or elsewhere:
-                options.append(f"--exclude={','.join([*sorted(avoid), *elsewhere])}")
-            self._jobs[number] = commands.batch(work.command, *options, *like, *self._options, variables=told)
+            if excluded := [*self._avoid[number], *elsewhere]:
+                options.append(f"--exclude={','.join(excluded)}")
+            self._jobs[number] = commands.batch(work.command, *options, *like, *self._options, around=around)
 
         elsewhere = network.outside(near)
         try:
@@ -76,14 +81,15 @@ class Claims:
                 self._anywhere(number, job)
             what = f"Slurm job {job.number} {job.state.lower().replace('_', ' ')}"
             why = f" ({job.reason})" if job.reason not in ("None", "") else ""
-            found[number] = Held(job.state in commands.OVER, job.node, what + why)
+            refused = job.comment[mark.end() :].strip()  # by itself, if that begins with a code
+            found[number] = Held(job.state in commands.OVER, job.node, f"{what}: {refused}" if code_of(refused) else what + why)
         return found
 
     def _anywhere(self, number: int, job: commands.JobLine) -> None:
         """Nothing near is free. If this is refused, because it runs by now or else, the next look sees."""
         with contextlib.suppress(SchedulerFailed):
-            avoid = self._avoid.get(number) or ",".join(commands.expand(self._step.nodes))
-            commands.update(job.number, ExcNodeList=avoid, Comment=job.comment.removesuffix(_NEAR))
+            avoid = self._avoid.get(number) or [*commands.expand(self._step.nodes), *_excluded(commands.fields(self._step.job))]
+            commands.update(job.number, ExcNodeList=",".join(avoid), Comment=job.comment.removesuffix(_NEAR))
 
     def give_back(self, number: int) -> None:
         if number in self._jobs and number not in self._ending:
@@ -94,32 +100,28 @@ class Claims:
             commands.update(self._jobs[number], Comment=self._comment(number, text))
 
     def _comment(self, number: int, text: str) -> str:
-        return plain(f"understudy: spare of {self._step.name}, claim {number}; {text}").replace('"', "'")[:1000]
+        return _plain(f"understudy: spare of {self._step.name}, claim {number}; {text}")
 
 
-def like_the_job(job: Mapping[str, str], now: float) -> list[str]:
-    """Options of `sbatch` for one node like those of the job of which `scontrol` says this, for as long as that job may run."""
-    options = []
-    for field, option in LIKE_THE_JOB.items():
-        if (value := job.get(field, "(null)")) not in ("(null)", ""):
-            options.append(f"--{option}={value}")
-    if (tres := job.get("TresPerNode", "")) not in ("", "(null)"):
-        options.append("--gres=" + re.sub(r"\bgres[:/]", "", tres))
-    nodes, cpus = job.get("NumNodes", "1").partition("-")[0], job.get("NumCPUs", "1").partition("-")[0]
-    if job.get("OverSubscribe") == "NO":
-        options.append("--exclusive")
-    elif nodes.isdecimal() and cpus.isdecimal() and int(nodes):
-        options.append(f"--cpus-per-task={max(1, int(cpus) // int(nodes))}")
-    for field, option in (("MinMemoryNode", "mem"), ("MinMemoryCPU", "mem-per-cpu")):
-        if (memory := job.get(field, "0")) not in ("0", ""):
-            options.append(f"--{option}={memory}")
-    try:
-        left = time.mktime(time.strptime(job.get("EndTime", ""), "%Y-%m-%dT%H:%M:%S")) - now
-    except (ValueError, OverflowError):
-        return options
-    if job.get("TimeLimit") != "UNLIMITED":
-        options.append(f"--time={int(max(left, MARGIN)) // 60}")
-    return options
+def _excluded(job: Mapping[str, str]) -> list[str]:
+    """Nodes that the job itself was to have none of."""
+    found = job.get("ExcNodeList", "(null)")
+    return [] if found == "(null)" else [found]
+
+
+def refuse(why: str) -> None:
+    """Write in the comment of the batch job that this process runs in, a claimed node, why no rank may go there: `held` reads it. If that
+    cannot be written, it is known only that the node was given back.
+    """
+    with contextlib.suppress(SchedulerFailed):
+        number = os.environ.get("SLURM_JOB_ID", "")
+        for job in commands.jobs(NAME):
+            if job.number == number and (mark := _MARK.match(job.comment)) is not None:
+                commands.update(number, Comment=_plain(f"{mark[0]} {why}"))
+
+
+def _plain(text: str) -> str:
+    return plain(text).replace('"', "'")[:1000]
 
 
 def owner_is_over(job: str) -> bool:

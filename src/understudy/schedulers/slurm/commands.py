@@ -19,21 +19,26 @@ from understudy.schedulers.base import SchedulerAway, SchedulerFailed
 SECONDS = 15.0  # that a command may take: a controller that is away is tried for `MessageTimeout` and again
 OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "REVOKED")
 MOST = 4 << 20  # characters of an answer that are read
+OPTIONS = ("SLURM_", "SQUEUE_", "SINFO_", "SCANCEL_", "SCONTROL_")  # beginnings of variables that are options of these commands
 AGAIN = re.compile(r"try again|Unable to contact|Socket timed out|Connection refused|DB index", re.IGNORECASE)
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Without what a step has of its job: its size, its nodes and its options, which commands would take for ours."""
-    return {name: value for name, value in given.items() if not name.startswith("SLURM_") or name in ("SLURM_CONF", "SLURM_CLUSTERS")}
+    """Without what a step has of its job (its size, its nodes and its options), and what a user has set for lists that people read: to the
+    commands, both would be options of ours.
+    """
+    return {name: value for name, value in given.items() if not name.startswith(OPTIONS) or name in ("SLURM_CONF", "SLURM_CLUSTERS")}
 
 
-def run(*words: str, seconds: float = SECONDS, given: str = "", variables: Mapping[str, str] | None = None) -> str:
-    """What the command has printed; it reads what is `given`. Raises `SchedulerAway` or `SchedulerFailed`."""
+def run(*words: str, seconds: float = SECONDS, given: str = "", around: Mapping[str, str] | None = None) -> str:
+    """What the command has printed; it reads what is `given`. `around`: its environment, if that is not ours. Raises `SchedulerAway` or
+    `SchedulerFailed`.
+    """
     if shutil.which(words[0]) is None:
         raise SchedulerFailed(slurm.NO_COMMAND(command=words[0]))
     try:
-        around = {**environment(os.environ), **(variables or {})}
-        done = subprocess.run(words, input=given, capture_output=True, text=True, errors="replace", timeout=seconds, env=around)
+        clean = environment(os.environ if around is None else around)
+        done = subprocess.run(words, input=given, capture_output=True, text=True, errors="replace", timeout=seconds, env=clean)
     except subprocess.TimeoutExpired:
         raise SchedulerAway(slurm.COMMAND_SILENT(command=words[0], seconds=seconds)) from None
     except OSError as error:
@@ -57,6 +62,7 @@ class NodeLine:
     since: str  # as Slurm writes a time; "Unknown"
 
 
+_RECORD = re.compile(r"^JobId=([0-9]+) ", re.MULTILINE)  # the beginning of each
 _FORMAT = "%N|%o|%T|%u|%H|%E"  # the reason last: it may have any character in it
 
 
@@ -78,6 +84,11 @@ def expand(names: str) -> tuple[str, ...]:
     return tuple(run("scontrol", "show", "hostnames", names).split()) if names else ()
 
 
+def features(nodes: str) -> list[set[str]]:
+    """Those that each of these nodes has now."""
+    return [set(line.split(",")) for line in run("sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%b").split()]
+
+
 def update(job: str, **changes: str) -> None:
     """Of a job: `NodeList`, `Comment`."""
     run("scontrol", "update", f"JobId={job}", *(f"{name}={value}" for name, value in changes.items()))
@@ -87,10 +98,12 @@ def drain(names: Sequence[str], reason: str) -> None:
     run("scontrol", "update", f"NodeName={','.join(names)}", "State=DRAIN", f"Reason={reason}")
 
 
-def batch(command: Sequence[str], *options: str, variables: Mapping[str, str]) -> str:
-    """The number of a new job on one node, which runs this. `variables`: in its environment, beside ours, and not in its script."""
+def batch(command: Sequence[str], *options: str, around: Mapping[str, str]) -> str:
+    """The number of a new job on one node, which runs this. `around`: its environment, which is not in its script; those variables that
+    begin with SBATCH_ are options, too.
+    """
     words = ["sbatch", "--parsable", "--export=ALL", "--nodes=1", "--ntasks=1", "--output=/dev/null", *options]
-    return run(*words, given=f"#!/bin/sh\nexec {shlex.join(command)}\n", variables=variables).strip().partition(";")[0]
+    return run(*words, given=f"#!/bin/sh\nexec {shlex.join(command)}\n", around=around).strip().partition(";")[0]
 
 
 def cancel(job: str) -> None:
@@ -100,7 +113,8 @@ def cancel(job: str) -> None:
 def state(job: str) -> str:
     """As Slurm calls it; "" of a job that it has forgotten."""
     try:
-        return next(iter(run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T").split()), "")
+        lines = [line.split("|") for line in run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%A|%T").split()]
+        return next((line[1] for line in lines if line[0] == job and len(line) == 2), "")
     except SchedulerAway:
         raise
     except SchedulerFailed as error:
@@ -126,10 +140,33 @@ def batch_host(job: str) -> str:
     return found.get("BatchHost", "") if found.get("BatchFlag", "0") != "0" else ""
 
 
+def record(job: str) -> str:
+    """What `scontrol show job` says of it, after its name, in which any text may be; "" if that is nothing. Where its number stands for an
+    array or a heterogeneous job, all tasks or components are shown, in any order.
+    """
+    return _records(job).get(job, "").partition(" UserId=")[2]
+
+
 def fields(job: str) -> dict[str, str]:
-    """What `scontrol show job` says of it. In front of all that is read stands its name, behind it comments: any text may be in them."""
-    words = run("scontrol", "show", "job", "--oneliner", job).partition(" UserId=")[2].split()
-    return dict(word.split("=", 1) for word in reversed(words) if "=" in word)  # the first of a name counts
+    """Its record, by the names in it."""
+    return _fields(record(job))
+
+
+def nodes_of(job: str) -> str:
+    """Its nodes, in Slurm's notation, those of all its components included; "" if it has none."""
+    ours = [shown for number, shown in _records(job).items() if number == job or shown.startswith(f"HetJobId={job} ")]
+    found = [_fields(shown.partition(" UserId=")[2]).get("NodeList", "(null)") for shown in ours]
+    return ",".join(nodes for nodes in found if nodes != "(null)")
+
+
+def _records(job: str) -> dict[str, str]:
+    parts = _RECORD.split(run("scontrol", "show", "job", "--details", "--oneliner", job))
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def _fields(shown: str) -> dict[str, str]:
+    """The first of a name counts. Comments come last: any text may be in them."""
+    return dict(word.split("=", 1) for word in reversed(shown.split()) if "=" in word)
 
 
 @dataclass(frozen=True)

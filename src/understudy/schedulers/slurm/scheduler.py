@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Mapping, Sequence
 
@@ -34,7 +35,7 @@ class SlurmScheduler(ElsewhereScheduler):
     name = NAME
 
     def begin(self, work: Work) -> SlurmJob:
-        return SlurmJob(commands.batch(work.command, f"--job-name={work.name}", variables=work.environment))
+        return SlurmJob(commands.batch(work.command, f"--job-name={work.name}", around={**os.environ, **work.environment}))
 
     def allocation(self, environment: Mapping[str, str], options: Sequence[str] = ()) -> Allocation | None:
         step = step_of(environment)

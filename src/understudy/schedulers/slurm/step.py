@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from understudy.common.bounds import plain
@@ -28,6 +28,21 @@ class Step:
     number: int
     port: int  # the first of `ORCHESTRATORS` in a row
     topology: tuple[tuple[str, str], ...]
+    task: str = ""  # of the job in its array, if its number stands for the whole array, too
+    parts: int = 1  # components of the job: more than one, and their nodes differ
+    container: str = ""  # that this process runs in, by Slurm's own `--container`
+
+    def check_claims(self, options: Sequence[str]) -> None:
+        """Raise `ValueError` if no other node can be asked for that is like those of this step. `options`: what is asked for besides."""
+        if self.parts > 1:
+            raise ValueError(slurm.CLAIMS_OF_PARTS(job=self.job, parts=self.parts))
+        if self.container and not any(option.partition("=")[0] == "--container" for option in options):
+            raise ValueError(slurm.CLAIMS_IN_CONTAINER(container=self.container))
+
+    @property
+    def address(self) -> str:
+        """Of the job, for commands that change it, and would change every task of its array."""
+        return f"{self.job}_{self.task}" if self.task else self.job
 
     @property
     def name(self) -> str:
@@ -66,7 +81,22 @@ def step_of(environment: Mapping[str, str]) -> Step | None:
         port = int(reserved[0])
     else:  # jobs that run at one time have numbers that are not far from each other
         port = FIRST_PORT + (int(job) + 131 * int(step)) % SLOTS * (ORCHESTRATORS + 1)
-    return Step(job, step, restarts, nodes, count, int(environment["SLURM_NODEID"]), port, topology(environment))
+    # Variables of a job from which this one was submitted may be there still, so they count only if they are about this one.
+    task = environment.get("SLURM_ARRAY_TASK_ID", "") if environment.get("SLURM_ARRAY_JOB_ID") == job else ""
+    parts = _number(environment, "SLURM_HET_SIZE", 1) if environment.get("SLURM_JOB_ID_HET_GROUP_0") == job else 1
+    return Step(
+        job,
+        step,
+        restarts,
+        nodes,
+        count,
+        int(environment["SLURM_NODEID"]),
+        port,
+        topology(environment),
+        task if task.isdecimal() else "",
+        parts,
+        environment.get("SLURM_CONTAINER", ""),
+    )
 
 
 def outside_of_a_step(environment: Mapping[str, str]) -> str:

@@ -1,0 +1,120 @@
+"""What makes a node like those of a job: the options that ask Slurm for one, and whether it has given one.
+
+Slurm itself is asked what the job has, since its options may have come from a command line, a script, the environment, a plugin or the
+defaults of a partition. How much each node has is taken from its list of resources (`resources.py`), all else from the job's record.
+
+- Licenses belong to a job as a whole. A further node gets its share: four for four nodes are one more, and so is one for four.
+- A constraint that counts nodes, or that only a set of nodes can meet (`[rack1|rack2]`), becomes the features of it that all nodes have.
+- `--switches` says nothing of one node: `network.py` looks for one that is near.
+
+Known limits: Slurm 22.05 shows `--prefer` as a constraint. What only plugins know (options of SPANK, burst buffers) is not passed on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping
+
+from understudy.messages import slurm
+from understudy.schedulers.base import SchedulerAway, SchedulerFailed
+from understudy.schedulers.slurm import commands, resources
+from understudy.schedulers.slurm.resources import Resources
+
+MARGIN = 120  # seconds that a claimed node may stay at least, however soon the job's own time is over
+PAUSE = 2.0  # seconds between two questions to a controller that is away
+FIELDS = {
+    "Partition": "partition",
+    "QOS": "qos",
+    "Account": "account",
+    "Reservation": "reservation",
+    "Features": "constraint",
+    "Prefer": "prefer",
+    "Licenses": "licenses",
+    "Network": "network",
+    "WCKey": "wckey",
+    "MCS_label": "mcs-label",
+    "CoreSpec": "core-spec",
+    "ThreadSpec": "thread-spec",
+    "MinMemoryNode": "mem",  # these two where Slurm counts no memory: a node of that size
+    "MinMemoryCPU": "mem-per-cpu",
+    "MinTmpDiskNode": "tmp",
+    "TresFreq": "gpu-freq",
+}
+SHARING = {"NO": "--exclusive", "USER": "--exclusive=user", "MCS": "--exclusive=mcs", "YES": "--oversubscribe"}
+NONE = ("", "(null)", "N/A", "*", "0")
+
+
+def needed(job: str, nodes: str) -> Resources:
+    """Return what the job has on each of these nodes, which are in Slurm's notation, or on each of all that it has if it has none of them.
+    Raises `SchedulerFailed`.
+    """
+    lines = resources.listed(commands.record(job))
+    if not lines:
+        raise SchedulerFailed(slurm.NOTHING_LISTED(job=job))
+    if len(lines) > 1:
+        ours = set(commands.expand(nodes))
+        lines = {names: found for names, found in lines.items() if not ours.isdisjoint(commands.expand(names))} or lines
+    return resources.least(lines.values())
+
+
+def options(job: Mapping[str, str], count: int, node: Resources, now: float) -> list[str]:
+    """Return the options of `sbatch` for one node like the `count` ones that the job with this record began with, for as long as that job
+    may run. `node`: what it is to have. Raises `SchedulerFailed`.
+    """
+    given = {FIELDS[name]: value for name, value in job.items() if name in FIELDS and value not in NONE}
+    if given.get("prefer") == given.get("constraint", ""):
+        del given["constraint"]
+    if re.search(r"[\[*]", given.get("constraint", "")):
+        given["constraint"] = _constraint(given["constraint"], job.get("NodeList", ""))
+    if node.memory:
+        given = {name: value for name, value in given.items() if name not in ("mem", "mem-per-cpu")}
+    if "licenses" in given:
+        given["licenses"] = _share(given["licenses"], count)
+    if "gpu-freq" in given:
+        given["gpu-freq"] = given["gpu-freq"].removeprefix("gpu:")
+    found = [f"--{name}={value}" for name, value in given.items()]
+    found += [SHARING[job["OverSubscribe"]]] if job.get("OverSubscribe") in SHARING else []
+    found += ["--gres-flags=enforce-binding"] if job.get("GresEnforceBind") == "Yes" else []
+    return [*found, *node.options(), *_time(job, now)]
+
+
+def _constraint(expression: str, nodes: str) -> str:
+    """Features of one node that are those of this expression which the job's nodes share; if they share none, any one of it."""
+    words = [word for word in re.split(r"[][()&|,]+", re.sub(r"\*[0-9]+", "", expression)) if word]
+    each = commands.features(nodes)
+    shared = [word for word in dict.fromkeys(words) if each and all(word in features for features in each)]
+    return "&".join(shared) if shared else "|".join(dict.fromkeys(words))
+
+
+def _share(licenses: str, nodes: int) -> str:
+    """Of "app:4,disk", for one of so many nodes."""
+    return re.sub(r"([:=*])([0-9]+)", lambda found: f"{found[1]}{-(-int(found[2]) // nodes)}", licenses)
+
+
+def _time(job: Mapping[str, str], now: float) -> list[str]:
+    if job.get("TimeLimit") == "UNLIMITED":
+        return ["--time=UNLIMITED"]  # not the partition's default
+    try:
+        left = time.mktime(time.strptime(job.get("EndTime", ""), "%Y-%m-%dT%H:%M:%S")) - now
+    except (ValueError, OverflowError):
+        return []
+    return [f"--time={int(max(left, MARGIN)) // 60}"]
+
+
+def unlike(wanted: Resources) -> str:
+    """Compare what Slurm has given to the batch job that this process runs in with what is wanted: what is missing, or "". Waits for a
+    controller that is away.
+    """
+    node = os.environ.get("SLURMD_NODENAME", "")
+    while True:
+        try:
+            given = needed(os.environ.get("SLURM_JOB_ID", ""), node)
+        except SchedulerAway:
+            time.sleep(PAUSE)
+        except SchedulerFailed as error:
+            return slurm.NOT_COMPARED(node=node, reason=str(error))
+        else:
+            missing = given.lacking(wanted)
+            return slurm.LESS_THAN_THE_JOB(node=node, missing=missing) if missing else ""
