@@ -51,7 +51,7 @@ def server() -> Server:
 
 @pytest.fixture
 def ours(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesAllocation]:
-    made = KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt")
+    made = KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt", "u-1")
     for watched, where in ((made._pods, PODS), (made._nodes, path("nodes", ""))):
         monkeypatch.setattr(watched, "objects", lambda where=where: server.listed(where)[0])
     yield made
@@ -137,13 +137,13 @@ def test_one_that_cannot_be_looked_at_leaves_no_thread(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(server, "read", away)
     with pytest.raises(SchedulerAway):
-        KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt")
+        KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt", "u-1")
     assert not [right for right in server.needed if right.verb in ("list", "watch")]
 
 
 def test_a_job_that_is_not_there(server: Server) -> None:
     with pytest.raises(Missing):
-        KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "other")
+        KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "other", "u-1")
 
 
 def test_drills_that_are_required_and_cannot_be() -> None:

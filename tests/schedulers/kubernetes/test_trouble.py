@@ -184,7 +184,7 @@ def test_phases(changes: dict[str, Any], phase: str) -> None:
 
 
 def test_an_event_for_each_incident_that_is_not_counted_yet() -> None:
-    (event,) = standing.events(stands(), job({"incidents": 1}))
+    (event,) = standing.events(stands(), job({"incidents": 1}), 0.0)
     assert event["metadata"]["name"] == "gpt.u-1.incident-2"
     assert (event["type"], event["reason"]) == ("Normal", "RanksMoved")
     assert event["message"] == kubernetes_jobs.INCIDENT(number=2, text="w1 is cordoned")

@@ -34,6 +34,10 @@ class Conflict(SchedulerFailed):
     """It is there already, or has changed since it was read (409)."""
 
 
+class ServerFailed(SchedulerAway):
+    """The server has failed, or an admission webhook that it asks (500)."""
+
+
 class Api:
     """One server. Every method raises `SchedulerAway`, `Missing`, `Conflict` or another `SchedulerFailed`. Threads may share it."""
 
@@ -140,6 +144,8 @@ def _failed(what: str, status: int, said: str) -> SchedulerFailed:
         return Missing(text)
     if status == 409:
         return Conflict(text)
+    if status == 500:
+        return ServerFailed(text)
     return SchedulerAway(text) if status in AGAIN or not status else SchedulerFailed(text)
 
 
