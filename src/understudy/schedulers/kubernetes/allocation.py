@@ -20,6 +20,7 @@ from understudy.schedulers.kubernetes.devices import Devices
 from understudy.schedulers.kubernetes.names import Keys
 from understudy.schedulers.kubernetes.places import labels_of
 from understudy.schedulers.kubernetes.resource import Job, owned
+from understudy.schedulers.kubernetes.tolerations import Tolerated
 from understudy.schedulers.kubernetes.watched import Watched
 
 FENCED = 1  # seconds for what is left in a pod whose workers are fenced: 0 would not wait for its kubelet
@@ -44,6 +45,7 @@ class KubernetesAllocation(Allocation):
         self._known: dict[str, Object] = {}  # pods that were seen, by name
         self._gone: set[str] = set()  # of these, the ones that we have deleted
         self._retired: set[str] = set()  # nodes that the job has left
+        self._tolerated = Tolerated(self._keys)
         self._shown: Standing | None = None
         self._shown_at = 0.0
 
@@ -65,6 +67,7 @@ class KubernetesAllocation(Allocation):
                 # of those that are claimed, `claims` tells
                 found.append(NodeSeen(name, "gone", TAKEN, True, kubernetes_jobs.POD_GONE()))
         self._known |= there
+        self._tolerated.forget({pod["metadata"]["uid"] for pod in there.values()})
         return found
 
     def _seen(self, pod: Object, nodes: Mapping[str, Object]) -> NodeSeen:
@@ -84,7 +87,8 @@ class KubernetesAllocation(Allocation):
         if where and where not in nodes:
             found.append(trouble.Trouble("gone", kubernetes_jobs.NODE_GONE(node=plain(where))))
         elif where:
-            found += trouble.of_node(nodes[where], self._job.spec.evidence)
+            tolerated = self._tolerated.of(pod, (nodes[where].get("spec") or {}).get("taints") or [])
+            found += trouble.of_node(nodes[where], self._job.spec.evidence, tolerated)
         return found + (self._devices.of(pod) if self._devices is not None else [])
 
     def _read(self, before: Job | None) -> Job:
@@ -147,12 +151,14 @@ class KubernetesAllocation(Allocation):
 
     def _label(self, pod: Object, wanted: Mapping[str, str | None]) -> None:
         metadata = pod["metadata"]
-        changes = {key: value for key, value in wanted.items() if metadata["labels"].get(key) != value}
-        if not changes or "deletionTimestamp" in metadata:
+        labels = {key: value for key, value in wanted.items() if metadata["labels"].get(key) != value}
+        there = metadata.get("annotations") or {}
+        notes = {key: value for key, value in self._tolerated.annotation(pod).items() if there.get(key) != value}
+        if not (labels or notes) or "deletionTimestamp" in metadata:
             return
+        changes = {"resourceVersion": metadata["resourceVersion"], "labels": labels, "annotations": notes}
         try:
-            version = metadata["resourceVersion"]
-            self._api.patch(path("pods", self._namespace, metadata["name"]), {"metadata": {"resourceVersion": version, "labels": changes}})
+            self._api.patch(path("pods", self._namespace, metadata["name"]), {"metadata": changes})
         except (Conflict, Missing):  # it has changed since it was read: the next time
             return
 

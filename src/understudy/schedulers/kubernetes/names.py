@@ -37,6 +37,7 @@ class Keys:
         self.log = f"{group}/log"  # the name of the job whose journal an object is a part of
         self.finalizer = f"{group}/finalizer"
         self.leave = f"{group}/leave"  # annotation of a pod: its ranks are to leave it, and why
+        self.tolerated = f"{group}/tolerated"  # annotation of a pod: taints of its node that are no evidence (`tolerations`)
         self.story = f"{group}/story"  # annotation: what has become of it
 
 
