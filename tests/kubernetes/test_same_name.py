@@ -51,8 +51,8 @@ def condition(cluster: Cluster, kind: str = "CreationFailed") -> Object:
 
 
 def test_deleted_and_made_again(kubernetes: Cluster, out: Object) -> None:
-    """As by `kubectl replace --force`, while the cluster's garbage collector is away: all that belonged to the first job is there still, its
-    journal, lease and account, too. The second job waits until it is gone, and is a job of its own then.
+    """As by `kubectl replace --force`, while the cluster's garbage collector is away: all that belonged to the first job is there still,
+    its journal, lease and account, too. The second job waits until it is gone, and is a job of its own then.
     """
     cluster = kubernetes
     folder = cluster.folder / f"{cluster.namespace}-out"

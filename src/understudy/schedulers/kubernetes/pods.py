@@ -11,6 +11,7 @@ from understudy.schedulers.kubernetes import names
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.names import Keys
 from understudy.schedulers.kubernetes.resource import Job
+from understudy.schedulers.kubernetes.restrictions import restrict
 from understudy.schedulers.kubernetes.told import Told
 
 GRACE = 120  # seconds from a pod's deletion to its kill: for its ranks to leave
@@ -49,12 +50,15 @@ def worker(job: Job, number: int, avoid: Collection[str], claim: int = -1, near:
     if not any(_tolerates_all(each) for each in made.get("tolerations", [])):
         tolerated = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": max(TOLERATED, grace)}
         made["tolerations"] = [*made.get("tolerations", []), tolerated]
+    if not _made_earlier(job, there):
+        restrict(made)
     if spec.tls_secret_name:
         _mount_tls(made, container, spec.tls_secret_name)
     _avoid(made, avoid)
     if claim >= 0:
         if spec.spares.floating.priority_class_name:
             made["priorityClassName"] = spec.spares.floating.priority_class_name
+            made.pop("priority", None)  # it is the number of another class
         if near:
             _prefer(made, spec.topology_key, near)
     labels = {keys.job: job.name, keys.role: names.SPARE, keys.number: str(number)}
@@ -152,7 +156,9 @@ def _secret_named(name: str) -> Object:
 
 
 def _made_earlier(job: Job, there: Sequence[Object]) -> bool:
-    """Whether the job runs since an earlier version of the controller, so that its pods know each other by a secret of another name."""
+    """Whether the job runs since an earlier version of the controller, so that its pods know each other by a secret of another name. Nor
+    were they restricted, and what its image needs cannot be said any more: the template cannot be changed.
+    """
     earlier = _secret_named(names.earlier_token(job.name))
     return any(earlier in (container.get("env") or []) for pod in there for container in pod["spec"].get("containers") or [])
 
