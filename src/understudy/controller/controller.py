@@ -22,7 +22,7 @@ from understudy.messages import controller as messages
 from understudy.orchestrator.settings import Settings
 from understudy.schedulers.base import SchedulerAway, SchedulerFailed
 from understudy.schedulers.kubernetes import names, standing
-from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, ServerFailed, group_path, labelled, path
+from understudy.schedulers.kubernetes.api import Api, Conflict, Exists, Missing, Object, ServerFailed, group_path, labelled, path
 from understudy.schedulers.kubernetes.names import Keys
 from understudy.schedulers.kubernetes.resource import OVER, Job
 from understudy.schedulers.kubernetes.trouble import moment
@@ -114,29 +114,9 @@ class Controller:
         if made.failed:
             self._refuse(where, raw, made.failed)
             return
-        try:
-            self._provide(job, where, made)
-        except objects.Leftover as error:
-            self._reports.show_failure(job, where, "LeftoverObjects", str(error))
-            self._changes.of_job_later(raw, SOON)
-        except objects.NameTaken as error:
-            self._reports.show_failure(job, where, "NameTaken", str(error))
-            raise
-        except (Missing, Conflict):
-            raise
-        except SchedulerFailed as error:
-            if not isinstance(error, SchedulerAway) or isinstance(error, ServerFailed):
-                self._reports.show_failure(job, where, "Refused", str(error))
-            raise
-        else:
-            self._reports.show_success(job, where)
-
-    def _provide(self, job: Job, where: str, made: Plan) -> None:
-        """Raises `objects.NameTaken`, `objects.Leftover` and what `Api` raises."""
-        if not (job.deleted or job.over) and time.monotonic() - self._ensured.get(job.uid, -ENSURED) >= ENSURED:
-            objects.make(self._api, job, self._budgets)
-            self._ensured[job.uid] = time.monotonic()
         self._carry_out(job, where, made)
+        if not (job.deleted or job.over):
+            self._provide(job, where, made, {pod["metadata"]["name"] for pod in there})
 
     def _carry_out(self, job: Job, where: str, made: Plan) -> None:
         counted = {"nextNumber": made.next_number, "podRestarts": made.restarts}
@@ -149,24 +129,52 @@ class Controller:
                 self._api.delete(path("pods", job.namespace, name), grace, uid)
             except (Missing, Conflict):
                 continue
-        self._create(job, where, made)
         if job.over or made.gone:
             self._ensured.pop(job.uid, None)
             objects.unmake(self._api, self._keys, job.namespace, job.name, job.uid)
         if made.gone:
-            self._let_go(where, self._api.read(where))
+            now = self._api.read(where)
+            if now["metadata"]["uid"] == job.uid:  # no other one, made since somebody has taken the finalizer away
+                self._let_go(where, now)
 
-    def _create(self, job: Job, where: str, made: Plan) -> None:
+    def _provide(self, job: Job, where: str, made: Plan, known: set[str]) -> None:
+        """Make what is wanted, or show why it cannot be made. `known`: the names of pods with the job's label."""
+        try:
+            if time.monotonic() - self._ensured.get(job.uid, -ENSURED) >= ENSURED:
+                objects.make(self._api, job, self._budgets)
+                self._ensured[job.uid] = time.monotonic()
+            self._create(job, where, made, known)
+        except objects.Leftover as error:
+            self._reports.show_failure(job, where, "LeftoverObjects", str(error))
+            self._changes.of_job_later(job.raw, SOON)
+        except objects.NameTaken as error:
+            self._reports.show_failure(job, where, "NameTaken", str(error))
+            raise
+        except (Missing, Conflict):
+            raise
+        except SchedulerFailed as error:
+            if not isinstance(error, SchedulerAway) or isinstance(error, ServerFailed):
+                self._reports.show_failure(job, where, "Refused", str(error))
+            raise
+        else:
+            self._reports.show_success(job, where)
+
+    def _create(self, job: Job, where: str, made: Plan, known: set[str]) -> None:
         """A pod with workers that is refused is the last that is tried, since the others are like it. Before the job has formed, so is an
         orchestrator: without it, pods with workers would only keep their devices from others.
         """
         created: list[Object] = []
         failed: SchedulerFailed | None = None
         for pod in made.create:
+            name = pod["metadata"]["name"]
             try:
                 created.append(self._api.create(path("pods", job.namespace), pod))
-            except Conflict:  # one of this name is not gone yet
-                continue
+            except Exists:
+                if name not in known:
+                    failed = failed or objects.NameTaken(messages.NAME_TAKEN(kind="Pod", name=name, namespace=job.namespace))
+                # Otherwise, one of ours, or of a deleted job of this name, is not gone yet. When it is, the job is looked at.
+            except Conflict:  # others count against the quota at the same time
+                self._changes.of_job_later(job.raw, SOON)
             except SchedulerFailed as error:
                 failed = failed or error
                 labels = pod["metadata"]["labels"]
@@ -184,7 +192,7 @@ class Controller:
         if isinstance(error, SchedulerAway) or number < job.spec.total():
             return
         now = self._api.read(where)
-        if (now.get("status") or {}).get("nextNumber") == made.next_number:
+        if now["metadata"]["uid"] == job.uid and (now.get("status") or {}).get("nextNumber") == made.next_number:
             version = {"resourceVersion": now["metadata"]["resourceVersion"]}
             self._api.patch(f"{where}/status", {"metadata": version, "status": {"nextNumber": number}})
 

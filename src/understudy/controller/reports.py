@@ -61,7 +61,9 @@ class Reports:
     def _write(self, job: Job, where: str, failed: bool, reason: str, message: str) -> None:
         """To the resource as it is now: its status may have been written since the job was read."""
         now = self._api.read(where)
-        metadata = {"uid": job.uid, "resourceVersion": now["metadata"]["resourceVersion"]}
+        if now["metadata"]["uid"] != job.uid:
+            return
+        metadata = {"resourceVersion": now["metadata"]["resourceVersion"]}
         conditions = standing.with_condition(now.get("status") or {}, KIND, failed, reason, message, time.time())
         self._api.patch(f"{where}/status", {"metadata": metadata, "status": {"conditions": conditions}})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.schedulers.kubernetes.objects import GROUP, pod
 
@@ -63,7 +65,7 @@ def kinds(tolerated: Tolerated, on: Object, *taints: Object) -> list[str]:
     return [trouble.reason.partition("has the taint ")[2] for trouble in of_node(node, Evidence(), tolerated.of(on, taints))]
 
 
-def on_a_gpu_node(*tolerations: Object, **metadata: object) -> Object:
+def on_a_gpu_node(*tolerations: Object, **metadata: Any) -> Object:
     made = pod("gpt-1", node="w1", **metadata)
     made["spec"]["tolerations"] = list(tolerations)
     return made
