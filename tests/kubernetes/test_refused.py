@@ -8,6 +8,8 @@ from tests.integration.training import Outcome
 from tests.kubernetes.api import Object
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.jobs import GROUP, KubernetesJob, Steady
+from tests.said import said
+from understudy.messages import controller
 
 pytestmark = [needs_kubernetes, pytest.mark.timeout(900)]
 
@@ -76,6 +78,18 @@ def test_an_admission_webhook_that_does_not_answer(kubernetes: Cluster) -> None:
     assert "pods.example.com" in job.condition()["message"], job.condition()
     assert job.pod_names() == [], "without orchestrators, pods with workers would only keep their devices"
     kubernetes.delete(kind, "away", api)
+    assert job.ends().code == 0
+    job.nothing_is_left()
+
+
+def test_a_pod_that_cannot_start(kubernetes: Cluster) -> None:
+    """Its template names a secret that is not there yet."""
+    secret = {"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "data", "key": "word"}}}
+    first = {"name": "first", "image": "none", "command": ["true"], "env": [secret]}
+    job = KubernetesJob(kubernetes, source="import understudy\nunderstudy.join()\n", pod={"initContainers": [first]})
+    job.wait_until(lambda: job.condition()["reason"] == "PodCannotStart", "the condition")
+    assert said(job.condition()["message"], controller.POD_CANNOT_START, reason="CreateContainerConfigError"), job.condition()
+    kubernetes.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "data"}, "stringData": {"word": "x"}})
     assert job.ends().code == 0
     job.nothing_is_left()
 

@@ -157,7 +157,10 @@ class Controller:
                 self._reports.show_failure(job, where, "Refused", str(error))
             raise
         else:
-            self._reports.show_success(job, where)
+            if made.stuck:
+                self._reports.show_failure(job, where, "PodCannotStart", made.stuck)
+            else:
+                self._reports.show_success(job, where)
 
     def _create(self, job: Job, where: str, made: Plan, known: set[str]) -> None:
         """A pod with workers that is refused is the last that is tried, since the others are like it. Before the job has formed, so is an

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from understudy.messages import kubernetes_jobs
+from understudy.common.bounds import plain
+from understudy.messages import controller, kubernetes_jobs
 from understudy.schedulers.kubernetes import names, pods
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.names import Keys
@@ -20,6 +21,7 @@ FAREWELL = 30.0  # seconds for a job that is deleted to end in order
 AFTER = 20.0  # seconds for pods to end by themselves when the job is over
 QUICK = 5  # seconds of grace for what is ended by us
 TERMINAL = ("Succeeded", "Failed")
+STUCK = ("CreateContainerConfigError", "CreateContainerError", "InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff")
 
 
 @dataclass
@@ -29,6 +31,7 @@ class Plan:
     next_number: int = 0  # of the next pod that comes later
     restarts: int = 0  # of pods before the job has formed
     failed: str = ""  # the job cannot be: why
+    stuck: str = ""  # a pod cannot start as it is, which only a person can change: why
     gone: bool = False  # nothing of it is left
 
 
@@ -43,6 +46,7 @@ def plan(job: Job, there: Sequence[Object], image: str, silent: Collection[str],
     if job.deleted or job.over:
         _end(job, there, silent, ending, made)
         return made
+    made.stuck = next(filter(None, map(_stuck, there)), "")
     _orchestrators(job, there, image, silent, made)
     workers = [pod for pod in there if _role(pod, keys) != names.ORCHESTRATOR and keys.claim not in pod["metadata"]["labels"]]
     avoid = status.get("avoid") or []
@@ -115,6 +119,17 @@ def _why(pod: Object) -> str:
     ended = [(each.get("state") or {}).get("terminated") for each in status.get("containerStatuses") or []]
     words = [f"exit code {each.get('exitCode')} ({each.get('reason', '')})" for each in ended if each]
     return "; ".join(words) or status.get("message") or status.get("reason") or "no reason is given"
+
+
+def _stuck(pod: Object) -> str:
+    status = pod.get("status") or {}
+    containers = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    waits = [(each.get("state") or {}).get("waiting") or {} for each in containers]
+    found = next((each for each in waits if each.get("reason") in STUCK), None)
+    if found is None or "deletionTimestamp" in pod["metadata"]:
+        return ""
+    message = f": {plain(found['message'])}" if found.get("message") else ""
+    return controller.POD_CANNOT_START(pod=pod["metadata"]["name"], reason=found["reason"], message=message)
 
 
 def _role(pod: Object, keys: Keys) -> str:

@@ -72,6 +72,14 @@ ALL_CREATED = Message(
     "all that the job needs is created",
     cause="What could not be created before could be created now.",
 )
+POD_CANNOT_START = Message(
+    "US6913",
+    "pod {pod} cannot start: {reason}{message}",
+    cause="The pod's node cannot create a container: its image, or a secret or ConfigMap that it names, is not there, or the image's user "
+    "is root, which pods of jobs are not unless their template says so.",
+    remedy="Make what is missing. For an image whose user is root, make the job again with securityContext.runAsNonRoot: false in its "
+    "template.",
+)
 NO_RANKS_THERE = Message(
     "US6908",
     "no pod of an UnderstudyJob runs on this node",
