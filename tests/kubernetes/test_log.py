@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import kubernetes.client
@@ -81,7 +82,7 @@ def test_a_part_that_somebody_has_deleted_is_missed(kubernetes_cluster: Cluster)
     log.read()
     for number in range(3):
         log.write([f"event {number}"], "a")
-    kubernetes_cluster.delete("ConfigMap", "gpt-log-000001")
+    kubernetes_cluster.delete("ConfigMap", f"gpt-log-{owner['uid'][:8]}-000001")
     with refused(ValueError, kubernetes_jobs.LOG_PART_MISSING, number=1):
         log_of(kubernetes_cluster, api, owner).read()
 
@@ -93,7 +94,7 @@ def another_owner(cluster: Cluster) -> Object:
 
 
 def test_the_log_of_a_deleted_job_of_the_same_name(kubernetes_cluster: Cluster) -> None:
-    """It is not read, and nothing is written over it; the new one begins when it is gone."""
+    """It is not read, and the new one does not wait until Kubernetes has removed it."""
     api = api_of(kubernetes_cluster)
     first, second = owner_of(kubernetes_cluster), another_owner(kubernetes_cluster)
     before = log_of(kubernetes_cluster, api, first)
@@ -101,13 +102,26 @@ def test_the_log_of_a_deleted_job_of_the_same_name(kubernetes_cluster: Cluster) 
     before.write(["event 1"], "a")
     after = log_of(kubernetes_cluster, api, second)
     assert after.read() == []
-    with refused(SchedulerAway, kubernetes_jobs.LOG_PART_OF_ANOTHER, name="gpt-log-000000"):
-        after.write(["event 1"], "a")
-    assert log_of(kubernetes_cluster, api, first).read() == ["event 1"]
-    kubernetes_cluster.delete("ConfigMap", "owner")
-    wait_until(lambda: not kubernetes_cluster.has("ConfigMap", "gpt-log-000000"), "the end of the first log", LONG)
     after.write(["event 2"], "b")
+    assert log_of(kubernetes_cluster, api, first).read() == ["event 1"]
     assert log_of(kubernetes_cluster, api, second).read() == ["event 2"]
+
+
+def test_a_log_that_an_earlier_version_has_begun(kubernetes_cluster: Cluster) -> None:
+    """Its objects have names without a uid. It goes on under these: an orchestrator of that version is refused when it is overtaken."""
+    api, owner = api_of(kubernetes_cluster), owner_of(kubernetes_cluster)
+    metadata = {"name": "gpt-log-000000", "labels": {f"{GROUP}/log": "gpt", f"{GROUP}/number": "0"}, "ownerReferences": [owner]}
+    data = {"entries": json.dumps(["leads 1"]), "writer": "a"}
+    kubernetes_cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": True, "data": data})
+    log = log_of(kubernetes_cluster, api, owner)
+    assert log.read() == ["leads 1"]
+    log.write(["leads 2"], "b")
+    assert kubernetes_cluster.has("ConfigMap", "gpt-log-000001")
+    assert log_of(kubernetes_cluster, api, owner).read() == ["leads 1", "leads 2"]
+    another = log_of(kubernetes_cluster, api, another_owner(kubernetes_cluster))
+    another._prefix = "gpt-log"
+    with refused(SchedulerAway, kubernetes_jobs.LOG_PART_OF_ANOTHER, name="gpt-log-000000"):
+        another.write(["leads 1"], "a")
 
 
 def test_the_lock_of_a_deleted_job_of_the_same_name(kubernetes_cluster: Cluster) -> None:

@@ -2,7 +2,8 @@
 
 Each object has the entries that were written together. Its name says which one it is: two writers cannot both make the next one, so one
 that has been overtaken finds out by being refused, whatever its clock says. What was written once is never changed. The objects go with the
-job's resource. Those of a deleted job of the same name are not read; until Kubernetes has removed them, nothing is written in their place.
+job's resource, which takes Kubernetes a while. Those of a deleted job of the same name are not read: names of the objects have the uid of
+their job.
 
 Known limits: nothing is ever put together again, so a job of very many incidents has very many objects.
 """
@@ -35,6 +36,7 @@ class Log:
         self._job = job
         self._owner = owner
         self._next = 0  # the number of the next object
+        self._prefix = f"{job}-log-{owner['uid'][:8]}"
 
     def read(self) -> list[str]:
         """All entries. The next `write` goes behind them."""
@@ -45,6 +47,8 @@ class Log:
             if number not in parts:
                 raise ValueError(kubernetes_jobs.LOG_PART_MISSING(number=number, namespace=self._namespace, job=self._job))
         self._next = len(parts)
+        if any(self._keys.uid not in each["metadata"]["labels"] for each in mine):  # an earlier version has begun it, and may write as well
+            self._prefix = f"{self._job}-log"
         return [entry for number in sorted(parts) for entry in json.loads(parts[number]["data"]["entries"])]
 
     def write(self, entries: Sequence[str], writer: str) -> None:
@@ -55,7 +59,7 @@ class Log:
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {
-                "name": f"{self._job}-log-{self._next:06}",
+                "name": f"{self._prefix}-{self._next:06}",
                 "namespace": self._namespace,
                 "labels": {self._keys.log: self._job, self._keys.number: str(self._next), self._keys.uid: self._owner["uid"]},
                 "ownerReferences": [self._owner],
