@@ -34,6 +34,7 @@ def test_a_pod_is_claimed_by_preemption_and_given_back(kubernetes: Cluster) -> N
     kubernetes.nodes[node].off()
     job.wait_until(lambda: job.pod_of(2) == "job-claim-0", "rank 2 on a claimed pod")
     assert [kubernetes.has("Pod", f"bob-{number}") for number in range(2)].count(True) == 1
+    assert ("Warning", "NoSpare") in job.events(), "it waited for the claimed pod"
     story = kubernetes.get("Pod", "job-claim-0")["metadata"]["annotations"][f"{GROUP}/story"]
     assert "rank 2 on job-claim-0" in story or "for rank 2" in story
     job.goes_on()

@@ -92,15 +92,3 @@ def test_a_pod_that_cannot_start(kubernetes: Cluster) -> None:
     kubernetes.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "data"}, "stringData": {"word": "x"}})
     assert job.ends().code == 0
     job.nothing_is_left()
-
-
-def test_ranks_that_have_no_spare(kubernetes: Cluster) -> None:
-    """There is an event; the pod in place of the lost one has the rank then."""
-    job = Steady(kubernetes, spares=0)
-    job.trains()
-    kubernetes.nodes[job.node_of(2)].off()
-    job.wait_until(lambda: ("Warning", "NoSpare") in job.events(), "the event")
-    job.wait_until(lambda: job.pod_of(2) == "job-4", "rank 2 on the next pod")
-    job.goes_on()
-    job.ends_as_undisturbed()
-    job.nothing_is_left()

@@ -74,8 +74,8 @@ INCIDENT = Message(
 )
 NO_SPARE = Message(
     "US6662",
-    "the job waits: ranks {ranks} have no spare to go to",
-    cause="Ranks were lost or left their nodes, and no spare is warm. The other ranks keep their processes and wait.",
+    "the job waits for a spare for rank {ranks}",
+    cause="Ranks were lost, and no spare is warm, but one is starting or was asked for. The other ranks keep their processes and wait.",
     remedy="Pods that wait for a node say what they lack (kubectl describe pod). Give the job more spares, or room for them.",
 )
 ENDED = Message(
