@@ -41,6 +41,17 @@ def test_a_toleration_is_for_a_taint(toleration: Object, expected: bool) -> None
     assert matches(toleration, GPU) is expected
 
 
+@pytest.mark.parametrize(
+    ("operator", "value", "expected"),
+    [("Gt", "94", True), ("Gt", "95", False), ("Lt", "96", True), ("Lt", "95", False), ("Lt", "x", False)],
+)
+def test_a_toleration_that_compares_numbers(operator: str, value: str, expected: bool) -> None:
+    """As newer clusters know them: the taint's value is less, or greater, than the toleration's."""
+    taint = {"key": "health", "value": "95", "effect": "NoSchedule"}
+    assert matches({"key": "health", "operator": operator, "value": value}, taint) is expected
+    assert not matches({"key": "health", "operator": operator, "value": value}, taint | {"value": "good"})
+
+
 def test_a_taint_without_a_value() -> None:
     taint = {"key": "gpu", "effect": "NoSchedule"}
     assert matches({"key": "gpu", "value": ""}, taint) and not matches({"key": "gpu", "value": "x"}, taint)

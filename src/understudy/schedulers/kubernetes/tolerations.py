@@ -8,11 +8,13 @@ what a node had when its pod was first seen is kept, in an annotation of the pod
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Sequence
 
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.names import Keys
 
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 MOST = 100  # taints of a node that are kept
 
 
@@ -25,14 +27,18 @@ def tolerates(tolerations: Sequence[Object], taint: Object) -> bool:
 
 
 def matches(toleration: Object, taint: Object) -> bool:
-    """Return whether the toleration is for this taint: `ToleratesTaint` of k8s.io/api/core/v1. An empty effect or key is for every one; the
-    operator is Exists, or Equal if none is given.
+    """Return whether the toleration is for this taint: `ToleratesTaint` of k8s.io/api/core/v1. An empty effect or key is for every one. The
+    operator is Exists, Equal, which is the default, or, in clusters that know them, Lt and Gt, which compare whole numbers.
     """
     for field in ("effect", "key"):
         if toleration.get(field) and toleration[field] != taint.get(field):
             return False
-    operator = toleration.get("operator") or "Equal"
-    return operator == "Exists" or (operator == "Equal" and (toleration.get("value") or "") == (taint.get("value") or ""))
+    operator, wanted, value = toleration.get("operator") or "Equal", str(toleration.get("value") or ""), str(taint.get("value") or "")
+    if operator in ("Lt", "Gt"):
+        if not (INTEGER.fullmatch(wanted) and INTEGER.fullmatch(value)):
+            return False
+        return int(value) < int(wanted) if operator == "Lt" else int(value) > int(wanted)
+    return operator == "Exists" or (operator == "Equal" and wanted == value)
 
 
 def identity(taint: Object) -> str:
