@@ -186,6 +186,9 @@ def test_what_a_template_says_of_its_security_stays(pod: Object | None, containe
     context = spec["containers"][0]["securityContext"]
     assert (pod or {}).items() <= spec["securityContext"].items() and (container or {}).items() <= context.items()
     assert not restricted(spec)
+    root = (pod or {}) | (container or {})
+    if root.get("runAsUser") == 0 or root.get("runAsNonRoot") is False:
+        assert context == (container or {}), "root has what Kubernetes gives it"
     forced = context.get("privileged") or "SYS_ADMIN" in (context.get("capabilities") or {}).get("add", [])
     assert not (forced and context.get("allowPrivilegeEscalation") is False)
     assert not (0 in (spec["securityContext"].get("runAsUser"), context.get("runAsUser")) and spec["securityContext"].get("runAsNonRoot"))
