@@ -1,8 +1,8 @@
 """Pods with workers fit Kubernetes' Pod Security Standard `restricted`, unless their template asks for something else.
 
 Each field of the standard is set where the template says nothing about it: no root, the runtime's seccomp profile, no privilege escalation,
-no capabilities. A container whose template asks for root does not fit anyway, and keeps what Kubernetes gives to root. What the template has
-in volumes, ports or host namespaces stays as it is, and so may not fit.
+no capabilities. A container whose template asks for root does not fit anyway, and keeps what Kubernetes gives to root. What the template
+has in volumes, ports or host namespaces stays as it is, and so may not fit.
 """
 
 from __future__ import annotations
