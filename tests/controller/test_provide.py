@@ -136,6 +136,22 @@ def test_how_much_of_a_quota_is_used_is_no_news(server: Server) -> None:
         assert standing.condition(status(server), KIND)["message"] == f"exceeded quota: used {used}"
 
 
+def test_a_pod_whose_image_is_tried_again_and_again_is_reported_once(server: Server) -> None:
+    """Its reason goes back and forth."""
+    stuck = pod("gpt-1", phase="Pending", number=1, node="w1")
+    for reason in ("ErrImagePull", "ImagePullBackOff", "ErrImagePull"):
+        stuck["status"]["containerStatuses"] = [{"state": {"waiting": {"reason": reason}}}]
+        server.put(path("pods", "ml"), stuck)
+        turns(server)
+        shown = standing.condition(status(server), KIND)
+        assert shown["reason"] == "PodCannotStart" and said(shown["message"], messages.POD_CANNOT_START, pod="gpt-1", reason=reason)
+    assert events(server).count(("Warning", KIND)) == 1
+    stuck["status"] = {"phase": "Running"}
+    server.put(path("pods", "ml"), stuck)
+    turns(server)
+    assert standing.condition(status(server), KIND)["status"] == "False"
+
+
 def test_a_pod_of_another_is_in_the_way(server: Server) -> None:
     """That of a job called `gpt-orchestrator` may have the name of an orchestrator."""
     server.put(path("pods", "ml"), {"metadata": {"name": "gpt-1", "labels": {}}, "spec": {}, "status": {}})

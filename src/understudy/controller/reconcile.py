@@ -21,7 +21,7 @@ FAREWELL = 30.0  # seconds for a job that is deleted to end in order
 AFTER = 20.0  # seconds for pods to end by themselves when the job is over
 QUICK = 5  # seconds of grace for what is ended by us
 TERMINAL = ("Succeeded", "Failed")
-STUCK = ("CreateContainerConfigError", "CreateContainerError", "InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff")
+STUCK = ("CreateContainerConfigError", "CreateContainerError", "InvalidImageName", "ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff")
 
 
 @dataclass

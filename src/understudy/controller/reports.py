@@ -41,7 +41,9 @@ class Reports:
         if before.get("status") == "True" and (before.get("reason"), before.get("message")) == (reason, message):
             return
         self._write(job, where, True, reason, message)
-        known = before.get("status") == "True" and _without_numbers(before.get("message", "")) == _without_numbers(message)
+        known = before.get("status") == "True" and before.get("reason") == reason
+        if reason == "Refused":
+            known = known and _without_numbers(before.get("message", "")) == _without_numbers(message)
         if not known and reason != "LeftoverObjects":  # which is over in a moment
             self.show_event(job.raw, "Warning", KIND, message)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from understudy.common.bounds import plain
@@ -196,7 +197,8 @@ class KubernetesAllocation(Allocation):
             raise
         except SchedulerFailed as error:
             name = f"{self._name}.{self._uid[:8]}.claim-{number}"
-            self._create_event(standing.event(self._job, name, "Warning", "CreationFailed", str(error), time.time()))
+            with suppress(SchedulerFailed):
+                self._create_event(standing.event(self._job, name, "Warning", "CreationFailed", str(error), time.time()))
             raise
 
     def claims(self) -> Mapping[int, Held]:
