@@ -10,7 +10,7 @@ from tests.said import refused
 from tests.schedulers.kubernetes.objects import GROUP, job, pod, resource
 
 from understudy.controller.reconcile import FAREWELL, Plan, plan
-from understudy.messages import kubernetes_jobs
+from understudy.messages import controller, kubernetes_jobs
 from understudy.messages.base import Message
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.pods import orchestrator, worker
@@ -53,6 +53,25 @@ def test_before_it_has_formed_pods_may_fail_so_often(restarts: int) -> None:
         assert (made.delete, made.restarts, made.failed) == ([("gpt-1", "u-gpt-1", 5)], restarts + 1, "")
     else:
         assert made.failed == kubernetes_jobs.POD_FAILED(pod="gpt-1", reason="exit code 2 (Error)")
+
+
+@pytest.mark.parametrize("formed", [False, True])
+@pytest.mark.parametrize(
+    ("waiting", "reported"),
+    [
+        ({"reason": "CreateContainerConfigError", "message": "container has runAsNonRoot and image will run as root"}, True),
+        ({"reason": "ImagePullBackOff"}, True),
+        ({"reason": "ContainerCreating"}, False),
+        ({"reason": "PodInitializing"}, False),
+    ],
+)
+def test_a_pod_that_cannot_start_as_it_is(waiting: Object, reported: bool, formed: bool) -> None:
+    waits = pod("gpt-1", phase="Pending", number=1, node="w1")
+    waits["status"]["containerStatuses"] = [{"state": {"running": {}}}, {"state": {"waiting": waiting}}]
+    made = planned(job({"formed": formed}), [WORKERS[0], waits, WORKERS[2], *LEADERS])
+    text = f": {waiting['message']}" if "message" in waiting else ""
+    assert made.stuck == (controller.POD_CANNOT_START(pod="gpt-1", reason=waiting["reason"], message=text) if reported else "")
+    assert not made.create and not made.delete, "it is left as it is"
 
 
 def test_a_pod_that_is_gone_is_replaced_by_a_spare_with_a_number_of_its_own() -> None:

@@ -43,8 +43,11 @@ class KubernetesJob:
         spec: Object | None = None,
         environment: dict[str, str] | None = None,
         source: str = "",
+        pod: Object | None = None,
     ) -> None:
-        """`script` and its arguments; by default `spread.py`, or what is in `source`. `spec`: what else the resource has."""
+        """`script` and its arguments; by default `spread.py`, or what is in `source`. `spec`, `pod`: what else the resource, and its
+        template of pods, has.
+        """
         self.cluster, self.name, self.pods, self.spares = cluster, name, pods, spares
         self.out = cluster.folder / f"{cluster.namespace}-{name}"
         self.out.mkdir()
@@ -62,7 +65,7 @@ class KubernetesJob:
             "volumeMounts": [{"name": "out", "mountPath": str(self.out)}],
         }
         volume = {"name": "out", "hostPath": {"path": str(self.out)}}
-        template = {"spec": {"containers": [container], "volumes": [volume], "terminationGracePeriodSeconds": 60}}
+        template = {"spec": {"containers": [container], "volumes": [volume], "terminationGracePeriodSeconds": 60, **(pod or {})}}
         resource = {"pods": pods, "spares": {"pods": spares}, "drill": {"at": 0}, "template": template, **(spec or {})}
         cluster.apply({"apiVersion": API, "kind": KIND, "metadata": {"name": name}, "spec": resource})
 
@@ -143,6 +146,18 @@ class KubernetesJob:
     def goes_on(self, steps: int = 3) -> None:
         now = self.steps()
         self.wait_until(lambda: self.steps() > now + steps, f"step {now + steps}")
+
+    def condition(self, kind: str = "CreationFailed") -> Object:
+        """Of its resource; with empty texts if there is none."""
+        return next(
+            (each for each in self.status.get("conditions") or [] if each["type"] == kind), {"status": "", "reason": "", "message": ""}
+        )
+
+    def events(self) -> list[tuple[str, str]]:
+        """Type and reason of each of its resource."""
+        uid = self.resource()["metadata"]["uid"]
+        found = self.cluster.all_of("Event", fieldSelector=f"involvedObject.uid={uid}")
+        return [(each["type"], each["reason"]) for each in found]
 
     # Its end
 

@@ -7,9 +7,13 @@ import sys
 
 import pytest
 
+from tests.kubernetes.api import Object
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
-from tests.kubernetes.jobs import GROUP, Steady
+from tests.kubernetes.jobs import API, GROUP, KIND, Steady
 from tests.kubernetes.pods import SLEEPS, pod
+from tests.kubernetes.test_log import api_of
+from understudy.schedulers.base import Work
+from understudy.schedulers.kubernetes.allocation import KubernetesAllocation
 from understudy.schedulers.kubernetes.names import NODE_VARIABLE
 
 pytestmark = [needs_kubernetes, pytest.mark.timeout(900)]
@@ -30,6 +34,7 @@ def test_a_pod_is_claimed_by_preemption_and_given_back(kubernetes: Cluster) -> N
     kubernetes.nodes[node].off()
     job.wait_until(lambda: job.pod_of(2) == "job-claim-0", "rank 2 on a claimed pod")
     assert [kubernetes.has("Pod", f"bob-{number}") for number in range(2)].count(True) == 1
+    assert ("Warning", "NoSpare") in job.events(), "it waited for the claimed pod"
     story = kubernetes.get("Pod", "job-claim-0")["metadata"]["annotations"][f"{GROUP}/story"]
     assert "rank 2 on job-claim-0" in story or "for rank 2" in story
     job.goes_on()
@@ -40,6 +45,37 @@ def test_a_pod_is_claimed_by_preemption_and_given_back(kubernetes: Cluster) -> N
     first, second = job.ends_as_undisturbed()
     assert (first["cause"], first["rank"], first["planned"]) == ("node", 2, False) and second["planned"]
     job.nothing_is_left()
+
+
+def test_a_claimed_pod_is_as_the_server_has_the_others(kubernetes: Cluster) -> None:
+    """With the devices, tolerations, node selector and priority of the template; on nodes of a pool that others may not use."""
+    cluster = kubernetes
+    cluster.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "training"}, "value": 500})
+    pool, tolerates = ("w4", "w5"), [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    for name in pool:
+        cluster.patch("Node", name, {"metadata": {"labels": {"pool": "gpu"}}})
+        cluster.operator.taint(name, "nvidia.com/gpu", "NoSchedule", "present")
+    container = {"name": "main", "image": "none", "command": SLEEPS, "resources": {"limits": {"nvidia.com/gpu": "4", "cpu": "1"}}}
+    template = {"containers": [container], "tolerations": tolerates, "nodeSelector": {"pool": "gpu"}, "priorityClassName": "training"}
+    spec: Object = {"pods": 1, "orchestrators": 1, "spares": {"pods": 0, "floating": {"pods": 1}}, "template": {"spec": template}}
+    made = cluster.apply({"apiVersion": API, "kind": KIND, "metadata": {"name": "job"}, "spec": spec})
+    cluster.wait_for(lambda: cluster.has("Pod", "job-0"), "its pod")
+    one = cluster.wait_for_pod("job-0", "Running")
+    ours = KubernetesAllocation(api_of(cluster), GROUP, cluster.namespace, "job", made["metadata"]["uid"])
+    ours.look()
+    ours.claim(0, Work("w", ()), (), "job-0", "a test")
+    claimed = cluster.wait_for_pod("job-claim-0", "Running")
+    for each in (one, claimed):
+        assert each["spec"]["nodeName"] in pool and each["spec"]["priority"] == 500
+    own = {"containers", "hostname", "nodeName"}
+    differs = {key for key in one["spec"].keys() | claimed["spec"].keys() if one["spec"].get(key) != claimed["spec"].get(key)}
+    assert differs <= own
+    first, second = (each["spec"]["containers"][0] for each in (one, claimed))
+    assert {key for key in first.keys() | second.keys() if first.get(key) != second.get(key)} == {"env"}
+    assert first["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    ours.close()
+    for name in pool:
+        cluster.patch("Node", name, {"metadata": {"labels": {"pool": None}}})
 
 
 def test_the_port_to_kubernetes_as_a_scheduler(kubernetes_cluster: Cluster) -> None:

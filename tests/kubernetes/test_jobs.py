@@ -34,8 +34,8 @@ def test_a_node_that_loses_its_power(kubernetes: Cluster, undisturbed: Outcome, 
     assert outcome.code == 0 and outcome.record == undisturbed.record, outcome.output
     (incident,) = job.incidents()
     assert (incident["cause"], incident["rank"], incident["steps_lost"]) == ("node", rank, 0)
-    events = [event for event in kubernetes.all_of("Event") if event["source"].get("component") == "understudy"]
-    assert [event["reason"] for event in events] == ["RanksReplaced"]
+    kubernetes.wait_for(lambda: ("Normal", "Completed") in job.events(), "the event of its end")
+    assert set(job.events()) == {("Normal", "PodsCreated"), ("Warning", "RanksReplaced"), ("Normal", "Completed")}
     job.nothing_is_left()
 
 
@@ -151,6 +151,7 @@ def test_the_script_fails(kubernetes: Cluster) -> None:
     job = KubernetesJob(kubernetes, source="import sys, understudy\njob = understudy.join()\nsys.exit(7)\n")
     outcome = job.ends("Failed")
     assert outcome.code == 7, outcome.output
+    kubernetes.wait_for(lambda: ("Warning", "Failed") in job.events(), "an event")
     job.nothing_is_left()
 
 
@@ -159,5 +160,5 @@ def test_a_policy_that_is_none(kubernetes: Cluster) -> None:
     job = KubernetesJob(kubernetes, spec={"policy": "[[rule]]\naction = 7\n"})
     outcome = job.ends("Failed")
     assert outcome.code == 2 and "policy" in job.status["message"], job.status
-    assert not job.pod_names()
+    assert not job.pod_names() and job.events() == [("Warning", "Refused")]
     job.nothing_is_left()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import kubernetes.client
@@ -15,7 +16,8 @@ from tests.kubernetes.pods import SLEEPS, pod
 from tests.said import refused
 from understudy.messages import kubernetes_api, kubernetes_jobs
 from understudy.schedulers.base import SchedulerAway
-from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, path
+from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, path
+from understudy.schedulers.kubernetes.lock import GROUP as GROUP_OF_LEASES
 from understudy.schedulers.kubernetes.lock import Lock, Lost
 from understudy.schedulers.kubernetes.log import MOST, Log, Overtaken, parts
 from understudy.schedulers.kubernetes.watched import Watched
@@ -80,9 +82,69 @@ def test_a_part_that_somebody_has_deleted_is_missed(kubernetes_cluster: Cluster)
     log.read()
     for number in range(3):
         log.write([f"event {number}"], "a")
-    kubernetes_cluster.delete("ConfigMap", "gpt-log-000001")
+    kubernetes_cluster.delete("ConfigMap", f"gpt-log-{owner['uid'][:8]}-000001")
     with refused(ValueError, kubernetes_jobs.LOG_PART_MISSING, number=1):
         log_of(kubernetes_cluster, api, owner).read()
+
+
+def another_owner(cluster: Cluster) -> Object:
+    """As a job that is made under the name of one which Kubernetes has not removed yet."""
+    made = cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "another"}})
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": "another", "uid": made["metadata"]["uid"]}
+
+
+def test_the_log_of_a_deleted_job_of_the_same_name(kubernetes_cluster: Cluster) -> None:
+    """It is not read, and the new one does not wait until Kubernetes has removed it."""
+    api = api_of(kubernetes_cluster)
+    first, second = owner_of(kubernetes_cluster), another_owner(kubernetes_cluster)
+    before = log_of(kubernetes_cluster, api, first)
+    before.read()
+    before.write(["event 1"], "a")
+    after = log_of(kubernetes_cluster, api, second)
+    assert after.read() == []
+    after.write(["event 2"], "b")
+    assert log_of(kubernetes_cluster, api, first).read() == ["event 1"]
+    assert log_of(kubernetes_cluster, api, second).read() == ["event 2"]
+
+
+def test_a_log_that_an_earlier_version_has_begun(kubernetes_cluster: Cluster) -> None:
+    """Its objects have names without a uid. It goes on under these: an orchestrator of that version is refused when it is overtaken."""
+    api, owner = api_of(kubernetes_cluster), owner_of(kubernetes_cluster)
+    metadata = {"name": "gpt-log-000000", "labels": {f"{GROUP}/log": "gpt", f"{GROUP}/number": "0"}, "ownerReferences": [owner]}
+    data = {"entries": json.dumps(["leads 1"]), "writer": "a"}
+    kubernetes_cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": True, "data": data})
+    log = log_of(kubernetes_cluster, api, owner)
+    assert log.read() == ["leads 1"]
+    log.write(["leads 2"], "b")
+    assert kubernetes_cluster.has("ConfigMap", "gpt-log-000001")
+    assert log_of(kubernetes_cluster, api, owner).read() == ["leads 1", "leads 2"]
+    another = log_of(kubernetes_cluster, api, another_owner(kubernetes_cluster))
+    another._prefix = "gpt-log"
+    with refused(SchedulerAway, kubernetes_jobs.LOG_PART_OF_ANOTHER, name="gpt-log-000000"):
+        another.write(["leads 1"], "a")
+
+
+def test_the_lock_of_a_deleted_job_of_the_same_name(kubernetes_cluster: Cluster) -> None:
+    """It is not taken, though its holder is gone, since Kubernetes would remove it under the new holder."""
+    api, namespace = api_of(kubernetes_cluster), kubernetes_cluster.namespace
+    owners = owner_of(kubernetes_cluster), another_owner(kubernetes_cluster)
+    first, second = (Lock(api, namespace, "gpt", name, 1, owner) for name, owner in zip(("0 x", "0 y"), owners, strict=True))
+    assert first.take() == 1
+    first.give_up()
+    assert second.take() is None and second.other == ""
+    kubernetes_cluster.delete("ConfigMap", "owner")
+    wait_until(lambda: second.take() == 1, "the lock, when the first one is gone", LONG)
+    assert api.read(group_path(GROUP_OF_LEASES, "leases", namespace, "gpt"))["metadata"]["ownerReferences"] == [owners[1]]
+
+
+def test_a_lock_without_an_owner_may_be_taken(kubernetes_cluster: Cluster) -> None:
+    """Kubernetes will not remove it: it was left by `kubectl delete --cascade=orphan`."""
+    api, namespace, owner = api_of(kubernetes_cluster), kubernetes_cluster.namespace, owner_of(kubernetes_cluster)
+    left, ours = Lock(api, namespace, "gpt", "0 x", 1), Lock(api, namespace, "gpt", "0 y", 1, owner)
+    assert left.take() == 1
+    left.give_up()
+    assert ours.take() == 2
+    assert api.read(group_path(GROUP_OF_LEASES, "leases", namespace, "gpt"))["metadata"]["ownerReferences"] == [owner]
 
 
 def test_one_has_the_lock(kubernetes_cluster: Cluster) -> None:

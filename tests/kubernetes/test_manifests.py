@@ -20,6 +20,7 @@ from tests.kubernetes.pods import SLEEPS
 from tests.kustomize import KUBERNETES, documents
 from tests.said import said
 from understudy.messages import kubernetes_jobs
+from understudy.schedulers.kubernetes import names
 
 pytestmark = needs_kubernetes
 
@@ -144,12 +145,12 @@ def test_an_installation_works_with_the_rights_that_it_gives(kubernetes: Cluster
     cluster.api.create(jobs, a_job("wrong", spares={"pods": 0, "prepared": 1}))
     cluster.wait_for(lambda: cluster.get("UnderstudyJob", "wrong", GROUP).get("status", {}).get("phase") == "Failed", "what is refused")
     assert said(cluster.get("UnderstudyJob", "wrong", GROUP)["status"]["message"], kubernetes_jobs.TOO_MANY_PREPARED, prepared=1)
-    cluster.api.create(jobs, a_job(orchestrators=1))
+    token = names.token("j", cluster.api.create(jobs, a_job(orchestrators=1))["metadata"]["uid"])
     for name in ("j-0", "j-1"):
         cluster.wait_for(partial(cluster.has, "Pod", name), f"pod {name}")
         cluster.wait_for_pod(name, "Running")
     for kind, name, api in (
-        ("Secret", "j-token", "v1"),
+        ("Secret", token, "v1"),
         ("ServiceAccount", "j-orchestrator", "v1"),
         ("Service", "j", "v1"),
         ("RoleBinding", "j-orchestrator", "rbac.authorization.k8s.io/v1"),
@@ -171,7 +172,7 @@ def test_an_installation_works_with_the_rights_that_it_gives(kubernetes: Cluster
     cluster.delete("UnderstudyJob", "j", GROUP)
     binding = f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/understudy:{cluster.namespace}:j"
     cluster.wait_for(lambda: not there(cluster, binding) and not cluster.has("UnderstudyJob", "j", GROUP), "the end of the job")
-    cluster.wait_for(lambda: not cluster.has("Secret", "j-token"), "the end of what was the job's")
+    cluster.wait_for(lambda: not cluster.has("Secret", token), "the end of what was the job's")
 
 
 def test_who_may_do_what(kubernetes: Cluster) -> None:

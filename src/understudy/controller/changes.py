@@ -13,6 +13,7 @@ class Changes:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
         self._jobs: set[tuple[str, str]] = set()
+        self._later: dict[tuple[str, str], float] = {}  # jobs, and when they are due (CLOCK_MONOTONIC)
         self._all = True
         self._there = threading.Condition()
         self._last = 0.0  # when everything was taken (CLOCK_MONOTONIC)
@@ -27,12 +28,22 @@ class Changes:
         with self._there:
             self._there.notify()
 
+    def of_job_later(self, job: Object, seconds: float) -> None:
+        """It has to be looked at again by then, whether it changes or not."""
+        with self._there:
+            key = (job["metadata"].get("namespace", ""), job["metadata"]["name"])
+            self._later[key] = time.monotonic() + seconds
+            self._there.notify()
+
     def take(self, most: float) -> set[tuple[str, str]] | None:
         """When there is something, or everything was taken `most` seconds ago. None: everything."""
         with self._there:
-            left = self._last + most - time.monotonic()
+            left = min([self._last + most, *self._later.values()]) - time.monotonic()
             if not (self._jobs or self._all) and left > 0:
                 self._there.wait(left)
+            due = {key for key, at in self._later.items() if at <= time.monotonic()}
+            self._jobs |= due
+            self._later = {key: at for key, at in self._later.items() if key not in due}
             whole = self._all or time.monotonic() - self._last >= most
             jobs, self._jobs, self._all = self._jobs, set(), False
             if whole:

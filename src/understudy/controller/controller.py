@@ -17,17 +17,19 @@ from understudy.controller import objects
 from understudy.controller.changes import Changes
 from understudy.controller.drain_requests import DrainRequests
 from understudy.controller.reconcile import Plan, plan
+from understudy.controller.reports import Reports
 from understudy.messages import controller as messages
 from understudy.orchestrator.settings import Settings
-from understudy.schedulers.base import SchedulerFailed
+from understudy.schedulers.base import SchedulerAway, SchedulerFailed
 from understudy.schedulers.kubernetes import names, standing
-from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, labelled, path
+from understudy.schedulers.kubernetes.api import Api, Conflict, Exists, Missing, Object, ServerFailed, group_path, labelled, path
 from understudy.schedulers.kubernetes.names import Keys
 from understudy.schedulers.kubernetes.resource import OVER, Job
 from understudy.schedulers.kubernetes.trouble import moment
 from understudy.schedulers.kubernetes.watched import Watched
 
 WHOLE = 10.0  # seconds after which every job is looked at although nothing has changed
+SOON = 1.0  # seconds after which a job is looked at again that waits for what Kubernetes is about to remove
 PAUSE = 0.2  # seconds between two looks: many changes come together
 ENSURED = 60.0  # seconds after which it is made sure again that a job has all that it needs beside its pods
 
@@ -51,6 +53,7 @@ class Controller:
         self._nodes = Watched(api, path("nodes", ""))
         self._budgets = objects.budget_version(api)
         self._drains = DrainRequests(api, drains, self._keys, self._changes.of_request) if drains else None
+        self._reports = Reports(api)
         self._told: dict[str, str] = {}
         self._ensured: dict[str, float] = {}  # by the uid of a job, when that was last (CLOCK_MONOTONIC)
 
@@ -111,10 +114,9 @@ class Controller:
         if made.failed:
             self._refuse(where, raw, made.failed)
             return
-        if not (job.deleted or job.over) and time.monotonic() - self._ensured.get(job.uid, -ENSURED) >= ENSURED:
-            objects.make(self._api, job, self._budgets)
-            self._ensured[job.uid] = time.monotonic()
         self._carry_out(job, where, made)
+        if not (job.deleted or job.over):
+            self._provide(job, where, made, {pod["metadata"]["name"] for pod in there})
 
     def _carry_out(self, job: Job, where: str, made: Plan) -> None:
         counted = {"nextNumber": made.next_number, "podRestarts": made.restarts}
@@ -127,16 +129,75 @@ class Controller:
                 self._api.delete(path("pods", job.namespace, name), grace, uid)
             except (Missing, Conflict):
                 continue
-        for pod in made.create:
-            try:
-                self._api.create(path("pods", job.namespace), pod)
-            except Conflict:  # one of this name is not gone yet
-                continue
         if job.over or made.gone:
             self._ensured.pop(job.uid, None)
-            objects.unmake(self._api, job.namespace, job.name)
+            objects.unmake(self._api, self._keys, job.namespace, job.name, job.uid)
         if made.gone:
-            self._let_go(where, self._api.read(where))
+            now = self._api.read(where)
+            if now["metadata"]["uid"] == job.uid:  # no other one, made since somebody has taken the finalizer away
+                self._let_go(where, now)
+
+    def _provide(self, job: Job, where: str, made: Plan, known: set[str]) -> None:
+        """Make what is wanted, or show why it cannot be made. `known`: the names of pods with the job's label."""
+        try:
+            if time.monotonic() - self._ensured.get(job.uid, -ENSURED) >= ENSURED:
+                objects.make(self._api, job, self._budgets)
+                self._ensured[job.uid] = time.monotonic()
+            self._create(job, where, made, known)
+        except objects.Leftover as error:
+            self._reports.show_failure(job, where, "LeftoverObjects", str(error))
+            self._changes.of_job_later(job.raw, SOON)
+        except objects.NameTaken as error:
+            self._reports.show_failure(job, where, "NameTaken", str(error))
+            raise
+        except (Missing, Conflict):
+            raise
+        except SchedulerFailed as error:
+            if not isinstance(error, SchedulerAway) or isinstance(error, ServerFailed):
+                self._reports.show_failure(job, where, "Refused", str(error))
+            raise
+        else:
+            if made.stuck:
+                self._reports.show_failure(job, where, "PodCannotStart", made.stuck)
+            else:
+                self._reports.show_success(job, where)
+
+    def _create(self, job: Job, where: str, made: Plan, known: set[str]) -> None:
+        """A pod with workers that is refused is the last that is tried, since the others are like it. Before the job has formed, so is an
+        orchestrator: without it, pods with workers would only keep their devices from others.
+        """
+        created: list[Object] = []
+        failed: SchedulerFailed | None = None
+        for pod in made.create:
+            name = pod["metadata"]["name"]
+            try:
+                created.append(self._api.create(path("pods", job.namespace), pod))
+            except Exists:
+                if name not in known:
+                    failed = failed or objects.NameTaken(messages.NAME_TAKEN(kind="Pod", name=name, namespace=job.namespace))
+                # Otherwise, one of ours, or of a deleted job of this name, is not gone yet. When it is, the job is looked at.
+            except Conflict:  # others count against the quota at the same time
+                self._changes.of_job_later(job.raw, SOON)
+            except SchedulerFailed as error:
+                failed = failed or error
+                labels = pod["metadata"]["labels"]
+                if labels[self._keys.role] != names.ORCHESTRATOR:
+                    self._take_back(job, where, made, int(labels[self._keys.number]), error)
+                    break
+                if not job.status.get("formed"):
+                    break
+        self._reports.show_created(job, created)
+        if failed is not None:
+            raise failed
+
+    def _take_back(self, job: Job, where: str, made: Plan, number: int, error: SchedulerFailed) -> None:
+        """The number of a pod that was refused, and those after it, were not used."""
+        if isinstance(error, SchedulerAway) or number < job.spec.total():
+            return
+        now = self._api.read(where)
+        if now["metadata"]["uid"] == job.uid and (now.get("status") or {}).get("nextNumber") == made.next_number:
+            version = {"resourceVersion": now["metadata"]["resourceVersion"]}
+            self._api.patch(f"{where}/status", {"metadata": version, "status": {"nextNumber": number}})
 
     def _let_go(self, where: str, raw: Object) -> None:
         left = [each for each in raw["metadata"].get("finalizers") or [] if each != self._keys.finalizer]
@@ -146,7 +207,7 @@ class Controller:
         """It has been changed into what cannot be, or was never anything else. Of one that is deleted, the rest goes with it."""
         metadata = raw["metadata"]
         if "deletionTimestamp" in metadata:
-            objects.unmake(self._api, metadata["namespace"], metadata["name"])
+            objects.unmake(self._api, self._keys, metadata["namespace"], metadata["name"], metadata["uid"])
             self._let_go(where, raw)
         elif (phase := (raw.get("status") or {}).get("phase")) in OVER:
             return
@@ -158,9 +219,10 @@ class Controller:
     def _refuse(self, where: str, raw: Object, why: str) -> None:
         """The job cannot be: its resource says why."""
         metadata, message = raw["metadata"], plain(why)[:1000]
-        since = standing.stamp(time.time())
-        failed = {"type": "Failed", "status": "True", "reason": "Refused", "message": message, "lastTransitionTime": since}
-        self._api.patch(f"{where}/status", {"status": {"phase": "Failed", "message": message, "exitCode": 2, "conditions": [failed]}})
+        conditions = standing.with_condition(raw.get("status") or {}, "Failed", True, "Refused", message, time.time())
+        change = {"phase": "Failed", "message": message, "exitCode": 2, "conditions": conditions}
+        self._api.patch(f"{where}/status", {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": change})
+        self._reports.show_event(raw, "Warning", "Refused", message)
         self._tell(messages.REFUSED(job=f"{metadata['namespace']}/{metadata['name']}", reason=why))
 
     def _fails(self, what: str, error: SchedulerFailed) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 import base64
 import secrets
 
+from understudy.messages import controller
+from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.kubernetes import names
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, path
 from understudy.schedulers.kubernetes.names import Keys
-from understudy.schedulers.kubernetes.resource import Job
+from understudy.schedulers.kubernetes.resource import Job, owned
 
 RBAC = "rbac.authorization.k8s.io/v1"
 NETWORKING = "networking.k8s.io/v1"
@@ -24,23 +26,70 @@ def binding(namespace: str, job: str) -> str:
     return f"understudy:{namespace}:{job}"
 
 
+class NameTaken(SchedulerFailed):
+    """An object that the job needs cannot be made, because one of this name belongs to something else."""
+
+
+class Leftover(SchedulerFailed):
+    """The same, and Kubernetes is about to remove that one: its owner was a job of this name, which is deleted."""
+
+
 def make(api: Api, job: Job, budgets: str) -> None:
-    """What is there already stays as it is: the secret above all. `budgets`: the version of PodDisruptionBudgets (`budget_version`)."""
+    """Make what the job lacks; what it has stays as it is. `budgets`: the version of PodDisruptionBudgets (`budget_version`). Raises
+    `NameTaken`, `Leftover` and what `Api` raises.
+    """
     for where, what in wanted(job, budgets):
         if what["kind"] == "Secret":  # we may make secrets, and read none
             _create(api, where, what)
             continue
-        try:
-            api.read(f"{where}/{what['metadata']['name']}")
-        except Missing:
+        there = _read(api, f"{where}/{what['metadata']['name']}")
+        if what["kind"] == "ClusterRoleBinding":
+            there = _unless_stale(api, there, Keys(job.group), job.uid)
+        elif there is not None and not owned(there, job.uid):
+            raise _in_the_way(there, what["kind"], job)
+        if there is None:
             _create(api, where, what)
 
 
-def unmake(api: Api, namespace: str, job: str) -> None:
-    """What does not go by itself."""
+def unmake(api: Api, keys: Keys, namespace: str, name: str, uid: str) -> None:
+    """Remove what does not go with the resource of this job. That of a later job of the same name stays."""
+    there = _read(api, group_path(RBAC, "clusterrolebindings", "", binding(namespace, name)))
+    if there is not None and _bound_to(there, keys) in ("", uid):
+        _delete(api, there)
+
+
+def _in_the_way(there: Object, kind: str, job: Job) -> SchedulerFailed:
+    name = there["metadata"]["name"]
+    owners = there["metadata"].get("ownerReferences") or []
+    if any((each.get("kind"), each.get("name")) == (names.KIND, job.name) for each in owners):
+        return Leftover(controller.LEFT_OVER(kind=kind, name=name, job=job.name))
+    return NameTaken(controller.NAME_TAKEN(kind=kind, name=name, namespace=job.namespace))
+
+
+def _unless_stale(api: Api, there: Object | None, keys: Keys, uid: str) -> Object | None:
+    """The binding has no owner, so Kubernetes does not remove it with a job whose finalizer was taken away by hand: remove it here."""
+    if there is None or _bound_to(there, keys) in ("", uid):
+        return there
+    _delete(api, there)
+    return None
+
+
+def _bound_to(there: Object, keys: Keys) -> str:
+    """The uid of the job for which the binding was made; "": by an earlier version, which did not write it."""
+    return str((there["metadata"].get("labels") or {}).get(keys.uid, ""))
+
+
+def _read(api: Api, where: str) -> Object | None:
     try:
-        api.delete(group_path(RBAC, "clusterrolebindings", "", binding(namespace, job)))
+        return api.read(where)
     except Missing:
+        return None
+
+
+def _delete(api: Api, there: Object) -> None:
+    try:
+        api.delete(group_path(RBAC, "clusterrolebindings", "", there["metadata"]["name"]), uid=there["metadata"]["uid"])
+    except (Missing, Conflict):  # another controller was faster
         return
 
 
@@ -65,14 +114,16 @@ def wanted(job: Job, budgets: str) -> list[tuple[str, Object]]:
 def _rights(job: Job) -> list[tuple[str, str, Object]]:
     account = {"kind": "ServiceAccount", "name": names.account(job.name), "namespace": job.namespace}
     ours = _object(job, "RoleBinding", names.account(job.name), roleRef=_role(ROLE), subjects=[account])
-    metadata = {"name": binding(job.namespace, job.name), "labels": {Keys(job.group).job: job.name}}
+    keys = Keys(job.group)
+    metadata = {"name": binding(job.namespace, job.name), "labels": {keys.job: job.name, keys.uid: job.uid}}
     nodes = {"kind": "ClusterRoleBinding", "metadata": metadata, "roleRef": _role(NODE_ROLE), "subjects": [account]}
     token = base64.b64encode(secrets.token_urlsafe(32).encode()).decode()
+    secret = _object(job, "Secret", names.token(job.name, job.uid), data={"token": token}, type="Opaque")
     return [
         (path("serviceaccounts", job.namespace), "v1", _object(job, "ServiceAccount", names.account(job.name))),
         (group_path(RBAC, "rolebindings", job.namespace), RBAC, ours),
         (group_path(RBAC, "clusterrolebindings", ""), RBAC, nodes),
-        (path("secrets", job.namespace), "v1", _object(job, "Secret", names.token(job.name), data={"token": token}, type="Opaque")),
+        (path("secrets", job.namespace), "v1", secret),
     ]
 
 

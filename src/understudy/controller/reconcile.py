@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from understudy.messages import kubernetes_jobs
+from understudy.common.bounds import plain
+from understudy.messages import controller, kubernetes_jobs
 from understudy.schedulers.kubernetes import names, pods
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.names import Keys
-from understudy.schedulers.kubernetes.resource import Job
+from understudy.schedulers.kubernetes.resource import Job, owned
 
 FAREWELL = 30.0  # seconds for a job that is deleted to end in order
 AFTER = 20.0  # seconds for pods to end by themselves when the job is over
 QUICK = 5  # seconds of grace for what is ended by us
 TERMINAL = ("Succeeded", "Failed")
+STUCK = ("CreateContainerConfigError", "CreateContainerError", "InvalidImageName", "ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff")
 
 
 @dataclass
@@ -29,20 +31,23 @@ class Plan:
     next_number: int = 0  # of the next pod that comes later
     restarts: int = 0  # of pods before the job has formed
     failed: str = ""  # the job cannot be: why
+    stuck: str = ""  # a pod cannot start as it is, which only a person can change: why
     gone: bool = False  # nothing of it is left
 
 
 def plan(job: Job, there: Sequence[Object], image: str, silent: Collection[str], ending: float) -> Plan:
-    """`there`: its pods. `image`: of orchestrators. `silent`: nodes of the cluster that do not answer. `ending`: for how many seconds the
-    job has been over, or deleted; 0: it is neither.
+    """`there`: pods with its label. `image`: of orchestrators. `silent`: nodes of the cluster that do not answer. `ending`: for how many
+    seconds the job has been over, or deleted; 0: it is neither.
     """
     keys = Keys(job.group)
     status = job.status
+    there = [pod for pod in there if _belongs(pod, job)]
     made = Plan(next_number=max(int(status.get("nextNumber") or 0), job.spec.total()), restarts=int(status.get("podRestarts") or 0))
     if job.deleted or job.over:
         _end(job, there, silent, ending, made)
         return made
-    _orchestrators(job, [pod for pod in there if _role(pod, keys) == names.ORCHESTRATOR], image, silent, made)
+    made.stuck = next(filter(None, map(_stuck, there)), "")
+    _orchestrators(job, there, image, silent, made)
     workers = [pod for pod in there if _role(pod, keys) != names.ORCHESTRATOR and keys.claim not in pod["metadata"]["labels"]]
     avoid = status.get("avoid") or []
     if status.get("formed"):
@@ -53,11 +58,11 @@ def plan(job: Job, there: Sequence[Object], image: str, silent: Collection[str],
         live = [pod for pod in live if pod not in waits]
         made.next_number = max([made.next_number, *(_number(pod, keys) + 1 for pod in workers)])
         for _ in range(job.spec.total() - len(live)):
-            made.create.append(pods.worker(job, made.next_number, avoid))
+            made.create.append(pods.worker(job, made.next_number, avoid, there=there))
             made.next_number += 1
         return made
     numbers = {_number(pod, keys) for pod in workers}
-    made.create += [pods.worker(job, number, avoid) for number in range(job.spec.total()) if number not in numbers]
+    made.create += [pods.worker(job, number, avoid, there=there) for number in range(job.spec.total()) if number not in numbers]
     for pod in workers:
         if _phase(pod) == "Failed" and "deletionTimestamp" not in pod["metadata"]:
             if made.restarts >= job.spec.max_restarts:
@@ -73,7 +78,7 @@ def _orchestrators(job: Job, there: Sequence[Object], image: str, silent: Collec
     for number, name in enumerate(names.orchestrators(job.name, job.spec.orchestrators)):
         pod = next((pod for pod in there if pod["metadata"]["name"] == name), None)
         if pod is None:
-            made.create.append(pods.orchestrator(job, number, image, silent))
+            made.create.append(pods.orchestrator(job, number, image, silent, there))
         elif pod["spec"].get("nodeName") in silent:
             made.delete.append((name, pod["metadata"]["uid"], 0))
         elif _phase(pod) in TERMINAL and "deletionTimestamp" not in pod["metadata"]:
@@ -96,6 +101,13 @@ def _end(job: Job, there: Sequence[Object], silent: Collection[str], ending: flo
         made.delete += [_deletion(pod, silent) for pod in (*running, *waits)]
 
 
+def _belongs(pod: Object, job: Job) -> bool:
+    """Pods of a deleted job of the same name are left to Kubernetes. Those that `kubectl delete --cascade=orphan` leaves behind end with
+    the job as well.
+    """
+    return owned(pod, job.uid) or (job.deleted and not pod["metadata"].get("ownerReferences"))
+
+
 def _deletion(pod: Object, silent: Collection[str]) -> tuple[str, str, int | None]:
     metadata = pod["metadata"]
     return metadata["name"], metadata["uid"], 0 if pod["spec"].get("nodeName") in silent else QUICK
@@ -107,6 +119,17 @@ def _why(pod: Object) -> str:
     ended = [(each.get("state") or {}).get("terminated") for each in status.get("containerStatuses") or []]
     words = [f"exit code {each.get('exitCode')} ({each.get('reason', '')})" for each in ended if each]
     return "; ".join(words) or status.get("message") or status.get("reason") or "no reason is given"
+
+
+def _stuck(pod: Object) -> str:
+    status = pod.get("status") or {}
+    containers = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    waits = [(each.get("state") or {}).get("waiting") or {} for each in containers]
+    found = next((each for each in waits if each.get("reason") in STUCK), None)
+    if found is None or "deletionTimestamp" in pod["metadata"]:
+        return ""
+    message = f": {plain(found['message'])}" if found.get("message") else ""
+    return controller.POD_CANNOT_START(pod=pod["metadata"]["name"], reason=found["reason"], message=message)
 
 
 def _role(pod: Object, keys: Keys) -> str:

@@ -50,6 +50,36 @@ TRIES_AGAIN = Message(
     cause="A job, or the cluster, could not be looked after now.",
     remedy="It is tried again. If it goes on, look at the problem, which has its own code.",
 )
+LEFT_OVER = Message(
+    "US6909",
+    "{kind} {name} still belongs to a deleted job with the name {job}; waiting until Kubernetes has removed it",
+    cause="A job was deleted, and another one was made under its name before Kubernetes had removed what belonged to the first one.",
+    remedy="Wait. If it takes longer than a minute, look at the object's finalizers and at the cluster's garbage collector.",
+)
+NAME_TAKEN = Message(
+    "US6910",
+    "{kind} {namespace}/{name} exists already, and does not belong to this job",
+    cause="The job needs an object of this name, and somebody else has made one, or it was left by `kubectl delete --cascade=orphan`.",
+    remedy="Delete the object if nothing else needs it, or give the job another name.",
+)
+PODS_CREATED = Message(
+    "US6911",
+    "created {pods}",
+    cause="The controller has created pods of the job. Whether they find a node is up to the cluster's scheduler.",
+)
+ALL_CREATED = Message(
+    "US6912",
+    "all that the job needs is created",
+    cause="What could not be created before could be created now.",
+)
+POD_CANNOT_START = Message(
+    "US6913",
+    "pod {pod} cannot start: {reason}{message}",
+    cause="The pod's node cannot create a container: its image, or a secret or ConfigMap that it names, is not there, or the image's user "
+    "is root, which pods of jobs are not unless their template says so.",
+    remedy="Make what is missing. For an image whose user is root, make the job again with securityContext.runAsNonRoot: false in its "
+    "template.",
+)
 NO_RANKS_THERE = Message(
     "US6908",
     "no pod of an UnderstudyJob runs on this node",

@@ -72,6 +72,17 @@ INCIDENT = Message(
     cause="Ranks were lost or moved, and the incident is over.",
     remedy="`understudy report` shows all of it.",
 )
+NO_SPARE = Message(
+    "US6662",
+    "the job waits for a spare for rank {ranks}",
+    cause="Ranks were lost, and no spare is warm, but one is starting or was asked for. The other ranks keep their processes and wait.",
+    remedy="Pods that wait for a node say what they lack (kubectl describe pod). Give the job more spares, or room for them.",
+)
+ENDED = Message(
+    "US6663",
+    "the job ended with exit code {code}{text}",
+    cause="The job is over. The text says why.",
+)
 POD_FAILED = Message(
     "US6661",
     "pod {pod} has failed before the job had formed: {reason}",
@@ -129,6 +140,18 @@ LOG_PART_MISSING = Message(
     "part {number} of the log of {namespace}/{job} is not there any more",
     cause="Somebody has deleted one of the ConfigMaps in which the job's journal is kept. What happened cannot be read without it.",
     remedy="Restore it from a backup of the cluster. Otherwise delete the job and make it again; it goes on from its checkpoints.",
+)
+LOG_PART_OF_ANOTHER = Message(
+    "US6685",
+    "ConfigMap {namespace}/{name} belongs to another job, so this job's journal cannot be written",
+    cause="A deleted job of the same name has left a part of its journal, which Kubernetes is about to remove.",
+    remedy="Wait. If it stays, delete the ConfigMap.",
+)
+JOB_REPLACED = Message(
+    "US6686",
+    "{kind} {namespace}/{job} is another one now: the one for which this process works was deleted",
+    cause="The job was deleted, and another one was made under its name, while this process could not be ended.",
+    remedy="Nothing: Kubernetes ends the process with its pod.",
 )
 ONLY_TERM_OR_KILL = Message(
     "US6682",

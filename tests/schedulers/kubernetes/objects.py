@@ -9,6 +9,7 @@ from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.resource import Job
 
 GROUP = "understudy.dev"
+OWNED = {"ownerReferences": [{"kind": "UnderstudyJob", "name": "gpt", "uid": "u-1"}]}  # by the job of these tests
 
 
 def resource(status: Object | None = None, deleted: str = "", **spec: Any) -> Object:
@@ -35,5 +36,5 @@ def pod(name: str, role: str = "spare", phase: str = "Running", node: str = "", 
     labels = {f"{GROUP}/job": "gpt", f"{GROUP}/role": role, f"{GROUP}/number": str(number)}
     if (claim := more.pop("claim", None)) is not None:
         labels[f"{GROUP}/claim"] = str(claim)
-    metadata = {"name": name, "namespace": "ml", "uid": f"u-{name}", "resourceVersion": "1", "labels": labels, **more}
+    metadata = {"name": name, "namespace": "ml", "uid": f"u-{name}", "resourceVersion": "1", "labels": labels, **OWNED, **more}
     return {"metadata": metadata, "spec": {"nodeName": node} if node else {}, "status": {"phase": phase}}

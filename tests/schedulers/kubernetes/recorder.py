@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from understudy.schedulers.kubernetes.api import Conflict, Missing
+from understudy.schedulers.kubernetes.api import Exists, Missing
 
 Object = dict[str, Any]
 
@@ -76,7 +76,7 @@ class Recorder:
         self._note(path, "create")
         group, resource, namespace, _ = parsed(path)
         if (group, resource, namespace, body["metadata"]["name"]) in self.objects:
-            raise Conflict("it is there")
+            raise Exists("it is there")
         self.put(path, copy.deepcopy(body))
         return body
 

@@ -11,10 +11,10 @@ from tests.schedulers.kubernetes.objects import job, pod, resource, standing
 from tests.schedulers.kubernetes.recorder import Recorder
 
 from understudy.messages import kubernetes_jobs
-from understudy.schedulers.base import TAKEN, SchedulerAway, Work
+from understudy.schedulers.base import TAKEN, SchedulerAway, SchedulerFailed, Work
 from understudy.schedulers.kubernetes import names
 from understudy.schedulers.kubernetes.allocation import CLAIMED, KubernetesAllocation
-from understudy.schedulers.kubernetes.api import Api, Missing, Object, group_path, path
+from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, path
 
 JOBS = group_path(f"{names.GROUP}/{names.VERSION}", names.PLURAL, "ml")
 PODS = path("pods", "ml")
@@ -51,7 +51,7 @@ def server() -> Server:
 
 @pytest.fixture
 def ours(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesAllocation]:
-    made = KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt")
+    made = KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt", "u-1")
     for watched, where in ((made._pods, PODS), (made._nodes, path("nodes", ""))):
         monkeypatch.setattr(watched, "objects", lambda where=where: server.listed(where)[0])
     yield made
@@ -112,6 +112,56 @@ def test_a_claimed_pod_that_is_lost_is_given_back_once(server: Server, ours: Kub
     assert server.deleted == [("gpt-claim-4", None)]
 
 
+def test_the_pod_of_a_claim_may_be_refused(server: Server, ours: KubernetesAllocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a quota, say: there is an event, and the claim ends."""
+
+    def create(path: str, body: Object) -> Object:
+        if path == PODS:
+            raise SchedulerFailed("exceeded quota")
+        return Server.create(server, path, body)
+
+    monkeypatch.setattr(server, "create", create)
+    for _ in range(2):
+        with pytest.raises(SchedulerFailed, match="quota"):
+            ours.claim(4, Work("w", ()), (), "gpt-0", "rank 1 is lost")
+    (event,) = [what for key, what in server.objects.items() if key[1] == "events"]
+    assert (event["type"], event["reason"], event["message"]) == ("Warning", "CreationFailed", "exceeded quota")
+
+
+def test_the_status_is_written_beside_the_controller(server: Server, ours: KubernetesAllocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which has shown something since it was read."""
+    condition = {"type": "CreationFailed", "status": "True"}
+    refused = [True]
+
+    def patch(path: str, changes: Object) -> Object:
+        if path.endswith("/status") and refused:
+            refused.clear()
+            status(server)["conditions"] = [condition]
+            raise Conflict("it has changed")
+        return Server.patch(server, path, changes)
+
+    monkeypatch.setattr(server, "patch", patch)
+    ours.show(standing())
+    assert condition in status(server)["conditions"] and status(server)["phase"] == "Training"
+
+
+def test_another_job_of_the_same_name(server: Server, ours: KubernetesAllocation) -> None:
+    """Its resource and its pods are none of ours."""
+    other = resource()
+    other["metadata"]["uid"] = "u-2"
+    server.put(JOBS, other)
+    owner = [{"kind": "UnderstudyJob", "name": "gpt", "uid": "u-2"}]
+    server.put(PODS, pod("gpt-1", number=1, node="w2", ownerReferences=owner))
+    for asked in (ours.look, lambda: ours.show(standing())):
+        with refused(Missing, kubernetes_jobs.JOB_REPLACED, job="gpt"):
+            asked()
+    assert "phase" not in status(server) and KEYS.rank not in of(server, "gpt-1")["labels"]
+    with refused(Missing, kubernetes_jobs.JOB_REPLACED, job="gpt"):
+        KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt", "u-1")
+    server.put(JOBS, resource())
+    assert [node.name for node in ours.look()] == ["gpt-0", "gpt-2"]
+
+
 def test_what_the_resource_is_changed_into_and_cannot_be_changes_nothing(server: Server, ours: KubernetesAllocation) -> None:
     server.put(JOBS, resource(pods=0))
     assert [node.name for node in ours.look()] == ["gpt-0", "gpt-1", "gpt-2"] and not ours.cancelled()
@@ -137,13 +187,13 @@ def test_one_that_cannot_be_looked_at_leaves_no_thread(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(server, "read", away)
     with pytest.raises(SchedulerAway):
-        KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt")
+        KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt", "u-1")
     assert not [right for right in server.needed if right.verb in ("list", "watch")]
 
 
 def test_a_job_that_is_not_there(server: Server) -> None:
     with pytest.raises(Missing):
-        KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "other")
+        KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "other", "u-1")
 
 
 def test_drills_that_are_required_and_cannot_be() -> None:

@@ -133,6 +133,108 @@ def test_no_pod_of_ours_needs_more_than_the_strictest_standard_allows() -> None:
             assert context["capabilities"] == {"drop": ["ALL"]}
 
 
+def restricted(spec: Object) -> bool:
+    """Whether a pod fits Pod Security `restricted`, as far as its security contexts go (kubernetes.io/docs/concepts/security)."""
+    pod = spec.get("securityContext") or {}
+    for container in [*spec["containers"], *spec.get("initContainers", [])]:
+        own = container.get("securityContext") or {}
+        either = pod | own
+        fits = either.get("runAsNonRoot") is True and either.get("runAsUser") != 0
+        fits &= (either.get("seccompProfile") or {}).get("type") in ("RuntimeDefault", "Localhost")
+        fits &= own.get("allowPrivilegeEscalation") is False and not own.get("privileged")
+        capabilities = own.get("capabilities") or {}
+        fits &= "ALL" in capabilities.get("drop", []) and set(capabilities.get("add", [])) <= {"NET_BIND_SERVICE"}
+        if not fits:
+            return False
+    return True
+
+
+def with_template(pod: Object | None = None, container: Object | None = None) -> Object:
+    """A worker's spec, which the API server takes. `pod`, `container`: their security contexts in the template."""
+    own: Object = {"name": "trainer", "image": "mine", **({} if container is None else {"securityContext": container})}
+    spec: Object = {"containers": [own], "initContainers": [{"name": "first", "image": "mine"}]}
+    spec |= {} if pod is None else {"securityContext": pod}
+    made = pods.worker(job(template={"spec": spec}), 0, ())
+    kubernetes_validate.validate(made, VERSIONS[-1], strict=True)
+    return dict(made["spec"])
+
+
+def test_every_pod_fits_the_restricted_standard() -> None:
+    ours = job(tlsSecretName="tls")
+    workers = [pods.worker(ours, 0, ()), pods.worker(ours, 7, ["w1"]), pods.worker(ours, 1 << 20, (), 3)]
+    for pod in (*workers, pods.orchestrator(ours, 1, "image")):
+        assert restricted(pod["spec"]), pod
+    assert restricted(with_template()) and restricted(with_template({"runAsUser": 1000, "fsGroup": 1000}, {"readOnlyRootFilesystem": True}))
+
+
+@pytest.mark.parametrize(
+    ("pod", "container"),
+    [
+        ({"runAsUser": 0}, None),
+        ({"runAsNonRoot": False}, None),
+        (None, {"runAsUser": 0}),
+        ({"seccompProfile": {"type": "Unconfined"}}, None),
+        (None, {"capabilities": {"add": ["IPC_LOCK"]}}),
+        (None, {"privileged": True}),
+        (None, {"allowPrivilegeEscalation": True, "capabilities": {"add": ["SYS_ADMIN"]}}),
+        (None, {"capabilities": {"add": ["SYS_ADMIN"]}}),
+    ],
+)
+def test_what_a_template_says_of_its_security_stays(pod: Object | None, container: Object | None) -> None:
+    """And is nothing that the API server refuses because of what was added: no escalation, but privileged; no root, but user 0."""
+    spec = with_template(pod, container)
+    context = spec["containers"][0]["securityContext"]
+    assert (pod or {}).items() <= spec["securityContext"].items() and (container or {}).items() <= context.items()
+    assert not restricted(spec)
+    root = (pod or {}) | (container or {})
+    if root.get("runAsUser") == 0 or root.get("runAsNonRoot") is False:
+        assert context == (container or {}), "root has what Kubernetes gives it"
+    forced = context.get("privileged") or "SYS_ADMIN" in (context.get("capabilities") or {}).get("add", [])
+    assert not (forced and context.get("allowPrivilegeEscalation") is False)
+    assert not (0 in (spec["securityContext"].get("runAsUser"), context.get("runAsUser")) and spec["securityContext"].get("runAsNonRoot"))
+
+
+def test_a_pod_of_a_job_that_an_earlier_version_made_is_like_its_others() -> None:
+    """They know each other by the secret that they have; an image that runs as root goes on doing so."""
+    ours = job()
+    earlier = pods.worker(ours, 0, ())
+    secret = {"name": TOKEN_VARIABLE, "valueFrom": {"secretKeyRef": {"name": "gpt-token", "key": "token"}}}
+    container = earlier["spec"]["containers"][0]
+    container["env"] = [each for each in container["env"] if each["name"] != TOKEN_VARIABLE] + [secret]
+    for there, name in (([], "gpt-token-u-1"), ([pods.worker(ours, 1, ())], "gpt-token-u-1"), ([earlier], "gpt-token")):
+        made = [pods.worker(ours, 2, (), there=there), pods.worker(ours, 1 << 20, (), 0, there=there)]
+        for pod in (*made, pods.orchestrator(ours, 0, "image", there=there)):
+            (found,) = [each for each in pod["spec"]["containers"][0]["env"] if each["name"] == TOKEN_VARIABLE]
+            assert found["valueFrom"]["secretKeyRef"]["name"] == name
+        assert all(restricted(pod["spec"]) == (name != "gpt-token") for pod in made)
+
+
+def test_a_claimed_pod_is_like_the_others() -> None:
+    """But for its name, its number, where it goes rather, and its priority."""
+    spec = {
+        "containers": [{"name": "trainer", "image": "mine", "resources": {"limits": {"nvidia.com/gpu": "8"}, "requests": {"cpu": "32"}}}],
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "nodeSelector": {"gpu": "h200"},
+        "priorityClassName": "low",
+        "priority": 7,
+        "runtimeClassName": "nvidia",
+        "schedulerName": "other",
+        "imagePullSecrets": [{"name": "s"}],
+        "resourceClaims": [{"name": "nic", "resourceClaimTemplateName": "nic"}],
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}],
+    }
+    for floating, changed in (({"pods": 1}, set()), ({"pods": 1, "priorityClassName": "high"}, {"priorityClassName", "priority"})):
+        ours = job(template={"metadata": {"labels": {"queue": "a"}}, "spec": spec}, spares={"pods": 1, "floating": floating})
+        worker, claimed = pods.worker(ours, 3, ["w1"]), pods.worker(ours, 1 << 20, ["w1"], 4)
+        for one in (worker, claimed):
+            del one["spec"]["hostname"]
+            one["spec"]["containers"][0]["env"] = [e for e in one["spec"]["containers"][0]["env"] if e["name"] != names.POD_VARIABLE]
+        differs = {key for key in worker["spec"].keys() | claimed["spec"].keys() if worker["spec"].get(key) != claimed["spec"].get(key)}
+        assert differs == changed
+        own = {f"{names.GROUP}/claim": "4", f"{names.GROUP}/number": str(1 << 20)}
+        assert claimed["metadata"]["labels"] == worker["metadata"]["labels"] | own
+
+
 def test_the_controller_is_started_with_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     (container,) = controller()["spec"]["template"]["spec"]["containers"]
     environment = {each["name"]: each["value"] for each in container["env"]}

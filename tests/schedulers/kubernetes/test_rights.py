@@ -125,7 +125,7 @@ def test_orchestrators_may_do_what_they_do_and_nothing_else(server: Recorder) ->
     for number in range(2):
         server.put(PODS, worker(number, "Running"))
     server.objects["", "pods", "ml", "gpt-0"]["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "c"}]
-    ours = KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt")
+    ours = KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt", "u-1")
     ours.look()
     incident = ShownIncident(1, False, "rank 0", 1e9)
     ours.show(standing(incidents=(incident,)))

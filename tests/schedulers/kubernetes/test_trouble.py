@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -184,7 +185,29 @@ def test_phases(changes: dict[str, Any], phase: str) -> None:
 
 
 def test_an_event_for_each_incident_that_is_not_counted_yet() -> None:
-    (event,) = standing.events(stands(), job({"incidents": 1}))
+    (event,) = standing.events(stands(), job({"incidents": 1}), 0.0)
     assert event["metadata"]["name"] == "gpt.u-1.incident-2"
     assert (event["type"], event["reason"]) == ("Normal", "RanksMoved")
     assert event["message"] == kubernetes_jobs.INCIDENT(number=2, text="w1 is cordoned")
+
+
+def test_an_event_while_a_rank_waits_for_a_spare() -> None:
+    waits = stands(ranks=("gpt-0", "", "", "gpt-0"), spares=0, phase="quiescing", incidents=())
+    (event,) = standing.events(waits, job(), 100.0)
+    assert (event["metadata"]["name"], event["type"], event["reason"]) == ("gpt.u-1.no-spare-3", "Warning", "NoSpare")
+    assert event["message"] == kubernetes_jobs.NO_SPARE(ranks="1-2")
+    for other in ({"spares": 1}, {"phase": "training"}, {"ranks": ("gpt-0",) * 4}):
+        assert not standing.events(replace(waits, **other), job(), 100.0)
+
+
+@pytest.mark.parametrize(("code", "kind", "reason"), [(0, "Normal", "Completed"), (7, "Warning", "Failed")])
+def test_an_event_of_the_end(code: int, kind: str, reason: str) -> None:
+    (event,) = standing.events(stands(exit_code=code, message="rank 2: exit code 7", incidents=()), job(), 100.0)
+    assert (event["type"], event["reason"]) == (kind, reason)
+    assert event["message"] == kubernetes_jobs.ENDED(code=code, text=": rank 2: exit code 7")
+
+
+def test_conditions_of_the_controller_stay() -> None:
+    ours = {"type": "CreationFailed", "status": "True", "reason": "Refused", "message": "quota", "lastTransitionTime": TIME}
+    found = standing.status(stands(), job({"conditions": [ours]}), {}, 1000.0)
+    assert ours in found["conditions"] and len(found["conditions"]) == 5

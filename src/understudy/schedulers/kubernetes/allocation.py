@@ -9,31 +9,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from understudy.common.bounds import plain
 from understudy.messages import kubernetes_jobs
-from understudy.schedulers.base import TAKEN, Allocation, Held, NodeSeen, Place, SchedulerFailed, Standing, Work
+from understudy.schedulers.base import TAKEN, Allocation, Held, NodeSeen, Place, SchedulerAway, SchedulerFailed, Standing, Work
 from understudy.schedulers.kubernetes import names, pods, standing, trouble
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, labelled, path
 from understudy.schedulers.kubernetes.devices import Devices
 from understudy.schedulers.kubernetes.names import Keys
 from understudy.schedulers.kubernetes.places import labels_of
-from understudy.schedulers.kubernetes.resource import Job
+from understudy.schedulers.kubernetes.resource import Job, owned
+from understudy.schedulers.kubernetes.tolerations import Tolerated
 from understudy.schedulers.kubernetes.watched import Watched
 
 FENCED = 1  # seconds for what is left in a pod whose workers are fenced: 0 would not wait for its kubelet
 CLAIMED = 1 << 20  # node rank of the first claimed pod: those that the controller makes are below
+WRITES = 5  # attempts to write the status while others write it
 SHOWN_AGAIN = 10.0  # seconds between two times that a step is shown, while nothing else changes
 
 
 class KubernetesAllocation(Allocation):
-    def __init__(self, api: Api, group: str, namespace: str, name: str) -> None:
-        """Raises `SchedulerFailed` if there is no such job."""
+    def __init__(self, api: Api, group: str, namespace: str, name: str, uid: str) -> None:
+        """Raises `SchedulerFailed` if there is no such job, or another one that has its name by now."""
         self._api = api
         self._keys = Keys(group)
         self._path = group_path(f"{group}/{names.VERSION}", names.PLURAL, namespace, name)
-        self._namespace, self._name = namespace, name
+        self._namespace, self._name, self._uid = namespace, name, uid
         self._job = self._read(None)
         first = tuple(names.node(name, number) for number in range(self._job.spec.total()))
         self.place = Place(names.NAME, name, first, 0, (), ())
@@ -43,6 +46,7 @@ class KubernetesAllocation(Allocation):
         self._known: dict[str, Object] = {}  # pods that were seen, by name
         self._gone: set[str] = set()  # of these, the ones that we have deleted
         self._retired: set[str] = set()  # nodes that the job has left
+        self._tolerated = Tolerated(self._keys)
         self._shown: Standing | None = None
         self._shown_at = 0.0
 
@@ -64,6 +68,7 @@ class KubernetesAllocation(Allocation):
                 # of those that are claimed, `claims` tells
                 found.append(NodeSeen(name, "gone", TAKEN, True, kubernetes_jobs.POD_GONE()))
         self._known |= there
+        self._tolerated.forget({pod["metadata"]["uid"] for pod in there.values()})
         return found
 
     def _seen(self, pod: Object, nodes: Mapping[str, Object]) -> NodeSeen:
@@ -83,12 +88,15 @@ class KubernetesAllocation(Allocation):
         if where and where not in nodes:
             found.append(trouble.Trouble("gone", kubernetes_jobs.NODE_GONE(node=plain(where))))
         elif where:
-            found += trouble.of_node(nodes[where], self._job.spec.evidence)
+            tolerated = self._tolerated.of(pod, (nodes[where].get("spec") or {}).get("taints") or [])
+            found += trouble.of_node(nodes[where], self._job.spec.evidence, tolerated)
         return found + (self._devices.of(pod) if self._devices is not None else [])
 
     def _read(self, before: Job | None) -> Job:
         """One that somebody has changed into what cannot be stays as it was; whether it is deleted, counts."""
         raw = self._api.read(self._path)
+        if raw["metadata"]["uid"] != self._uid:
+            raise Missing(kubernetes_jobs.JOB_REPLACED(kind=names.KIND, namespace=self._namespace, job=self._name))
         try:
             return Job.of(raw)
         except ValueError as error:
@@ -99,7 +107,11 @@ class KubernetesAllocation(Allocation):
     def _ours(self) -> dict[str, Object]:
         """Pods with workers."""
         role = self._keys.role
-        return {pod["metadata"]["name"]: pod for pod in self._pods.objects() if pod["metadata"]["labels"].get(role) != names.ORCHESTRATOR}
+        return {pod["metadata"]["name"]: pod for pod in self._all() if pod["metadata"]["labels"].get(role) != names.ORCHESTRATOR}
+
+    def _all(self) -> list[Object]:
+        """Without those of a deleted job of the same name."""
+        return [pod for pod in self._pods.objects() if owned(pod, self._uid)]
 
     # What is told.
 
@@ -114,23 +126,40 @@ class KubernetesAllocation(Allocation):
         changed = self._shown is None or now.besides_step() != self._shown.besides_step()
         if not changed and (now == self._shown or time.monotonic() - self._shown_at < SHOWN_AGAIN):
             return
-        job = self._read(self._job)
-        self._api.patch(f"{self._path}/status", {"status": standing.status(now, job, there, time.time())})
-        for event in standing.events(now, job):
-            try:
-                self._api.create(path("events", self._namespace), event)
-            except Conflict:  # told before, by an orchestrator before this one, too
-                continue
+        job = self._write_status(now, there)
+        for event in standing.events(now, job, time.time()):
+            self._create_event(event)
         self._shown, self._shown_at = now, time.monotonic()
+
+    def _write_status(self, now: Standing, there: Mapping[str, Object]) -> Job:
+        """With the version that was read, since the controller writes into it, too. Return the resource as it was before."""
+        for _ in range(WRITES):
+            job = self._read(self._job)
+            version = {"resourceVersion": job.raw["metadata"]["resourceVersion"]}
+            change = {"metadata": version, "status": standing.status(now, job, there, time.time())}
+            try:
+                self._api.patch(f"{self._path}/status", change)
+                return job
+            except Conflict as error:
+                refused = error
+        raise refused
+
+    def _create_event(self, event: Object) -> None:
+        try:
+            self._api.create(path("events", self._namespace), event)
+        except Conflict:  # it is there, perhaps from the orchestrator that led before
+            return
 
     def _label(self, pod: Object, wanted: Mapping[str, str | None]) -> None:
         metadata = pod["metadata"]
-        changes = {key: value for key, value in wanted.items() if metadata["labels"].get(key) != value}
-        if not changes or "deletionTimestamp" in metadata:
+        labels = {key: value for key, value in wanted.items() if metadata["labels"].get(key) != value}
+        there = metadata.get("annotations") or {}
+        notes = {key: value for key, value in self._tolerated.annotation(pod).items() if there.get(key) != value}
+        if not (labels or notes) or "deletionTimestamp" in metadata:
             return
+        changes = {"resourceVersion": metadata["resourceVersion"], "labels": labels, "annotations": notes}
         try:
-            version = metadata["resourceVersion"]
-            self._api.patch(path("pods", self._namespace, metadata["name"]), {"metadata": {"resourceVersion": version, "labels": changes}})
+            self._api.patch(path("pods", self._namespace, metadata["name"]), {"metadata": changes})
         except (Conflict, Missing):  # it has changed since it was read: the next time
             return
 
@@ -158,16 +187,23 @@ class KubernetesAllocation(Allocation):
 
     def claim(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
         hosts = {pod["spec"].get("nodeName") for name, pod in self._known.items() if name in avoid}
-        made = pods.worker(self._job, CLAIMED + number, {h for h in hosts if h}, number, self._near(near))
+        made = pods.worker(self._job, CLAIMED + number, {h for h in hosts if h}, number, self._near(near), self._all())
         made["metadata"]["annotations"][self._keys.story] = plain(text)[:1000]
         try:
             self._api.create(path("pods", self._namespace), made)
         except Conflict:  # asked for before
             return
+        except SchedulerAway:
+            raise
+        except SchedulerFailed as error:
+            name = f"{self._name}.{self._uid[:8]}.claim-{number}"
+            with suppress(SchedulerFailed):
+                self._create_event(standing.event(self._job, name, "Warning", "CreationFailed", str(error), time.time()))
+            raise
 
     def claims(self) -> Mapping[int, Held]:
         found = {}
-        for pod in self._pods.objects():
+        for pod in self._all():
             labels, status = pod["metadata"]["labels"], pod.get("status") or {}
             number = labels.get(self._keys.claim, "")
             if not number.isdecimal():

@@ -34,6 +34,14 @@ class Conflict(SchedulerFailed):
     """It is there already, or has changed since it was read (409)."""
 
 
+class Exists(Conflict):
+    """There is one of this name already."""
+
+
+class ServerFailed(SchedulerAway):
+    """The server has failed, or an admission webhook that it asks (500)."""
+
+
 class Api:
     """One server. Every method raises `SchedulerAway`, `Missing`, `Conflict` or another `SchedulerFailed`. Threads may share it."""
 
@@ -122,7 +130,8 @@ class Api:
         try:
             answer: Any = self._client.call_api(method, self._configuration.host + path, headers, body, _request_timeout=(CONNECT, seconds))
             if not 200 <= answer.status < 300:
-                raise _failed(_what(method, path), answer.status, _message(answer.read()) or answer.reason)
+                reason, message = _problem(answer.read())
+                raise _failed(_what(method, path), answer.status, reason, message or answer.reason)
         except kubernetes.client.ApiException as error:  # it could not even be asked
             raise SchedulerAway(kubernetes_api.NOT_ASKED(request=_what(method, path), reason=error.reason)) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -134,20 +143,24 @@ def _what(method: str, path: str) -> str:
     return f"{method} {path.partition('?')[0]}"
 
 
-def _failed(what: str, status: int, said: str) -> SchedulerFailed:
+def _failed(what: str, status: int, reason: str, said: str) -> SchedulerFailed:
     text = kubernetes_api.REFUSED(request=what, answer=said, status=status)
     if status == 404:
         return Missing(text)
     if status == 409:
-        return Conflict(text)
+        return Exists(text) if reason == "AlreadyExists" else Conflict(text)
+    if status == 500:
+        return ServerFailed(text)
     return SchedulerAway(text) if status in AGAIN or not status else SchedulerFailed(text)
 
 
-def _message(data: bytes) -> str:
+def _problem(data: bytes) -> tuple[str, str]:
+    """The reason, for programs, and the message of an answer (`Status`)."""
     try:
-        return str(json.loads(data)["message"])[:500]
-    except (ValueError, KeyError, TypeError):
-        return ""
+        found = json.loads(data)
+        return str(found.get("reason") or ""), str(found.get("message") or "")[:500]
+    except (ValueError, AttributeError):
+        return "", ""
 
 
 def path(kind: str, namespace: str, name: str = "", part: str = "") -> str:

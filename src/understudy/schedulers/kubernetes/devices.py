@@ -6,7 +6,7 @@ A driver writes them into its `ResourceSlice`, an administrator into a `DeviceTa
 from __future__ import annotations
 
 from understudy.schedulers.kubernetes.api import Api, Missing, Object, group_path
-from understudy.schedulers.kubernetes.trouble import Trouble, of_devices, shown
+from understudy.schedulers.kubernetes.trouble import Trouble, of_devices
 from understudy.schedulers.kubernetes.watched import Watched
 
 GROUP = "resource.k8s.io"
@@ -34,17 +34,17 @@ class Devices:
         return self._kinds[kind].objects() if kind in self._kinds else []
 
 
-def tainted(slices: list[Object], rules: list[Object]) -> dict[tuple[str, str, str], str]:
+def tainted(slices: list[Object], rules: list[Object]) -> dict[tuple[str, str, str], list[Object]]:
     """Devices (driver, pool, device), and the taints that speak against them."""
-    found: dict[tuple[str, str, str], list[str]] = {}
+    found: dict[tuple[str, str, str], list[Object]] = {}
     for each in slices:
         spec = each["spec"]
         for device in spec.get("devices") or []:
             key = (str(spec.get("driver")), str((spec.get("pool") or {}).get("name")), str(device.get("name")))
             taints = [*(device.get("taints") or []), *((device.get("basic") or {}).get("taints") or [])]
             taints += [rule["spec"].get("taint") or {} for rule in rules if _selects(rule["spec"].get("deviceSelector") or {}, key)]
-            found[key] = [shown(taint) for taint in taints if taint.get("effect") in AGAINST]
-    return {key: ", ".join(taints) for key, taints in found.items() if taints}
+            found[key] = [taint for taint in taints if taint.get("effect") in AGAINST]
+    return {key: taints for key, taints in found.items() if taints}
 
 
 def _selects(selector: Object, device: tuple[str, str, str]) -> bool:

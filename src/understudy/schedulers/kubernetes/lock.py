@@ -2,7 +2,8 @@
 
 Whoever has it renews it. Another one takes it when it has not been renewed for as long as it is good, by that one's own clock, since it was
 seen first as it is: clocks of different hosts are not compared. Each that takes it counts the transitions on by one, which is its *fence*.
-Every change is made with the version that was read, so of two that change it at once one is refused.
+Every change is made with the version that was read, so of two that change it at once one is refused. A lease of another owner, such as a
+deleted job of the same name, is waited for until Kubernetes has removed it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from datetime import UTC, datetime
 
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path
+from understudy.schedulers.kubernetes.resource import owned
 
 GROUP = "coordination.k8s.io/v1"
 
@@ -40,6 +42,9 @@ class Lock:
             found = self._api.read(self._path())
         except Missing:
             return self._write(None, 1)
+        if self._belongs_to_another(found):
+            self.other = ""
+            return None
         spec = found.get("spec") or {}
         self.other = spec.get("holderIdentity") or ""
         version = found["metadata"]["resourceVersion"]
@@ -65,6 +70,11 @@ class Lock:
             except (Conflict, Missing):
                 return
 
+    def _belongs_to_another(self, lease: Object) -> bool:
+        """A lease without an owner is nobody's: Kubernetes will not remove it, so it may be taken."""
+        owners = lease["metadata"].get("ownerReferences") or []
+        return self._owner is not None and bool(owners) and not owned(lease, self._owner["uid"])
+
     def _write(self, before: Object | None, fence: int) -> int | None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         old = (before or {}).get("spec") or {}
@@ -84,7 +94,10 @@ class Lock:
                 lease = {"apiVersion": GROUP, "kind": "Lease", "metadata": metadata, "spec": spec}
                 self._mine = self._api.create(group_path(GROUP, "leases", self._namespace), lease)
             else:
-                self._mine = self._api.replace(self._path(), {**before, "spec": spec})
+                metadata = dict(before["metadata"])
+                if self._owner is not None:
+                    metadata["ownerReferences"] = [self._owner]
+                self._mine = self._api.replace(self._path(), {**before, "metadata": metadata, "spec": spec})
         except (Conflict, Missing):
             return None
         self.other = ""

@@ -2,7 +2,8 @@
 
 Each object has the entries that were written together. Its name says which one it is: two writers cannot both make the next one, so one
 that has been overtaken finds out by being refused, whatever its clock says. What was written once is never changed. The objects go with the
-job's resource.
+job's resource, which takes Kubernetes a while. Those of a deleted job of the same name are not read: names of the objects have the uid of
+their job.
 
 Known limits: nothing is ever put together again, so a job of very many incidents has very many objects.
 """
@@ -13,8 +14,10 @@ import json
 from collections.abc import Sequence
 
 from understudy.messages import kubernetes_jobs
+from understudy.schedulers.base import SchedulerAway
 from understudy.schedulers.kubernetes.api import Api, Conflict, Object, labelled, path
 from understudy.schedulers.kubernetes.names import Keys
+from understudy.schedulers.kubernetes.resource import owned
 
 MOST = 500_000  # bytes of the entries of one object: the server takes a megabyte
 
@@ -33,15 +36,19 @@ class Log:
         self._job = job
         self._owner = owner
         self._next = 0  # the number of the next object
+        self._prefix = f"{job}-log-{owner['uid'][:8]}"
 
     def read(self) -> list[str]:
         """All entries. The next `write` goes behind them."""
         objects, _ = self._api.listed(path("configmaps", self._namespace), labelSelector=labelled({self._keys.log: self._job}))
-        parts = {int(each["metadata"]["labels"][self._keys.number]): each for each in objects}
+        mine = [each for each in objects if owned(each, self._owner["uid"])]
+        parts = {int(each["metadata"]["labels"][self._keys.number]): each for each in mine}
         for number in range(len(parts)):
             if number not in parts:
                 raise ValueError(kubernetes_jobs.LOG_PART_MISSING(number=number, namespace=self._namespace, job=self._job))
         self._next = len(parts)
+        if any(self._keys.uid not in each["metadata"]["labels"] for each in mine):  # an earlier version has begun it, and may write as well
+            self._prefix = f"{self._job}-log"
         return [entry for number in sorted(parts) for entry in json.loads(parts[number]["data"]["entries"])]
 
     def write(self, entries: Sequence[str], writer: str) -> None:
@@ -52,9 +59,9 @@ class Log:
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {
-                "name": f"{self._job}-log-{self._next:06}",
+                "name": f"{self._prefix}-{self._next:06}",
                 "namespace": self._namespace,
-                "labels": {self._keys.log: self._job, self._keys.number: str(self._next)},
+                "labels": {self._keys.log: self._job, self._keys.number: str(self._next), self._keys.uid: self._owner["uid"]},
                 "ownerReferences": [self._owner],
             },
             "immutable": True,
@@ -63,7 +70,10 @@ class Log:
         try:
             self._api.create(path("configmaps", self._namespace), body)
         except Conflict:
-            there = self._api.read(path("configmaps", self._namespace, body["metadata"]["name"]))  # type: ignore[index]
+            name = body["metadata"]["name"]  # type: ignore[index]
+            there = self._api.read(path("configmaps", self._namespace, name))
+            if not owned(there, self._owner["uid"]):
+                raise SchedulerAway(kubernetes_jobs.LOG_PART_OF_ANOTHER(name=name, namespace=self._namespace)) from None
             if there["data"] != body["data"]:
                 raise Overtaken from None
         self._next += 1

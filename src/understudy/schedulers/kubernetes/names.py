@@ -33,9 +33,11 @@ class Keys:
         self.generation = f"{group}/generation"
         self.number = f"{group}/number"  # the node rank: a new one for each pod that comes later
         self.claim = f"{group}/claim"  # the number of the claim that a floating spare serves
+        self.uid = f"{group}/uid"  # of the resource: another job of the same name has another one
         self.log = f"{group}/log"  # the name of the job whose journal an object is a part of
         self.finalizer = f"{group}/finalizer"
         self.leave = f"{group}/leave"  # annotation of a pod: its ranks are to leave it, and why
+        self.tolerated = f"{group}/tolerated"  # annotation of a pod: taints of its node that are no evidence (`tolerations`)
         self.story = f"{group}/story"  # annotation: what has become of it
 
 
@@ -52,7 +54,13 @@ def claimed(job: str, number: int) -> str:
     return f"{job}-claim-{number}"
 
 
-def token(job: str) -> str:
+def token(job: str, uid: str) -> str:
+    """The secret. The controller may not read whose a secret is, so its name says which job's it is."""
+    return f"{job}-token-{uid[:8]}"
+
+
+def earlier_token(job: str) -> str:
+    """The secret of a job that an earlier version of the controller has made."""
     return f"{job}-token"
 
 

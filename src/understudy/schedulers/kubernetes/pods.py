@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 
 from understudy.common.names import TOKEN_VARIABLE
@@ -11,6 +11,7 @@ from understudy.schedulers.kubernetes import names
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.names import Keys
 from understudy.schedulers.kubernetes.resource import Job
+from understudy.schedulers.kubernetes.restrictions import restrict
 from understudy.schedulers.kubernetes.told import Told
 
 GRACE = 120  # seconds from a pod's deletion to its kill: for its ranks to leave
@@ -19,9 +20,9 @@ TLS = "/var/run/understudy/tls"
 HOSTNAME = "kubernetes.io/hostname"
 
 
-def worker(job: Job, number: int, avoid: Collection[str], claim: int = -1, near: str = "") -> Object:
+def worker(job: Job, number: int, avoid: Collection[str], claim: int = -1, near: str = "", there: Sequence[Object] = ()) -> Object:
     """The pod of a node. `avoid`: Kubernetes' nodes on which it must not be. `claim`: of a floating spare; `near`: its value of the job's
-    topology key.
+    topology key. `there`: pods of the job, which it has to be like.
     """
     keys = Keys(job.group)
     spec = job.spec
@@ -43,18 +44,21 @@ def worker(job: Job, number: int, avoid: Collection[str], claim: int = -1, near:
         grace,
     )
     container = made["containers"][0]
-    container["env"] = [*container.get("env", []), *_worker_environment(job, told)]
+    container["env"] = [*container.get("env", []), *_worker_environment(job, told, _secret(job, there))]
     made |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": grace, "hostname": name, "subdomain": job.name}
     made.setdefault("automountServiceAccountToken", False)
     if not any(_tolerates_all(each) for each in made.get("tolerations", [])):
         tolerated = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": max(TOLERATED, grace)}
         made["tolerations"] = [*made.get("tolerations", []), tolerated]
+    if not _made_earlier(job, there):
+        restrict(made)
     if spec.tls_secret_name:
         _mount_tls(made, container, spec.tls_secret_name)
     _avoid(made, avoid)
     if claim >= 0:
         if spec.spares.floating.priority_class_name:
             made["priorityClassName"] = spec.spares.floating.priority_class_name
+            made.pop("priority", None)  # it is the number of another class
         if near:
             _prefer(made, spec.topology_key, near)
     labels = {keys.job: job.name, keys.role: names.SPARE, keys.number: str(number)}
@@ -63,7 +67,7 @@ def worker(job: Job, number: int, avoid: Collection[str], claim: int = -1, near:
     return _pod(job, name, made, template.get("metadata") or {}, labels)
 
 
-def orchestrator(job: Job, number: int, image: str, avoid: Collection[str] = ()) -> Object:
+def orchestrator(job: Job, number: int, image: str, avoid: Collection[str] = (), there: Sequence[Object] = ()) -> Object:
     """The pod of one of its orchestrators: the image has no torch, and needs none."""
     keys = Keys(job.group)
     spec = job.spec
@@ -78,7 +82,7 @@ def orchestrator(job: Job, number: int, image: str, avoid: Collection[str] = ())
         "image": image,
         "command": command,
         "env": [
-            _secret(job),
+            _secret(job, there),
             {"name": names.JOB_VARIABLE, "value": f"{job.group}/{job.namespace}/{job.name}/{job.uid}"},
             _field(names.NODE_VARIABLE, "metadata.name"),
         ],
@@ -128,13 +132,13 @@ def _pod(job: Job, name: str, spec: Object, metadata: Object, labels: dict[str, 
     }
 
 
-def _worker_environment(job: Job, told: Told) -> list[Object]:
+def _worker_environment(job: Job, told: Told, secret: Object) -> list[Object]:
     return [
         {"name": names.POD_VARIABLE, "value": told.to_json()},
         _field(names.NODE_VARIABLE, "metadata.name"),
         _field(names.ADDRESS_VARIABLE, "status.podIP"),
         _field(names.HOST_VARIABLE, "spec.nodeName"),
-        _secret(job),
+        secret,
     ]
 
 
@@ -142,8 +146,21 @@ def _field(name: str, path: str) -> Object:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _secret(job: Job) -> Object:
-    return {"name": TOKEN_VARIABLE, "valueFrom": {"secretKeyRef": {"name": names.token(job.name), "key": "token"}}}
+def _secret(job: Job, there: Sequence[Object]) -> Object:
+    earlier = _secret_named(names.earlier_token(job.name))
+    return earlier if _made_earlier(job, there) else _secret_named(names.token(job.name, job.uid))
+
+
+def _secret_named(name: str) -> Object:
+    return {"name": TOKEN_VARIABLE, "valueFrom": {"secretKeyRef": {"name": name, "key": "token"}}}
+
+
+def _made_earlier(job: Job, there: Sequence[Object]) -> bool:
+    """Whether the job runs since an earlier version of the controller, so that its pods know each other by a secret of another name. Nor
+    were they restricted, and what its image needs cannot be said any more: the template cannot be changed.
+    """
+    earlier = _secret_named(names.earlier_token(job.name))
+    return any(earlier in (container.get("env") or []) for pod in there for container in pod["spec"].get("containers") or [])
 
 
 def _mount_tls(spec: Object, container: Object, secret: str) -> None:

@@ -104,6 +104,11 @@ def owner_reference(group: str, name: str, uid: str) -> Object:
     }
 
 
+def owned(what: Object, uid: str) -> bool:
+    """Return whether an object belongs to the job with this uid."""
+    return any(each.get("uid") == uid for each in what["metadata"].get("ownerReferences") or [])
+
+
 def _look_at(template: Object) -> None:
     containers = (template.get("spec") or {}).get("containers")
     if not isinstance(containers, list) or not containers or not all(isinstance(each, dict) for each in containers):

@@ -64,8 +64,8 @@ class KubernetesScheduler(ElsewhereScheduler):
         job = environment.get(JOB_VARIABLE, "")
         if not job:
             return None
-        group, namespace, name, _ = job.split("/")
-        return KubernetesAllocation(Api.found(), group, namespace, name)
+        group, namespace, name, uid = job.split("/")
+        return KubernetesAllocation(Api.found(), group, namespace, name, uid)
 
 
 def _like(ours: Object, work: Work) -> Object:

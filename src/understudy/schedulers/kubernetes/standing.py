@@ -64,8 +64,15 @@ def status(now: Standing, job: Job, pods: Mapping[str, Object], time: float) -> 
         "story": plain(now.text)[:1000] or None,  # nothing is said rather than ""
         "exitCode": now.exit_code,
         "message": plain(now.message)[:1000] or None,
-        "conditions": _conditions(conditions, job.status.get("conditions") or [], time),
+        "conditions": _with_conditions(job.status, conditions, time),
     }
+
+
+def _with_conditions(status: Object, wanted: list[tuple[str, bool, str, str]], time: float) -> list[Object]:
+    """Those of the controller stay."""
+    for kind, holds, reason, message in wanted:
+        status = {"conditions": with_condition(status, kind, holds, reason, message, time)}
+    return list(status["conditions"])
 
 
 def _hosts(now: Standing, pods: Mapping[str, Object]) -> set[str]:
@@ -73,29 +80,24 @@ def _hosts(now: Standing, pods: Mapping[str, Object]) -> set[str]:
     return {host for name in now.lost if (host := (pods.get(name) or {}).get("spec", {}).get("nodeName"))}
 
 
-def _conditions(wanted: list[tuple[str, bool, str, str]], before: list[Object], time: float) -> list[Object]:
-    """A condition keeps the time at which it last changed."""
-    known = {each.get("type"): each for each in before}
-    found = []
-    for kind, holds, reason, message in wanted:
-        value = str(holds)
-        old = known.get(kind) or {}
-        since = old.get("lastTransitionTime") if old.get("status") == value else None
-        found.append(
-            {
-                "type": kind,
-                "status": value,
-                "reason": reason,
-                "message": plain(message)[:1000] or reason,
-                "lastTransitionTime": since or stamp(time),
-            }
-        )
-    return found
+def condition(status: Object, kind: str) -> Object:
+    """The condition of this type; empty if there is none."""
+    return next((each for each in status.get("conditions") or [] if each.get("type") == kind), {})
 
 
-def events(now: Standing, job: Job) -> list[Object]:
-    """One for each incident that the status does not count yet."""
-    return [
+def with_condition(status: Object, kind: str, holds: bool, reason: str, message: str, time: float) -> list[Object]:
+    """The conditions with this one in place of the one that was there. It keeps the time at which it last changed."""
+    old = condition(status, kind)
+    value = str(holds)
+    since = old.get("lastTransitionTime") if old.get("status") == value else None
+    made = {"type": kind, "status": value, "reason": reason, "message": plain(message)[:1000] or reason}
+    others = [each for each in status.get("conditions") or [] if each.get("type") != kind]
+    return [*others, {**made, "lastTransitionTime": since or stamp(time)}]
+
+
+def events(now: Standing, job: Job, time: float) -> list[Object]:
+    """One for each incident that the status does not count yet, one while ranks wait for a spare, and one when the job is over."""
+    found = [
         event(
             job,
             f"{job.name}.{job.uid[:8]}.incident-{told.number}",
@@ -107,15 +109,31 @@ def events(now: Standing, job: Job) -> list[Object]:
         for told in now.incidents
         if told.number > int(job.status.get("incidents") or 0)
     ]
+    name = f"{job.name}.{job.uid[:8]}"
+    vacant = [rank for rank, node in enumerate(now.ranks) if not node]
+    if now.exit_code is not None:
+        ended = kubernetes_jobs.ENDED(code=now.exit_code, text=f": {now.message}" if now.message else "")
+        kind, reason = ("Warning", "Failed") if now.exit_code else ("Normal", "Completed")
+        found.append(event(job, f"{name}.ended", kind, reason, ended, time))
+    elif now.phase == "quiescing" and vacant and not now.spares:
+        waits = kubernetes_jobs.NO_SPARE(ranks=names.runs(vacant).replace("_", ", "))
+        found.append(event(job, f"{name}.no-spare-{now.generation}", "Warning", "NoSpare", waits, time))
+    return found
 
 
 def event(job: Job, name: str, kind: str, reason: str, message: str, at: float) -> Object:
     """Of the resource, as `kubectl describe` shows it. One of the same name is refused."""
-    about = {"apiVersion": f"{job.group}/{names.VERSION}", "kind": names.KIND, "name": job.name, "namespace": job.namespace, "uid": job.uid}
+    return event_of(job.raw, name, kind, reason, message, at)
+
+
+def event_of(raw: Object, name: str, kind: str, reason: str, message: str, at: float) -> Object:
+    """The same, of a resource that may be none of a job. `at`: unix time."""
+    metadata = raw["metadata"]
+    about = {"apiVersion": raw["apiVersion"], "kind": names.KIND, **{key: metadata[key] for key in ("name", "namespace", "uid")}}
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": name, "namespace": job.namespace},
+        "metadata": {"name": name, "namespace": metadata["namespace"]},
         "involvedObject": about,
         "type": kind,
         "reason": reason,

@@ -6,7 +6,7 @@ job's resource (`Evidence`) say which count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -16,6 +16,7 @@ from understudy.messages import kubernetes_jobs
 from understudy.schedulers.base import NodeSeen
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.resource import Evidence
+from understudy.schedulers.kubernetes.tolerations import identity, tolerates
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,19 @@ def of_pod(pod: Object, leave: str) -> Trouble | None:
     return Trouble("deleted", kubernetes_jobs.POD_DELETED(reason=reason), moment(metadata["deletionTimestamp"]) - grace)
 
 
-def of_node(node: Object, evidence: Evidence) -> list[Trouble]:
+def of_node(node: Object, evidence: Evidence, tolerated: Collection[str] = ()) -> list[Trouble]:
+    """`tolerated`: taints that are none (`tolerations.identity`)."""
     found = []
     spec, status = node.get("spec") or {}, node.get("status") or {}
     name = node["metadata"]["name"]
-    if evidence.cordon and spec.get("unschedulable"):
-        added = [moment(t.get("timeAdded")) for t in spec.get("taints") or [] if t.get("key") == "node.kubernetes.io/unschedulable"]
+    cordons = [taint for taint in spec.get("taints") or [] if taint.get("key") == "node.kubernetes.io/unschedulable"]
+    if evidence.cordon and spec.get("unschedulable") and not any(identity(each) in tolerated for each in cordons):
+        added = [moment(each.get("timeAdded")) for each in cordons]
         found.append(Trouble("cordon", kubernetes_jobs.CORDONED(node=name), next(iter(added), 0.0)))
     for taint in spec.get("taints") or []:
         text = shown(taint)
-        if matches(text, evidence.taints) and not matches(text, evidence.ignored_taints):
+        counts = matches(text, evidence.taints) and not matches(text, evidence.ignored_taints)
+        if counts and identity(taint) not in tolerated:
             reason = kubernetes_jobs.TAINTED(node=name, taint=plain(text))
             found.append(Trouble("taint", reason, moment(taint.get("timeAdded"))))
     for condition in status.get("conditions") or []:
@@ -60,18 +64,28 @@ def of_node(node: Object, evidence: Evidence) -> list[Trouble]:
     return found
 
 
-def of_devices(pod: Object, claims: Mapping[str, Object], tainted: Mapping[tuple[str, str, str], str]) -> list[Trouble]:
-    """`claims`: the resource claims of its namespace by name. `tainted`: devices (driver, pool, device) and their taints, as text."""
+def of_devices(pod: Object, claims: Mapping[str, Object], tainted: Mapping[tuple[str, str, str], Sequence[Object]]) -> list[Trouble]:
+    """`claims`: the resource claims of its namespace by name. `tainted`: devices (driver, pool, device) and their taints. Those that the
+    claim tolerates are none, unless they came after the pod.
+    """
     found = []
     for entry in pod.get("status", {}).get("resourceClaimStatuses") or pod.get("spec", {}).get("resourceClaims") or []:
         claim = claims.get(entry.get("resourceClaimName") or "")
         results = ((((claim or {}).get("status") or {}).get("allocation") or {}).get("devices") or {}).get("results") or []
         for result in results:
             device = (str(result.get("driver")), str(result.get("pool")), str(result.get("device")))
-            if device in tainted:
-                reason = kubernetes_jobs.DEVICE_TAINTED(device=plain("/".join(device)), taint=plain(tainted[device]))
-                found.append(Trouble("device", reason))
+            tolerations = result.get("tolerations") or []
+            counts = [each for each in tainted.get(device, ()) if not tolerates(tolerations, each) or _came_after(each, pod)]
+            if counts:
+                taints = plain(", ".join(map(shown, counts)))
+                found.append(Trouble("device", kubernetes_jobs.DEVICE_TAINTED(device=plain("/".join(device)), taint=taints)))
     return found
+
+
+def _came_after(taint: Object, pod: Object) -> bool:
+    """Of a device: the server writes the time into every such taint."""
+    started = (pod.get("status") or {}).get("startTime")
+    return bool(started) and moment(taint.get("timeAdded")) > moment(started)
 
 
 def seen(pod: Object, troubles: Iterable[Trouble]) -> NodeSeen:

@@ -1,0 +1,124 @@
+"""A real control plane: a job that is made under the name of another one, of which something is left."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kubernetes.api import Object
+from tests.kubernetes.cluster import Cluster, needs_kubernetes
+from tests.kubernetes.installation import there
+from tests.kubernetes.jobs import API, GROUP, KIND, KubernetesJob
+from tests.said import said
+from understudy.messages import controller
+
+pytestmark = [needs_kubernetes, pytest.mark.timeout(900)]
+
+COUNTS = """
+import sys, pathlib, understudy
+understudy.join()
+runs = pathlib.Path(sys.argv[1]) / f"run {sys.argv[2]}"
+runs.touch()
+"""
+
+
+def a_job(cluster: Cluster, run: int, out: Object) -> Object:
+    """Which is over as soon as its ranks have joined."""
+    container = {
+        "name": "trainer",
+        "image": "none",
+        "command": ["understudy", "run", "--run-dir", "/tmp/run", "/out/script.py", "/out", str(run)],
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+        "volumeMounts": [{"name": "out", "mountPath": "/out"}],
+    }
+    spec = {"pods": 2, "spares": {"pods": 0}, "template": {"spec": {"containers": [container], "volumes": [out]}}}
+    return {"apiVersion": API, "kind": KIND, "metadata": {"name": "job"}, "spec": spec}
+
+
+@pytest.fixture
+def out(kubernetes: Cluster) -> Object:
+    folder = kubernetes.folder / f"{kubernetes.namespace}-out"
+    folder.mkdir()
+    (folder / "script.py").write_text(COUNTS)
+    return {"name": "out", "hostPath": {"path": str(folder)}}
+
+
+def status(cluster: Cluster) -> Object:
+    return dict(cluster.get(KIND, "job", API).get("status") or {})
+
+
+def condition(cluster: Cluster, kind: str = "CreationFailed") -> Object:
+    return next((each for each in status(cluster).get("conditions") or [] if each["type"] == kind), {"status": "", "reason": ""})
+
+
+def test_deleted_and_made_again(kubernetes: Cluster, out: Object) -> None:
+    """As by `kubectl replace --force`, while the cluster's garbage collector is away: all that belonged to the first job is there still,
+    its journal, lease and account, too. The second job waits until it is gone, and is a job of its own then.
+    """
+    cluster = kubernetes
+    folder = cluster.folder / f"{cluster.namespace}-out"
+    first = cluster.apply(a_job(cluster, 1, out))["metadata"]["uid"]
+    cluster.wait_for(lambda: status(cluster).get("phase") == "Complete", "the end of the first job")
+    assert (folder / "run 1").exists()
+    cluster.plane.controllers.kill()
+    cluster.delete(KIND, "job", API)
+    cluster.wait_for(lambda: not cluster.has(KIND, "job", API), "the end of its resource")
+    second = cluster.apply(a_job(cluster, 2, out))["metadata"]["uid"]
+    assert first != second
+    cluster.wait_for(lambda: condition(cluster)["reason"] == "LeftoverObjects", "what waits")
+    assert said(condition(cluster)["message"], controller.LEFT_OVER, job="job")
+    assert not cluster.all_of("Pod", labelSelector=f"{GROUP}/job=job"), "its pods would find the account of the first job"
+    assert cluster.all_of("ConfigMap", labelSelector=f"{GROUP}/log=job"), (
+        "nothing of the first job's journal was left: the test shows nothing"
+    )
+    cluster.plane.start()
+    cluster.wait_for(lambda: status(cluster).get("phase") == "Complete", "the end of the second job")
+    assert (folder / "run 2").exists() and condition(cluster)["status"] == "False"
+    journal = cluster.all_of("ConfigMap", labelSelector=f"{GROUP}/log=job")
+    for kind, api in (("ServiceAccount", "v1"), ("Service", "v1"), ("Secret", "v1"), ("Lease", "coordination.k8s.io/v1")):
+        journal += [each for each in cluster.all_of(kind, api) if each["metadata"]["name"].startswith("job")]
+    owners = {owner["uid"] for each in journal for owner in each["metadata"].get("ownerReferences") or []}
+    assert owners == {second}, "everything belongs to the second job"
+
+
+def test_an_object_of_somebody_else_is_in_the_way(kubernetes: Cluster, out: Object) -> None:
+    """The job says which one, and begins when it is gone."""
+    cluster = kubernetes
+    port = {"port": 80, "protocol": "TCP"}
+    cluster.apply(
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "job"}, "spec": {"selector": {"app": "web"}, "ports": [port]}}
+    )
+    cluster.apply(a_job(cluster, 1, out))
+    cluster.wait_for(lambda: condition(cluster)["reason"] == "NameTaken", "what is in the way")
+    assert said(condition(cluster)["message"], controller.NAME_TAKEN, kind="Service", name="job")
+    cluster.wait_for(lambda: "CreationFailed" in events(cluster), "an event")
+    assert not cluster.all_of("Pod", labelSelector=f"{GROUP}/job=job")
+    cluster.delete("Service", "job")
+    cluster.wait_for(lambda: status(cluster).get("phase") == "Complete", "the end of the job")
+
+
+def test_its_finalizer_was_taken_away_by_hand(kubernetes: Cluster, out: Object) -> None:
+    """Its pods run still, and the right of its orchestrators in the cluster is nobody's. The next job of its name takes nothing of it."""
+    cluster = kubernetes
+    first = KubernetesJob(cluster, environment={"HELD": "2:6"})
+    first.wait_for("held 6")
+    uid = first.resource()["metadata"]["uid"]
+    cluster.plane.controllers.kill()
+    first.delete()
+    cluster.patch(KIND, "job", {"metadata": {"finalizers": None}}, API, how="application/merge-patch+json")
+    cluster.wait_for(lambda: not cluster.has(KIND, "job", API), "the end of its resource")
+    binding = f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/understudy:{cluster.namespace}:job"
+    assert there(cluster, binding)
+    second = cluster.apply(a_job(cluster, 2, out))["metadata"]["uid"]
+    cluster.wait_for(lambda: condition(cluster)["reason"] == "LeftoverObjects", "what waits")
+    left = [pod for pod in cluster.all_of("Pod", labelSelector=f"{GROUP}/job=job") if "deletionTimestamp" not in pod["metadata"]]
+    assert {owner["uid"] for pod in left for owner in pod["metadata"]["ownerReferences"]} == {uid}, "its pods are left to Kubernetes"
+    cluster.plane.start()
+    cluster.wait_for(lambda: status(cluster).get("phase") == "Complete", "the end of the second job")
+    assert (cluster.folder / f"{cluster.namespace}-out" / "run 2").exists()
+    assert cluster.api.get(binding)["metadata"]["labels"][f"{GROUP}/uid"] == second
+
+
+def events(cluster: Cluster) -> list[str]:
+    """The reasons of those of the job."""
+    found = [each for each in cluster.all_of("Event") if each["involvedObject"]["kind"] == KIND]
+    return [each["reason"] for each in found]
