@@ -262,6 +262,20 @@ NODE_SERVED = Message(
     remedy="Give each node its own --node-rank. To replace the first one, end it.",
 )
 
+ANOTHER_NODE = Message(
+    "US5247",
+    "this token or certificate is for node {own}, not for {node}",
+    cause="An agent serves the node that its token or certificate names, and no other. The names differ, or it has another node's.",
+    remedy="Start the agent with that --name, or make a token (`understudy token --role agent --node`) or certificate for this node.",
+)
+
+NODE_UNNAMED = Message(
+    "US5248",
+    "the token or certificate must name node {node}: understudy token --role agent --node",
+    cause="The agent's token or certificate was made by an earlier version and names no node, so it could speak for any.",
+    remedy="Make one for each node: `understudy token --role agent --node NODE`, or `understudy certs client DIR NODE --role agent`.",
+)
+
 OTHER_RANKS = Message(
     "US5246",
     "{node} was started with {ranks} ranks per node; the job has {wanted}",

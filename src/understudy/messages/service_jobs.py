@@ -114,6 +114,20 @@ OUTPUT_UNWRITTEN = Message(
     remedy="Make room on the disk.",
 )
 
+AGENT_SENT_AWAY = Message(
+    "US5313",
+    "an agent that said it was node {node} was sent away: {reason}",
+    cause="Its token or certificate is for another node, or for none.",
+    remedy="Give each node a token or certificate with its name. If none of yours did this, change the secret.",
+)
+
+NOT_ITS_PART = Message(
+    "US5314",
+    "node {node} reported the end of its part in job {job}, which has none there",
+    cause="The agent of the node has said something that cannot be. It was ignored.",
+    remedy="Look at the node: something else may run in the place of its agent.",
+)
+
 AGENTS_STILL_CONNECTED = Message(
     "US5320",
     "agents still connected after the end: {nodes}",

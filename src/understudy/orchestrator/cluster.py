@@ -4,6 +4,9 @@ Every node's agent keeps one connection and says with each heartbeat which parts
 what slots are counted by. So an orchestrator that was started again knows as soon as the agents are back, for which it waits before
 it places anything. A part is led by the job's own service, over a connection of its own (`service.py`): what happens to
 the node's agent does not touch the job.
+
+An agent that lies about its parts harms its own node only: for a job, its word counts where a part of that job was placed. That was done by
+this orchestrator, or by one before it, and then the part itself has come with the token that it was given, which names job and node.
 """
 
 from __future__ import annotations
@@ -13,14 +16,12 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from understudy.core.events import LostNode, NodesLost, StopAsked
 from understudy.core.model import Timeouts
-from understudy.core.placement import Offer, place
+from understudy.core.placement import place
 from understudy.core.state import CHECK
-from understudy.core.topology import failure_domain
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity
 from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, Seen, StartPart, decode, encode
 from understudy.links.submission import Submission
@@ -28,9 +29,10 @@ from understudy.messages import http_requests, service_jobs
 from understudy.orchestrator import drains
 from understudy.orchestrator.agent_link import REPLACED, AgentLink, Close
 from understudy.orchestrator.api_models import Drain, DrainPlan, Undrain
-from understudy.orchestrator.detection import evidence_of, too_many
+from understudy.orchestrator.detection import evidence_of
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.journal import Recorded
+from understudy.orchestrator.nodes import Node
 from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.settings import Settings
 from understudy.orchestrator.verdicts import RESERVED
@@ -39,32 +41,8 @@ from understudy.policy.rules import applied, default, parse
 SETTLE = 3.0  # seconds after a start in which agents come back and nothing is placed
 LOOK = 0.5  # seconds between two looks at silent nodes
 RESTARTS = 3  # of a part that was given up, for each job and node
-ORPHANS = 1000  # jobs that are put aside: an agent may claim any
-SUSPICIONS = 100  # of one node that are kept
-
-
-@dataclass
-class Node:
-    hello: Hello
-    link: AgentLink | None  # None: away
-    heard: float  # by the loop's clock
-    restarts: dict[str, int] = field(default_factory=dict)  # of parts, by job
-    suspected: dict[tuple[str, str, str], Evidence] = field(default_factory=dict)  # by detector, kind and part: what may still hold
-
-    def doubt(self, now: float) -> str:
-        """Why no job should be placed here, by what was seen; "": nothing speaks against it. `now`: unix time."""
-        return next((f"{e.detail} ({e.detector})" for e in self.suspected.values() if not 0 < e.until <= now), "")
-
-    def suspect(self, evidence: Evidence, now: float) -> None:
-        """`now`: unix time. What is over is kept no more."""
-        key = evidence.detector, evidence.kind, evidence.part
-        self.suspected = {other: e for other, e in self.suspected.items() if other != key and not 0 < e.until <= now}
-        over = 0 < evidence.until <= now
-        if not over and not too_many(evidence.detector, [detector for detector, _, _ in self.suspected], SUSPICIONS):
-            self.suspected[key] = evidence
-
-    def free(self) -> int:
-        return self.hello.slots - sum(part.slots for part in self.hello.parts)
+ORPHANS = 1000  # jobs that are put aside because the journal does not know them
+KNOCK = 30.0  # seconds without a knock of its parts after which such a job has ended
 
 
 class Cluster:
@@ -78,7 +56,7 @@ class Cluster:
         self._tell = tell
         self._timeouts = timeouts
         self._requests: dict[str, Submission] = {}
-        self._orphans: set[str] = set()  # jobs that are put aside because the journal does not know them
+        self._orphans: dict[str, float] = {}  # jobs that are put aside because the journal does not know them, and their parts' last knock
         self._drained = drains.DrainedNodes(state, tell)
         jobs.up = self._up
         self._ready_at = asyncio.get_running_loop().time() + SETTLE
@@ -134,6 +112,8 @@ class Cluster:
 
     def _over(self, job: str) -> None:
         self.waiting.pop(job, None)
+        for node in self.nodes.values():
+            node.placed.pop(job, None)
         self.end_parts(job)  # on nodes that have not heard of it from the job's service
 
     def _place(self) -> None:
@@ -146,10 +126,10 @@ class Cluster:
         for name in list(self.waiting):
             request = self._requests[name]
             trusted = self._trusted()
-            parts = place(request.spec(), [_offer(node, node.free()) for node in trusted])
+            parts = place(request.spec(), [node.offer() for node in trusted])
             if isinstance(parts, str):
                 self.waiting[name] = service_jobs.WAITS_FOR_SLOTS(reason=parts)
-                if isinstance(place(request.spec(), [_offer(node, node.hello.slots) for node in trusted]), str):
+                if isinstance(place(request.spec(), [node.offer(whole=True) for node in trusted]), str):
                     continue  # until there are more nodes
                 return  # the next one must not overtake it for ever
             del self.waiting[name]
@@ -219,6 +199,11 @@ class Cluster:
         """As in `NodeLine`."""
         return drains.stage(self.jobs_on(name), name) or ("drained" if self._drained.get(name) else "")
 
+    def jobs_shown(self, node: Node) -> list[str]:
+        """Those with slots on the node, as far as its agent is believed."""
+        known = {part.job: self._jobs.get(part.job) for part in node.hello.parts}
+        return [name for name, job in known.items() if (self._placed(node, job) if job is not None else name in self._jobs.aside)]
+
     def trust(self, name: str) -> None:
         """A person says that whatever was seen on this node is over."""
         if name in self.nodes:
@@ -238,10 +223,10 @@ class Cluster:
             workers_per_node=request.workers_per_node,
             role=request.role,
             timeouts=request.timeouts,
-            token=self._access.token(Role.WORKER, part.job),
+            token=self._access.token(Role.WORKER, part.job, node=node.hello.node),
         )
         node.link.outbox.put_nowait(encode(message))
-        node.hello = replace(node.hello, parts=(*node.hello.parts, part))
+        node.start(part)
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
@@ -251,19 +236,27 @@ class Cluster:
             old.link.outbox.put_nowait(Close(REPLACED, "replaced by a newer connection"))
         if old is None or old.link is None:
             self._tell(service_jobs.NODE_HERE(node=hello.node, slots=hello.slots))
-        link = AgentLink(hello.node)
-        node = self.nodes[hello.node] = Node(hello, link, asyncio.get_running_loop().time())
+        link, now = AgentLink(hello.node), asyncio.get_running_loop().time()
+        node = self.nodes[hello.node] = Node(hello, link, now)
         if old is not None:
-            node.restarts, node.suspected = old.restarts, old.suspected
+            node.placed, node.restarts, node.suspected = old.placed, old.restarts, old.suspected
         for part in hello.parts:
             job = self._jobs.get(part.job)
             if job is not None and job.running.done():
                 link.outbox.put_nowait(encode(EndPart(part.job)))
-            elif job is None and part.job not in self._jobs.aside and len(self._jobs.aside) < ORPHANS:
-                self._jobs.put_aside(part.job, service_jobs.ORPHANED(node=hello.node))
-                self._orphans.add(part.job)
         self._place()
         return link
+
+    def find_orphan(self, job: str, authorization: str | None) -> None:
+        """A part has come, with a worker's token of this service, whose job the journal does not know: the job is put aside."""
+        placed = self._access.placed(authorization)
+        if placed is None or placed.job != job or (job in self._jobs.aside and job not in self._orphans):
+            return
+        if job not in self._orphans:
+            if len(self._orphans) >= ORPHANS:
+                return
+            self._jobs.put_aside(job, service_jobs.ORPHANED(node=placed.node or "of an earlier version"))
+        self._orphans[job] = asyncio.get_running_loop().time()
 
     def detach(self, link: AgentLink) -> None:
         node = self.nodes.get(link.node)
@@ -278,11 +271,10 @@ class Cluster:
         try:
             message = decode(text)
         except BadMessage as error:
-            self._tell(service_jobs.NOT_A_MESSAGE(node=link.node, reason=str(error)[:300]))
+            self._jobs.tell_once(f"message of {link.node}", service_jobs.NOT_A_MESSAGE(node=link.node, reason=str(error)[:300]))
             return
         if isinstance(message, Hello) and message.node == link.node:
-            started = [part for part in node.hello.parts if part not in message.parts and not self._ended(part.job)]
-            node.hello = replace(message, parts=(*message.parts, *started))
+            node.hear(message, started=tuple(p for p in node.hello.parts if p.job in node.placed and not self._ended(p.job)))
         elif isinstance(message, PartEnded):
             self._part_ended(node, message)
         elif isinstance(message, Seen):
@@ -292,16 +284,31 @@ class Cluster:
         """Its slots are free. If the job goes on, it was killed too often to be started again there: its ranks are replaced, and a new one
         is started.
         """
-        gone = [part for part in node.hello.parts if part.job == message.job]
-        node.hello = replace(node.hello, parts=tuple(p for p in node.hello.parts if p.job != message.job))
         job = self._jobs.get(message.job)
-        if gone and job is not None and job.service.machine.state.ended is None:
+        part = self._placed(node, job) if job is not None else None
+        node.end(message.job)
+        if job is None or job.service.machine.state.ended is not None:
+            pass
+        elif part is None:
+            why = service_jobs.NOT_ITS_PART(node=node.hello.node, job=message.job)
+            self._jobs.tell_once(f"part of {node.hello.node}", why)
+        else:
             lost = LostNode(node.hello.node, service_jobs.AGENT_ENDED(code=message.exit_code))
             job.service.submit(NodesLost((lost,)))
             times = node.restarts[message.job] = node.restarts.get(message.job, 0) + 1
             if times <= RESTARTS and job.service.machine.state.ended is None:
-                self._start(node, gone[0])
+                self._start(node, part)
         self._place()
+
+    @staticmethod
+    def _placed(node: Node, job: ServedJob) -> Part | None:
+        """The part of this job that was placed on the node, whatever its agent says; None: none was."""
+        state = job.service.machine.state
+        known = state.nodes.get(node.hello.node)
+        if job.name in node.placed or known is None or known.gone:
+            return node.placed.get(job.name)
+        ranks = state.spec.workers_per_node if known.rank < state.spec.nodes else 0
+        return Part(job.name, known.rank, ranks + known.room, known.room)
 
     def _up(self, node: str) -> bool:
         known = self.nodes.get(node)
@@ -327,11 +334,10 @@ class Cluster:
             self._forget_orphans()
 
     def _forget_orphans(self) -> None:
-        """Forget the orphans of which no node has a part any more: they have ended."""
-        there = {part.job for node in self.nodes.values() for part in node.hello.parts}
-        for job in self._orphans - there:
-            self._orphans.remove(job)
-            del self._jobs.aside[job]
+        """Forget the orphans whose parts do not come any more: they have ended."""
+        now = asyncio.get_running_loop().time()
+        for job in [job for job, knock in self._orphans.items() if now - knock > KNOCK]:
+            del self._orphans[job], self._jobs.aside[job]
 
     # -- small things -------------------------------------------------------------------------------------------------
 
@@ -345,8 +351,3 @@ class Cluster:
             self._tell(service_jobs.ENVIRONMENT_UNREADABLE(job=job))
             return {}
         return found
-
-
-def _offer(node: Node, free: int) -> Offer:
-    hello = node.hello
-    return Offer(hello.node, failure_domain(hello.node, hello.domain, hello.labels), free)

@@ -42,7 +42,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
                 labels=node.hello.labels,
                 slots=node.hello.slots,
                 free=node.free(),
-                jobs=[part.job for part in node.hello.parts],
+                jobs=cluster.jobs_shown(node),
             )
             for name, node in sorted(cluster.nodes.items())
         ]
