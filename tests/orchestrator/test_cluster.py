@@ -11,15 +11,19 @@ from typing import cast
 import pytest
 from pydantic import ValidationError
 from tests.core.core_job import Job
+from tests.said import said
 
 from understudy.core.events import LostNode, NodesLost, NodeTainted
 from understudy.core.model import JobSpec, Timeouts
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
-from understudy.links.messages import Hello, Seen, encode
+from understudy.links.messages import Hello, Part, Seen, encode
 from understudy.links.submission import Submission
-from understudy.messages import wire
+from understudy.messages import http_requests, wire
+from understudy.orchestrator import cluster as module
+from understudy.orchestrator.agent_link import TRY_LATER, AgentLink, Close
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.nodes import Node
 from understudy.orchestrator.security import Access
 
 HOT = Evidence("thermometer", Subject.NODE, "n0", Severity.SUSPECT, "91 degrees", 100.0)
@@ -91,6 +95,45 @@ def test_a_job_that_no_nodes_could_hold_keeps_no_other_waiting(tmp_path: Path) -
         assert list(cluster.waiting) == ["huge", "four", "one"], "the first of those that could run has its turn"
 
     asyncio.run(scenario())
+
+
+def test_nodes_that_do_not_come_any_more_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those that have something of a job; and of too many, those first of which nothing was heard for longest."""
+    monkeypatch.setattr(module, "NODES", 4)
+    running = SimpleNamespace(done=lambda: False)
+    jobs = SimpleNamespace(all=list, get=lambda name: SimpleNamespace(running=running) if name == "goes on" else None, aside={})
+
+    async def scenario() -> None:
+        cluster = Cluster(cast(Jobs, jobs), tmp_path, Access(["secret"]), lambda text: None, Timeouts())
+        now = asyncio.get_running_loop().time()
+
+        def come(name: str, *parts: Part) -> AgentLink:
+            return cluster.attach(Hello(name, "here", 1, "", {}, parts))
+
+        def goes(name: str, seconds: float, *parts: Part) -> None:
+            cluster.detach(come(name, *parts))
+            cluster.nodes[name].heard = now - seconds
+
+        come("here").heard = 0.0
+        goes("with a part", module.FORGET + 1, Part("goes on", 0, 1, 0))
+        goes("of old", module.FORGET + 1, Part("over", 0, 1, 0))
+        goes("lately", 60.0)
+        cluster._forget(now)
+        assert list(cluster.nodes) == ["here", "with a part", "lately"]
+        come("fourth")
+        come("fifth")
+        assert list(cluster.nodes) == ["here", "with a part", "fourth", "fifth"], "one that was away has made room"
+        closed = come("sixth").outbox.get_nowait()
+        assert isinstance(closed, Close) and closed.code == TRY_LATER and said(closed.reason, http_requests.TOO_MANY_NODES, most=4)
+        assert len(cluster.nodes) == 4
+
+    asyncio.run(scenario())
+
+
+def test_of_what_was_seen_not_much_is_kept_of_each() -> None:
+    node = Node(Hello("n0", "here", 1, "", {}, ()), None, 0.0)
+    node.suspect(replace(HOT, detail="x" * 100_000), 200.0)
+    assert len(node.doubt(200.0)) < 1100
 
 
 def test_more_ranks_than_any_job_has_are_refused() -> None:

@@ -276,6 +276,13 @@ NODE_UNNAMED = Message(
     remedy="Make one for each node: `understudy token --role agent --node NODE`, or `understudy certs client DIR NODE --role agent`.",
 )
 
+TOO_MANY_NODES = Message(
+    "US5249",
+    "this orchestrator knows {most} nodes already",
+    cause="A service takes no more nodes than that. Those that are away longest, and have nothing of a job, make room for new ones.",
+    remedy="End agents that are not needed, or serve some nodes by another orchestrator.",
+)
+
 OTHER_RANKS = Message(
     "US5246",
     "{node} was started with {ranks} ranks per node; the job has {wanted}",

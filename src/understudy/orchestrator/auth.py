@@ -78,11 +78,11 @@ class Auth:
             with suppress(TimeoutError, KeyError):
                 said = decode(await asyncio.wait_for(socket.receive_text(), HELLO))
         except BadMessage as error:
-            why = f": {ascii(str(error))[:70]}"  # a reason for closing has room for 123 bytes
+            why = f": {plain(str(error))}"
         except WebSocketDisconnect:
             return None
         if not isinstance(said, kind):
-            await socket.close(POLICY_VIOLATION, http_requests.FIRST_MESSAGE(type=kind.__name__, reason=why))
+            await socket.close(POLICY_VIOLATION, shortened(http_requests.FIRST_MESSAGE(type=kind.__name__, reason=why)))
             return None
         if not any(grant.serves(said.node) for grant in grants):
             await self._not_its_node(socket, said.node, next((grant.node for grant in grants if grant.node), ""))

@@ -27,7 +27,7 @@ from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnde
 from understudy.links.submission import Submission
 from understudy.messages import http_requests, service_jobs
 from understudy.orchestrator import drains
-from understudy.orchestrator.agent_link import REPLACED, AgentLink, Close
+from understudy.orchestrator.agent_link import REPLACED, TRY_LATER, AgentLink, Close
 from understudy.orchestrator.api_models import Drain, DrainPlan, Undrain
 from understudy.orchestrator.detection import evidence_of
 from understudy.orchestrator.jobs import Jobs, ServedJob
@@ -40,6 +40,8 @@ from understudy.policy.rules import applied, default, parse
 
 SETTLE = 3.0  # seconds after a start in which agents come back and nothing is placed
 LOOK = 0.5  # seconds between two looks at silent nodes
+NODES = 10_000  # that are known
+FORGET = 86400.0  # seconds after which a node is forgotten of which nothing is heard, and that has nothing of a job
 RESTARTS = 3  # of a part that was given up, for each job and node
 ORPHANS = 1000  # jobs that are put aside because the journal does not know them
 KNOCK = 30.0  # seconds without a knock of its parts after which such a job has ended
@@ -232,6 +234,10 @@ class Cluster:
 
     def attach(self, hello: Hello) -> AgentLink:
         old = self.nodes.get(hello.node)
+        if old is None and not self._has_room():
+            link = AgentLink(hello.node)
+            link.outbox.put_nowait(Close(TRY_LATER, http_requests.TOO_MANY_NODES(most=NODES)))
+            return link
         if old is not None and old.link is not None:
             old.link.outbox.put_nowait(Close(REPLACED, "replaced by a newer connection"))
         if old is None or old.link is None:
@@ -246,6 +252,20 @@ class Cluster:
                 link.outbox.put_nowait(encode(EndPart(part.job)))
         self._place()
         return link
+
+    def _has_room(self) -> bool:
+        """Whether one more node may come: that may take the one of which nothing was heard for longest."""
+        if len(self.nodes) < NODES:
+            return True
+        idle = min(self._idle(), key=lambda node: node.heard, default=None)
+        if idle is not None:
+            del self.nodes[idle.hello.node]
+        return idle is not None
+
+    def _idle(self) -> list[Node]:
+        """Nodes that are away and have nothing of a job that is not over."""
+        away = [node for node in self.nodes.values() if node.link is None]
+        return [node for node in away if all(part.job not in self._jobs.aside and self._ended(part.job) for part in node.hello.parts)]
 
     def find_orphan(self, job: str, authorization: str | None) -> None:
         """A part has come, with a worker's token of this service, whose job the journal does not know: the job is put aside."""
@@ -264,8 +284,8 @@ class Cluster:
             node.link = None
 
     def receive(self, link: AgentLink, text: str) -> None:
-        node = self.nodes[link.node]
-        if node.link is not link:
+        node = self.nodes.get(link.node)
+        if node is None or node.link is not link:
             return
         node.heard = asyncio.get_running_loop().time()
         try:
@@ -331,11 +351,12 @@ class Cluster:
             self._place()
             if now > self._ready_at:
                 self._bring_back()
-            self._forget_orphans()
+            self._forget(now)
 
-    def _forget_orphans(self) -> None:
-        """Forget the orphans whose parts do not come any more: they have ended."""
-        now = asyncio.get_running_loop().time()
+    def _forget(self, now: float) -> None:
+        """Forget nodes that do not come any more, and orphans whose parts do not: they have ended."""
+        for node in [node for node in self._idle() if now - node.heard > FORGET]:
+            del self.nodes[node.hello.node]
         for job in [job for job, knock in self._orphans.items() if now - knock > KNOCK]:
             del self._orphans[job], self._jobs.aside[job]
 

@@ -16,8 +16,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from understudy.core.events import NodeJoined, WorkerLost
 from understudy.core.model import LossCause
-from understudy.links.messages import Hello, Message, Part, PartEnded, StartPart, decode, encode
-from understudy.messages import agents, http_requests, service_jobs
+from understudy.links.messages import MOST_SLOTS, Hello, Message, Part, PartEnded, StartPart, decode, encode
+from understudy.messages import agents, http_requests, service_jobs, wire
 from understudy.orchestrator.security import Access, Role
 
 ACCESS = Access([TOKEN])
@@ -111,3 +111,22 @@ def test_an_agent_whose_token_names_no_node_is_told_what_it_needs(service: Servi
         done = service.command("agent", "--name", name, "--state-dir", str(tmp_path / name), "--token-file", str(tmp_path / "token"))
         assert done.returncode == 1 and said(done.stderr, agents.NODE_REFUSED) and message in done.stderr, done.stderr
         service.wait_for_words("orchestrator.txt", message)
+
+
+def test_what_an_agent_says_of_its_node_is_bounded(service: Service, hostile: Callable[[str, str], Hostile], tmp_path: Path) -> None:
+    labels = {f"{n}": "x" * 1000 for n in range(700)}
+    for hello, message in (
+        (Hello("b", "10.0.0.9", -8, "", {}, ()), wire.SLOTS_OUT_OF_RANGE(slots=-8, most=MOST_SLOTS)),
+        (Hello("b", "10.0.0.9", 8, "", labels, ()), wire.NODE_TOO_LONG.code),
+    ):
+        sent = hostile("/v1/agent", agent_token("b"))
+        sent.says(hello)
+        assert message in sent.is_sent_away()
+    assert service.ask("nodes") == []
+    later = hostile("/v1/agent", agent_token("b"))
+    later.says(Hello("b", "10.0.0.9", 1, "", {}, ()), Hello("b", "10.0.0.9", 1, "", labels, ()))
+    service.wait_for_words("orchestrator.txt", wire.NODE_TOO_LONG.code)
+    assert [(line["node"], line["labels"]) for line in service.ask("nodes")] == [("b", {})]
+    words = [word for number in range(9) for word in ("--label", f"{number}={'x' * 1000}")]
+    done = service.command("agent", "--state-dir", str(tmp_path / "a"), *words)
+    assert done.returncode == 2 and said(done.stderr, wire.NODE_TOO_LONG), done.stderr
