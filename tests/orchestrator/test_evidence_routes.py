@@ -29,12 +29,13 @@ from understudy.orchestrator import cluster as cluster_module
 from understudy.orchestrator import evidence_routes, limits
 from understudy.orchestrator import service as service_module
 from understudy.orchestrator.api import create_app
-from understudy.orchestrator.cluster import SUSPICIONS, Cluster
+from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.detection import MOST, SHARE
 from understudy.orchestrator.evidence_models import EvidenceItem
 from understudy.orchestrator.evidence_routes import PER_MINUTE
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.journal import Journal
+from understudy.orchestrator.nodes import SUSPICIONS
 from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.settings import Settings
 

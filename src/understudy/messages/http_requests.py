@@ -63,9 +63,9 @@ ROLE_NEEDED_FOR_JOB = Message(
 
 ROLE_NEEDED_FOR_ALL = Message(
     "US5209",
-    "this needs the role {role}, for all jobs",
+    "this needs the role {role} for all jobs: the secret, or a token or certificate with this role that was made without --job",
     cause="The token or certificate is limited to one job, or does not allow this at all.",
-    remedy="Use one with this role that is not limited to a job.",
+    remedy="Ask somebody who has such a one, or ask for it of your own job only, with --job.",
 )
 
 SECRET_ITSELF_NEEDED = Message(
@@ -73,6 +73,15 @@ SECRET_ITSELF_NEEDED = Message(
     "this needs the job's secret itself",
     cause="The orchestrators of a job speak to each other with the job's secret. A token made from it does not do.",
     remedy="Give every node of the job the same secret.",
+)
+
+SAID_FOR_ALL_JOBS = Message(
+    "US5212",
+    "node {node} was tainted or drained for all jobs of the service ({reason}): to change that needs the role operate for all jobs: the "
+    "secret, or a token or certificate with this role that was made without --job",
+    cause="Somebody who may speak for all jobs has said that the node should not be used; the token or certificate is limited to one job.",
+    remedy="Ask them to take it back: `understudy undrain NODE` or `understudy taint --node NODE --remove`, with --orchestrator and "
+    "without --job.",
 )
 
 NAME_NOT_ALLOWED = Message(

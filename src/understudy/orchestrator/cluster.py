@@ -15,13 +15,12 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from understudy.core.events import LostNode, NodesLost, StopAsked
+from understudy.core.events import LostNode, NodesLost, NodeTainted, StopAsked
 from understudy.core.model import Timeouts
-from understudy.core.placement import place
-from understudy.core.state import CHECK
+from understudy.core.state import BY_JOB, BY_SERVICE, CHECK, DRAIN, Taint
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity
 from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, Seen, StartPart, decode, encode
 from understudy.links.submission import Submission
@@ -32,7 +31,9 @@ from understudy.orchestrator.api_models import Drain, DrainPlan, Undrain
 from understudy.orchestrator.detection import evidence_of
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.journal import Recorded
+from understudy.orchestrator.marks import NodeMarks
 from understudy.orchestrator.nodes import Node
+from understudy.orchestrator.queue import Queue
 from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.settings import Settings
 from understudy.orchestrator.verdicts import RESERVED
@@ -58,8 +59,9 @@ class Cluster:
         self._tell = tell
         self._timeouts = timeouts
         self._requests: dict[str, Submission] = {}
+        self._since: dict[str, float] = {}  # of the jobs that wait: since when, by the loop's clock
         self._orphans: dict[str, float] = {}  # jobs that are put aside because the journal does not know them, and their parts' last knock
-        self._drained = drains.DrainedNodes(state, tell)
+        self._marks = NodeMarks(state, tell)
         jobs.up = self._up
         self._ready_at = asyncio.get_running_loop().time() + SETTLE
 
@@ -119,41 +121,43 @@ class Cluster:
         self.end_parts(job)  # on nodes that have not heard of it from the job's service
 
     def _place(self) -> None:
-        """Gives slots to those that wait, in the order in which they came, as far as there are any. One that would not fit even if all jobs
-        were over is passed by.
-        """
-        if asyncio.get_running_loop().time() < self._ready_at:
+        """Gives slots to those that wait (`queue.py`)."""
+        now = asyncio.get_running_loop().time()
+        if now < self._ready_at:
             self.waiting = dict.fromkeys(self.waiting, service_jobs.WAITS_FOR_NODES())
             return
-        for name in list(self.waiting):
+        self._since = {name: self._since.get(name, now) for name in self.waiting}
+        queue = Queue(self._trusted())
+        for name, since in self._since.items():
             request = self._requests[name]
-            trusted = self._trusted()
-            parts = place(request.spec(), [node.offer() for node in trusted])
-            if isinstance(parts, str):
-                self.waiting[name] = service_jobs.WAITS_FOR_SLOTS(reason=parts)
-                if isinstance(place(request.spec(), [node.offer(whole=True) for node in trusted]), str):
-                    continue  # until there are more nodes
-                return  # the next one must not overtake it for ever
+            found = queue.place(request.spec(), now - since)
+            if isinstance(found, str):
+                self.waiting[name] = found
+                continue
             del self.waiting[name]
-            for part in parts:
+            for part in found:
                 slots = part.spares + (request.workers_per_node if part.rank < request.nodes else 0)
                 self._start(self.nodes[part.node], Part(name, part.rank, slots, part.spares))
 
     def taint(self, name: str) -> str:
-        """Why a node is not trusted: what any job knows of it, also one that has ended, or what was seen there."""
-        known = (job.service.machine.state.nodes.get(name) for job in self._jobs.all())
-        tainted = self._drained.get(name) or next((node.taint for node in known if node is not None and node.taint), "")
+        """Why a node gets no new jobs: what a person with the right for all jobs has said, what Understudy has found in any job, also one
+        that has ended, or what was seen there. What the operators of a job say concerns that job only.
+        """
+        tainted = self._marks.why(name) or next((taint.reason for taint in self._taints(name)), "")
         return tainted or (self.nodes[name].doubt(time.time()) if name in self.nodes else "")
+
+    def _taints(self, name: str) -> Iterator[Taint]:
+        """What jobs know of the node, and what concerns all of them."""
+        known = (job.service.machine.state.nodes.get(name) for job in self._jobs.all())
+        return (taint for node in known if node is not None for taint in node.taints.values() if taint.by != BY_JOB)
 
     def observe(self, evidence: Evidence, may: Callable[[str], bool] = lambda job: True) -> list[str]:
         """Evidence about a node: each job that has it does what its own policy says, and no new one is placed there while it holds. Gives
         these jobs' names. `may`: whether whoever tells it may speak of a job; of "": of all of them, and of those to come.
         """
         node = self.nodes.get(evidence.name)
-        known = (job.service.machine.state.nodes.get(evidence.name) for job in self._jobs.all())
-        trusted_at = max((one.trusted_at for one in known if one is not None), default=0.0)
         counts = evidence.severity is not Severity.NOTE and evidence.kind != LEFT_OUT and evidence.detector not in RESERVED
-        counts = counts and evidence.happened > trusted_at
+        counts = counts and evidence.happened > self._marks.trusted_at(evidence.name)
         if node is not None and counts and may(""):
             node.suspect(evidence, time.time())
         return self._jobs.observe(evidence, may)
@@ -169,7 +173,7 @@ class Cluster:
             ]:
                 node, known = self.nodes.get(name), state.nodes[name]
                 slots = known.room + (state.spec.workers_per_node if known.rank < state.spec.nodes else 0)
-                if node is None or node.link is None or self._drained.get(name) or node.doubt(time.time()) or node.free() < slots:
+                if node is None or node.link is None or self._marks.why(name) or node.doubt(time.time()) or node.free() < slots:
                     continue
                 if any(part.job == job.name for part in node.hello.parts) or node.restarts.get(job.name, 0) >= RESTARTS:
                     continue
@@ -186,30 +190,49 @@ class Cluster:
         names = list(dict.fromkeys([name, *wish.also]))
         having = {job.name: job for node in names for job in self.jobs_on(node)}
         wanted = [(job, [node for node in names if node in job.service.machine.state.nodes]) for job in having.values()]
-        plans = drains.ask(wanted, wish)
+        plans = drains.ask(wanted, wish, BY_SERVICE)
         for node in names if not wish.dry_run else ():
-            self._drained.put(node, service_jobs.NODE_DRAINED(reason=wish.reason or "asked for"))
+            self._marks.drain(node, wish.reason or "asked for")
         return plans
 
     def undrain(self, name: str, wish: Undrain) -> list[str]:
-        self._drained.put(name, "")
-        having = drains.take_back(self._jobs.all(), name, wish)
+        """Takes the drain of all jobs back. What a job's own operators have drained stays so."""
+        self._marks.undrain(name)
+        known = [(job, job.service.machine.state.nodes.get(name)) for job in self._jobs.all()]
+        wide = [job for job, node in known if node is not None and node.drain is not None and node.drain.by != BY_JOB]
+        having = drains.take_back(wide, name, wish)
         self._place()
         return having
 
     def drain_stage(self, name: str) -> str:
         """As in `NodeLine`."""
-        return drains.stage(self.jobs_on(name), name) or ("drained" if self._drained.get(name) else "")
+        if not self._marks.is_drained(name) and not any((taint.source, taint.part) == DRAIN for taint in self._taints(name)):
+            return ""
+        return drains.stage(self.jobs_on(name), name) or "drained"
+
+    def is_known(self, name: str) -> bool:
+        return name in self.nodes or self._marks.is_known(name) or bool(self.jobs_on(name))
 
     def jobs_shown(self, node: Node) -> list[str]:
         """Those with slots on the node, as far as its agent is believed."""
         known = {part.job: self._jobs.get(part.job) for part in node.hello.parts}
         return [name for name, job in known.items() if (self._placed(node, job) if job is not None else name in self._jobs.aside)]
 
+    def set_taint(self, name: str, reason: str) -> None:
+        """A person says for all jobs, and those to come, that a node is not to be trusted."""
+        self._marks.taint(name, reason)
+        for job in self.jobs_on(name):
+            job.service.submit(NodeTainted(name, reason, by=BY_SERVICE))
+
     def trust(self, name: str) -> None:
-        """A person says that whatever was seen on this node is over."""
+        """A person says for all jobs that whatever was said of this node, and seen there, is over."""
+        self._marks.trust(name, time.time())
         if name in self.nodes:
             self.nodes[name].suspected.clear()
+        for job in self._jobs.all():
+            if name in job.service.machine.state.nodes:
+                job.service.submit(NodeTainted(name, ""))
+        self._place()
 
     def _trusted(self) -> list[Node]:
         return [node for name, node in self.nodes.items() if node.link is not None and not self.taint(name)]

@@ -7,7 +7,7 @@ from fastapi import FastAPI, HTTPException, Request
 from understudy.links.submission import Submission
 from understudy.messages import http_requests
 from understudy.orchestrator import drains
-from understudy.orchestrator.api_models import NOT_LET, REFUSED, Drain, Drained, NodeLine, Submitted, Undrain
+from understudy.orchestrator.api_models import NOT_LET, REFUSED, Accepted, Drain, Drained, NodeLine, Submitted, TaintNode, Undrain
 from understudy.orchestrator.auth import Auth
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.security import Role
@@ -53,13 +53,26 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
         one job cannot do without them.
         """
         for name in (node, *wish.also):
-            if name not in cluster.nodes and not cluster.jobs_on(name):
+            if not cluster.is_known(name):
                 raise HTTPException(404, http_requests.NO_SUCH_NODE(node=name))
         try:
             plans = cluster.drain(node, wish)
             return Drained(jobs=[plan.job for plan in plans], plans=plans)
         except drains.Refused as error:
             raise HTTPException(409, str(error)) from error
+
+    @app.post("/v1/nodes/{node}/taint", **operate, responses=REFUSED)
+    async def taint(node: str, wish: TaintNode) -> Accepted:
+        """Give a node no new jobs, of a service, and no new spares or ranks of the jobs that have it, or take that back: then whatever any
+        job says of it is over, too, and what was seen there.
+        """
+        if not cluster.is_known(node):
+            raise HTTPException(404, http_requests.NO_SUCH_NODE(node=node))
+        if wish.reason:
+            cluster.set_taint(node, wish.reason)
+        else:
+            cluster.trust(node)
+        return Accepted()
 
     @app.post("/v1/nodes/{node}/undrain", **operate, responses=REFUSED)
     async def undrain(node: str, wish: Undrain) -> Drained:
