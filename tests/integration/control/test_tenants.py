@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from tests.integration.processes import is_alive, marked, pid_of
 from tests.integration.service import TOKEN, Service
@@ -130,3 +132,77 @@ def test_what_an_agent_says_of_its_node_is_bounded(service: Service, hostile: Ca
     words = [word for number in range(9) for word in ("--label", f"{number}={'x' * 1000}")]
     done = service.command("agent", "--state-dir", str(tmp_path / "a"), *words)
     assert done.returncode == 2 and said(done.stderr, wire.NODE_TOO_LONG), done.stderr
+
+
+def test_an_operator_of_one_job_acts_on_that_job_only(service: Service, tmp_path: Path) -> None:
+    """What is said for all jobs is kept, and taken back by those only who may say it."""
+    service.start_agent("a", 2)
+    service.wait_for_nodes(1)
+    mine = service.run("mine", ALONE, "spread.py", WAIT="1")
+    mine.wait_for_state("training")
+    (tmp_path / "operator").write_text(ACCESS.token(Role.OPERATE, "mine"))
+
+    def asks(what: str, body: dict[str, Any]) -> httpx.Response:
+        header = {"Authorization": f"Bearer {(tmp_path / 'operator').read_text()}"}
+        return httpx.post(f"{service.url}/v1/{what}", json=body, headers=header, timeout=LONG)
+
+    def of_the_service() -> tuple[str, str]:
+        (line,) = service.ask("nodes")
+        return line["taint"], line["drain"]
+
+    def of_the_job() -> list[tuple[str, str, str]]:
+        return sorted((taint["source"], taint["reason"], taint["by"]) for taint in mine.status()["tainted"])
+
+    assert asks("jobs/mine/taint", {"node": "a", "reason": "loud"}).status_code == 200
+    assert asks("jobs/mine/drain", {"node": "a", "reason": "to look", "force": True}).status_code == 200
+    assert of_the_job() == [("drain", "to look", "job"), ("operator", "loud", "job")]
+    assert of_the_service() == ("", ""), "it concerns no other job"
+    other = service.run("other", ALONE, "spread.py").ends()
+    assert other.code == 0, other.output
+    for what in ("taint", "drain", "undrain"):
+        refused = asks(f"nodes/a/{what}", {})
+        assert refused.status_code == 403 and refused.json()["detail"] == http_requests.ROLE_NEEDED_FOR_ALL(role="operate")
+    assert asks("jobs/mine/taint", {"node": "a"}).status_code == 200
+    assert of_the_job() == []
+
+    assert service.command("taint", "--node", "a", "--reason", "its fan").returncode == 0
+    assert of_the_service() == (service_jobs.NODE_TAINTED(reason="its fan"), "")
+    assert of_the_job() == [("operator", "its fan", "service")]
+    kept = http_requests.SAID_FOR_ALL_JOBS(node="a", reason="its fan")
+    for reason in ("", "mine now"):
+        assert asks("jobs/mine/taint", {"node": "a", "reason": reason}).json()["detail"] == kept
+    for words, message in (((), http_requests.ROLE_NEEDED_FOR_ALL(role="operate")), (("--job", "mine"), kept)):
+        done = service.command("taint", "--node", "a", "--remove", *words, "--token-file", str(tmp_path / "operator"))
+        assert done.returncode == 1 and message in " ".join(done.stderr.split()), done.stderr
+    service.kill_orchestrator()
+    service.start_orchestrator()
+    service.wait_for_nodes(1)
+    assert of_the_service() == (service_jobs.NODE_TAINTED(reason="its fan"), "")
+    assert service.command("taint", "--node", "a", "--remove").returncode == 0
+    assert of_the_service() == ("", "") and of_the_job() == []
+
+    assert service.command("drain", "a", "--reason", "a new kernel", "--force").returncode == 0
+    kept = http_requests.SAID_FOR_ALL_JOBS(node="a", reason="a new kernel")
+    for what in ("drain", "undrain"):
+        assert asks(f"jobs/mine/{what}", {"node": "a", "force": True}).json()["detail"] == kept
+    assert service.command("taint", "--node", "a", "--device", "gpu0").returncode == 2
+    assert service.command("undrain", "a", "--no-check").returncode == 0
+    assert of_the_service() == ("", "") and of_the_job() == []
+    mine.let("end")
+    ended = mine.ends()
+    assert ended.code == 0 and ended.incidents == [], ended.output
+
+
+def test_a_job_that_does_not_fit_yet_is_passed_by_a_smaller_one(service: Service) -> None:
+    service.start_agent("a", 2)
+    service.wait_for_nodes(1)
+    first = service.run("first", ALONE, "spread.py", WAIT="1")
+    first.wait_for_state("training")
+    large = service.run("large", [*ALONE, "--nproc-per-node", "2"], "spread.py")
+    large.wait_for_state("waiting")
+    small = service.run("small", ALONE, "spread.py").ends()
+    assert small.code == 0, small.output
+    assert large.status()["state"] == "waiting"
+    first.let("end")
+    for job in (first, large):
+        assert job.ends().code == 0, job.output
