@@ -30,7 +30,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
 
     @app.get("/v1/nodes", **read, responses=NOT_LET)
     async def list_nodes() -> list[NodeLine]:
-        """All nodes, of a service, whose agents have ever been here since the orchestrator was started."""
+        """All nodes, of a service, that are here, and those that were in the last day or have something of a job."""
         return [
             NodeLine(
                 node=name,
