@@ -25,7 +25,6 @@ from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.detectors.labels import KnownNodes
 from understudy.links.messages import Hello
 from understudy.messages import alertmanager, http_requests, policies
-from understudy.orchestrator import cluster as cluster_module
 from understudy.orchestrator import evidence_routes, limits
 from understudy.orchestrator import service as service_module
 from understudy.orchestrator.api import create_app
@@ -35,7 +34,7 @@ from understudy.orchestrator.evidence_models import EvidenceItem
 from understudy.orchestrator.evidence_routes import PER_MINUTE
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.journal import Journal
-from understudy.orchestrator.nodes import SUSPICIONS
+from understudy.orchestrator.nodes import SUSPICIONS, Node
 from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.settings import Settings
 
@@ -170,7 +169,7 @@ def test_a_node_of_a_service_without_a_job(within: Callable[..., None]) -> None:
 
 def test_what_is_over_takes_no_room() -> None:
     """And there is an end to what is kept of a node, whoever sees it."""
-    node = cluster_module.Node(Hello("n9", "10.0.0.9", 4, "", {}, ()), None, 0.0)
+    node = Node(Hello("n9", "10.0.0.9", 4, "", {}, ()), None, 0.0)
     hot = Evidence("webhook:site", Subject.NODE, "n9", Severity.SUSPECT, "hot", 90.0)
     for number in range(SUSPICIONS):
         node.suspect(replace(hot, kind=f"over{number}", until=99.0), 100.0)

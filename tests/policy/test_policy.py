@@ -239,9 +239,15 @@ def test_the_command_line_explains_it_and_tells_every_mistake(tmp_path: Path) ->
         ("[" + ".".join(["x"] * 20_000) + "]", policies.TOO_DEEP),
         ("# " + "x" * (1 << 16), policies.TOO_LONG),
         ("a = " + "[" * 30_000, policies.NOT_TOML),
+        ("a = " + "9" * 60_000, policies.NOT_TOML),
     ],
 )
 def test_what_would_take_long_to_parse_is_refused(text: str, message: Message) -> None:
     """A tenant sends it, and the orchestrator serves others meanwhile."""
     with refused(BadPolicy, message):
         parse(text, "policy")
+
+
+def test_what_lasts_may_last_for_a_year() -> None:
+    rule = '[[rule]]\nname = "a"\nseverity = ["suspect"]\naction = "taint"\nhold = "365d"'
+    assert parse(rule, "policy").rule[0].hold == 365 * 86400.0

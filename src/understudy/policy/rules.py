@@ -53,7 +53,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
-LONGEST = 1 << 16  # characters of a policy
+MOST_CHARACTERS = 1 << 16  # characters of a policy
 MOST_DOTS = 64  # in a line, outside of quotes
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 
@@ -192,7 +192,7 @@ def parse(text: str, name: str) -> Policy:
     _bounded(text, name)
     try:
         found = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: also an integer of thousands of digits
         raise BadPolicy(policies.NOT_TOML(path=name, problem=str(error))) from error
     try:
         return Policy.model_validate(found)
@@ -202,8 +202,8 @@ def parse(text: str, name: str) -> Policy:
 
 def _bounded(text: str, name: str) -> None:
     """Refuse what takes long to parse: the time for a key grows with the square of its parts."""
-    if len(text) > LONGEST:
-        raise BadPolicy(policies.TOO_LONG(path=name, characters=len(text), most=LONGEST))
+    if len(text) > MOST_CHARACTERS:
+        raise BadPolicy(policies.TOO_LONG(path=name, characters=len(text), most=MOST_CHARACTERS))
     for number, line in enumerate(text.splitlines(), 1):
         if _QUOTED.sub("", line).count(".") > MOST_DOTS:
             raise BadPolicy(policies.TOO_DEEP(path=name, line=number))
