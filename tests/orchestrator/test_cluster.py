@@ -37,6 +37,7 @@ HOT = Evidence("thermometer", Subject.NODE, "n0", Severity.SUSPECT, "91 degrees"
 def test_a_person_s_word_outlives_what_an_agent_repeats(tmp_path: Path) -> None:
     job = Job(JobSpec("job", world_size=2, workers_per_node=1, nodes=2, spares=2))
     served = SimpleNamespace(service=SimpleNamespace(machine=job.machine, submit=lambda event: job.machine.handle(event, 200.0)))
+    served.running = SimpleNamespace(done=lambda: False)
     observed: list[Evidence] = []
     jobs = SimpleNamespace(all=lambda: [served], observe=lambda evidence, may: observed.append(evidence), aside={})
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from understudy.common.bounds import cut
 from understudy.core.events import LostNode, NodesLost, NodeTainted, StopAsked
 from understudy.core.model import Timeouts
 from understudy.core.state import BY_JOB, BY_SERVICE, CHECK, DRAIN, Taint
@@ -32,7 +33,7 @@ from understudy.orchestrator.detection import evidence_of
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.journal import Recorded
 from understudy.orchestrator.marks import NodeMarks
-from understudy.orchestrator.nodes import Node
+from understudy.orchestrator.nodes import DETAIL, Node
 from understudy.orchestrator.queue import Queue
 from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.settings import Settings
@@ -144,7 +145,7 @@ class Cluster:
         that has ended, or what was seen there. What the operators of a job say concerns that job only.
         """
         tainted = self._marks.why(name) or next((taint.reason for taint in self._taints(name)), "")
-        return tainted or (self.nodes[name].doubt(time.time()) if name in self.nodes else "")
+        return cut(tainted, DETAIL) or (self.nodes[name].doubt(time.time()) if name in self.nodes else "")
 
     def _taints(self, name: str) -> Iterator[Taint]:
         """What jobs know of the node, and what concerns all of them."""
@@ -230,7 +231,8 @@ class Cluster:
         if name in self.nodes:
             self.nodes[name].suspected.clear()
         for job in self._jobs.all():
-            if name in job.service.machine.state.nodes:
+            node = job.service.machine.state.nodes.get(name)
+            if node is not None and (node.taints or node.device_taints or not job.running.done()):
                 job.service.submit(NodeTainted(name, ""))
         self._place()
 
