@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import FastAPI, HTTPException, Request
 
 from understudy.links.submission import Submission
@@ -11,9 +13,11 @@ from understudy.orchestrator.api_models import NOT_LET, REFUSED, Accepted, Drain
 from understudy.orchestrator.auth import Auth
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.security import Role
+from understudy.policy.rules import parse
 
 
 def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
+    reading = asyncio.Lock()
     read, submits, operate = auth.needs(Role.READ), auth.needs(Role.SUBMIT, of_all=False), auth.needs(Role.OPERATE)
 
     @app.post("/v1/jobs", status_code=201, **submits, responses=REFUSED)
@@ -22,6 +26,9 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
         if not any(grant.allows(Role.SUBMIT, request.name) for grant in http.state.grants):
             raise HTTPException(403, http_requests.NAME_NOT_ALLOWED(job=request.name))
         try:
+            if request.policy:
+                async with reading:  # one after the other and not here, where agents are served
+                    await asyncio.to_thread(parse, request.policy, "policy")
             return Submitted(job=cluster.submit(request).name)
         except FileExistsError as error:
             raise HTTPException(409, str(error)) from error

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from dataclasses import replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -54,6 +55,8 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
 MOST_CHARACTERS = 1 << 16  # characters of a policy
+MOST_RULES = 500
+MOST_TOLD = 20  # mistakes in one policy
 MOST_DOTS = 64  # in a line, outside of quotes
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 
@@ -155,12 +158,12 @@ class Policy(_Part):
     limits: Limits = Limits()
     trust: Trust = Trust()
     scheduler: Back = Back()
-    rule: tuple[Rule, ...] = ()
+    rule: Annotated[tuple[Rule, ...], Field(max_length=MOST_RULES)] = ()
 
     @model_validator(mode="after")
     def _distinct(self) -> Policy:
         names = [rule.name for rule in self.rule]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        if twice := sorted(name for name, count in Counter(names).items() if count > 1):
             raise ValueError(policies.TWO_RULES(name=twice[0]))
         return self
 
@@ -197,7 +200,7 @@ def parse(text: str, name: str) -> Policy:
     try:
         return Policy.model_validate(found)
     except ValidationError as error:
-        raise BadPolicy("\n".join(_told(name, found, one) for one in error.errors(include_url=False))) from error
+        raise BadPolicy("\n".join(_told(name, found, one) for one in error.errors(include_url=False)[:MOST_TOLD])) from error
 
 
 def _bounded(text: str, name: str) -> None:
