@@ -134,7 +134,7 @@ def test_it_goes_to_the_jobs_that_have_the_node(within: Callable[..., None], ser
 
 
 def test_a_token_of_a_job_reaches_that_job_only(within: Callable[..., None]) -> None:
-    """Not the other jobs on the node, and it hears of none of them; nor does it keep new jobs away before the job itself does."""
+    """Not the other jobs on the node, and it hears of none of them; nor does it keep new jobs away."""
 
     async def check(served: Served) -> None:
         assert served.cluster is not None
@@ -143,6 +143,7 @@ def test_a_token_of_a_job_reaches_that_job_only(within: Callable[..., None]) -> 
         assert [one["jobs"] for one in answer.json()] == [["b"]]
         assert served.cluster.nodes["n1"].suspected == {}
         assert (served.taints("a"), list(served.taints("b"))) == ({}, ["n1"])
+        assert served.cluster.taint("n1") == ""
         for node in ("n0", "n9"):
             refused = await served.post([{**ITEM, "node": node}], token)
             assert refused.status_code == 409 and served.cluster.nodes[node].suspected == {}
