@@ -40,10 +40,10 @@ class Node:
     def free(self) -> int:
         return self.hello.slots - sum(part.slots for part in self.hello.parts)
 
-    def offer(self, *, whole: bool = False) -> Offer:
-        """What it has for a job now, or (`whole`) would have if all others were over."""
+    def offer(self) -> Offer:
+        """What it has for a job now."""
         hello = self.hello
-        return Offer(hello.node, failure_domain(hello.node, hello.domain, hello.labels), hello.slots if whole else self.free())
+        return Offer(hello.node, failure_domain(hello.node, hello.domain, hello.labels), self.free())
 
     def hear(self, hello: Hello, *, started: tuple[Part, ...]) -> None:
         """What its agent says. `started`: parts that it may not know of yet."""

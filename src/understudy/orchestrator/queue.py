@@ -1,8 +1,8 @@
 """Which of the jobs that wait gets slots.
 
 In the order in which they came, each gets slots as soon as there are enough. One that does not fit yet is passed by later ones that do.
-When it has waited for `PATIENCE`, the nodes that it will get are kept for it: no later job is placed there, so they become free in time.
-One that would not fit even if all jobs were over keeps nothing.
+When it has waited for `PATIENCE`, as many nodes as it needs are kept for it, those on which least runs: no later job is placed there, so
+they become free in time. One that would not fit even if all jobs were over keeps nothing.
 """
 
 from __future__ import annotations
@@ -37,13 +37,22 @@ class Queue:
         if not isinstance(parts, str):
             return parts
         self._missing[shape] = self._why(spec, parts)
-        if waited >= PATIENCE:
-            whole = place(spec, [node.offer(whole=True) for node in others])
-            if isinstance(whole, str):
-                self._hopeless.add(shape)
-            else:
-                self._kept |= {part.node: spec.job for part in whole}
+        if waited >= PATIENCE and not self._keep(spec, others):
+            self._hopeless.add(shape)
         return self._missing[shape]
+
+    def _keep(self, spec: JobSpec, nodes: Sequence[Node]) -> bool:
+        """Keep as many nodes as the job needs, those first on which least runs now. False: all of them would not be enough."""
+        kept: list[str] = []
+        fitting = slots = 0
+        for node in sorted(nodes, key=lambda node: (node.hello.slots - node.free(), node.hello.node)):
+            kept.append(node.hello.node)
+            fitting += node.hello.slots >= spec.workers_per_node
+            slots += node.hello.slots
+            if fitting >= spec.nodes and slots >= spec.world_size + spec.spares:
+                self._kept |= dict.fromkeys(kept, spec.job)
+                return True
+        return False
 
     def _why(self, spec: JobSpec, missing: str) -> str:
         if self._kept and not isinstance(place(spec, [node.offer() for node in self._nodes]), str):
