@@ -12,7 +12,21 @@ from tests.said import refused
 
 from understudy.common.page_view import UNKNOWN, Activity, PageView
 from understudy.core import commands, events
-from understudy.links.messages import FRAME, LIMIT, BadMessage, Pages, ToWorkers, decode, encode, encode_all, pack, taken, unfold
+from understudy.links.messages import (
+    FRAME,
+    LIMIT,
+    BadMessage,
+    Hello,
+    Pages,
+    Part,
+    ToWorkers,
+    decode,
+    encode,
+    encode_all,
+    pack,
+    taken,
+    unfold,
+)
 from understudy.messages import wire
 from understudy.messages.base import Message
 
@@ -117,3 +131,18 @@ def test_a_process_id_that_is_not_known_is_none(said: str) -> None:
 def test_a_process_id_arrives_as_it_is() -> None:
     for pid in (1, 4711):
         assert decode(encode(events.WorkerStarted("w0", "n0", pid))) == events.WorkerStarted("w0", "n0", pid)
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (Hello("n0", "here", -1, "", {}, ()), wire.SLOTS_OUT_OF_RANGE),
+        (Hello("n0", "here", 1 << 40, "", {}, ()), wire.SLOTS_OUT_OF_RANGE),
+        (Hello("n0", "here", 1, "", {}, (Part("job", 0, -7, 0),)), wire.PARTS_OUT_OF_RANGE),
+        (Hello("n0", "here", 1, "", {str(n): "x" * 1000 for n in range(5)}, ()), wire.NODE_TOO_LONG),
+        (Hello("n0", "\u00e9" * 160, 1, "\u00e9" * 160, {str(n): "\u00e9" * 160 for n in range(3)}, ()), wire.NODE_TOO_LONG),
+    ],
+)
+def test_a_node_that_no_service_takes_is_refused(node: Hello, message: Message) -> None:
+    with refused(BadMessage, message):
+        decode(encode(node))

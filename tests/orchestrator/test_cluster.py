@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,15 +13,22 @@ from typing import cast
 import pytest
 from pydantic import ValidationError
 from tests.core.core_job import Job
+from tests.said import said
 
 from understudy.core.events import LostNode, NodesLost, NodeTainted
 from understudy.core.model import JobSpec, Timeouts
+from understudy.core.state import BY_JOB
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
-from understudy.links.messages import Hello, Seen, encode
+from understudy.links.messages import Hello, Part, Seen, encode
 from understudy.links.submission import Submission
-from understudy.messages import wire
+from understudy.messages import http_requests, service_jobs, wire
+from understudy.orchestrator import cluster as module
+from understudy.orchestrator import marks, queue
+from understudy.orchestrator.agent_link import TRY_LATER, AgentLink, Close
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.marks import NodeMarks
+from understudy.orchestrator.nodes import Node
 from understudy.orchestrator.security import Access
 
 HOT = Evidence("thermometer", Subject.NODE, "n0", Severity.SUSPECT, "91 degrees", 100.0)
@@ -27,7 +36,8 @@ HOT = Evidence("thermometer", Subject.NODE, "n0", Severity.SUSPECT, "91 degrees"
 
 def test_a_person_s_word_outlives_what_an_agent_repeats(tmp_path: Path) -> None:
     job = Job(JobSpec("job", world_size=2, workers_per_node=1, nodes=2, spares=2))
-    served = SimpleNamespace(service=SimpleNamespace(machine=job.machine))
+    served = SimpleNamespace(service=SimpleNamespace(machine=job.machine, submit=lambda event: job.machine.handle(event, 200.0)))
+    served.running = SimpleNamespace(done=lambda: False)
     observed: list[Evidence] = []
     jobs = SimpleNamespace(all=lambda: [served], observe=lambda evidence, may: observed.append(evidence), aside={})
 
@@ -39,11 +49,12 @@ def test_a_person_s_word_outlives_what_an_agent_repeats(tmp_path: Path) -> None:
             assert cluster.taint("n0") == ""
         cluster.receive(link, encode(Seen("thermometer", "node", "suspect", "", "", "91 degrees", 100.0, 0.0)))
         assert cluster.taint("n0") == "91 degrees (thermometer)"
-        job.machine.handle(NodeTainted("n0", ""), 200.0)
+        job.machine.handle(NodeTainted("n0", "", by=BY_JOB), 200.0)
+        assert cluster.taint("n0") == "91 degrees (thermometer)", "of a job's operator it concerns that job"
         cluster.trust("n0")
         cluster.observe(HOT)
         assert cluster.taint("n0") == ""
-        cluster.observe(replace(HOT, happened=201.0))
+        cluster.observe(replace(HOT, happened=time.time() + 1.0))
         assert cluster.taint("n0") == "91 degrees (thermometer)"
         assert len(observed) == 6, "each job decides for itself"
 
@@ -68,29 +79,98 @@ def test_a_part_on_a_node_that_is_back_is_started_once(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_job_that_no_nodes_could_hold_keeps_no_other_waiting(tmp_path: Path) -> None:
-    """One that would fit if others ended does: else small jobs would overtake it for ever."""
+@pytest.fixture
+def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, str]]:
+    """Jobs wait, of so many ranks each on one node, for nodes of 8 slots. Gives those that wait still, and for what."""
+    monkeypatch.setattr(module, "SETTLE", 0.0)
     jobs = SimpleNamespace(all=list, get=lambda name: None, aside={})
+
+    def wait(nodes: str, ranks: dict[str, int], long: Sequence[str] = ()) -> dict[str, str]:
+        async def scenario() -> dict[str, str]:
+            cluster = Cluster(cast(Jobs, jobs), tmp_path, Access(["secret"]), lambda text: None, Timeouts())
+            for name in nodes:
+                cluster.attach(Hello(name, "here", 8, "", {}, ()))
+            for name, count in ranks.items():
+                cluster._requests[name] = Submission(name=name, program=["train.py"], folder="/", workers_per_node=count, spares=0)
+                cluster.waiting[name] = ""
+                if name in long:
+                    cluster._since[name] = asyncio.get_running_loop().time() - queue.PATIENCE
+                cluster._place()
+            return cluster.waiting
+
+        return asyncio.run(scenario())
+
+    return wait
+
+
+def test_a_job_that_does_not_fit_yet_is_passed_by_smaller_ones(waiting: Callable[..., dict[str, str]]) -> None:
+    """Also one that no nodes could hold."""
+    assert list(waiting("a", {"huge": 9, "six": 6, "four": 4, "one": 1, "two": 2})) == ["huge", "four", "two"]
+
+
+def test_nodes_are_kept_for_a_job_that_has_waited_for_long(waiting: Callable[..., dict[str, str]]) -> None:
+    """Not those that it does not need, and none for a job that no nodes could hold."""
+    left = waiting("a", {"six": 6, "four": 4, "one": 1}, long=["four"])
+    assert said(left.pop("four"), service_jobs.WAITS_FOR_SLOTS) and said(left.pop("one"), service_jobs.WAITS_FOR_OTHERS, jobs="four")
+    assert left == {}
+    assert list(waiting("ab", {"six": 6, "seven": 7, "four": 4, "one": 1, "another": 1}, long=["four"])) == ["four", "another"]
+    assert list(waiting("a", {"six": 6, "huge": 9, "one": 1}, long=["huge"])) == ["huge"]
+
+
+def test_nodes_that_do_not_come_any_more_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those that have something of a job; and of too many, those first of which nothing was heard for longest."""
+    monkeypatch.setattr(module, "NODES", 4)
+    running = SimpleNamespace(done=lambda: False)
+    jobs = SimpleNamespace(all=list, get=lambda name: SimpleNamespace(running=running) if name == "goes on" else None, aside={})
 
     async def scenario() -> None:
         cluster = Cluster(cast(Jobs, jobs), tmp_path, Access(["secret"]), lambda text: None, Timeouts())
-        cluster._ready_at = 0.0
-        link = cluster.attach(Hello("n0", "here", 8, "", {}, ()))
+        now = asyncio.get_running_loop().time()
 
-        def waits(name: str, ranks: int) -> None:
-            cluster._requests[name] = Submission(name=name, program=["train.py"], folder="/", workers_per_node=ranks, spares=0)
-            cluster.waiting[name] = ""
+        def come(name: str, *parts: Part) -> AgentLink:
+            return cluster.attach(Hello(name, "here", 1, "", {}, parts))
 
-        waits("huge", 9)
-        waits("six", 6)
-        cluster._place()
-        assert list(cluster.waiting) == ["huge"] and link.outbox.qsize() == 1
-        waits("four", 4)
-        waits("one", 1)
-        cluster._place()
-        assert list(cluster.waiting) == ["huge", "four", "one"], "the first of those that could run has its turn"
+        def goes(name: str, seconds: float, *parts: Part) -> None:
+            cluster.detach(come(name, *parts))
+            cluster.nodes[name].heard = now - seconds
+
+        come("here").heard = 0.0
+        goes("with a part", module.FORGET + 1, Part("goes on", 0, 1, 0))
+        goes("of old", module.FORGET + 1, Part("over", 0, 1, 0))
+        goes("lately", 60.0)
+        cluster._forget(now)
+        assert list(cluster.nodes) == ["here", "with a part", "lately"]
+        come("fourth")
+        come("fifth")
+        assert list(cluster.nodes) == ["here", "with a part", "fourth", "fifth"], "one that was away has made room"
+        closed = come("sixth").outbox.get_nowait()
+        assert isinstance(closed, Close) and closed.code == TRY_LATER and said(closed.reason, http_requests.TOO_MANY_NODES, most=4)
+        assert len(cluster.nodes) == 4
 
     asyncio.run(scenario())
+
+
+def test_of_what_was_seen_not_much_is_kept_of_each() -> None:
+    node = Node(Hello("n0", "here", 1, "", {}, ()), None, 0.0)
+    node.suspect(replace(HOT, detail="x" * 100_000), 200.0)
+    assert len(node.doubt(200.0)) < 1100
+
+
+def test_what_people_say_of_nodes_is_kept(tmp_path: Path) -> None:
+    """Also what an earlier version has kept."""
+    told: list[str] = []
+    (tmp_path / marks.EARLIER).write_text('{"n0": "drained: of old"}')
+    kept = NodeMarks(tmp_path, told.append)
+    assert kept.is_drained("n0") and kept.why("n0") == "drained: of old"
+    kept.undrain("n0")
+    kept.taint("n1", "loud")
+    kept.drain("n2", "a new kernel")
+    kept.trust("n2", 300.0)
+    again = NodeMarks(tmp_path, told.append)
+    assert [again.why(f"n{number}") for number in range(3)] == ["", service_jobs.NODE_TAINTED(reason="loud"), ""]
+    assert again.trusted_at("n2") == 300.0 and not told
+    (tmp_path / marks.FILE).write_text('{"drained": 7}')
+    assert not NodeMarks(tmp_path, told.append).why("n1") and said(told[0], service_jobs.MARKS_UNREADABLE)
 
 
 def test_more_ranks_than_any_job_has_are_refused() -> None:

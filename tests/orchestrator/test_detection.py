@@ -12,8 +12,9 @@ from tests.core.core_job import Job
 from tests.said import arguments_of, said
 
 from understudy import extensions
-from understudy.core.events import Committed, Event, MigrationAsked, NodeTainted, UsesDevice, WorkerLost
+from understudy.core.events import Committed, Event, LostNode, MigrationAsked, NodesLost, NodeTainted, UsesDevice, WorkerLost
 from understudy.core.model import JobSpec, LossCause
+from understudy.core.state import BY_JOB, CHECK
 from understudy.detectors.base import GROUP, Detector, Evidence, JobView, Severity, Subject
 from understudy.messages import policies, service_jobs
 from understudy.messages.base import code_of
@@ -87,6 +88,20 @@ def test_evidence_becomes_an_event_once() -> None:
     assert job.sees(Evidence("hang", Subject.WORKER, job.state.ranks[0], Severity.LOST, "still", 9.0), 104.0) == WorkerLost(
         job.state.ranks[0], LossCause.HUNG, "still", 9.0
     )
+
+
+@pytest.mark.parametrize(("detector", "by"), [("thermometer", ""), ("webhook:site", BY_JOB), ("alertmanager:GpuXid", BY_JOB)])
+def test_what_is_told_from_outside_concerns_the_job_only(detector: str, by: str) -> None:
+    """A service hears by itself what concerns all jobs. And so does the check that follows."""
+    job = Answered()
+    job.state.spec = replace(job.state.spec, admission=True)
+    job.job.machine.handle(NodesLost((LostNode("n0", "gone"),)), 100.0)  # its rank is elsewhere, so it is checked
+    job.job.machine.handle(NodeTainted("n0", "hot", detector, by=by), 101.0)
+    assert [taint.by for taint in job.state.nodes["n0"].taints.values()] == [by]
+    job.job.machine.handle(NodeTainted("n0", "", detector), 102.0)
+    assert [(key, taint.by) for key, taint in job.state.nodes["n0"].taints.items()] == [(CHECK, by)]
+    seen = job.sees(replace(HOT, name="n1", detector=detector), 103.0)
+    assert isinstance(seen, NodeTainted) and seen.by == by
 
 
 def test_a_policy_may_end_who_computes_on_a_device() -> None:

@@ -25,16 +25,16 @@ from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.detectors.labels import KnownNodes
 from understudy.links.messages import Hello
 from understudy.messages import alertmanager, http_requests, policies
-from understudy.orchestrator import cluster as cluster_module
 from understudy.orchestrator import evidence_routes, limits
 from understudy.orchestrator import service as service_module
 from understudy.orchestrator.api import create_app
-from understudy.orchestrator.cluster import SUSPICIONS, Cluster
+from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.detection import MOST, SHARE
 from understudy.orchestrator.evidence_models import EvidenceItem
 from understudy.orchestrator.evidence_routes import PER_MINUTE
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.journal import Journal
+from understudy.orchestrator.nodes import SUSPICIONS, Node
 from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.settings import Settings
 
@@ -134,7 +134,7 @@ def test_it_goes_to_the_jobs_that_have_the_node(within: Callable[..., None], ser
 
 
 def test_a_token_of_a_job_reaches_that_job_only(within: Callable[..., None]) -> None:
-    """Not the other jobs on the node, and it hears of none of them; nor does it keep new jobs away before the job itself does."""
+    """Not the other jobs on the node, and it hears of none of them; nor does it keep new jobs away."""
 
     async def check(served: Served) -> None:
         assert served.cluster is not None
@@ -143,6 +143,7 @@ def test_a_token_of_a_job_reaches_that_job_only(within: Callable[..., None]) -> 
         assert [one["jobs"] for one in answer.json()] == [["b"]]
         assert served.cluster.nodes["n1"].suspected == {}
         assert (served.taints("a"), list(served.taints("b"))) == ({}, ["n1"])
+        assert served.cluster.taint("n1") == ""
         for node in ("n0", "n9"):
             refused = await served.post([{**ITEM, "node": node}], token)
             assert refused.status_code == 409 and served.cluster.nodes[node].suspected == {}
@@ -169,7 +170,7 @@ def test_a_node_of_a_service_without_a_job(within: Callable[..., None]) -> None:
 
 def test_what_is_over_takes_no_room() -> None:
     """And there is an end to what is kept of a node, whoever sees it."""
-    node = cluster_module.Node(Hello("n9", "10.0.0.9", 4, "", {}, ()), None, 0.0)
+    node = Node(Hello("n9", "10.0.0.9", 4, "", {}, ()), None, 0.0)
     hot = Evidence("webhook:site", Subject.NODE, "n9", Severity.SUSPECT, "hot", 90.0)
     for number in range(SUSPICIONS):
         node.suspect(replace(hot, kind=f"over{number}", until=99.0), 100.0)

@@ -15,7 +15,7 @@ from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
 from understudy.messages import policies
 from understudy.messages.base import Message
 from understudy.policy.engine import Engine, Standing, explain, held_back
-from understudy.policy.rules import Action, Back, BadPolicy, Limits, Policy, default, default_text, parse
+from understudy.policy.rules import MOST_RULES, MOST_TOLD, Action, Back, BadPolicy, Limits, Policy, default, default_text, parse
 
 NOW = 1_000_000.0
 NODES = {"w0": "rack1-a", "w1": "rack2-b"}
@@ -239,9 +239,23 @@ def test_the_command_line_explains_it_and_tells_every_mistake(tmp_path: Path) ->
         ("[" + ".".join(["x"] * 20_000) + "]", policies.TOO_DEEP),
         ("# " + "x" * (1 << 16), policies.TOO_LONG),
         ("a = " + "[" * 30_000, policies.NOT_TOML),
+        ("a = " + "9" * 60_000, policies.NOT_TOML),
     ],
 )
 def test_what_would_take_long_to_parse_is_refused(text: str, message: Message) -> None:
     """A tenant sends it, and the orchestrator serves others meanwhile."""
     with refused(BadPolicy, message):
         parse(text, "policy")
+
+
+def test_what_lasts_may_last_for_a_year() -> None:
+    rule = '[[rule]]\nname = "a"\nseverity = ["suspect"]\naction = "taint"\nhold = "365d"'
+    assert parse(rule, "policy").rule[0].hold == 365 * 86400.0
+
+
+def test_many_rules_and_many_mistakes_are_bounded() -> None:
+    rules = "".join(f'[[rule]]\nname = "{number}"\naction = "leave"\n' for number in range(MOST_RULES + 1))
+    for text in (rules, "[[rule]]\n" * 7000):
+        with refused(BadPolicy, policies.BAD_VALUE) as caught:
+            parse(text, "policy")
+        assert len(caught.value.args[0].splitlines()) <= MOST_TOLD

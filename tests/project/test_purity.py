@@ -21,6 +21,7 @@ PURE = {
     "dataclasses",
     "enum",
     "functools",
+    "heapq",
     "itertools",
     "math",
     "typing",

@@ -56,6 +56,9 @@ class NodeConfig:
     heartbeat: float = 0.5
     detectors: str = ""  # the text of their file; empty: there is none
 
+    def hello(self, parts: tuple[messages.Part, ...]) -> Hello:
+        return Hello(self.node, self.address, self.slots, self.domain, self.labels, parts)
+
 
 @dataclass
 class _Running:
@@ -121,8 +124,7 @@ class NodeAgent:
         return [self._hello(), *(self._detectors.known() if self._detectors is not None else [])]
 
     def _hello(self) -> Hello:
-        c = self._config
-        return Hello(c.node, c.address, c.slots, c.domain, c.labels, tuple(running.part for running in self._running.values()))
+        return self._config.hello(tuple(running.part for running in self._running.values()))
 
     def _obey(self, message: messages.Message) -> None:
         if isinstance(message, StartPart):

@@ -15,6 +15,7 @@ from understudy.messages import starting, tools
 from understudy.orchestrator.security import Access, Role, read_secrets
 
 JobOption = Annotated[str, typer.Option("--job", help="For this job only. Default: for all.")]
+NODE = "The node that an agent serves, as understudy agent calls it: its --name, or else the host's name."
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Where the authority is.", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the server or client; becomes a folder in DIR.", show_default=False)]
 Days = Annotated[int, typer.Option("--days", min=1, help="How long the certificate is good.")]
@@ -28,6 +29,7 @@ ROLES = (
 def token(
     role: Annotated[Role, typer.Option("--role", help=ROLES)],
     job: JobOption = "",
+    node: Annotated[str, typer.Option("--node", help=f"{NODE} Needed with --role agent.")] = "",
     days: Annotated[float, typer.Option("--days", min=0.0, help="How long it is good. Default: until the secret changes.")] = 0.0,
     token_file: Annotated[Path | None, typer.Option("--token-file", help="File with the secret (or UNDERSTUDY_TOKEN).")] = None,
 ) -> None:
@@ -35,8 +37,13 @@ def token(
 
     [bold]understudy token --role read --token-file secret > reader[/bold]
 
+    [bold]understudy token --role agent --node node1 --token-file secret > node1.token[/bold]
+
     Whoever has it gives it in place of the secret: [bold]--token-file reader[/bold] or UNDERSTUDY_TOKEN.
     """
+    if (role is Role.AGENT) != bool(node):
+        say(tools.AGENT_NEEDS_NODE() if not node else tools.NODE_OF_AGENT(role=role))
+        raise typer.Exit(2)
     try:
         secrets = read_secrets(token_file, os.environ.get(TOKEN_VARIABLE, ""))
     except OSError as error:
@@ -48,7 +55,7 @@ def token(
     if not secrets:
         say(tools.SECRET_NEEDED_FOR_TOKEN())
         raise typer.Exit(2)
-    print(Access(secrets).token(role, job, days))
+    print(Access(secrets).token(role, job, days, node))
 
 
 certs = typer.Typer(
@@ -91,12 +98,13 @@ def client(
     name: Name,
     role: Annotated[list[Role], typer.Option("--role", help=f"May be given several times. {ROLES}")],
     job: JobOption = "",
+    node: Annotated[str, typer.Option("--node", help=f"{NODE} Default: NAME.")] = "",
     days: Days = 365,
 ) -> None:
     """Make the certificate of an agent or of a user: DIR/NAME, for --tls."""
     from understudy.orchestrator.certificates import issue_client
 
-    _made(lambda: issue_client(folder, name, role, job, days))
+    _made(lambda: issue_client(folder, name, role, job, node or name, days))
 
 
 def _made(make: Callable[[], Path]) -> None:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 from rich.console import Console, RenderableType
@@ -19,7 +20,7 @@ from understudy.cli.errors import errors_told
 from understudy.cli.run_directory import RunDirectory
 from understudy.cli.show import report_view, state_view, status_view
 from understudy.cli.show_topology import topology_view
-from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
+from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, service, target
 from understudy.common.console import say
 from understudy.messages import asking
 
@@ -124,12 +125,21 @@ def taint(
 ) -> None:
     """Give a node, or one device of it, no new ranks or spares, or take that back.
 
-    Ranks that are there stay: understudy migrate moves them.
+    Ranks that are there stay: understudy migrate moves them. With --orchestrator that is for all jobs of the service, and for those to
+    come; with --job, for one of them.
 
     [bold]understudy taint --node node3 --device gpu1 --reason "ECC errors"[/bold]
     """
     wish = {"node": node, "device": device, "reason": "" if remove else reason or "asked for"}
-    _ask("taint", target(run_dir, orchestrator, job, token_file, tls_cert), wish)
+    if run_dir is None and orchestrator and not job:
+        if device:
+            say(asking.DEVICE_OF_WHICH_JOB(device=device))
+            raise typer.Exit(2)
+        with errors_told():
+            path = f"/v1/nodes/{quote(node, safe='')}/taint"
+            service(orchestrator, token_file, tls_cert).call("POST", path, {"reason": wish["reason"]})
+    else:
+        _ask("taint", target(run_dir, orchestrator, job, token_file, tls_cert), wish)
     what = f"{device} of node {node}" if device else f"node {node}"
     say(asking.TRUSTED(what=what) if remove else asking.TAINTED(what=what))
 

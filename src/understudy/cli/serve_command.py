@@ -20,6 +20,7 @@ from understudy.cli.target import TLS, service
 from understudy.common.console import say
 from understudy.core.model import Timeouts
 from understudy.detectors.choice import choose, read_file
+from understudy.links.messages import BadMessage, check_node
 from understudy.messages import tools
 
 STATE = Path("understudy-state")
@@ -132,6 +133,11 @@ def agent(
         heartbeat=heartbeat,
         detectors=text,
     )
+    try:
+        check_node(config.hello(()))
+    except BadMessage as error:
+        say(str(error))
+        raise typer.Exit(2) from error
     raise typer.Exit(asyncio.run(_serve(config, server.token)))
 
 

@@ -22,11 +22,11 @@ TIMER = "check"
 AGAIN = 600.0  # seconds from a check that was not passed, or of which nothing is heard, to the next one
 
 
-def begin(state: JobState, node: Node) -> bool:
-    """Whether `node`, which has no taint any more, has to pass its check."""
+def begin(state: JobState, node: Node, by: str) -> bool:
+    """Whether `node`, which has no taint any more, has to pass its check. `by`: of the taint, as of the last ones."""
     if not state.spec.admission or ranks_on(state, node):
         return False
-    node.taints[CHECK] = Taint(CHECK[0], moves.TO_BE_CHECKED())
+    node.taints[CHECK] = Taint(CHECK[0], moves.TO_BE_CHECKED(), by=by)
     state.tell(moves.CHECKED_FIRST(node=node.name))
     ask(state, node)
     return True

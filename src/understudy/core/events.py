@@ -425,6 +425,7 @@ class NodeTainted:
     deadline: float = 0.0  # of a drain: as in `state.Taint`
     lose: bool = False
     also: tuple[str, ...] = ()  # nodes of which the same is said at the same time, so that no rank moves from one of them to another
+    by: str = ""  # as in `state.Taint`
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
 
 from understudy.core.model import JobSpec
 from understudy.messages import forming
@@ -45,14 +46,21 @@ def place(spec: JobSpec, offers: Sequence[Offer]) -> list[Part] | str:
         return forming.TOO_FEW_SLOTS(spares=spec.spares, free=sum(rest.values()))
     where = {o.node: o for o in offers}
     spares = dict.fromkeys(hosts, 0)
+
+    def turn(node: str) -> tuple[bool, bool, int, int, str]:
+        """Evenly among equals: the one with the fewest so far, then with the most room."""
+        return node in hosts, where[node].domain in domains, spares.get(node, 0), -rest[node], node
+
+    turns = [turn(node) for node, free in rest.items() if free > 0]
+    heapify(turns)
     for _ in range(spec.spares):
-        # Evenly among equals: the one with the fewest so far, then with the most room.
-        best = min(
-            (node for node, free in rest.items() if free > 0),
-            key=lambda node: (node in hosts, where[node].domain in domains, spares.get(node, 0), -rest[node], node),
-        )
+        best = turns[0][-1]
         rest[best] -= 1
         spares[best] = spares.get(best, 0) + 1
+        if rest[best]:
+            heapreplace(turns, turn(best))
+        else:
+            heappop(turns)
     others = sorted(node for node in spares if node not in hosts)
     ranks = hosts | {node: spec.nodes + number for number, node in enumerate(others)}
     return [Part(node, rank, spares[node]) for node, rank in sorted(ranks.items(), key=lambda item: item[1])]

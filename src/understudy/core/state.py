@@ -37,6 +37,7 @@ class Taint:
     lose: bool = False  # of a drain: what is there at its deadline is given up, and taken over elsewhere
     done: bool = False  # of a drain: nothing of the job is there any more
     device: str = ""  # of the node, if it is a device that ranks compute on: then it speaks of no other rank there
+    by: str = ""  # whose right it was set with: `BY_JOB`, `BY_SERVICE`; "": Understudy set it itself, or an earlier version did
 
 
 OPERATOR = "operator"  # source of what a person says
@@ -44,6 +45,8 @@ CORRUPT = "corrupt"  # ... of what is said of a node whose rank held something e
 DEVICE = "device-error"  # ... of a device that a rank's exception speaks of, or of a node with several of these
 DRAIN = ("drain", "")  # source and part of the taint of a node that is emptied, because a person says so
 CHECK = ("check", "")  # ... of one that is to pass its check before it is trusted again
+BY_JOB = "job"  # of somebody who may speak for this job: it concerns no other
+BY_SERVICE = "service"  # of somebody who may speak for all jobs: only they take it back
 MOVES = 2  # attempts to move a rank from a node
 
 OURS = frozenset({OPERATOR, CORRUPT, DEVICE, DRAIN[0], CHECK[0]})  # sources that no detector can be: what they say counts for more

@@ -33,7 +33,7 @@ from understudy.core.drain import ATTEMPTS
 from understudy.core.events import NodeChecked, NodeTainted
 from understudy.core.migration import begin, most, move_of
 from understudy.core.quiesce import want_more
-from understudy.core.state import CHECK, DRAIN, OPERATOR, JobState, Move, Node, Taint, Worker
+from understudy.core.state import BY_JOB, CHECK, DRAIN, OPERATOR, JobState, Move, Node, Taint, Worker
 from understudy.core.transitions import Phase, Why
 from understudy.messages import moves
 from understudy.messages.base import Text
@@ -47,7 +47,7 @@ def node_tainted(state: JobState, event: NodeTainted) -> None:
         state.refuse(event, Why.UNKNOWN if node is None else Why.OVER)
         return
     if event.reason:
-        new = Taint(event.source, event.reason, event.part, event.until, event.leave, event.deadline, event.lose)
+        new = Taint(event.source, event.reason, event.part, event.until, event.leave, event.deadline, event.lose, by=event.by)
         for name in (node.name, *event.also):
             if name in state.nodes:
                 taint(state, name, new)
@@ -120,12 +120,13 @@ def _lift(state: JobState, node: Node, keys: Iterable[tuple[str, str]], *, belie
     """`believed`: without a check."""
     every = list(keys)
     _lift_of_devices(state, node, [key for key in every if key in node.device_taints])
-    gone = [key for key in every if node.taints.pop(key, None) is not None]
+    gone = [node.taints.pop(key) for key in every if key in node.taints]
     if not gone:
         return
     _set_timers(state)
     admission.settle(state)
-    if node.taints or (not believed and state.phase is not Phase.ENDED and admission.begin(state, node)):
+    by = BY_JOB if all(one.by == BY_JOB for one in gone) else ""
+    if node.taints or (not believed and state.phase is not Phase.ENDED and admission.begin(state, node, by)):
         return
     state.tell(moves.TRUSTED_AGAIN(node=node.name))
     home.trusted(state, node)

@@ -28,6 +28,8 @@ FENCE = "understudy-fence"  # header of an orchestrator's answer to an agent: gr
 ONLY = "-"  # in place of a job's name: the only one of an orchestrator that was started with `understudy run`
 LIMIT = 1 << 20  # bytes of one message or frame: tracebacks are the longest
 FRAME = 1 << 18  # bytes of several messages in one frame
+MOST_SLOTS = 4096  # of a node, and parts on it
+MOST_OF_NODE = 4096  # bytes of what a `Hello` says, without its parts: names, address, labels
 _GROWTH = 8  # a message that was written by others may have so many times its bytes when we write it (escapes, 1e15), not more
 _HEAD = re.compile(r'\s*\{\s*"type"\s*:\s*"(\w+)"')
 
@@ -175,9 +177,21 @@ def taken(text: str | bytes) -> tuple[Message, str]:
     `BadMessage`.
     """
     message, written = recalled(text, LIMIT)
+    if isinstance(message, Hello):
+        check_node(message)
     if len(written) > LIMIT // _GROWTH and type(message) in _BOUNDED and len(encode(message)) > LIMIT:
         raise BadMessage(wire.WRITTEN_TOO_LONG(type=type(message).__name__, most=LIMIT))
     return message, written
+
+
+def check_node(hello: Hello) -> None:
+    """Raise `BadMessage` for a node that no service takes."""
+    if not 0 <= hello.slots <= MOST_SLOTS:
+        raise BadMessage(wire.SLOTS_OUT_OF_RANGE(slots=hello.slots, most=MOST_SLOTS))
+    if len(hello.parts) > MOST_SLOTS or any(not 0 <= number <= MOST_SLOTS for part in hello.parts for number in (part.slots, part.spares)):
+        raise BadMessage(wire.PARTS_OUT_OF_RANGE(most=MOST_SLOTS))
+    if (length := len(encode(replace(hello, parts=())))) > MOST_OF_NODE:
+        raise BadMessage(wire.NODE_TOO_LONG(length=length, most=MOST_OF_NODE))
 
 
 def recalled(text: str | bytes, limit: int | None = None) -> tuple[Message, str]:

@@ -147,6 +147,13 @@ TRUSTED = Message(
     cause="`understudy taint --remove` was accepted: the node may get ranks and spares again.",
 )
 
+DEVICE_OF_WHICH_JOB = Message(
+    "US2398",
+    "{device} of which job? A single device is tainted for one job: name it with --job",
+    cause="`understudy taint --device` was asked for without a job. Only a job knows on which devices its ranks compute.",
+    remedy="Give --job, or taint the node.",
+)
+
 JOB_STOPS = Message(
     "US2324",
     "the job is stopping",

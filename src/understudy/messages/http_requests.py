@@ -63,9 +63,9 @@ ROLE_NEEDED_FOR_JOB = Message(
 
 ROLE_NEEDED_FOR_ALL = Message(
     "US5209",
-    "this needs the role {role}, for all jobs",
+    "this needs the role {role} for all jobs: the secret, or a token or certificate with this role that was made without --job",
     cause="The token or certificate is limited to one job, or does not allow this at all.",
-    remedy="Use one with this role that is not limited to a job.",
+    remedy="Ask somebody who has such a one, or ask for it of your own job only, with --job.",
 )
 
 SECRET_ITSELF_NEEDED = Message(
@@ -73,6 +73,15 @@ SECRET_ITSELF_NEEDED = Message(
     "this needs the job's secret itself",
     cause="The orchestrators of a job speak to each other with the job's secret. A token made from it does not do.",
     remedy="Give every node of the job the same secret.",
+)
+
+SAID_FOR_ALL_JOBS = Message(
+    "US5212",
+    "node {node} was tainted or drained for all jobs of the service ({reason}): to change that needs the role operate for all jobs: the "
+    "secret, or a token or certificate with this role that was made without --job",
+    cause="Somebody who may speak for all jobs has said that the node should not be used; the token or certificate is limited to one job.",
+    remedy="Ask them to take it back: `understudy undrain NODE` or `understudy taint --node NODE --remove`, with --orchestrator and "
+    "without --job.",
 )
 
 NAME_NOT_ALLOWED = Message(
@@ -260,6 +269,27 @@ NODE_SERVED = Message(
     "{node} is served by another agent, which is alive: end that one first",
     cause="Two commands with the same --node-rank were started. The first one goes on.",
     remedy="Give each node its own --node-rank. To replace the first one, end it.",
+)
+
+ANOTHER_NODE = Message(
+    "US5247",
+    "this token or certificate is for node {own}, not for {node}",
+    cause="An agent serves the node that its token or certificate names, and no other. The names differ, or it has another node's.",
+    remedy="Start the agent with that --name, or make a token (`understudy token --role agent --node`) or certificate for this node.",
+)
+
+NODE_UNNAMED = Message(
+    "US5248",
+    "the token or certificate must name node {node}: understudy token --role agent --node",
+    cause="The agent's token or certificate was made by an earlier version and names no node, so it could speak for any.",
+    remedy="Make one for each node: `understudy token --role agent --node NODE`, or `understudy certs client DIR NODE --role agent`.",
+)
+
+TOO_MANY_NODES = Message(
+    "US5249",
+    "this orchestrator knows {most} nodes already",
+    cause="A service takes no more nodes than that. Those that are away longest, and have nothing of a job, make room for new ones.",
+    remedy="End agents that are not needed, or serve some nodes by another orchestrator.",
 )
 
 OTHER_RANKS = Message(

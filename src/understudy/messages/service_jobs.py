@@ -86,6 +86,13 @@ WAITS_FOR_SLOTS = Message(
     remedy="Wait for other jobs to end, start agents on more nodes, or submit the job with fewer ranks or spares.",
 )
 
+WAITS_FOR_OTHERS = Message(
+    "US5316",
+    "waits for slots: those that are free are kept for {jobs}, which came before and waited for more than {minutes:.0f} minutes",
+    cause="A larger job has been passed by smaller ones for a while. Its nodes are kept for it now.",
+    remedy="Wait until it has begun, or cancel it.",
+)
+
 NODE_DRAINED = Message(
     "US5309",
     "drained: {reason}",
@@ -93,18 +100,18 @@ NODE_DRAINED = Message(
     remedy="Use it again with `understudy undrain`.",
 )
 
-DRAINS_UNREADABLE = Message(
+MARKS_UNREADABLE = Message(
     "US5310",
-    "{path} cannot be read, nodes without jobs that were drained are not any more: {reason}",
-    cause="The file in which the service keeps drained nodes is damaged.",
-    remedy="Drain the nodes again that should stay empty.",
+    "{path} cannot be read, nodes without jobs that were drained or tainted are not any more: {reason}",
+    cause="The file in which the service keeps what people have said of nodes is damaged.",
+    remedy="Drain or taint the nodes again that should get no jobs.",
 )
 
-DRAINS_UNWRITTEN = Message(
+MARKS_UNWRITTEN = Message(
     "US5311",
-    "{path} cannot be written: an orchestrator that is started now does not know which nodes are drained: {reason}",
+    "{path} cannot be written: an orchestrator that is started now does not know which nodes are drained or tainted: {reason}",
     cause="The disk with --state-dir is full or cannot be written.",
-    remedy="Make room on the disk, and drain the nodes again after the next start.",
+    remedy="Make room on the disk, and drain or taint the nodes again after the next start.",
 )
 
 OUTPUT_UNWRITTEN = Message(
@@ -112,6 +119,27 @@ OUTPUT_UNWRITTEN = Message(
     "cannot write {path}: {reason}; training goes on, what is printed now is not kept there",
     cause="The disk for the job's output is full or cannot be written.",
     remedy="Make room on the disk.",
+)
+
+AGENT_SENT_AWAY = Message(
+    "US5313",
+    "an agent that said it was node {node} was sent away: {reason}",
+    cause="Its token or certificate is for another node, or for none.",
+    remedy="Give each node a token or certificate with its name. If none of yours did this, change the secret.",
+)
+
+NOT_ITS_PART = Message(
+    "US5314",
+    "node {node} reported the end of its part in job {job}, which has none there",
+    cause="The agent of the node has said something that cannot be. It was ignored.",
+    remedy="Look at the node: something else may run in the place of its agent.",
+)
+
+NODE_TAINTED = Message(
+    "US5315",
+    "tainted: {reason}",
+    cause="The node was tainted for all jobs, so it gets no new ones.",
+    remedy="Use it again with `understudy taint --node NODE --remove`, without --job.",
 )
 
 AGENTS_STILL_CONNECTED = Message(

@@ -143,6 +143,20 @@ SECRET_NEEDED_FOR_TOKEN = Message(
     remedy="Give the file that the orchestrator was started with.",
 )
 
+AGENT_NEEDS_NODE = Message(
+    "US2744",
+    "a token of the role agent serves one node: give its name with --node",
+    cause="An agent's token names its node, so that one node cannot speak for another.",
+    remedy="Make one for each node, with the name that `understudy agent` uses there: its --name, or else the host's name.",
+)
+
+NODE_OF_AGENT = Message(
+    "US2745",
+    "--node is for the role agent, not for {role}",
+    cause="Only an agent's token names a node.",
+    remedy="Leave out --node.",
+)
+
 CERTIFICATE_EXISTS = Message(
     "US2741",
     "{path} is there already: take it away first, or choose another name",

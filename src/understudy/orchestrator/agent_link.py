@@ -6,8 +6,15 @@ import asyncio
 from dataclasses import dataclass
 
 POLICY_VIOLATION = 1008
+TRY_LATER = 1013
 REPLACED = 4000
 SILENT = 4001
+REASON = 123  # bytes of a reason for closing (RFC 6455, 5.5)
+
+
+def shortened(reason: str) -> str:
+    """Return as much of a reason for closing as there is room for."""
+    return reason.encode()[:REASON].decode(errors="ignore")
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence
     add_output(app, found, auth)
     add_events(app, found, lambda: jobs.history, NO_ANSWER, **auth.needs(Role.READ))
     _add_metrics(app, Metrics(jobs, cluster), auth)
-    add_parts(app, jobs, auth, fence)
+    add_parts(app, jobs, cluster, auth, fence)
     if cluster is not None:
         add_cluster(app, cluster, auth)
         add_nodes(app, cluster, auth, fence)

@@ -37,12 +37,17 @@ class Believe(BaseModel):
     reason: str = Field(default="", max_length=1000, description="for the report")
 
 
-class Taint(BaseModel):
+class TaintNode(BaseModel):
     """A node that is not to be trusted, or is again."""
+
+    reason: str = Field(default="", max_length=1000, description="why it is not trusted; empty: it is trusted again")
+
+
+class Taint(TaintNode):
+    """The same, with the node, or one device of it."""
 
     node: str = Field(max_length=1000, description="its name")
     device: str = Field(default="", max_length=200, description="one device of it: index (gpu1), UUID or PCI address; empty: the node")
-    reason: str = Field(default="", max_length=1000, description="why it is not trusted; empty: it is trusted again")
 
 
 class Drain(BaseModel):

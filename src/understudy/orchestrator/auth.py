@@ -10,11 +10,12 @@ from fastapi import Depends, HTTPException, Request, WebSocket, WebSocketDisconn
 from fastapi.security import HTTPBearer
 from starlette.requests import HTTPConnection
 
+from understudy.common.bounds import plain
 from understudy.core.events import NodeJoined
 from understudy.links.messages import FENCE, BadMessage, Hello, Message, decode
 from understudy.links.proof import NONCE
-from understudy.messages import http_requests
-from understudy.orchestrator.agent_link import POLICY_VIOLATION
+from understudy.messages import http_requests, service_jobs
+from understudy.orchestrator.agent_link import POLICY_VIOLATION, shortened
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.problems import problem
 from understudy.orchestrator.security import Access, Grant, Role, Unknown
@@ -63,7 +64,8 @@ class Auth:
         """The agent's first message, which must be of this `kind`; None if it was sent away."""
         shown = self._access.proof(socket.headers.get("authorization"), socket.headers.get(NONCE))
         try:
-            if not any(grant.allows(role, self._name(job)) for grant in self.grants(socket)):
+            grants = [grant for grant in self.grants(socket) if grant.allows(role, self._name(job))]
+            if not grants:
                 raise HTTPException(403, _needed(role, job))
         except HTTPException as error:
             await socket.send_denial_response(problem(error.status_code, str(error.detail), shown))
@@ -76,10 +78,19 @@ class Auth:
             with suppress(TimeoutError, KeyError):
                 said = decode(await asyncio.wait_for(socket.receive_text(), HELLO))
         except BadMessage as error:
-            why = f": {ascii(str(error))[:70]}"  # a reason for closing has room for 123 bytes
+            why = f": {plain(str(error))}"
         except WebSocketDisconnect:
             return None
         if not isinstance(said, kind):
-            await socket.close(POLICY_VIOLATION, http_requests.FIRST_MESSAGE(type=kind.__name__, reason=why))
+            await socket.close(POLICY_VIOLATION, shortened(http_requests.FIRST_MESSAGE(type=kind.__name__, reason=why)))
+            return None
+        if not any(grant.serves(said.node) for grant in grants):
+            await self._not_its_node(socket, said.node, next((grant.node for grant in grants if grant.node), ""))
             return None
         return said
+
+    async def _not_its_node(self, socket: WebSocket, node: str, own: str) -> None:
+        """Send an agent away whose token or certificate is for its `own` node, or names none."""
+        why = http_requests.ANOTHER_NODE(own=own, node=node) if own else http_requests.NODE_UNNAMED(node=node)
+        self._jobs.tell_once(f"agent of {own}", service_jobs.AGENT_SENT_AWAY(node=plain(node)[:100], reason=why[:300]))
+        await socket.close(POLICY_VIOLATION, shortened(why))

@@ -50,11 +50,13 @@ def issue_server(folder: Path, name: str, hosts: list[str], days: int) -> Path:
     return _issue(folder, name, names, ExtendedKeyUsageOID.SERVER_AUTH, days)
 
 
-def issue_client(folder: Path, name: str, roles: list[Role], job: str, days: int) -> Path:
-    """For whoever may do this, for one job or (empty) all. Raises `FileNotFoundError` without an authority in `folder`,
-    `FileExistsError` if the name is taken, and `ValueError`.
+def issue_client(folder: Path, name: str, roles: list[Role], job: str, node: str, days: int) -> Path:
+    """For whoever may do this, for one job or (empty) all; an agent's for one node. Raises `FileNotFoundError` without an authority in
+    `folder`, `FileExistsError` if the name is taken, and `ValueError`.
     """
-    names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(f"{URI}{role.value}" + (f":{job}" if job else "")) for role in roles]
+    about = [node if role is Role.AGENT else job for role in roles]
+    uris = [f"{URI}{role.value}" + (f":{one}" if one else "") for role, one in zip(roles, about, strict=True)]
+    names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri) for uri in uris]
     return _issue(folder, name, names, ExtendedKeyUsageOID.CLIENT_AUTH, days)
 
 

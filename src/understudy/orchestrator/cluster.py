@@ -4,6 +4,9 @@ Every node's agent keeps one connection and says with each heartbeat which parts
 what slots are counted by. So an orchestrator that was started again knows as soon as the agents are back, for which it waits before
 it places anything. A part is led by the job's own service, over a connection of its own (`service.py`): what happens to
 the node's agent does not touch the job.
+
+An agent that lies about its parts harms its own node only: for a job, its word counts where a part of that job was placed. That was done by
+this orchestrator, or by one before it, and then the part itself has come with the token that it was given, which names job and node.
 """
 
 from __future__ import annotations
@@ -12,25 +15,26 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from understudy.core.events import LostNode, NodesLost, StopAsked
+from understudy.common.bounds import cut
+from understudy.core.events import LostNode, NodesLost, NodeTainted, StopAsked
 from understudy.core.model import Timeouts
-from understudy.core.placement import Offer, place
-from understudy.core.state import CHECK
-from understudy.core.topology import failure_domain
+from understudy.core.state import BY_JOB, BY_SERVICE, CHECK, DRAIN, Taint
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity
 from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, Seen, StartPart, decode, encode
 from understudy.links.submission import Submission
 from understudy.messages import http_requests, service_jobs
 from understudy.orchestrator import drains
-from understudy.orchestrator.agent_link import REPLACED, AgentLink, Close
+from understudy.orchestrator.agent_link import REPLACED, TRY_LATER, AgentLink, Close
 from understudy.orchestrator.api_models import Drain, DrainPlan, Undrain
-from understudy.orchestrator.detection import evidence_of, too_many
+from understudy.orchestrator.detection import evidence_of
 from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.journal import Recorded
+from understudy.orchestrator.marks import NodeMarks
+from understudy.orchestrator.nodes import DETAIL, Node
+from understudy.orchestrator.queue import Queue
 from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.settings import Settings
 from understudy.orchestrator.verdicts import RESERVED
@@ -38,33 +42,11 @@ from understudy.policy.rules import applied, default, parse
 
 SETTLE = 3.0  # seconds after a start in which agents come back and nothing is placed
 LOOK = 0.5  # seconds between two looks at silent nodes
+NODES = 10_000  # that are known
+FORGET = 86400.0  # seconds after which a node is forgotten of which nothing is heard, and that has nothing of a job
 RESTARTS = 3  # of a part that was given up, for each job and node
-ORPHANS = 1000  # jobs that are put aside: an agent may claim any
-SUSPICIONS = 100  # of one node that are kept
-
-
-@dataclass
-class Node:
-    hello: Hello
-    link: AgentLink | None  # None: away
-    heard: float  # by the loop's clock
-    restarts: dict[str, int] = field(default_factory=dict)  # of parts, by job
-    suspected: dict[tuple[str, str, str], Evidence] = field(default_factory=dict)  # by detector, kind and part: what may still hold
-
-    def doubt(self, now: float) -> str:
-        """Why no job should be placed here, by what was seen; "": nothing speaks against it. `now`: unix time."""
-        return next((f"{e.detail} ({e.detector})" for e in self.suspected.values() if not 0 < e.until <= now), "")
-
-    def suspect(self, evidence: Evidence, now: float) -> None:
-        """`now`: unix time. What is over is kept no more."""
-        key = evidence.detector, evidence.kind, evidence.part
-        self.suspected = {other: e for other, e in self.suspected.items() if other != key and not 0 < e.until <= now}
-        over = 0 < evidence.until <= now
-        if not over and not too_many(evidence.detector, [detector for detector, _, _ in self.suspected], SUSPICIONS):
-            self.suspected[key] = evidence
-
-    def free(self) -> int:
-        return self.hello.slots - sum(part.slots for part in self.hello.parts)
+ORPHANS = 1000  # jobs that are put aside because the journal does not know them
+KNOCK = 30.0  # seconds without a knock of its parts after which such a job has ended
 
 
 class Cluster:
@@ -78,8 +60,9 @@ class Cluster:
         self._tell = tell
         self._timeouts = timeouts
         self._requests: dict[str, Submission] = {}
-        self._orphans: set[str] = set()  # jobs that are put aside because the journal does not know them
-        self._drained = drains.DrainedNodes(state, tell)
+        self._since: dict[str, float] = {}  # of the jobs that wait: since when, by the loop's clock
+        self._orphans: dict[str, float] = {}  # jobs that are put aside because the journal does not know them, and their parts' last knock
+        self._marks = NodeMarks(state, tell)
         jobs.up = self._up
         self._ready_at = asyncio.get_running_loop().time() + SETTLE
 
@@ -134,44 +117,48 @@ class Cluster:
 
     def _over(self, job: str) -> None:
         self.waiting.pop(job, None)
+        for node in self.nodes.values():
+            node.placed.pop(job, None)
         self.end_parts(job)  # on nodes that have not heard of it from the job's service
 
     def _place(self) -> None:
-        """Gives slots to those that wait, in the order in which they came, as far as there are any. One that would not fit even if all jobs
-        were over is passed by.
-        """
-        if asyncio.get_running_loop().time() < self._ready_at:
+        """Gives slots to those that wait (`queue.py`)."""
+        now = asyncio.get_running_loop().time()
+        if now < self._ready_at:
             self.waiting = dict.fromkeys(self.waiting, service_jobs.WAITS_FOR_NODES())
             return
-        for name in list(self.waiting):
+        self._since = {name: self._since.get(name, now) for name in self.waiting}
+        queue = Queue(self._trusted())
+        for name, since in self._since.items():
             request = self._requests[name]
-            trusted = self._trusted()
-            parts = place(request.spec(), [_offer(node, node.free()) for node in trusted])
-            if isinstance(parts, str):
-                self.waiting[name] = service_jobs.WAITS_FOR_SLOTS(reason=parts)
-                if isinstance(place(request.spec(), [_offer(node, node.hello.slots) for node in trusted]), str):
-                    continue  # until there are more nodes
-                return  # the next one must not overtake it for ever
+            found = queue.place(request.spec(), now - since)
+            if isinstance(found, str):
+                self.waiting[name] = found
+                continue
             del self.waiting[name]
-            for part in parts:
+            for part in found:
                 slots = part.spares + (request.workers_per_node if part.rank < request.nodes else 0)
                 self._start(self.nodes[part.node], Part(name, part.rank, slots, part.spares))
 
     def taint(self, name: str) -> str:
-        """Why a node is not trusted: what any job knows of it, also one that has ended, or what was seen there."""
+        """Why a node gets no new jobs: what a person with the right for all jobs has said, what Understudy has found in any job, also one
+        that has ended, or what was seen there. What the operators of a job say concerns that job only.
+        """
+        tainted = self._marks.why(name) or next((taint.reason for taint in self._taints(name)), "")
+        return cut(tainted, DETAIL) or (self.nodes[name].doubt(time.time()) if name in self.nodes else "")
+
+    def _taints(self, name: str) -> Iterator[Taint]:
+        """What jobs know of the node, and what concerns all of them."""
         known = (job.service.machine.state.nodes.get(name) for job in self._jobs.all())
-        tainted = self._drained.get(name) or next((node.taint for node in known if node is not None and node.taint), "")
-        return tainted or (self.nodes[name].doubt(time.time()) if name in self.nodes else "")
+        return (taint for node in known if node is not None for taint in node.taints.values() if taint.by != BY_JOB)
 
     def observe(self, evidence: Evidence, may: Callable[[str], bool] = lambda job: True) -> list[str]:
         """Evidence about a node: each job that has it does what its own policy says, and no new one is placed there while it holds. Gives
         these jobs' names. `may`: whether whoever tells it may speak of a job; of "": of all of them, and of those to come.
         """
         node = self.nodes.get(evidence.name)
-        known = (job.service.machine.state.nodes.get(evidence.name) for job in self._jobs.all())
-        trusted_at = max((one.trusted_at for one in known if one is not None), default=0.0)
         counts = evidence.severity is not Severity.NOTE and evidence.kind != LEFT_OUT and evidence.detector not in RESERVED
-        counts = counts and evidence.happened > trusted_at
+        counts = counts and evidence.happened > self._marks.trusted_at(evidence.name)
         if node is not None and counts and may(""):
             node.suspect(evidence, time.time())
         return self._jobs.observe(evidence, may)
@@ -187,7 +174,7 @@ class Cluster:
             ]:
                 node, known = self.nodes.get(name), state.nodes[name]
                 slots = known.room + (state.spec.workers_per_node if known.rank < state.spec.nodes else 0)
-                if node is None or node.link is None or self._drained.get(name) or node.doubt(time.time()) or node.free() < slots:
+                if node is None or node.link is None or self._marks.why(name) or node.doubt(time.time()) or node.free() < slots:
                     continue
                 if any(part.job == job.name for part in node.hello.parts) or node.restarts.get(job.name, 0) >= RESTARTS:
                     continue
@@ -204,25 +191,50 @@ class Cluster:
         names = list(dict.fromkeys([name, *wish.also]))
         having = {job.name: job for node in names for job in self.jobs_on(node)}
         wanted = [(job, [node for node in names if node in job.service.machine.state.nodes]) for job in having.values()]
-        plans = drains.ask(wanted, wish)
+        plans = drains.ask(wanted, wish, BY_SERVICE)
         for node in names if not wish.dry_run else ():
-            self._drained.put(node, service_jobs.NODE_DRAINED(reason=wish.reason or "asked for"))
+            self._marks.drain(node, wish.reason or "asked for")
         return plans
 
     def undrain(self, name: str, wish: Undrain) -> list[str]:
-        self._drained.put(name, "")
-        having = drains.take_back(self._jobs.all(), name, wish)
+        """Takes the drain of all jobs back. What a job's own operators have drained stays so."""
+        self._marks.undrain(name)
+        known = [(job, job.service.machine.state.nodes.get(name)) for job in self._jobs.all()]
+        wide = [job for job, node in known if node is not None and node.drain is not None and node.drain.by != BY_JOB]
+        having = drains.take_back(wide, name, wish)
         self._place()
         return having
 
     def drain_stage(self, name: str) -> str:
         """As in `NodeLine`."""
-        return drains.stage(self.jobs_on(name), name) or ("drained" if self._drained.get(name) else "")
+        if not self._marks.is_drained(name) and not any((taint.source, taint.part) == DRAIN for taint in self._taints(name)):
+            return ""
+        return drains.stage(self.jobs_on(name), name) or "drained"
+
+    def is_known(self, name: str) -> bool:
+        return name in self.nodes or self._marks.is_known(name) or bool(self.jobs_on(name))
+
+    def jobs_shown(self, node: Node) -> list[str]:
+        """Those with slots on the node, as far as its agent is believed."""
+        known = {part.job: self._jobs.get(part.job) for part in node.hello.parts}
+        return [name for name, job in known.items() if (self._placed(node, job) if job is not None else name in self._jobs.aside)]
+
+    def set_taint(self, name: str, reason: str) -> None:
+        """A person says for all jobs, and those to come, that a node is not to be trusted."""
+        self._marks.taint(name, reason)
+        for job in self.jobs_on(name):
+            job.service.submit(NodeTainted(name, reason, by=BY_SERVICE))
 
     def trust(self, name: str) -> None:
-        """A person says that whatever was seen on this node is over."""
+        """A person says for all jobs that whatever was said of this node, and seen there, is over."""
+        self._marks.trust(name, time.time())
         if name in self.nodes:
             self.nodes[name].suspected.clear()
+        for job in self._jobs.all():
+            node = job.service.machine.state.nodes.get(name)
+            if node is not None and (node.taints or node.device_taints or not job.running.done()):
+                job.service.submit(NodeTainted(name, ""))
+        self._place()
 
     def _trusted(self) -> list[Node]:
         return [node for name, node in self.nodes.items() if node.link is not None and not self.taint(name)]
@@ -238,32 +250,58 @@ class Cluster:
             workers_per_node=request.workers_per_node,
             role=request.role,
             timeouts=request.timeouts,
-            token=self._access.token(Role.WORKER, part.job),
+            token=self._access.token(Role.WORKER, part.job, node=node.hello.node),
         )
         node.link.outbox.put_nowait(encode(message))
-        node.hello = replace(node.hello, parts=(*node.hello.parts, part))
+        node.start(part)
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def attach(self, hello: Hello) -> AgentLink:
         old = self.nodes.get(hello.node)
+        if old is None and not self._has_room():
+            link = AgentLink(hello.node)
+            link.outbox.put_nowait(Close(TRY_LATER, http_requests.TOO_MANY_NODES(most=NODES)))
+            return link
         if old is not None and old.link is not None:
             old.link.outbox.put_nowait(Close(REPLACED, "replaced by a newer connection"))
         if old is None or old.link is None:
             self._tell(service_jobs.NODE_HERE(node=hello.node, slots=hello.slots))
-        link = AgentLink(hello.node)
-        node = self.nodes[hello.node] = Node(hello, link, asyncio.get_running_loop().time())
+        link, now = AgentLink(hello.node), asyncio.get_running_loop().time()
+        node = self.nodes[hello.node] = Node(hello, link, now)
         if old is not None:
-            node.restarts, node.suspected = old.restarts, old.suspected
+            node.placed, node.restarts, node.suspected = old.placed, old.restarts, old.suspected
         for part in hello.parts:
             job = self._jobs.get(part.job)
             if job is not None and job.running.done():
                 link.outbox.put_nowait(encode(EndPart(part.job)))
-            elif job is None and part.job not in self._jobs.aside and len(self._jobs.aside) < ORPHANS:
-                self._jobs.put_aside(part.job, service_jobs.ORPHANED(node=hello.node))
-                self._orphans.add(part.job)
         self._place()
         return link
+
+    def _has_room(self) -> bool:
+        """Whether one more node may come: that may take the one of which nothing was heard for longest."""
+        if len(self.nodes) < NODES:
+            return True
+        idle = min(self._idle(), key=lambda node: node.heard, default=None)
+        if idle is not None:
+            del self.nodes[idle.hello.node]
+        return idle is not None
+
+    def _idle(self) -> list[Node]:
+        """Nodes that are away and have nothing of a job that is not over."""
+        away = [node for node in self.nodes.values() if node.link is None]
+        return [node for node in away if all(part.job not in self._jobs.aside and self._ended(part.job) for part in node.hello.parts)]
+
+    def find_orphan(self, job: str, authorization: str | None) -> None:
+        """A part has come, with a worker's token of this service, whose job the journal does not know: the job is put aside."""
+        placed = self._access.placed(authorization)
+        if placed is None or placed.job != job or (job in self._jobs.aside and job not in self._orphans):
+            return
+        if job not in self._orphans:
+            if len(self._orphans) >= ORPHANS:
+                return
+            self._jobs.put_aside(job, service_jobs.ORPHANED(node=placed.node or "of an earlier version"))
+        self._orphans[job] = asyncio.get_running_loop().time()
 
     def detach(self, link: AgentLink) -> None:
         node = self.nodes.get(link.node)
@@ -271,18 +309,17 @@ class Cluster:
             node.link = None
 
     def receive(self, link: AgentLink, text: str) -> None:
-        node = self.nodes[link.node]
-        if node.link is not link:
+        node = self.nodes.get(link.node)
+        if node is None or node.link is not link:
             return
         node.heard = asyncio.get_running_loop().time()
         try:
             message = decode(text)
         except BadMessage as error:
-            self._tell(service_jobs.NOT_A_MESSAGE(node=link.node, reason=str(error)[:300]))
+            self._jobs.tell_once(f"message of {link.node}", service_jobs.NOT_A_MESSAGE(node=link.node, reason=str(error)[:300]))
             return
         if isinstance(message, Hello) and message.node == link.node:
-            started = [part for part in node.hello.parts if part not in message.parts and not self._ended(part.job)]
-            node.hello = replace(message, parts=(*message.parts, *started))
+            node.hear(message, started=tuple(p for p in node.hello.parts if p.job in node.placed and not self._ended(p.job)))
         elif isinstance(message, PartEnded):
             self._part_ended(node, message)
         elif isinstance(message, Seen):
@@ -292,16 +329,31 @@ class Cluster:
         """Its slots are free. If the job goes on, it was killed too often to be started again there: its ranks are replaced, and a new one
         is started.
         """
-        gone = [part for part in node.hello.parts if part.job == message.job]
-        node.hello = replace(node.hello, parts=tuple(p for p in node.hello.parts if p.job != message.job))
         job = self._jobs.get(message.job)
-        if gone and job is not None and job.service.machine.state.ended is None:
+        part = self._placed(node, job) if job is not None else None
+        node.end(message.job)
+        if job is None or job.service.machine.state.ended is not None:
+            pass
+        elif part is None:
+            why = service_jobs.NOT_ITS_PART(node=node.hello.node, job=message.job)
+            self._jobs.tell_once(f"part of {node.hello.node}", why)
+        else:
             lost = LostNode(node.hello.node, service_jobs.AGENT_ENDED(code=message.exit_code))
             job.service.submit(NodesLost((lost,)))
             times = node.restarts[message.job] = node.restarts.get(message.job, 0) + 1
             if times <= RESTARTS and job.service.machine.state.ended is None:
-                self._start(node, gone[0])
+                self._start(node, part)
         self._place()
+
+    @staticmethod
+    def _placed(node: Node, job: ServedJob) -> Part | None:
+        """The part of this job that was placed on the node, whatever its agent says; None: none was."""
+        state = job.service.machine.state
+        known = state.nodes.get(node.hello.node)
+        if job.name in node.placed or known is None or known.gone:
+            return node.placed.get(job.name)
+        ranks = state.spec.workers_per_node if known.rank < state.spec.nodes else 0
+        return Part(job.name, known.rank, ranks + known.room, known.room)
 
     def _up(self, node: str) -> bool:
         known = self.nodes.get(node)
@@ -324,14 +376,14 @@ class Cluster:
             self._place()
             if now > self._ready_at:
                 self._bring_back()
-            self._forget_orphans()
+            self._forget(now)
 
-    def _forget_orphans(self) -> None:
-        """Forget the orphans of which no node has a part any more: they have ended."""
-        there = {part.job for node in self.nodes.values() for part in node.hello.parts}
-        for job in self._orphans - there:
-            self._orphans.remove(job)
-            del self._jobs.aside[job]
+    def _forget(self, now: float) -> None:
+        """Forget nodes that do not come any more, and orphans whose parts do not: they have ended."""
+        for node in [node for node in self._idle() if now - node.heard > FORGET]:
+            del self.nodes[node.hello.node]
+        for job in [job for job, knock in self._orphans.items() if now - knock > KNOCK]:
+            del self._orphans[job], self._jobs.aside[job]
 
     # -- small things -------------------------------------------------------------------------------------------------
 
@@ -345,8 +397,3 @@ class Cluster:
             self._tell(service_jobs.ENVIRONMENT_UNREADABLE(job=job))
             return {}
         return found
-
-
-def _offer(node: Node, free: int) -> Offer:
-    hello = node.hello
-    return Offer(hello.node, failure_domain(hello.node, hello.domain, hello.labels), free)

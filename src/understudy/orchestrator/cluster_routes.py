@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import FastAPI, HTTPException, Request
 
 from understudy.links.submission import Submission
 from understudy.messages import http_requests
 from understudy.orchestrator import drains
-from understudy.orchestrator.api_models import NOT_LET, REFUSED, Drain, Drained, NodeLine, Submitted, Undrain
+from understudy.orchestrator.api_models import NOT_LET, REFUSED, Accepted, Drain, Drained, NodeLine, Submitted, TaintNode, Undrain
 from understudy.orchestrator.auth import Auth
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.security import Role
+from understudy.policy.rules import parse
 
 
 def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
+    reading = asyncio.Lock()
     read, submits, operate = auth.needs(Role.READ), auth.needs(Role.SUBMIT, of_all=False), auth.needs(Role.OPERATE)
 
     @app.post("/v1/jobs", status_code=201, **submits, responses=REFUSED)
@@ -22,6 +26,9 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
         if not any(grant.allows(Role.SUBMIT, request.name) for grant in http.state.grants):
             raise HTTPException(403, http_requests.NAME_NOT_ALLOWED(job=request.name))
         try:
+            if request.policy:
+                async with reading:  # one after the other and not here, where agents are served
+                    await asyncio.to_thread(parse, request.policy, "policy")
             return Submitted(job=cluster.submit(request).name)
         except FileExistsError as error:
             raise HTTPException(409, str(error)) from error
@@ -30,7 +37,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
 
     @app.get("/v1/nodes", **read, responses=NOT_LET)
     async def list_nodes() -> list[NodeLine]:
-        """All nodes, of a service, whose agents have ever been here since the orchestrator was started."""
+        """All nodes, of a service, that are here, and those that were in the last day or have something of a job."""
         return [
             NodeLine(
                 node=name,
@@ -42,7 +49,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
                 labels=node.hello.labels,
                 slots=node.hello.slots,
                 free=node.free(),
-                jobs=[part.job for part in node.hello.parts],
+                jobs=cluster.jobs_shown(node),
             )
             for name, node in sorted(cluster.nodes.items())
         ]
@@ -53,13 +60,26 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
         one job cannot do without them.
         """
         for name in (node, *wish.also):
-            if name not in cluster.nodes and not cluster.jobs_on(name):
+            if not cluster.is_known(name):
                 raise HTTPException(404, http_requests.NO_SUCH_NODE(node=name))
         try:
             plans = cluster.drain(node, wish)
             return Drained(jobs=[plan.job for plan in plans], plans=plans)
         except drains.Refused as error:
             raise HTTPException(409, str(error)) from error
+
+    @app.post("/v1/nodes/{node}/taint", **operate, responses=REFUSED)
+    async def taint(node: str, wish: TaintNode) -> Accepted:
+        """Give a node no new jobs, of a service, and no new spares or ranks of the jobs that have it, or take that back: then whatever any
+        job says of it is over, too, and what was seen there.
+        """
+        if not cluster.is_known(node):
+            raise HTTPException(404, http_requests.NO_SUCH_NODE(node=node))
+        if wish.reason:
+            cluster.set_taint(node, wish.reason)
+        else:
+            cluster.trust(node)
+        return Accepted()
 
     @app.post("/v1/nodes/{node}/undrain", **operate, responses=REFUSED)
     async def undrain(node: str, wish: Undrain) -> Drained:

@@ -14,7 +14,7 @@ from understudy.core import floating, migration
 from understudy.core.drain import ATTEMPTS
 from understudy.core.events import Event, MigrationAsked, NodeTainted, Observed, WorkerLost
 from understudy.core.model import LossCause
-from understudy.core.state import CORRUPT, DEVICE, OURS, JobState, Node
+from understudy.core.state import BY_JOB, CORRUPT, DEVICE, OURS, JobState, Node
 from understudy.core.transitions import Phase, WorkerState
 from understudy.detectors.base import GROUP, AnyDetector, Detector, Evidence, JobView, Severity, Subject
 from understudy.links.messages import Seen
@@ -27,6 +27,7 @@ MOST = 1000  # pieces of evidence that a detector may find in one look; notes of
 TAINTS = 100  # of one node: a detector may name parts without end
 SHARE = 3  # what is kept is shared by so many: a third is for one detector, and those that are called alike, at most
 OFTEN = 10.0  # seconds
+FROM_OUTSIDE = frozenset({"webhook", "alertmanager"})  # families of detectors: a service hears by itself what concerns all jobs
 _FOUND_BY_CORE = frozenset({CORRUPT, DEVICE})
 LITTLE = 0.1  # of the time that a taint still lasts: an end that is put off by less is let be
 
@@ -144,7 +145,8 @@ class Responses:
             ends = self._keep_end((node.name, evidence.detector, evidence.part), evidence.kind, decision.until)
             leaves = decision.action is Action.LEAVE
             until = _last(ends.values()) if evidence.detector not in _FOUND_BY_CORE else 0.0  # what the core has set has no end
-            asked = NodeTainted(node.name, decision.why, evidence.detector, evidence.part, until, leaves)
+            by = BY_JOB if family(evidence.detector) in FROM_OUTSIDE else ""
+            asked = NodeTainted(node.name, decision.why, evidence.detector, evidence.part, until, leaves, by=by)
             return self._new(asked, state, now)
         self._note(decision)
         return None
@@ -177,7 +179,8 @@ class Responses:
             return None
         if ends:
             until = _last(ends.values())
-            return NodeTainted(node.name, known.reason, *key[1:], until, known.leave) if until != known.until else None
+            again = NodeTainted(node.name, known.reason, *key[1:], until, known.leave, by=known.by)
+            return again if until != known.until else None
         del self._ends[key]
         return NodeTainted(node.name, "", *key[1:])
 

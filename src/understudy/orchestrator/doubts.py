@@ -25,6 +25,13 @@ class TaintStatus(TypedDict):
     reason: Annotated[str, Field(description="what was seen, and by which rule of the policy, or what a person has said")]
     until: Until
     leave: Annotated[bool, Field(description="whether ranks are to leave the node")]
+    by: Annotated[
+        str,
+        Field(
+            description="`service`: somebody with the right for all jobs has said so, and only they take it back; `job`: it concerns this "
+            "job only; empty: Understudy has found it, and a service places no new job there"
+        ),
+    ]
 
 
 class DrainStatus(TypedDict):
@@ -70,6 +77,7 @@ def taints(state: JobState) -> list[TaintStatus]:
             reason=taint.reason,
             until=taint.until or None,
             leave=taint.leave,
+            by=taint.by,
         )
         for node in state.nodes.values()
         for taint in (*node.taints.values(), *node.device_taints.values())

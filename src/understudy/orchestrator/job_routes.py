@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
 
 from understudy.core.events import Believed, DrillAsked, MigrationAsked, NodeTainted, StopAsked
+from understudy.core.state import BY_JOB, BY_SERVICE, DRAIN, OPERATOR
 from understudy.messages import http_requests
 from understudy.orchestrator import drains, views
 from understudy.orchestrator.api_models import (
@@ -128,10 +130,11 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
         return Accepted()
 
     @app.post("/v1/jobs/{job}/taint", **operate, responses=REFUSED)
-    async def taint(job: str, wish: Taint) -> Accepted:
-        """Give a node, or one device of it, no new spares or ranks of this job, and a node no new jobs, or take that back. Also after the
-        job's end. A device must be one that ranks are known to compute on.
+    async def taint(job: str, wish: Taint, request: Request) -> Accepted:
+        """Give a node, or one device of it, no new spares or ranks of this job, or take that back. Also after the job's end. A device must
+        be one that ranks are known to compute on. To take back what was said for all jobs of a service needs the role for all jobs.
         """
+        _let(request, found(job), [wish.node], "" if not wish.reason else OPERATOR)
         service = found(job).service
         node = service.machine.state.nodes.get(wish.node)
         if node is None:
@@ -139,26 +142,27 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
         if wish.device and not node.device_of(wish.device):
             known = ", ".join(sorted({*node.devices.values(), *node.device_names})) or "none"
             raise HTTPException(409, http_requests.NODE_HAS_NO_DEVICE(node=wish.node, device=wish.device, known=known))
-        service.submit(NodeTainted(wish.node, wish.reason, part=wish.device))
-        if not wish.reason and not wish.device and cluster is not None:
-            cluster.trust(wish.node)
+        service.submit(NodeTainted(wish.node, wish.reason, part=wish.device, by=BY_JOB))
         return Accepted()
 
     @app.post("/v1/jobs/{job}/drain", **operate, responses=REFUSED)
-    async def drain_node(job: str, wish: DrainNode) -> Drained:
+    async def drain_node(job: str, wish: DrainNode, request: Request) -> Drained:
         """Empty a node of this job, and others at the same time: its ranks move to spares on other nodes at one boundary, as far as there
         are spares, then its spares there are ended. No new ones go there until that is taken back. Refused if it is known that ranks would
         have nowhere to go.
         """
+        nodes = list(dict.fromkeys([wish.node, *wish.also]))
+        _let(request, found(job), nodes if not wish.dry_run else (), DRAIN[0])
         try:
-            plans = drains.ask([(found(job), list(dict.fromkeys([wish.node, *wish.also])))], wish)
+            plans = drains.ask([(found(job), nodes)], wish, BY_JOB)
         except drains.Refused as error:
             raise HTTPException(409, str(error)) from error
         return Drained(jobs=[plan.job for plan in plans], plans=plans)
 
     @app.post("/v1/jobs/{job}/undrain", **operate, responses=REFUSED)
-    async def undrain_node(job: str, wish: UndrainNode) -> Accepted:
+    async def undrain_node(job: str, wish: UndrainNode, request: Request) -> Accepted:
         """Take the drain of a node back, of this job. Also after the job's end."""
+        _let(request, found(job), [wish.node], DRAIN[0])
         if not drains.take_back([found(job)], wish.node, wish):
             raise HTTPException(409, http_requests.JOB_HAS_NOT_DRAINED(job=job, node=wish.node))
         return Accepted()
@@ -173,6 +177,18 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
         else:
             cluster.stop(found(job), wish.reason, wish.exit_code)
         return Accepted()
+
+
+def _let(request: Request, job: ServedJob, nodes: Iterable[str], source: str) -> None:
+    """Whether what this source says of these nodes may be changed for this job; "": what all say. What was said for all jobs is changed by
+    somebody who may speak for all. Raises `HTTPException`.
+    """
+    known = [node for name in nodes if (node := job.service.machine.state.nodes.get(name)) is not None]
+    said = [(node.name, taint) for node in known for taint in node.taints.values() if taint.by == BY_SERVICE]
+    wide = any(grant.allows(Role.OPERATE) for grant in request.state.grants)
+    for name, taint in said if not wide else ():
+        if source in ("", taint.source):
+            raise HTTPException(403, http_requests.SAID_FOR_ALL_JOBS(node=name, reason=taint.reason))
 
 
 def add_output(app: FastAPI, found: Finder, auth: Auth) -> None:

@@ -5,6 +5,10 @@ from it (`understudy token`): JSON Web Tokens (RFC 7519, HMAC with SHA-256) that
 mutual TLS a client's certificate says the same in a URI among its alternative names (`understudy certs`): `understudy:ROLE` or
 `understudy:ROLE:JOB`.
 
+An agent's token or certificate (`understudy:agent:NODE`) names its node, and a worker's token its job and its node, so that one node
+cannot speak for another. The secret itself names none and may serve any. So may workers' tokens of earlier versions, which end with their
+jobs.
+
 A file with several lines holds several secrets: the first one signs, all are believed. So a secret is changed without stopping anything:
 put the new one in front, hand it out, and take the old one away.
 
@@ -55,15 +59,20 @@ class Unknown(Exception):
 
 @dataclass(frozen=True)
 class Grant:
-    """`role` None: everything. `job` empty: for all jobs."""
+    """`role` None: everything. `job` empty: for all jobs. `node`: of an agent or of workers; empty: any."""
 
     role: Role | None
     job: str = ""
+    node: str = ""
 
     def allows(self, role: Role, job: str = "") -> bool:
         """`job`: what it is about; empty: about more than one."""
         fits = self.role is None or role is self.role or role in _INCLUDED.get(self.role, ())
         return fits and self.job in ("", job)
+
+    def serves(self, node: str) -> bool:
+        """Whether an agent that shows this may speak for the node."""
+        return self.role is None or self.node == node or (not self.node and self.role is not Role.AGENT)
 
 
 EVERYTHING = (Grant(None),)
@@ -75,11 +84,13 @@ class Access:
         self._secrets = list(given)
         self._asks = asks
 
-    def token(self, role: Role, job: str = "", days: float = 0.0) -> str:
-        """`days` 0: without an end."""
+    def token(self, role: Role, job: str = "", days: float = 0.0, node: str = "") -> str:
+        """`days` 0: without an end. `node`: of an agent, or of a job's workers."""
         claims: dict[str, Any] = {"role": role.value}
         if job:
             claims["job"] = job
+        if node:
+            claims["node"] = node
         if days:
             claims["exp"] = int(time.time() + days * 86400)
         return jwt.encode(claims, _key(self._secrets[0]), algorithm="HS256")
@@ -95,6 +106,15 @@ class Access:
         if certificate is None:
             raise Unknown(http_requests.TOKEN_NEEDED())
         return shown
+
+    def placed(self, authorization: str | None) -> Grant | None:
+        """The job and node for which this orchestrator, or one before it, has made a worker's token; None if it is none."""
+        scheme, _, given = (authorization or "").partition(" ")
+        try:
+            grant = self._of_token(given.strip()) if scheme.lower() == "bearer" else None
+        except Unknown:
+            return None
+        return grant if grant is not None and grant.role is Role.WORKER else None
 
     def proof(self, authorization: str | None, nonce: str | None) -> dict[str, str]:
         """Return headers that show an agent that this orchestrator knows the token it has sent; empty if it does not."""
@@ -113,7 +133,7 @@ class Access:
         for secret in self._secrets:
             try:
                 claims = jwt.decode(given, _key(secret), algorithms=["HS256"])
-                return Grant(Role(claims["role"]), str(claims.get("job", "")))
+                return Grant(Role(claims["role"]), str(claims.get("job", "")), str(claims.get("node", "")))
             except jwt.ExpiredSignatureError:
                 raise Unknown(http_requests.TOKEN_EXPIRED()) from None
             except (jwt.InvalidTokenError, KeyError, ValueError):
@@ -127,9 +147,9 @@ def _key(secret: str) -> bytes:
 
 def _of_certificate(certificate: Mapping[str, Any]) -> Iterable[Grant]:
     for kind, name in certificate.get("subjectAltName", ()):
-        role, _, job = name.removeprefix(URI).partition(":")
+        role, _, about = name.removeprefix(URI).partition(":")
         if kind == "URI" and name.startswith(URI) and role in list(Role):
-            yield Grant(Role(role), job)
+            yield Grant(Role.AGENT, node=about) if role == Role.AGENT else Grant(Role(role), about)
 
 
 def read_secrets(path: Path | None, variable: str = "") -> list[str]:

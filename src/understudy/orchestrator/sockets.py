@@ -10,15 +10,13 @@ from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 from understudy.core.events import NodeJoined
 from understudy.links.messages import Hello
 from understudy.messages import http_requests
-from understudy.orchestrator.agent_link import AgentLink, Close
+from understudy.orchestrator.agent_link import AgentLink, Close, shortened
 from understudy.orchestrator.auth import Auth
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.limits import Pace
 from understudy.orchestrator.problems import problem
 from understudy.orchestrator.security import Role
-
-CLOSE_REASON = 123  # bytes (RFC 6455, 5.5)
 
 
 class Peer(Protocol):
@@ -29,11 +27,13 @@ class Peer(Protocol):
     def detach(self, link: AgentLink) -> None: ...
 
 
-def add_parts(app: FastAPI, jobs: Jobs, auth: Auth, fence: int) -> None:
+def add_parts(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth, fence: int) -> None:
     @app.websocket("/v1/jobs/{job}/agent")
     async def part(socket: WebSocket, job: str) -> None:
         known = jobs.get(job)
         if known is None:  # an agent tries again after the first of these answers, and gives up after the second
+            if cluster is not None:
+                cluster.find_orphan(job, socket.headers.get("authorization"))
             aside = jobs.aside.get(job)
             answer = problem(404, http_requests.NO_SUCH_JOB(job=job)) if aside is None else problem(503, http_requests.PART_ASIDE())
             await socket.send_denial_response(answer)
@@ -74,6 +74,6 @@ async def _send(socket: WebSocket, link: AgentLink) -> None:
     try:
         while not isinstance(item := await link.outbox.get(), Close):
             await socket.send_text(item)
-        await socket.close(item.code, item.reason.encode()[:CLOSE_REASON].decode(errors="ignore"))
+        await socket.close(item.code, shortened(item.reason))
     except (WebSocketDisconnect, RuntimeError):
         pass  # the receiving side sees it too, and detaches

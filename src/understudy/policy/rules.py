@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from dataclasses import replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -53,7 +54,9 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
-LONGEST = 1 << 16  # characters of a policy
+MOST_CHARACTERS = 1 << 16  # characters of a policy
+MOST_RULES = 500
+MOST_TOLD = 20  # mistakes in one policy
 MOST_DOTS = 64  # in a line, outside of quotes
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 
@@ -155,12 +158,12 @@ class Policy(_Part):
     limits: Limits = Limits()
     trust: Trust = Trust()
     scheduler: Back = Back()
-    rule: tuple[Rule, ...] = ()
+    rule: Annotated[tuple[Rule, ...], Field(max_length=MOST_RULES)] = ()
 
     @model_validator(mode="after")
     def _distinct(self) -> Policy:
         names = [rule.name for rule in self.rule]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        if twice := sorted(name for name, count in Counter(names).items() if count > 1):
             raise ValueError(policies.TWO_RULES(name=twice[0]))
         return self
 
@@ -192,18 +195,18 @@ def parse(text: str, name: str) -> Policy:
     _bounded(text, name)
     try:
         found = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: also an integer of thousands of digits
         raise BadPolicy(policies.NOT_TOML(path=name, problem=str(error))) from error
     try:
         return Policy.model_validate(found)
     except ValidationError as error:
-        raise BadPolicy("\n".join(_told(name, found, one) for one in error.errors(include_url=False))) from error
+        raise BadPolicy("\n".join(_told(name, found, one) for one in error.errors(include_url=False)[:MOST_TOLD])) from error
 
 
 def _bounded(text: str, name: str) -> None:
     """Refuse what takes long to parse: the time for a key grows with the square of its parts."""
-    if len(text) > LONGEST:
-        raise BadPolicy(policies.TOO_LONG(path=name, characters=len(text), most=LONGEST))
+    if len(text) > MOST_CHARACTERS:
+        raise BadPolicy(policies.TOO_LONG(path=name, characters=len(text), most=MOST_CHARACTERS))
     for number, line in enumerate(text.splitlines(), 1):
         if _QUOTED.sub("", line).count(".") > MOST_DOTS:
             raise BadPolicy(policies.TOO_DEEP(path=name, line=number))

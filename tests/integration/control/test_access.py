@@ -50,6 +50,7 @@ def bearer(token: str) -> dict[str, str]:
 
 def made(*words: str) -> str:
     """What `understudy token` prints."""
+    words = (*words, "--node", "a") if "agent" in words else words
     done = CliRunner().invoke(app, ["token", *words], env={"UNDERSTUDY_TOKEN": TOKEN})
     assert done.exit_code == 0, done.output
     return done.stdout.strip()
@@ -191,7 +192,8 @@ def certificates(tmp_path: Path) -> Callable[..., str]:
 def test_mutual_tls(tmp_path: Path, certificates: Callable[..., str], undisturbed_spread: Callable[[int], Outcome]) -> None:
     """No token anywhere: the certificates say who may do what. A job runs, loses a rank, and ends as without the loss."""
     head = certificates("server", "head", "--host", "head.example")
-    user, node, reader = (certificates("client", role, "--role", role) for role in ("submit", "agent", "read"))
+    user, reader = (certificates("client", role, "--role", role) for role in ("submit", "read"))
+    nodes = {name: certificates("client", name, "--role", "agent") for name in "ab"}
     certificates("init", at="foreign")
     foreign = certificates("client", "submit", "--role", "submit", at="foreign")
     with marked() as mark:
@@ -200,14 +202,16 @@ def test_mutual_tls(tmp_path: Path, certificates: Callable[..., str], undisturbe
         for place, words in (
             (str(Path(user) / "ca.crt"), asking.NO_ANSWER.code),  # no certificate of its own
             (foreign, "CERTIFICATE_VERIFY_FAILED"),
-            (node, http_requests.ROLE_NEEDED(role="read")),
+            (nodes["a"], http_requests.ROLE_NEEDED(role="read")),
         ):
             done = service.command("jobs", "--tls", place)
             assert done.returncode == 1 and words in done.stderr, (place, done.stderr)
         nobody = service.command("agent", "--slots", "1", "--tls", reader)
         assert nobody.returncode == 1 and said(nobody.stderr, agents.REFUSED) and "403" in nobody.stderr
-        for name in "ab":
-            service.start_agent(name, 2, None, "--tls", node)
+        another = service.command("agent", "--slots", "1", "--name", "a", "--tls", nodes["b"])
+        assert another.returncode == 1 and http_requests.ANOTHER_NODE(own="b", node="a") in another.stderr
+        for name, place in nodes.items():
+            service.start_agent(name, 2, None, "--tls", place)
         service.wait_for_nodes(2)
         refused = service.command("cancel", "job", "--tls", reader).stderr
         assert said(refused, http_requests.ROLE_NEEDED_FOR_JOB, role="operate", job="job")
@@ -253,14 +257,23 @@ def test_certificates_are_what_they_should_be(tmp_path: Path, certificates: Call
     place = Path(certificates("client", "bob", "--role", "read", "--role", "agent", "--role", "evidence", "--job", "j1", "--days", "30"))
     found = x509.load_pem_x509_certificate((place / "tls.crt").read_bytes())
     names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.UniformResourceIdentifier) == [f"understudy:{role}:j1" for role in ("read", "agent", "evidence")]
+    uris = ["understudy:read:j1", "understudy:agent:bob", "understudy:evidence:j1"]
+    assert names.get_values_for_type(x509.UniformResourceIdentifier) == uris
     left = found.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
     assert datetime.timedelta(days=29) < left <= datetime.timedelta(days=30)
     keys = sorted(tmp_path.rglob("*.key"))
     assert len(keys) == 2 and all(path.stat().st_mode & 0o777 == 0o600 for path in keys)
-    shown = (("URI", "understudy:read:j1"), ("URI", "understudy:root"), ("DNS", "understudy:submit"), ("URI", "understudy:evidence"))
+    shown_uris = ("understudy:read:j1", "understudy:root", "understudy:evidence", "understudy:agent:n1", "understudy:agent")
+    shown = (*(("URI", uri) for uri in shown_uris), ("DNS", "understudy:submit"))
     grants = Access(["x"]).grants(None, {"subjectAltName": shown})
-    assert [(grant.role, grant.job) for grant in grants] == [(Role.READ, "j1"), (Role.EVIDENCE, "")]
+    assert [(grant.role, grant.job, grant.node) for grant in grants] == [
+        (Role.READ, "j1", ""),
+        (Role.EVIDENCE, "", ""),
+        (Role.AGENT, "", "n1"),
+        (Role.AGENT, "", ""),
+    ]
+    assert [grant.serves("n1") for grant in grants if grant.role is Role.AGENT] == [True, False]
+    assert not grants[2].serves("n2")
 
 
 def test_mistakes_are_told(tmp_path: Path) -> None:
@@ -276,6 +289,8 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     assert said(says("certs", "init", str(place)), tools.CERTIFICATE_EXISTS)
     assert said(says("certs", "client", str(place), "../x", "--role", "read"), orchestrators.CERTIFICATE_NAME_REFUSED, name="../x")
     assert said(says("token", "--role", "read", UNDERSTUDY_TOKEN=""), tools.SECRET_NEEDED_FOR_TOKEN)
+    assert said(says("token", "--role", "agent", UNDERSTUDY_TOKEN=TOKEN), tools.AGENT_NEEDS_NODE)
+    assert said(says("token", "--role", "read", "--node", "a", UNDERSTUDY_TOKEN=TOKEN), tools.NODE_OF_AGENT, role="read")
     assert said(says("token", "--role", "read", "--token-file", str(empty)), orchestrators.SECRET_FILE_EMPTY, path=empty)
     missing = {"folder": place / "ca", "file": "tls.crt"}
     assert said(refused_orchestrator(tmp_path, "--tls", f"{place}/ca"), orchestrators.CERTIFICATE_FOLDER_INCOMPLETE, **missing)

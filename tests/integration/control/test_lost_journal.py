@@ -59,6 +59,7 @@ def test_a_job_that_the_journal_does_not_know_trains_on_and_can_be_ended(service
         (service.state / "journal.db").touch()
     service.start_orchestrator()
     service.wait_for_nodes(2)
+    wait_until(lambda: service.get("jobs"), "its parts have come", LONG)
     (line,) = service.ask("jobs")
     assert line["job"] == "job" and line["state"] == "aside" and said(line["message"], service_jobs.ORPHANED)
     assert said(service.command("status", "--job", "job").stderr, http_requests.JOB_ASIDE, job="job")

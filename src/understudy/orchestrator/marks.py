@@ -1,0 +1,92 @@
+"""What people say of the nodes of a service, for all its jobs and those to come: drained, tainted, or trusted again.
+
+It is kept in a file alongside the journal, so that it holds also for a node without any job, and when the service is started again. Known
+limit: of several orchestrators without a shared `--state-dir` each has a file of its own; another one that takes over knows what its jobs
+know, and of nodes without a job nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from understudy.messages import service_jobs
+
+FILE = "nodes.json"
+EARLIER = "drained.json"  # of earlier versions: drained nodes, and why
+
+
+@dataclass
+class _Kept:
+    """By node. `trusted`: unix times."""
+
+    drained: dict[str, str] = field(default_factory=dict)
+    tainted: dict[str, str] = field(default_factory=dict)
+    trusted: dict[str, float] = field(default_factory=dict)
+
+
+_KEPT = TypeAdapter(_Kept)
+_EARLIER = TypeAdapter(dict[str, str])
+
+
+class NodeMarks:
+    def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
+        """`tell`: a line for the user."""
+        self._file = folder / FILE
+        self._tell = tell
+        self._kept = _Kept()
+        try:
+            if self._file.exists() or not (folder / EARLIER).exists():
+                self._kept = _KEPT.validate_json(self._file.read_bytes())
+            else:
+                self._kept.drained = _EARLIER.validate_json((folder / EARLIER).read_bytes())
+        except FileNotFoundError:
+            pass
+        except (OSError, ValidationError) as error:
+            tell(service_jobs.MARKS_UNREADABLE(path=self._file, reason=str(error)))
+
+    def why(self, node: str) -> str:
+        """Why it gets no new jobs; "": nobody has said that it should not."""
+        return self._kept.drained.get(node) or self._kept.tainted.get(node, "")
+
+    def is_drained(self, node: str) -> bool:
+        return node in self._kept.drained
+
+    def is_known(self, node: str) -> bool:
+        """Whether something is kept of it that may be taken back."""
+        return bool(self.why(node))
+
+    def trusted_at(self, node: str) -> float:
+        """Unix time at which a person last said that it is to be trusted; 0: nobody has."""
+        return self._kept.trusted.get(node, 0.0)
+
+    def drain(self, node: str, reason: str) -> None:
+        self._kept.drained[node] = service_jobs.NODE_DRAINED(reason=reason)
+        self._write()
+
+    def undrain(self, node: str) -> None:
+        self._kept.drained.pop(node, None)
+        self._write()
+
+    def taint(self, node: str, reason: str) -> None:
+        self._kept.tainted[node] = service_jobs.NODE_TAINTED(reason=reason)
+        self._write()
+
+    def trust(self, node: str, now: float) -> None:
+        """It is neither tainted nor drained any more. `now`: unix time."""
+        self._kept.drained.pop(node, None)
+        self._kept.tainted.pop(node, None)
+        self._kept.trusted[node] = now
+        self._write()
+
+    def _write(self) -> None:
+        unfinished = self._file.with_name(f".{FILE}.{os.getpid()}")
+        try:
+            unfinished.write_bytes(_KEPT.dump_json(self._kept) + b"\n")
+            unfinished.rename(self._file)
+        except OSError as error:
+            self._tell(service_jobs.MARKS_UNWRITTEN(path=self._file, reason=str(error)))
