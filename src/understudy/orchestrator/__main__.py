@@ -166,7 +166,7 @@ async def _serve(
     if settings is not None:
         jobs.single, jobs.scheduler = True, from_scheduler(arguments.scheduler, folder)
         job = jobs.begin(settings, known=known.get(settings.spec.job))
-        job.running.add_done_callback(lambda task: ended.set_result(task.result()))
+        job.running.add_done_callback(lambda task: None if task.cancelled() else ended.set_result(task.result()))
     else:
         cluster = Cluster(jobs, folder, entry.access, say, Timeouts())
         for name, why in aside.items():
@@ -197,9 +197,11 @@ async def _serve(
 
 
 def _signalled(jobs: Jobs, cluster: Cluster | None, ended: asyncio.Future[int], number: signal.Signals, code: int) -> None:
-    if cluster is None:
+    if cluster is None and jobs.all():
         for job in jobs.all():
             job.service.submit(StopAsked(number.name, code))
+    elif not ended.done() and cluster is None:  # its job is put aside
+        ended.set_result(code)
     elif not ended.done():
         say(orchestrators.SERVICE_ENDS(signal=number.name))
         ended.set_result(0)

@@ -30,12 +30,13 @@ from understudy.orchestrator.agent_link import REPLACED, AgentLink, Close
 from understudy.orchestrator.api_models import Drain, DrainPlan, Undrain
 from understudy.orchestrator.detection import evidence_of, too_many
 from understudy.orchestrator.jobs import Jobs, ServedJob
-from understudy.orchestrator.journal import Recorded
+from understudy.orchestrator.rows import Recorded
 from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.settings import Settings
 from understudy.orchestrator.verdicts import RESERVED
 from understudy.policy.rules import applied, default, parse
 
+LATE = 10.0  # seconds after an agent has come, for its parts to hear by themselves that their job has ended
 SETTLE = 3.0  # seconds after a start in which agents come back and nothing is placed
 LOOK = 0.5  # seconds between two looks at silent nodes
 RESTARTS = 3  # of a part that was given up, for each job and node
@@ -48,7 +49,9 @@ class Node:
     hello: Hello
     link: AgentLink | None  # None: away
     heard: float  # by the loop's clock
+    since: float  # the same, when its agent connected
     restarts: dict[str, int] = field(default_factory=dict)  # of parts, by job
+    ended: set[str] = field(default_factory=set)  # jobs whose parts this agent was asked to end, because they were late
     suspected: dict[tuple[str, str, str], Evidence] = field(default_factory=dict)  # by detector, kind and part: what may still hold
 
     def doubt(self, now: float) -> str:
@@ -130,7 +133,7 @@ class Cluster:
 
     def _take_on(self, job: ServedJob, request: Submission) -> None:
         self._requests[job.name] = request
-        job.running.add_done_callback(lambda _: self._over(job.name))
+        job.running.add_done_callback(lambda running: None if running.cancelled() else self._over(job.name))
 
     def _over(self, job: str) -> None:
         self.waiting.pop(job, None)
@@ -252,14 +255,13 @@ class Cluster:
         if old is None or old.link is None:
             self._tell(service_jobs.NODE_HERE(node=hello.node, slots=hello.slots))
         link = AgentLink(hello.node)
-        node = self.nodes[hello.node] = Node(hello, link, asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        node = self.nodes[hello.node] = Node(hello, link, now, now)
         if old is not None:
             node.restarts, node.suspected = old.restarts, old.suspected
         for part in hello.parts:
             job = self._jobs.get(part.job)
-            if job is not None and job.running.done():
-                link.outbox.put_nowait(encode(EndPart(part.job)))
-            elif job is None and part.job not in self._jobs.aside and len(self._jobs.aside) < ORPHANS:
+            if job is None and part.job not in self._jobs.aside and len(self._jobs.aside) < ORPHANS:
                 self._jobs.put_aside(part.job, service_jobs.ORPHANED(node=hello.node))
                 self._orphans.add(part.job)
         self._place()
@@ -324,7 +326,20 @@ class Cluster:
             self._place()
             if now > self._ready_at:
                 self._bring_back()
+            self._end_late_parts(now)
             self._forget_orphans()
+
+    def _end_late_parts(self, now: float) -> None:
+        """End what nodes still have of jobs that have ended. Their agents have heard of the end from the job's service by now, or have shown
+        there that this journal is not the one of their job, which is put aside then.
+        """
+        for node in self.nodes.values():
+            late = node.link if now - node.since > LATE else None
+            for part in node.hello.parts if late is not None else ():
+                job = self._jobs.get(part.job)
+                if late is not None and job is not None and job.running.done() and part.job not in node.ended:
+                    node.ended.add(part.job)
+                    late.outbox.put_nowait(encode(EndPart(part.job)))
 
     def _forget_orphans(self) -> None:
         """Forget the orphans of which no node has a part any more: they have ended."""

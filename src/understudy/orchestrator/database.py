@@ -32,6 +32,7 @@ jobs = sa.Table(
     sa.Column("job", sa.Text, nullable=False, unique=True),
     sa.Column("settings", sa.Text, nullable=False),
     sa.Column("request", sa.Text, nullable=False),  # what was submitted, as JSON; empty for a job that was started with `understudy run`
+    sa.Column("checksum", sa.Text, nullable=False, server_default=sa.text("''")),  # of these three; "": of an earlier version
 )
 events = sa.Table(
     "events",
@@ -41,6 +42,7 @@ events = sa.Table(
     sa.Column("now", sa.Double, nullable=False),
     sa.Column("event", sa.Text, nullable=False),
     sa.Column("number", sa.Integer, nullable=False, server_default=sa.text("0")),  # within the job: 1, 2, 3, ...
+    sa.Column("checksum", sa.Text, nullable=False, server_default=sa.text("''")),  # as in `chain.py`; "": of an earlier version
     sa.Index("ix_events_job_number", "job", "number", unique=True),
 )
 progress = sa.Table(
@@ -118,6 +120,7 @@ def reading(place: Path | str) -> Iterator[sa.Connection | None]:
                 copy = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
                 with copy.connect() as upgraded:
                     _driver(connection).backup(_driver(upgraded))
+                    _driver(upgraded).text_factory = _text
                     migrations.migrate(upgraded, found)
                     yield upgraded
                 copy.dispose()
@@ -141,7 +144,14 @@ def _roll_back(place: Path) -> None:
 
 def _opened(place: Path, mode: str) -> sqlite3.Connection:
     """Raises `sqlite3.OperationalError`, also if there is no such file."""
-    return sqlite3.connect(f"file:{quote(str(place))}?mode={mode}", uri=True)
+    opened = sqlite3.connect(f"file:{quote(str(place))}?mode={mode}", uri=True)
+    opened.text_factory = _text
+    return opened
+
+
+def _text(data: bytes) -> str:
+    """What was damaged may be no UTF-8; that is for whoever reads it to judge, and concerns this row only."""
+    return data.decode(errors="surrogateescape")
 
 
 def _driver(connection: sa.Connection) -> sqlite3.Connection:

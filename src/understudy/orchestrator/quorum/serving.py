@@ -115,6 +115,8 @@ async def _lead(
     watching = asyncio.create_task(member.watch())
     try:
         await _first(job.running, ending)
+        if job.running.cancelled():  # it is put aside
+            await ending
         if job.service.machine.state.ended is None:
             return 0
         await job.running  # its agents go
