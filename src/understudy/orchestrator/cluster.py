@@ -49,7 +49,7 @@ class Node:
     hello: Hello
     link: AgentLink | None  # None: away
     heard: float  # by the loop's clock
-    since: float  # the same, when its agent connected
+    since: float = 0.0  # the same, when its agent connected
     restarts: dict[str, int] = field(default_factory=dict)  # of parts, by job
     ended: set[str] = field(default_factory=set)  # jobs whose parts this agent was asked to end, because they were late
     suspected: dict[tuple[str, str, str], Evidence] = field(default_factory=dict)  # by detector, kind and part: what may still hold
@@ -330,8 +330,8 @@ class Cluster:
             self._forget_orphans()
 
     def _end_late_parts(self, now: float) -> None:
-        """End what nodes still have of jobs that have ended. Their agents have heard of the end from the job's service by now, or have shown
-        there that this journal is not the one of their job, which is put aside then.
+        """End what nodes still have of jobs that have ended. Their agents have heard of the end from the job's service by now, or have
+        shown there that this journal is not the one of their job, which is put aside then.
         """
         for node in self.nodes.values():
             late = node.link if now - node.since > LATE else None
