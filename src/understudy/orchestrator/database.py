@@ -121,7 +121,10 @@ def reading(place: Path | str) -> Iterator[sa.Connection | None]:
                 with copy.connect() as upgraded:
                     _driver(connection).backup(_driver(upgraded))
                     _driver(upgraded).text_factory = _text
-                    migrations.migrate(upgraded, found)
+                    try:
+                        migrations.migrate(upgraded, found)
+                    except sa.exc.DatabaseError as error:  # in memory, so there was room: the tables are not those of that version
+                        raise sqlite3.DatabaseError(f"its tables are not those of version {found}: {error.orig}") from error
                     yield upgraded
                 copy.dispose()
     finally:

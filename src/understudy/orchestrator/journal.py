@@ -303,7 +303,7 @@ def read_all(place: Path | str, only: str | None = None, aside: dict[str, str] |
     with _undamaged(place), database.reading(place) as connection:
         if connection is None:
             return {}
-        if isinstance(place, Path) and (found := connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()) != "ok":
+        if isinstance(place, Path) and (found := connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()) != "ok":
             raise sqlite3.DatabaseError(found)
         jobs: dict[str, Recorded] = {}
         for begin in rows.begins(connection):

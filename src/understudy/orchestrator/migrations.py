@@ -74,7 +74,7 @@ def version_of(connection: sa.Connection) -> int | None:
 
 def migrate(connection: sa.Connection, found: int) -> None:
     """From version `found` to this one, in the caller's transaction."""
-    for step in STEPS[found - 1 :]:
+    for step in STEPS[max(0, found - 1) :]:
         step(connection)
     connection.execute(sa.text("update version set version = :version"), {"version": VERSION})
 

@@ -275,7 +275,9 @@ class Service:
     # -- agents -----------------------------------------------------------------------------------------------------
 
     def attach(self, joined: NodeJoined, position: str = "") -> AgentLink:
-        """An agent has connected and said who it is. A new connection of the same node replaces the old one. `position`: as of `AgentLink`."""
+        """An agent has connected and said who it is. A new connection of the same node replaces the old one. `position`: of which it
+        knows (`AgentLink`).
+        """
         if not floating.known(self.machine.state, joined):
             link = AgentLink(joined.node)
             self.submit(joined)

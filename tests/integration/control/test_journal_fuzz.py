@@ -23,6 +23,8 @@ from tests.integration.training import LONG
 from tests.journals.damage import DAMAGES, checkpointed
 from tests.said import codes
 
+from understudy.messages import orchestrators
+
 SEED = 40
 RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "0", "--hang-limit", "3600"]
 
@@ -86,27 +88,40 @@ class Training:
 
     def joined(self) -> int:
         """How many agents have joined since the orchestrator was started."""
-        with (
-            closing(sqlite3.connect(self.file)) as journal,
-            closing(sqlite3.connect(self.sound if self.sound.exists() else self.older)) as was,
-        ):
+        before = self.sound if self.sound.exists() else self.older
+        with closing(sqlite3.connect(self.file)) as journal, closing(sqlite3.connect(before)) as was:
             ask = "select count(*) from events where job = 'job' and event like '{\"type\":\"NodeJoined\"%'"
             return int(journal.execute(ask).fetchone()[0]) - int(was.execute(ask).fetchone()[0])
 
     def outcome(self) -> str:
-        """What becomes of the damaged journal: `refused`, `aside` or `training`."""
+        """What becomes of the damaged journal: `refused`, `waiting` (until it can be read), `unwritten`, `aside` or `training`."""
         said = self.service.state / "orchestrator.json"
         said.unlink(missing_ok=True)
         log = self.service.folder / "orchestrator.txt"
         before = log.stat().st_size
         self.start()
-        wait_until(lambda: said.exists() or self.service.orchestrator.poll() is not None, "the orchestrator serves, or refuses", LONG)
+
+        def told() -> str:
+            return log.read_bytes()[before:].decode()
+
+        def answers() -> bool:
+            ended = self.service.orchestrator.poll() is not None
+            return ended or said.exists() or orchestrators.JOURNAL_UNREADABLE_NOW.code in told()
+
+        wait_until(answers, "the orchestrator serves, waits or refuses", LONG)
+        if orchestrators.JOURNAL_UNREADABLE_NOW.code in told():
+            return "waiting"
         if self.service.orchestrator.poll() is not None:
-            told = log.read_bytes()[before:].decode()
-            assert self.service.orchestrator.returncode == 2 and codes(told) and "Traceback" not in told, told
+            assert self.service.orchestrator.returncode == 2 and codes(told()) and "Traceback" not in told(), told()
             return "refused"
-        wait_until(self.state, "the job is led or put aside", LONG)
-        return self.state()
+        found: list[str] = []
+
+        def decided() -> str:
+            found.append(self.state() or ("unwritten" if orchestrators.JOURNAL_UNWRITTEN.code in told() else ""))
+            return found[-1]
+
+        wait_until(decided, "the job is led or put aside", LONG)
+        return found[-1]
 
     def start(self) -> None:
         port = self.service.url.rpartition(":")[2]

@@ -185,10 +185,10 @@ def test_one_digit_that_was_changed_puts_its_job_aside(service: Service, undistu
     with closing(sqlite3.connect(service.state / "journal.db")) as journal, journal:
         assert journal.execute(CHANGED[row]).rowcount == 1
     verified = service.command("journal", "verify", str(service.state))
-    message, wanted = (orchestrators.EVENT_DAMAGED, {}) if row in ("event", "time", "checksum") else (orchestrators.JOB_ROW_DAMAGED, {})
+    message = orchestrators.EVENT_DAMAGED if row in ("event", "time", "checksum") else orchestrators.JOB_ROW_DAMAGED
     assert verified.returncode == 1 and said(verified.stdout, message) and "other: " in verified.stdout, verified.stdout
     service.start_orchestrator()
-    is_put_aside(service, message, **wanted)
+    is_put_aside(service, message)
     assert {line["job"] for line in service.ask("jobs") if line["state"] == "finished"} == {"other"}
     assert all(map(is_alive, pids))
     service.kill_orchestrator()
@@ -230,7 +230,7 @@ def test_an_older_copy_puts_jobs_aside_that_have_changed_since_and_knows_none_th
     job.wait_until(lambda status: status["generation"] == 1 and status["state"] == "training", "the recovery")
     later = service.run("later", ["--spares", "0", *PATIENT], "spread.py", WAIT="1")
     later.wait_for_state("training")
-    pids = [pid_of(lambda: job.status()["ranks"][rank]) for rank in (0, 1)] + [pid_of(lambda: later.status()["ranks"][0])]
+    pids = [pid_of(lambda: job.status()["ranks"][0]), pid_of(lambda: job.status()["ranks"][1]), pid_of(lambda: later.status()["ranks"][0])]
     known_to_agents(service, last_number(service))
     service.kill_orchestrator()
     restore(service, copy)
