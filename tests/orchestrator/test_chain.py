@@ -20,7 +20,7 @@ from tests.said import said
 from understudy.agent.position import FILE, JournalPosition
 from understudy.common.names import JOURNAL
 from understudy.core import commands, events
-from understudy.core.model import JobSpec, Timeouts
+from understudy.core.model import JobSpec, LossCause, Timeouts
 from understudy.links.messages import NO_POSITION, POSITION, Journalled, decode
 from understudy.messages import orchestrators, service_jobs
 from understudy.messages.base import Message
@@ -217,7 +217,7 @@ def test_an_agent_that_knows_more_puts_the_job_aside_and_nothing_is_decided(tmp_
         assert job.running.cancelled()
         (close,) = sent(link)
         assert isinstance(close, Close) and close.code == ASIDE
-        job.service.submit(events.WorkerLost("w0", events.LossCause.KILLED, "", 0.0))
+        job.service.submit(events.WorkerLost("w0", LossCause.KILLED, "", 0.0))
         assert link.outbox.empty()
         file.close(LONG)
         recorded = journal.read(tmp_path / JOURNAL)

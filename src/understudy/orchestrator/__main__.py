@@ -38,8 +38,8 @@ from understudy.common.tls import trusting
 from understudy.core.events import StopAsked
 from understudy.core.model import Timeouts
 from understudy.links import messages
-from understudy.messages import orchestrators
-from understudy.orchestrator import journal
+from understudy.messages import orchestrators, quorums
+from understudy.orchestrator import database, journal
 from understudy.orchestrator.api import create_app
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a socket for each agent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        settings = _settings(folder, arguments.spec_json) if arguments.run_dir else None
+        settings = _settings(folder, arguments.spec_json, member=bool(arguments.members)) if arguments.run_dir else None
         entry = _entry(arguments, folder)
         _lock(folder, shared=bool(arguments.database))
         leadership = Leadership(arguments.database, say) if arguments.database else None
@@ -245,10 +245,16 @@ def _entry(arguments: argparse.Namespace, folder: Path) -> _Entry:
     return _Entry(access, certificates, must_show=mutual and not given)
 
 
-def _settings(run_dir: Path, given: str | None) -> Settings:
-    """What the journal says if there is one, else what the command line says."""
+def _settings(run_dir: Path, given: str | None, *, member: bool) -> Settings:
+    """What the journal says if there is one, else what the command line says. A `member` of several can do without its own."""
     place = run_dir / JOURNAL
-    known = _patiently(place, lambda: journal.read(place))
+    try:
+        known = _patiently(place, lambda: journal.read(place))
+    except (journal.Damaged, journal.Unreadable) as error:
+        if not member or given is None:
+            raise
+        say(quorums.MEMBER_JOURNAL_DAMAGED(reason=str(error), kept=database.set_aside(place)))
+        known = None
     if known is not None:
         return known.settings
     if given is None:

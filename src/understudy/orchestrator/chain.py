@@ -88,6 +88,6 @@ class Chain:
         return end <= len(self._checksums) and self._checksums[end - SIZE : end].hex() == position.checksum
 
 
-def checksum_of_job(job: str, settings: str, request: str) -> str:
-    """Return the checksum of the row with which a job begins."""
-    return blake2b(json.dumps([job, settings, request], default=repr).encode(), digest_size=SIZE).hexdigest()
+def checksum_of(*columns: object) -> str:
+    """Return the checksum of a row that is no part of a chain."""
+    return blake2b(json.dumps(columns, default=repr).encode(), digest_size=SIZE).hexdigest()

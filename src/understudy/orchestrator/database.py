@@ -163,6 +163,17 @@ def _driver(connection: sa.Connection) -> sqlite3.Connection:
     return found
 
 
+def set_aside(place: Path) -> Path:
+    """Rename a damaged SQLite file, and those that belong to it, and return its new name. Raises `OSError`."""
+    number = 1
+    while (kept := place.with_name(f"{place.name}.damaged-{number}")).exists():
+        number += 1
+    for end in ("-wal", "-shm", "-journal", ""):
+        if (file := place.with_name(place.name + end)).exists():
+            file.rename(kept.with_name(kept.name + end))
+    return kept
+
+
 def shown(place: Path | str) -> str:
     """Without the password."""
     return str(place) if isinstance(place, Path) else sa.make_url(place).render_as_string(hide_password=True)

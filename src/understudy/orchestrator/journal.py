@@ -41,7 +41,7 @@ from understudy.core.machine import Machine
 from understudy.links.messages import encode
 from understudy.messages import orchestrators
 from understudy.orchestrator import database, migrations, rows
-from understudy.orchestrator.chain import Chain, Position, checksum_of_job
+from understudy.orchestrator.chain import Chain, Position, checksum_of
 from understudy.orchestrator.rows import Recorded
 from understudy.orchestrator.settings import Settings
 
@@ -246,7 +246,7 @@ class _Batch:
         self.size += 1
         if isinstance(entry, _Begun):
             row = {"job": job, "settings": entry.settings.to_json(), "request": entry.request}
-            self._begun.setdefault(job, {**row, "checksum": checksum_of_job(**row)})
+            self._begun.setdefault(job, {**row, "checksum": checksum_of(*row.values())})
         elif isinstance(entry, _Mark):
             self._marks.append(entry)
         elif isinstance(entry, tuple):

@@ -16,7 +16,7 @@ from understudy.core.events import Event
 from understudy.links.messages import BadMessage, recalled
 from understudy.messages import orchestrators
 from understudy.orchestrator import database
-from understudy.orchestrator.chain import Chain, Position, checksum_of_job
+from understudy.orchestrator.chain import Chain, Position, checksum_of
 from understudy.orchestrator.settings import Settings
 
 
@@ -59,7 +59,7 @@ def begins(connection: sa.Connection) -> list[Begin]:
 
 def recorded(connection: sa.Connection, begin: Begin) -> Recorded:
     """Read all that is known of a job. Raises `ValueError` that names the row."""
-    if not begin.there or begin.checksum not in ("", checksum_of_job(begin.job, begin.settings, begin.request)):
+    if not begin.there or begin.checksum not in ("", checksum_of(begin.job, begin.settings, begin.request)):
         raise ValueError(orchestrators.JOB_ROW_DAMAGED())
     events, chain = _events_of(connection, begin.job)
     return Recorded(Settings.from_json(begin.settings), begin.request, events, _pages_of(connection, begin.job), chain)
@@ -91,11 +91,11 @@ def _rows(connection: sa.Connection, job: str) -> Sequence[Any]:
 
 def _events_of(connection: sa.Connection, job: str) -> tuple[list[tuple[float, Event]], Chain]:
     """Raises `ValueError` that names the event."""
-    events, chain = [], Chain()
+    events, chain, position = [], Chain(), Position()
     for expected, (now, text, number, checksum) in enumerate(_rows(connection, job), 1):
         if number != expected:
             raise ValueError(orchestrators.EVENTS_MISSING(number=expected))
-        position = chain.last.after(now, text)
+        position = position.after(now, text)
         if checksum not in ("", position.checksum) or not isinstance(text, str) or not isinstance(now, float):
             raise ValueError(orchestrators.EVENT_DAMAGED(number=number))
         chain.add(position, bare=not checksum)
