@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +14,7 @@ from random import Random
 
 import pytest
 import sqlalchemy as sa
+from tests.integration.postgres import needs_postgres, postgres
 from tests.journals import version1
 from tests.journals.damage import DAMAGES, checkpointed
 from tests.orchestrator.test_journal import SETTINGS, STORY
@@ -33,7 +36,7 @@ from understudy.orchestrator.settings import Settings
 LONG = 60.0
 
 
-def written(place: Path, count: int = 1) -> dict[str, Chain]:
+def written(place: Path | str, count: int = 1) -> dict[str, Chain]:
     """A journal with the jobs `job` and `other`, and their chains. Each has its story `count` times."""
     file = journal.Journal(place, pytest.fail)
     file.start()
@@ -45,7 +48,8 @@ def written(place: Path, count: int = 1) -> dict[str, Chain]:
             for event in STORY:
                 writer.append(float(number), event)
     file.close(LONG)
-    checkpointed(place)
+    if isinstance(place, Path):
+        checkpointed(place)
     return {job: writer.chain for job, writer in writers.items()}
 
 
@@ -254,6 +258,85 @@ def test_any_damage_is_found_by_reading_or_by_an_agent(tmp_path: Path) -> None:
             outcomes.add((damage.__name__, "behind"))
     assert {("digit", "aside"), ("row", "aside"), ("tail", "behind"), ("old_copy", "behind"), ("mixed", "behind")} <= outcomes
     assert not {("tail", "whole"), ("old_copy", "whole"), ("row", "whole")} & outcomes
+
+
+WRITER = """
+import sys
+import threading
+from pathlib import Path
+from tests.orchestrator.test_journal import SETTINGS, STORY
+from understudy.orchestrator import journal
+
+place = Path(sys.argv[1])
+known = journal.read(place)
+file = journal.Journal(place, print)
+file.start()
+writer = file.begin(SETTINGS, "asked", known.chain if known is not None else None)
+while True:
+    for number, event in enumerate(STORY):
+        writer.append(1.5, event)
+        if number % 3 == 0:
+            written = threading.Event()
+            writer.mark(written.set)
+            written.wait()
+        print(writer.chain.last, flush=True)
+"""
+
+
+def test_a_journal_has_what_was_reported_by_a_process_that_was_killed(tmp_path: Path) -> None:
+    """Wherever that was. The next one goes on."""
+    place = tmp_path / JOURNAL
+    reported: list[Position] = []
+    for times in range(6):
+        command = [sys.executable, "-c", WRITER, str(place)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
+            assert process.stdout is not None
+            told = "".join(process.stdout.readline() for _ in range(1 + 211 * times))
+            process.kill()
+            told += process.stdout.read()
+        position = Position.read(told.split("\n")[-2])
+        assert position is not None
+        reported.append(position)
+        found = journal.read(place)
+        assert (found.chain if found is not None else Chain()).has(position)
+    assert found is not None and all(found.chain.has(position) for position in reported)
+    assert max(position.number for position in reported) > 100
+
+
+def test_a_decision_without_the_journal_is_no_sign_of_an_older_one(tmp_path: Path) -> None:
+    """It is sent after a second, and no position with it. The next orchestrator lets the agent in."""
+
+    async def scenario() -> None:
+        (tmp_path / JOURNAL).mkdir()  # nothing can be written there
+        file = journal.Journal(tmp_path / JOURNAL, lambda text: None)
+        file.start()
+        _, link, found = await first_rank(Jobs(file, lambda text: None), NO_POSITION)
+        assert [type(one) for one in found] == [commands.StartWorker, commands.Assign] and link.position == NO_POSITION
+        (tmp_path / JOURNAL).rmdir()
+        other = journal.Journal(tmp_path / "other.db", pytest.fail)
+        other.start()
+        jobs = Jobs(other, pytest.fail)
+        job = jobs.begin(Settings(JobSpec("job", 1, 1, spares=0), Timeouts()))
+        assert jobs.admit(job, "n0", Position.read(link.position))
+        for one in (file, other):
+            one.close(LONG)
+
+    asyncio.run(scenario())
+
+
+@needs_postgres
+def test_a_row_that_was_changed_in_postgres_puts_its_job_aside(tmp_path: Path) -> None:
+    with postgres(tmp_path / "database") as server:
+        chains = written(server.url)
+        known = journal.read_all(server.url)
+        assert {job: recorded.chain.last for job, recorded in known.items()} == {job: chain.last for job, chain in chains.items()}
+        engine = database.engine(server.url)
+        with engine.begin() as connection:
+            connection.execute(sa.text("update events set now = now + 0.000001 where job = 'job' and number = 4"))
+        engine.dispose()
+        aside: dict[str, str] = {}
+        assert list(journal.read_all(server.url, aside=aside)) == ["other"]
+    assert said(aside["job"], orchestrators.EVENT_DAMAGED, number=4)
 
 
 def test_the_last_position_is_that_of_the_chain(tmp_path: Path) -> None:

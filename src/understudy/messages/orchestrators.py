@@ -224,6 +224,13 @@ JOURNAL_BEHIND = Message(
     remedy="Restore a newer copy of the journal (`understudy journal restore`), or cancel the job. Its workers train on meanwhile.",
 )
 
+TABLES_DIFFER = Message(
+    "US5059",
+    "its tables are not those of version {version}: {reason}",
+    cause="The journal says that an earlier version has written it, but its tables are different. The number was changed, or a table.",
+    remedy="Restore the journal from a backup.",
+)
+
 JOURNAL_DAMAGED = Message(
     "US5047",
     "the journal {path} is damaged: {reason}. Nothing was changed. Jobs of a service train on, as long as they lose no rank. Restore a "

@@ -19,6 +19,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy import event as sa_event
 
+from understudy.messages import orchestrators
 from understudy.orchestrator import migrations
 
 SILENT = 5.0  # seconds for which a transaction that holds the lease may ask nothing
@@ -124,7 +125,7 @@ def reading(place: Path | str) -> Iterator[sa.Connection | None]:
                     try:
                         migrations.migrate(upgraded, found)
                     except sa.exc.DatabaseError as error:  # in memory, so there was room: the tables are not those of that version
-                        raise sqlite3.DatabaseError(f"its tables are not those of version {found}: {error.orig}") from error
+                        raise sqlite3.DatabaseError(orchestrators.TABLES_DIFFER(version=found, reason=error.orig)) from error
                     yield upgraded
                 copy.dispose()
     finally:
