@@ -287,7 +287,7 @@ def test_a_journal_has_what_was_reported_by_a_process_that_was_killed(tmp_path: 
     """Wherever that was. The next one goes on."""
     place = tmp_path / JOURNAL
     reported: list[Position] = []
-    for times in range(6):
+    for times in range(4):
         command = [sys.executable, "-c", WRITER, str(place)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
             assert process.stdout is not None

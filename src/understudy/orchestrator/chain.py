@@ -45,7 +45,7 @@ class Position:
     def after(self, now: float, event: str) -> Position:
         """Return the position of the next event, which is written as `event` at unix time `now`."""
         number = self.number + 1
-        text = f"{self.checksum}\n{number}\n{now!r}\n{event}"
+        text = f"{self.checksum}\n{number}\n{float(now)!r}\n{event}"
         return Position(number, blake2b(text.encode(errors="surrogatepass"), digest_size=SIZE).hexdigest())
 
     def __str__(self) -> str:
