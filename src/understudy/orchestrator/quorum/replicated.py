@@ -46,9 +46,7 @@ class Replicated(Journal):
                 self._local = super().begin(self._settings, begun["request"], self._known.chain if self._known is not None else None)
             elif kind == "event":
                 now, _, text = content.partition(" ")
-                self._chain.add(
-                    self._chain.last.after(float(now), text)
-                )  # as proposed, alike in every version
+                self._chain.add(self._chain.last.after(float(now), text))  # as proposed, alike in every version
                 event, text = recalled(text)
                 assert self._local is not None and isinstance(event, Event)
                 if self._member is None:
