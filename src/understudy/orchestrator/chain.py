@@ -28,15 +28,14 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 SIZE = 8  # bytes: one accident in 10 ** 19 stays unseen
 _SHOWN = re.compile(r"(\d{1,15})-([0-9a-f]{16})", re.ASCII)
 
 
-@dataclass(frozen=True)
-class Position:
+class Position(NamedTuple):
     """The `number` of an event of a job, from 1, and its `checksum` in hexadecimal; or the beginning."""
 
     number: int = 0

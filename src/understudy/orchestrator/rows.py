@@ -95,8 +95,8 @@ def _events_of(connection: sa.Connection, job: str) -> tuple[list[tuple[float, E
     for expected, (now, text, number, checksum) in enumerate(_rows(connection, job), 1):
         if number != expected:
             raise ValueError(orchestrators.EVENTS_MISSING(number=expected))
-        position = position.after(now, text)
-        if checksum not in ("", position.checksum) or not isinstance(text, str) or not isinstance(now, float):
+        position = position.after(now, text) if isinstance(text, str) and isinstance(now, float) else Position()
+        if position.number != number or checksum not in ("", position.checksum):
             raise ValueError(orchestrators.EVENT_DAMAGED(number=number))
         chain.add(position, bare=not checksum)
         try:

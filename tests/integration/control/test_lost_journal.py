@@ -167,7 +167,7 @@ def known_to_agents(service: Service, number: int) -> None:
 
 
 CHANGED = {
-    "event": "update events set event = replace(event, '127.0.0.1', '127.0.0.7') where job = 'job' and number = 1",
+    "event": "update events set event = replace(event, '1', '2') where job = 'job' and number = 1",
     "time": "update events set now = now + 0.001 where job = 'job' and number = 5",
     "checksum": "update events set checksum = '00' || substr(checksum, 3) where job = 'job' and number = 6",
     "settings": "update jobs set settings = replace(settings, '\"spares\": 0', '\"spares\": 1') where job = 'job'",

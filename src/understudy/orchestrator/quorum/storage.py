@@ -103,7 +103,7 @@ class Storage:
                 for entry in step.entries:
                     position = position.after(entry.term, entry.text)
                     positions.append(position)
-                    rows.append({**vars(position), "term": entry.term, "text": entry.text})
+                    rows.append({**position._asdict(), "term": entry.term, "text": entry.text})
                 connection.execute(sa.insert(_log), rows)
         if step.entries:
             self._positions[step.keep + 1 :] = positions
