@@ -23,7 +23,7 @@ from understudy.core import events
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Timeouts, VotePhase
 from understudy.messages import orchestrators
-from understudy.orchestrator import database, journal, views
+from understudy.orchestrator import database, journal, rows, views
 from understudy.orchestrator.settings import Settings
 
 SETTINGS = Settings(JobSpec("job", 2, 2, spares=1), Timeouts())
@@ -194,9 +194,9 @@ def test_several_jobs_in_one_journal(tmp_path: Path) -> None:
 def test_a_page_of_another_version() -> None:
     page = PageView(9, 1.0, Activity.RUNNING, 5, 5, 2.0, 40, 0.5, waits=1)
     there = page._asdict()
-    assert journal.page(json.dumps(there | {"heat": 36.6})) == page
+    assert rows.page(json.dumps(there | {"heat": 36.6})) == page
     del there["waits"]
-    assert journal.page(json.dumps(there)) == page._replace(waits=UNKNOWN)
+    assert rows.page(json.dumps(there)) == page._replace(waits=UNKNOWN)
 
 
 def test_settings_that_are_not() -> None:

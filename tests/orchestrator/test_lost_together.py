@@ -12,6 +12,7 @@ from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, Timeouts
 from understudy.messages import losses, service_jobs
 from understudy.messages.base import Message
+from understudy.orchestrator.chain import Chain
 from understudy.orchestrator.journal import JobJournal
 from understudy.orchestrator.service import Service
 
@@ -27,7 +28,7 @@ def test_nodes_whose_time_runs_out_together_are_one_event(how: str, message: Mes
         loop = asyncio.get_running_loop()
         limits = Timeouts(heartbeat=0.1, node_lost=0.3)
         machine = Machine(JobSpec("job", len(NODES), 1, len(NODES), spares=0), limits)
-        journal = JobJournal(lambda entry: journalled.append(entry[1]) if isinstance(entry, tuple) else None)
+        journal = JobJournal(lambda entry: journalled.append(entry[1]) if isinstance(entry, tuple) else None, Chain())
         service = Service(machine, journal, tell=lambda text: None, far=True)
         now = loop.time()
         with monkeypatch.context() as patch:

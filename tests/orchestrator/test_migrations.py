@@ -139,7 +139,7 @@ def test_an_older_journal_is_read_as_it_is_and_upgraded_by_the_writer(tmp_path: 
     as_version1_said(path)
     assert path.read_bytes() == before, "reading changes nothing"
     told = append(path)
-    assert told == [orchestrators.JOURNAL_UPGRADED(path=path, found=1, known=3)]
+    assert told == [orchestrators.JOURNAL_UPGRADED(path=path, found=1, known=4)]
     fresh = tmp_path / "fresh.db"
     with database.engine(fresh).begin() as connection:
         assert database.prepare(connection) is None
@@ -164,7 +164,7 @@ def test_who_takes_the_lease_upgrades(tmp_path: Path) -> None:
         asyncio.run(leadership.wait())
         assert leadership.fence == 8
         (told,) = lines
-        assert said(told, orchestrators.JOURNAL_UPGRADED, found=1, known=3) and "a password" not in told and "a%20password" not in told
+        assert said(told, orchestrators.JOURNAL_UPGRADED, found=1, known=4) and "a password" not in told and "a%20password" not in told
         as_version1_said(server.url)
         assert append(server.url, 8) == []
         with database.engine(server.url).connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -252,7 +252,7 @@ def test_a_newer_journal_is_refused(tmp_path: Path) -> None:
         connection.execute("update version set version = 99")
     before = list(connection.iterdump())
     connection.close()
-    with refused(migrations.NewerJournal, orchestrators.JOURNAL_NEWER, found=99, known=3):
+    with refused(migrations.NewerJournal, orchestrators.JOURNAL_NEWER, found=99, known=4):
         journal.read_all(path)
     told: list[str] = []
     writer = journal.Journal(path, told.append)

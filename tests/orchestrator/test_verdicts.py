@@ -25,6 +25,7 @@ from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, Timeouts
 from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.messages import service_jobs
+from understudy.orchestrator.chain import Chain
 from understudy.orchestrator.journal import JobJournal
 from understudy.orchestrator.service import Service
 from understudy.policy.rules import parse
@@ -42,7 +43,7 @@ class Running:
         self.journalled: list[Event] = []
         self.now = 100.0
         self.machine = Machine(JobSpec("job", 3, 1, 3, spares=3), Timeouts(heartbeat=0.1, node_lost=0.3))
-        journal = JobJournal(lambda entry: self.journalled.append(entry[1]) if isinstance(entry, tuple) else None)
+        journal = JobJournal(lambda entry: self.journalled.append(entry[1]) if isinstance(entry, tuple) else None, Chain())
         rules = parse(policy, "x.toml") if policy else None
         self.service = Service(self.machine, journal, clock=lambda: self.now, tell=self.told.append, far=True, policy=rules)
         links = [self.service.attach(NodeJoined(f"n{number}", "127.0.0.1", number)) for number in range(3)]

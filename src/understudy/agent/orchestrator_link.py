@@ -58,8 +58,9 @@ class OrchestratorLink:
         on_command: Callable[[messages.Message], None],
         say: Callable[[str], None],
         serves: Callable[[], bool],
+        shows: Callable[[], dict[str, str]] = dict,
     ) -> None:
-        """`serves`: whether workers run here that an end of this agent would end."""
+        """`serves`: whether workers run here that an end of this agent would end. `shows`: more headers of each request to connect."""
         self._address = address  # one URL, or several with commas between them, of which one leads
         self._turn = self._count = 0
         self._path = path
@@ -69,6 +70,7 @@ class OrchestratorLink:
         self._on_command = on_command
         self._say = say
         self._serves = serves
+        self._shows = shows
         self._admitted = False  # by an orchestrator, in this life
         self._known = False  # one has proven that it knows the token: the others do, too
         self._kept: deque[Sent] = deque()
@@ -120,7 +122,7 @@ class OrchestratorLink:
             if address is not None:
                 try:
                     limits = ONE_OF_SEVERAL if others else ALONE
-                    async with dial(address, self._path, self._token, self._tls, limits, nonce) as socket:
+                    async with dial(address, self._path, self._token, self._tls, limits, {**self._shows(), proof.NONCE: nonce}) as socket:
                         proven = self._is_proven(nonce, socket.response)
                         if self._known and not proven:
                             raise InvalidHandshake(agents.NOT_PROVEN())

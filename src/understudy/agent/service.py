@@ -34,6 +34,7 @@ from understudy.agent.lifelines import Lifelines
 from understudy.agent.link import WorkerLink
 from understudy.agent.orchestrator_link import OrchestratorLink, Refused, Sent
 from understudy.agent.output import Output
+from understudy.agent.position import JournalPosition
 from understudy.agent.progress import Progress
 from understudy.agent.routes import Routes
 from understudy.agent.shutdown import End, Shutdown
@@ -89,6 +90,7 @@ class Agent:
         self._failures: dict[str, events.ScriptFailed] = {}  # by worker
         self._tasks: set[asyncio.Task[None]] = set()
         self._control = SupervisorLink(control, self._stop, self._parent_gone, self._notice) if control is not None else None
+        self._position = JournalPosition(config.run_dir)
         self._orchestrator = OrchestratorLink(
             self._address,
             f"/v1/jobs/{quote(config.job, safe='')}/agent",
@@ -98,6 +100,7 @@ class Agent:
             self._obey,
             self._output.say,
             lambda: any(worker.alive for worker in self._workers.values()),
+            self._position.header,
         )
         self._progress = Progress(config, self._workers, self._orchestrator, lambda why: self._stop(signal.SIGTERM, 1, why))
 
@@ -186,6 +189,8 @@ class Agent:
                 self._start(message)
             case commands.KillWorker():
                 self._kill(message)
+            case messages.Journalled():
+                self._position.report(message)
             case commands.CheckNode(node=self._config.node):
                 self._check.begin()
             case commands.EndJob():
@@ -276,6 +281,7 @@ class Agent:
             self._strays.taken_up = True
             self._know(worker)
             if worker.alive:
+                self._position.take_up()
                 self._lifelines.watch(worker)
                 self._loop.call_later(reattach.AWAY, self._unmet, worker)
 

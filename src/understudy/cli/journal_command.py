@@ -76,8 +76,8 @@ def backup(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", 
 def restore(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", help="A copy that `backup` has made.")]) -> None:
     """Replace the journal by a copy, while no orchestrator runs. The old one is kept in a folder `before-restore-N`.
 
-    Workers that have begun since the copy was made are unknown to it, and are ended: so restore the newest one. Jobs that cannot be used
-    are reported, and are put aside by the orchestrator.
+    Jobs that have gone on since the copy was made, or began later, are put aside by the orchestrator: so restore the newest one. Jobs that
+    cannot be used are reported, and are put aside, too.
 
     Exit code: 0; 2 if nothing was changed.
     """

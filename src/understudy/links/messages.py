@@ -25,6 +25,8 @@ from understudy.core.model import Timeouts
 from understudy.messages import wire
 
 FENCE = "understudy-fence"  # header of an orchestrator's answer to an agent: grows whenever another orchestrator begins to lead
+POSITION = "understudy-journal"  # header of an agent's request: the last position in the journal that an orchestrator has reported to it
+NO_POSITION = "0-0000000000000000"  # none yet
 ONLY = "-"  # in place of a job's name: the only one of an orchestrator that was started with `understudy run`
 LIMIT = 1 << 20  # bytes of one message or frame: tracebacks are the longest
 FRAME = 1 << 18  # bytes of several messages in one frame
@@ -125,6 +127,13 @@ class PartEnded:
     exit_code: int
 
 
+@dataclass(frozen=True)
+class Journalled:
+    """To a job's agent: the journal has the job's events up to this `position`, which the agent shows whenever it connects."""
+
+    position: str
+
+
 Shared = commands.Abort | commands.Publish | commands.Pause | commands.Recover | commands.Release
 _SHARED = frozenset(typing.get_args(Shared))  # asked for every command of a wave: much faster than isinstance with a union
 
@@ -138,7 +147,7 @@ class ToWorkers:
 
 
 NodeMessage = Hello | StartPart | EndPart | PartEnded
-Message = events.Event | commands.Command | Pages | Seen | Lines | NodeMessage | ToWorkers
+Message = events.Event | commands.Command | Pages | Seen | Lines | NodeMessage | ToWorkers | Journalled
 
 _TYPES: dict[str, type[typing.Any]] = {
     kind.__name__: kind
@@ -150,6 +159,7 @@ _TYPES: dict[str, type[typing.Any]] = {
         Seen,
         Lines,
         ToWorkers,
+        Journalled,
     )
 }
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=vars)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from websockets.asyncio.client import connect
-
-from understudy.links.proof import NONCE
 
 
 @dataclass(frozen=True)
@@ -21,12 +20,13 @@ class SocketLimits:
     largest: int
 
 
-def dial(url: str, path: str, token: str, tls: ssl.SSLContext | None, limits: SocketLimits, nonce: str = "") -> connect:
-    """To be entered with `async with`, which raises what `websockets.connect` does. `url`: http or https; `tls` counts for the latter.
-    `nonce`: to which the other end is to show that it knows the token (`links.proof`)."""
+def dial(
+    url: str, path: str, token: str, tls: ssl.SSLContext | None, limits: SocketLimits, headers: Mapping[str, str] | None = None
+) -> connect:
+    """To be entered with `async with`, which raises what `websockets.connect` does. `url`: http or https; `tls` counts for the latter."""
     return connect(
         url.replace("http", "ws", 1).rstrip("/") + path,
-        additional_headers={"Authorization": f"Bearer {token}", **({NONCE: nonce} if nonce else {})},
+        additional_headers={"Authorization": f"Bearer {token}", **(headers or {})},
         ssl=tls if url.startswith("https") else None,
         proxy=None,  # a proxy in the environment is for the world outside the cluster
         compression=None,

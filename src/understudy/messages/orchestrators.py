@@ -194,9 +194,41 @@ EVENT_UNREADABLE = Message(
 
 EVENTS_MISSING = Message(
     "US5046",
-    "event {number} is missing",
+    "event {number} is missing; restore a copy of the journal (`understudy journal restore`) and start the orchestrator again",
     cause="Rows of this job's journal are gone, so what follows from the others is not known.",
     remedy="Restore the journal from a backup, or cancel the job. Its workers train on meanwhile.",
+)
+
+EVENT_DAMAGED = Message(
+    "US5056",
+    "event {number} is not the one that was written: it, or its checksum, was changed; restore a copy of the journal "
+    "(`understudy journal restore`) and start the orchestrator again",
+    cause="The checksum of this row does not fit its content and the row before it. A disk, or a person, has changed one of the two rows.",
+    remedy="Restore the journal from a backup, or cancel the job. Its workers train on meanwhile.",
+)
+
+JOB_ROW_DAMAGED = Message(
+    "US5057",
+    "the row with which it begins is missing, or is not the one that was written; restore a copy of the journal "
+    "(`understudy journal restore`) and start the orchestrator again",
+    cause="The job's name, its settings, its request or their checksum were changed, or the row in the table `jobs` is gone.",
+    remedy="Restore the journal from a backup, or cancel the job. Its workers train on meanwhile.",
+)
+
+JOURNAL_BEHIND = Message(
+    "US5058",
+    "node {node} knows of event {number}, which the journal does not have: it lacks its last events, or is an older copy; restore the "
+    "newest copy (`understudy journal restore`) and start the orchestrator again",
+    cause="An orchestrator had written this event before it decided what the workers of this job do. To go on without it could end workers "
+    "that train.",
+    remedy="Restore a newer copy of the journal (`understudy journal restore`), or cancel the job. Its workers train on meanwhile.",
+)
+
+TABLES_DIFFER = Message(
+    "US5059",
+    "its tables are not those of version {version}: {reason}",
+    cause="The journal says that an earlier version has written it, but its tables are different. The number was changed, or a table.",
+    remedy="Restore the journal from a backup.",
 )
 
 JOURNAL_DAMAGED = Message(

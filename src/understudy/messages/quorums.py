@@ -106,6 +106,33 @@ LOG_UNREADABLE = Message(
     remedy="Let the job finish if it can, and start it again.",
 )
 
+STORAGE_DAMAGED = Message(
+    "US5118",
+    "{path} is damaged: {reason}. It is kept as {kept}. This host's orchestrator takes no part in decisions any more, as if it had lost "
+    "its disk; the others go on, as long as they are a majority",
+    cause="The file of one of several orchestrators was changed, overwritten or cut off. It does not know any more what it has promised.",
+    remedy="Look at the disk. The next job has all its orchestrators again.",
+)
+
+MEMBER_ROW_DAMAGED = Message(
+    "US5119",
+    "the row of its promises is not the one that was written",
+    cause="The checksum of this row does not fit its content.",
+)
+
+ENTRY_DAMAGED = Message(
+    "US5120",
+    "entry {number} of the log is missing, or is not the one that was written",
+    cause="The checksum of this entry does not fit its content and the entry before it.",
+)
+
+MEMBER_JOURNAL_DAMAGED = Message(
+    "US5121",
+    "{reason}. It is kept as {kept}, and written again from the log of the orchestrators",
+    cause="One of several orchestrators has found that its own copy of the journal is damaged. The log of all has everything.",
+    remedy="Look at the disk of this host.",
+)
+
 LOG_AWAY = Message(
     "US5116",
     "the job's log and lock cannot be used: {reason}. Training goes on; trying again",

@@ -38,8 +38,8 @@ from understudy.common.tls import trusting
 from understudy.core.events import StopAsked
 from understudy.core.model import Timeouts
 from understudy.links import messages
-from understudy.messages import orchestrators
-from understudy.orchestrator import journal
+from understudy.messages import orchestrators, quorums
+from understudy.orchestrator import database, journal
 from understudy.orchestrator.api import create_app
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a socket for each agent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        settings = _settings(folder, arguments.spec_json) if arguments.run_dir else None
+        settings = _settings(folder, arguments.spec_json, member=bool(arguments.members)) if arguments.run_dir else None
         entry = _entry(arguments, folder)
         _lock(folder, shared=bool(arguments.database))
         leadership = Leadership(arguments.database, say) if arguments.database else None
@@ -166,7 +166,7 @@ async def _serve(
     if settings is not None:
         jobs.single, jobs.scheduler = True, from_scheduler(arguments.scheduler, folder)
         job = jobs.begin(settings, known=known.get(settings.spec.job))
-        job.running.add_done_callback(lambda task: ended.set_result(task.result()))
+        job.running.add_done_callback(lambda task: None if task.cancelled() else ended.set_result(task.result()))
     else:
         cluster = Cluster(jobs, folder, entry.access, say, Timeouts())
         for name, why in aside.items():
@@ -197,9 +197,11 @@ async def _serve(
 
 
 def _signalled(jobs: Jobs, cluster: Cluster | None, ended: asyncio.Future[int], number: signal.Signals, code: int) -> None:
-    if cluster is None:
+    if cluster is None and jobs.all():
         for job in jobs.all():
             job.service.submit(StopAsked(number.name, code))
+    elif not ended.done() and cluster is None:  # its job is put aside
+        ended.set_result(code)
     elif not ended.done():
         say(orchestrators.SERVICE_ENDS(signal=number.name))
         ended.set_result(0)
@@ -243,10 +245,16 @@ def _entry(arguments: argparse.Namespace, folder: Path) -> _Entry:
     return _Entry(access, certificates, must_show=mutual and not given)
 
 
-def _settings(run_dir: Path, given: str | None) -> Settings:
-    """What the journal says if there is one, else what the command line says."""
+def _settings(run_dir: Path, given: str | None, *, member: bool) -> Settings:
+    """What the journal says if there is one, else what the command line says. A `member` of several can do without its own."""
     place = run_dir / JOURNAL
-    known = _patiently(place, lambda: journal.read(place))
+    try:
+        known = _patiently(place, lambda: journal.read(place))
+    except (journal.Damaged, journal.Unreadable) as error:
+        if not member or given is None:
+            raise
+        say(quorums.MEMBER_JOURNAL_DAMAGED(reason=str(error), kept=database.set_aside(place)))
+        known = None
     if known is not None:
         return known.settings
     if given is None:

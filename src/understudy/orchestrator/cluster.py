@@ -31,15 +31,16 @@ from understudy.orchestrator.agent_link import REPLACED, TRY_LATER, AgentLink, C
 from understudy.orchestrator.api_models import Drain, DrainPlan, Undrain
 from understudy.orchestrator.detection import evidence_of
 from understudy.orchestrator.jobs import Jobs, ServedJob
-from understudy.orchestrator.journal import Recorded
 from understudy.orchestrator.marks import NodeMarks
 from understudy.orchestrator.nodes import DETAIL, Node
 from understudy.orchestrator.queue import Queue
+from understudy.orchestrator.rows import Recorded
 from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.settings import Settings
 from understudy.orchestrator.verdicts import RESERVED
 from understudy.policy.rules import applied, default, parse
 
+LATE = 10.0  # seconds after an agent has come, for its parts to hear by themselves that their job has ended
 SETTLE = 3.0  # seconds after a start in which agents come back and nothing is placed
 LOOK = 0.5  # seconds between two looks at silent nodes
 NODES = 10_000  # that are known
@@ -113,7 +114,7 @@ class Cluster:
 
     def _take_on(self, job: ServedJob, request: Submission) -> None:
         self._requests[job.name] = request
-        job.running.add_done_callback(lambda _: self._over(job.name))
+        job.running.add_done_callback(lambda running: None if running.cancelled() else self._over(job.name))
 
     def _over(self, job: str) -> None:
         self.waiting.pop(job, None)
@@ -268,13 +269,9 @@ class Cluster:
         if old is None or old.link is None:
             self._tell(service_jobs.NODE_HERE(node=hello.node, slots=hello.slots))
         link, now = AgentLink(hello.node), asyncio.get_running_loop().time()
-        node = self.nodes[hello.node] = Node(hello, link, now)
+        node = self.nodes[hello.node] = Node(hello, link, now, now)
         if old is not None:
             node.placed, node.restarts, node.suspected = old.placed, old.restarts, old.suspected
-        for part in hello.parts:
-            job = self._jobs.get(part.job)
-            if job is not None and job.running.done():
-                link.outbox.put_nowait(encode(EndPart(part.job)))
         self._place()
         return link
 
@@ -376,6 +373,7 @@ class Cluster:
             self._place()
             if now > self._ready_at:
                 self._bring_back()
+            self._end_late_parts(now)
             self._forget(now)
 
     def _forget(self, now: float) -> None:
@@ -384,6 +382,18 @@ class Cluster:
             del self.nodes[node.hello.node]
         for job in [job for job, knock in self._orphans.items() if now - knock > KNOCK]:
             del self._orphans[job], self._jobs.aside[job]
+
+    def _end_late_parts(self, now: float) -> None:
+        """End what nodes still have of jobs that have ended. Their agents have heard of the end from the job's service by now, or have
+        shown there that this journal is not the one of their job, which is put aside then.
+        """
+        for node in self.nodes.values():
+            late = node.link if now - node.since > LATE else None
+            for part in node.hello.parts if late is not None else ():
+                job = self._jobs.get(part.job)
+                if late is not None and job is not None and job.running.done() and part.job not in node.ended:
+                    node.ended.add(part.job)
+                    late.outbox.put_nowait(encode(EndPart(part.job)))
 
     # -- small things -------------------------------------------------------------------------------------------------
 

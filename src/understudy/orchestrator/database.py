@@ -19,6 +19,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy import event as sa_event
 
+from understudy.messages import orchestrators
 from understudy.orchestrator import migrations
 
 SILENT = 5.0  # seconds for which a transaction that holds the lease may ask nothing
@@ -32,6 +33,7 @@ jobs = sa.Table(
     sa.Column("job", sa.Text, nullable=False, unique=True),
     sa.Column("settings", sa.Text, nullable=False),
     sa.Column("request", sa.Text, nullable=False),  # what was submitted, as JSON; empty for a job that was started with `understudy run`
+    sa.Column("checksum", sa.Text, nullable=False, server_default=sa.text("''")),  # of these three; "": of an earlier version
 )
 events = sa.Table(
     "events",
@@ -41,6 +43,7 @@ events = sa.Table(
     sa.Column("now", sa.Double, nullable=False),
     sa.Column("event", sa.Text, nullable=False),
     sa.Column("number", sa.Integer, nullable=False, server_default=sa.text("0")),  # within the job: 1, 2, 3, ...
+    sa.Column("checksum", sa.Text, nullable=False, server_default=sa.text("''")),  # as in `chain.py`; "": of an earlier version
     sa.Index("ix_events_job_number", "job", "number", unique=True),
 )
 progress = sa.Table(
@@ -118,7 +121,11 @@ def reading(place: Path | str) -> Iterator[sa.Connection | None]:
                 copy = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
                 with copy.connect() as upgraded:
                     _driver(connection).backup(_driver(upgraded))
-                    migrations.migrate(upgraded, found)
+                    _driver(upgraded).text_factory = _text
+                    try:
+                        migrations.migrate(upgraded, found)
+                    except sa.exc.DatabaseError as error:  # in memory, so there was room: the tables are not those of that version
+                        raise sqlite3.DatabaseError(orchestrators.TABLES_DIFFER(version=found, reason=error.orig)) from error
                     yield upgraded
                 copy.dispose()
     finally:
@@ -141,13 +148,31 @@ def _roll_back(place: Path) -> None:
 
 def _opened(place: Path, mode: str) -> sqlite3.Connection:
     """Raises `sqlite3.OperationalError`, also if there is no such file."""
-    return sqlite3.connect(f"file:{quote(str(place))}?mode={mode}", uri=True)
+    opened = sqlite3.connect(f"file:{quote(str(place))}?mode={mode}", uri=True)
+    opened.text_factory = _text
+    return opened
+
+
+def _text(data: bytes) -> str:
+    """What was damaged may be no UTF-8; that is for whoever reads it to judge, and concerns this row only."""
+    return data.decode(errors="surrogateescape")
 
 
 def _driver(connection: sa.Connection) -> sqlite3.Connection:
     found = connection.connection.driver_connection
     assert isinstance(found, sqlite3.Connection)
     return found
+
+
+def set_aside(place: Path) -> Path:
+    """Rename a damaged SQLite file, and those that belong to it, and return its new name. Raises `OSError`."""
+    number = 1
+    while (kept := place.with_name(f"{place.name}.damaged-{number}")).exists():
+        number += 1
+    for end in ("-wal", "-shm", "-journal", ""):
+        if (file := place.with_name(place.name + end)).exists():
+            file.rename(kept.with_name(kept.name + end))
+    return kept
 
 
 def shown(place: Path | str) -> str:

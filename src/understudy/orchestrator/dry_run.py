@@ -19,6 +19,7 @@ from understudy.core.state import OURS, JobState, Taint
 from understudy.messages import orchestrators, service_jobs
 from understudy.orchestrator import journal
 from understudy.orchestrator.detection import Responses, observed_as
+from understudy.orchestrator.rows import Recorded
 from understudy.orchestrator.views import NoJournal
 from understudy.policy.rules import Policy
 
@@ -33,7 +34,7 @@ class Step:
     done: str  # for a person
 
 
-def jobs(folder: Path, only: str = "") -> dict[str, journal.Recorded]:
+def jobs(folder: Path, only: str = "") -> dict[str, Recorded]:
     """Of a run directory, or of a service's state. Raises `NoJournal` and whatever reading a journal raises."""
     found = journal.read_all(folder / JOURNAL, only or None)
     if not found:
@@ -41,12 +42,12 @@ def jobs(folder: Path, only: str = "") -> dict[str, journal.Recorded]:
     return found
 
 
-def evidence(recorded: journal.Recorded) -> int:
+def evidence(recorded: Recorded) -> int:
     """How many pieces of evidence it has."""
     return sum(isinstance(event, Observed) for _, event in recorded.events)
 
 
-def steps(policy: Policy, recorded: journal.Recorded) -> Iterator[Step]:
+def steps(policy: Policy, recorded: Recorded) -> Iterator[Step]:
     machine = Machine(recorded.settings.spec, recorded.settings.timeouts)
     told: list[str] = []
     responses = Responses(policy, told.append)

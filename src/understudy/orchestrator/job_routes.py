@@ -48,8 +48,8 @@ class Finder:
     def __call__(self, job: str) -> ServedJob:
         """Raises `HTTPException`."""
         known = self._jobs.get(job)
-        if job in self._jobs.aside:
-            raise HTTPException(409, http_requests.JOB_ASIDE(job=job, reason=self._jobs.aside[job]))
+        if known is None and (why := self._jobs.why_aside(job)) is not None:
+            raise HTTPException(409, http_requests.JOB_ASIDE(job=job, reason=why))
         if known is None:
             raise HTTPException(404, http_requests.NO_SUCH_JOB(job=job))
         return known

@@ -12,9 +12,11 @@ from understudy.core.machine import Machine
 from understudy.detectors.base import Evidence
 from understudy.links.messages import ONLY
 from understudy.messages import orchestrators, service_jobs
+from understudy.orchestrator.chain import Position
 from understudy.orchestrator.history import History
-from understudy.orchestrator.journal import Journal, Recorded
+from understudy.orchestrator.journal import Journal
 from understudy.orchestrator.output import FILE, Output
+from understudy.orchestrator.rows import Recorded
 from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.orchestrator.service import Service
 from understudy.orchestrator.settings import Settings
@@ -83,6 +85,27 @@ class Jobs:
         self.aside[name] = why
         self._tell(service_jobs.JOB_PUT_ASIDE(job=name, reason=why))
 
+    def why_aside(self, name: str) -> str | None:
+        """Return why this job is put aside; None if it is not."""
+        if name == ONLY and self.single:
+            return next(iter(self.aside.values()), None)
+        return self.aside.get(name)
+
+    def admit(self, job: ServedJob, node: str, position: Position | None) -> bool:
+        """Return whether an agent of this job may join, which knows the journal as far as `position`. If that is further than the journal
+        itself is, the job is put aside.
+        """
+        if self._jobs.get(job.name) is not job:
+            return False
+        if position is None or not job.service.lacks(position):
+            return True
+        self._guard()
+        del self._jobs[job.name]
+        job.service.suspend()
+        job.running.cancel()
+        self.put_aside(job.name, orchestrators.JOURNAL_BEHIND(node=node, number=position.number))
+        return False
+
     def problems(self) -> list[str]:
         """What keeps this orchestrator from being all that it should be; for everybody, so without names and places."""
         found: list[str] = []
@@ -105,7 +128,7 @@ class Jobs:
 
         machine = Machine(settings.spec, settings.timeouts)
         write = output.write if output is not None else lambda text: None
-        journal = self.journal.begin(settings, request)
+        journal = self.journal.begin(settings, request, known.chain if known is not None else None)
         service = Service(
             machine,
             journal,

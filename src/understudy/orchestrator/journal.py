@@ -12,7 +12,7 @@ seconds at first and `AGAIN_AT_MOST` in the end, until it succeeds. Whatever els
 lasts `Journal.trouble` says so, which `/v1/health` shows, and it is told again every `TOLD_AGAIN` seconds.
 
 What is written can be read: what comes over a link has bounds (`common/bounds.py`) that are those of reading, too. If a row cannot be read
-all the same (a damaged file), its job is put aside with the reason, and all others go on.
+all the same, or is not the one that was written (`chain.py`), its job is put aside with the reason, and all others go on.
 
 A journal of an older version is brought to this one before the first write (`migrations.py`, which also says what keeps its
 JSON readable), and can be read as it is. One of a newer version is refused.
@@ -35,12 +35,14 @@ import sqlalchemy as sa
 
 from understudy.common.backoff import Backoff
 from understudy.common.bounds import known_pid
-from understudy.common.page_view import Activity, PageView
+from understudy.common.page_view import PageView
 from understudy.core.events import Event
 from understudy.core.machine import Machine
-from understudy.links.messages import BadMessage, encode, recalled
+from understudy.links.messages import encode
 from understudy.messages import orchestrators
-from understudy.orchestrator import database, migrations
+from understudy.orchestrator import database, migrations, rows
+from understudy.orchestrator.chain import Chain, Position, checksum_of
+from understudy.orchestrator.rows import Recorded
 from understudy.orchestrator.settings import Settings
 
 AGAIN, AGAIN_AT_MOST = 0.25, 5.0  # seconds between two attempts to write: at first, and in the end
@@ -54,23 +56,16 @@ _PASSING = frozenset(  # what may be over soon: no room, no right, somebody else
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """What the journal knows of a job: its events with their times, and the last known pages of its workers."""
-
-    settings: Settings
-    request: str
-    events: list[tuple[float, Event]]
-    pages: dict[str, PageView]
-
-
-@dataclass(frozen=True)
 class Numbered:
-    """An event as it is in the journal: `number` counts from 1 within the job, `now` is unix time, `event` is JSON."""
+    """An event as it is in the journal: `number` counts from 1 within the job, `now` is unix time, `event` is JSON. `checksum`: as in
+    `chain.py`; "" where nothing depends on it.
+    """
 
     job: str
     number: int
     now: float
     event: str
+    checksum: str = ""
 
     def shown(self) -> dict[str, Any]:
         """As users get it: `number`, `time` (unix, seconds), `type`, and the fields of this type, none of which has one of these names."""
@@ -122,16 +117,18 @@ class Journal:
         self._told_at = 0.0
         self._entries: queue.SimpleQueue[tuple[str, _Entry] | None] = queue.SimpleQueue()
         self._batch = _Batch()  # what the thread has taken and not written yet
+        self._chains: dict[str, Chain] = {}  # of the jobs that were begun here, as far as they are written
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def begin(self, settings: Settings, request: str = "") -> JobJournal:
-        """A new job's, or that of one which is known: then it stays as it is recorded."""
+    def begin(self, settings: Settings, request: str = "", chain: Chain | None = None) -> JobJournal:
+        """A new job's, or that of one which is known: then it stays as it is recorded, with its `chain`."""
         job = settings.spec.job
+        made = self._chains[job] = chain if chain is not None else Chain()
         self._entries.put((job, _Begun(settings, request)))
-        return JobJournal(lambda entry: self._entries.put((job, entry)))
+        return JobJournal(lambda entry: self._entries.put((job, entry)), made)
 
     def waiting(self) -> int:
         """How many entries are not written yet: many, or for long, mean that the disk or the database refuses."""
@@ -148,7 +145,7 @@ class Journal:
 
     def _write_all(self) -> None:
         engine = database.engine(self.place)
-        last: dict[str, int] = {}  # the number of each job's last event, as far as it was looked up
+        last: dict[str, Position] = {}  # each job's last event, as far as it was looked up
         sure = False  # that the tables are of this version, and that what could not be written is not there
         backoff, again = Backoff(AGAIN, AGAIN_AT_MOST), AGAIN
         open_ = True
@@ -164,7 +161,10 @@ class Journal:
                     if self._fence is not None:
                         database.check(connection, self._fence)
                     written = self._batch.write(connection, last, sure)
-                last.update((event.job, event.number) for event in written)
+                for event in written:
+                    position = last[event.job] = Position(event.number, event.checksum)
+                    if (chain := self._chains.get(event.job)) is not None:
+                        chain.add(position)
                 self.listener(written)
                 self._batch.reach()
                 self._batch, sure = _Batch(), True
@@ -215,8 +215,9 @@ class JobJournal:
 
     strict = False  # whether a decision, and the job's end, wait for the journal however long that takes
 
-    def __init__(self, put: Callable[[_Entry], None]) -> None:
+    def __init__(self, put: Callable[[_Entry], None], chain: Chain) -> None:
         self._put = put
+        self.chain = chain  # of what is written
 
     def mark(self, reached: Callable[[], None]) -> None:
         """As `Journal.mark`."""
@@ -244,7 +245,8 @@ class _Batch:
     def add(self, job: str, entry: _Entry) -> None:
         self.size += 1
         if isinstance(entry, _Begun):
-            self._begun.setdefault(job, {"job": job, "settings": entry.settings.to_json(), "request": entry.request})
+            row = {"job": job, "settings": entry.settings.to_json(), "request": entry.request}
+            self._begun.setdefault(job, {**row, "checksum": checksum_of(*row.values())})
         elif isinstance(entry, _Mark):
             self._marks.append(entry)
         elif isinstance(entry, tuple):
@@ -261,33 +263,31 @@ class _Batch:
         while self._marks:
             self._marks.pop(0).reached()
 
-    def write(self, connection: sa.Connection, last: dict[str, int], sure: bool) -> list[Numbered]:
-        """All its events, with their numbers. `last` gets what is looked up here. Unless `sure`, a commit that has failed may
+    def write(self, connection: sa.Connection, last: dict[str, Position], sure: bool) -> list[Numbered]:
+        """All its events, with their numbers and checksums. `last` gets what is looked up here. Unless `sure`, a commit that has failed may
         have been carried out all the same (the connection broke before the answer): what is there is not written again.
         """
         for job, row in self._begun.items():
             if connection.execute(sa.select(database.jobs.c.job).where(database.jobs.c.job == job)).first() is None:
                 connection.execute(sa.insert(database.jobs), row)
-        numbered, rows = [], []
+        numbered, new = [], []
         for job, events in self._events.items():
-            there = last[job] if sure and job in last else _last(connection, job)
-            first = last.setdefault(job, there) + 1
-            mine = [Numbered(job, number, now, text) for number, (now, text) in enumerate(events, first)]
-            numbered += mine
-            rows += [vars(event) for event in mine if event.number > there]
-        if rows:
-            connection.execute(sa.insert(database.events), rows)
+            there = last[job] if sure and job in last else rows.last(connection, job)
+            position = last.setdefault(job, there)
+            for now, text in events:
+                position = position.after(now, text)
+                numbered.append(Numbered(job, position.number, now, text, position.checksum))
+                if position.number > there.number:
+                    new.append(vars(numbered[-1]))
+        if new:
+            connection.execute(sa.insert(database.events), new)
         if self._pages:  # each of these two statements is prepared once for all rows
             progress = database.progress
             old = sa.delete(progress).where(progress.c.job == sa.bindparam("of"), progress.c.worker == sa.bindparam("by"))
             connection.execute(old, [{"of": job, "by": worker} for job, worker in self._pages])
-            rows = [{"job": job, "worker": worker, "page": json.dumps(page._asdict())} for (job, worker), page in self._pages.items()]
-            connection.execute(sa.insert(progress), rows)
+            pages = [{"job": job, "worker": worker, "page": json.dumps(page._asdict())} for (job, worker), page in self._pages.items()]
+            connection.execute(sa.insert(progress), pages)
         return numbered
-
-
-def _last(connection: sa.Connection, job: str) -> int:
-    return connection.execute(sa.select(sa.func.max(database.events.c.number)).where(database.events.c.job == job)).scalar() or 0
 
 
 def read(place: Path | str, job: str | None = None) -> Recorded | None:
@@ -303,22 +303,19 @@ def read_all(place: Path | str, only: str | None = None, aside: dict[str, str] |
     with _undamaged(place), database.reading(place) as connection:
         if connection is None:
             return {}
-        if isinstance(place, Path) and (found := connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()) != "ok":
+        if isinstance(place, Path) and (found := connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()) != "ok":
             raise sqlite3.DatabaseError(found)
-        rows = connection.execute(
-            sa.select(database.jobs.c.job, database.jobs.c.settings, database.jobs.c.request).order_by(database.jobs.c.number)
-        ).all()
         jobs: dict[str, Recorded] = {}
-        for job, settings, request in rows:
-            if only not in (None, job):
+        for begin in rows.begins(connection):
+            if only not in (None, begin.job):
                 continue
             try:
-                jobs[job] = Recorded(Settings.from_json(settings), request, _events_of(connection, job), _pages_of(connection, job))
+                jobs[begin.job] = rows.recorded(connection, begin)
             except ValueError as error:
-                why = orchestrators.JOB_UNREADABLE(path=database.shown(place), job=job, reason=str(error))
+                why = orchestrators.JOB_UNREADABLE(path=database.shown(place), job=begin.name, reason=str(error))
                 if aside is None:
                     raise Unreadable(why) from error
-                aside[job] = why
+                aside[begin.name] = why
         return jobs
 
 
@@ -334,45 +331,9 @@ def _undamaged(place: Path | str) -> Iterator[None]:
         raise Damaged(orchestrators.JOURNAL_DAMAGED(path=place, reason=str(getattr(error, "orig", error)))) from error
 
 
-def _events_of(connection: sa.Connection, job: str) -> list[tuple[float, Event]]:
-    """Raises `ValueError` that names the event."""
-    columns = database.events.c
-    rows = connection.execute(
-        sa.select(columns.now, columns.event, columns.number).where(columns.job == job).order_by(columns.number)
-    ).all()
-    events = []
-    for expected, (now, text, number) in enumerate(rows, 1):
-        if number != expected:
-            raise ValueError(orchestrators.EVENTS_MISSING(number=expected))
-        try:
-            event, _ = recalled(text)
-        except BadMessage as error:
-            raise ValueError(orchestrators.EVENT_UNREADABLE(number=number, reason=str(error))) from error
-        if isinstance(event, Event):
-            events.append((now, event))
-    return events
-
-
-def _pages_of(connection: sa.Connection, job: str) -> dict[str, PageView]:
-    """Those that cannot be read are left out: they are for looking at, and workers will tell more."""
-    rows = connection.execute(sa.select(database.progress.c.worker, database.progress.c.page).where(database.progress.c.job == job)).all()
-    pages = {}
-    for worker, text in rows:
-        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-            pages[worker] = page(text)
-    return pages
-
-
 def replay(settings: Settings, events: list[tuple[float, Event]]) -> Machine:
     """The machine as it was after these events."""
     machine = Machine(settings.spec, settings.timeouts)
     for now, event in events:
         machine.handle(event, now)
     return machine
-
-
-def page(text: str) -> PageView:
-    """As it is in the journal."""
-    found = json.loads(text)
-    known = {name: found[name] for name in PageView._fields if name in found}
-    return PageView(**{**known, "activity": Activity(known["activity"])})

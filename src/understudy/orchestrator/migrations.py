@@ -11,6 +11,8 @@ Events, settings and pages are JSON in these tables, as the dataclasses of `core
 a new field has a default that means what was true before; a field that is gone is not looked at; an event or a field that gets another
 name gets a step that rewrites it (`update events set event = ... where event like '{"type":"OldName",%'`). Nothing is
 skipped in silence: a job with an event whose name is not known cannot be read, and a service puts it aside.
+
+A step that rewrites events sets the checksums of all events to '': they are covered again by that of the next event (`chain.py`).
 """
 
 from __future__ import annotations
@@ -43,7 +45,13 @@ def lost_nodes_together(connection: sa.Connection) -> None:
     )
 
 
-STEPS: tuple[Callable[[sa.Connection], None], ...] = (numbered_events, lost_nodes_together)
+def checksums(connection: sa.Connection) -> None:
+    """3 -> 4: rows have checksums, those that are there an empty one."""
+    for table in ("jobs", "events"):
+        connection.execute(sa.text(f"alter table {table} add column checksum text default '' not null"))
+
+
+STEPS: tuple[Callable[[sa.Connection], None], ...] = (numbered_events, lost_nodes_together, checksums)
 VERSION = 1 + len(STEPS)  # of the tables that this Understudy writes
 
 
@@ -66,7 +74,7 @@ def version_of(connection: sa.Connection) -> int | None:
 
 def migrate(connection: sa.Connection, found: int) -> None:
     """From version `found` to this one, in the caller's transaction."""
-    for step in STEPS[found - 1 :]:
+    for step in STEPS[max(0, found - 1) :]:
         step(connection)
     connection.execute(sa.text("update version set version = :version"), {"version": VERSION})
 

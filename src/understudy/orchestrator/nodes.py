@@ -21,8 +21,10 @@ class Node:
     hello: Hello  # its agent's last, with what was placed since then
     link: AgentLink | None  # None: away
     heard: float  # by the loop's clock
+    since: float = 0.0  # the same, when its agent connected
     placed: dict[str, Part] = field(default_factory=dict)  # parts that this orchestrator has placed there, by job
     restarts: dict[str, int] = field(default_factory=dict)  # of parts, by job
+    ended: set[str] = field(default_factory=set)  # jobs whose parts this agent was asked to end, because they were late
     suspected: dict[tuple[str, str, str], Evidence] = field(default_factory=dict)  # by detector, kind and part: what may still hold
 
     def doubt(self, now: float) -> str:

@@ -40,7 +40,8 @@ from understudy.detectors.straggler import Straggler
 from understudy.links.messages import BadMessage, Lines, Pages, Seen, encode, encode_all, taken
 from understudy.messages import http_requests, service_jobs, training_evidence
 from understudy.orchestrator import views
-from understudy.orchestrator.agent_link import POLICY_VIOLATION, REPLACED, SILENT, AgentLink, Close
+from understudy.orchestrator.agent_link import ASIDE, POLICY_VIOLATION, REPLACED, SILENT, AgentLink, Close
+from understudy.orchestrator.chain import Position
 from understudy.orchestrator.detection import MOST, OtherDetectors, Responses, evidence_of, family, observed, view_of
 from understudy.orchestrator.dispatch import Dispatch, split
 from understudy.orchestrator.journal import JobJournal
@@ -54,6 +55,7 @@ from understudy.policy.rules import Policy, default
 ALONE = 50  # reports of ranks that work alone, of one job
 WATCH = 0.2  # seconds between two looks for silent nodes
 LOOK = 1.0  # seconds between two looks at the pages, or less where the shortest limit is less than a minute
+REPORT = 1.0  # seconds between two reports of how far the journal is, where no decision waits for it
 WRITING = 1.0  # seconds that a decision waits for the journal at most
 NEWS = 1.0  # new things a second that one family of detectors may write into the journal, and `MOST` at once
 KEEP = 2.0  # seconds between two notes of the progress in the journal, ...
@@ -114,6 +116,7 @@ class Service:
             if scheduler is not None
             else None
         )
+        self._suspended = False
         self._warned_stall = False
         self._complaints: set[str] = set()
         self._ended = asyncio.Event()
@@ -176,6 +179,25 @@ class Service:
         while self._liveness.waits or self._links:  # noqa: ASYNC110
             await asyncio.sleep(WATCH)
 
+    def lacks(self, known: Position) -> bool:
+        """Return whether the journal does not have an event of which an agent knows."""
+        return not self._journal.chain.has(known)
+
+    def suspend(self) -> None:
+        """Decide nothing any more, and let the agents go, which end nothing. The caller cancels `run`."""
+        self._suspended = True
+        for link in self._links.values():
+            link.outbox.put_nowait(Close(ASIDE, http_requests.PART_ASIDE()))
+        self._links.clear()
+        for handle in self._timers.values():
+            handle.cancel()
+
+    def _report(self) -> None:
+        """Report to the agents how far the journal is."""
+        position = str(self._journal.chain.last)
+        for link in self._links.values():
+            link.report(position)
+
     # -- events in, commands out ------------------------------------------------------------------------------------
 
     def submit(self, event: Event, encoded: str = "") -> None:
@@ -183,6 +205,8 @@ class Service:
         Without it the event is our own or a person's, and held to the same bounds here. Raises `OutOfBounds`.
         """
         self._guard()
+        if self._suspended:
+            return
         event = event if encoded else bounded(event)
         now = self._clock()
         commands = self.machine.handle(event, now)
@@ -204,6 +228,8 @@ class Service:
             if late is not None:
                 late.cancel()
             self._guard()  # it may have been a while
+            if not self._suspended:
+                self._report()
             while waiting:
                 self._carry_out(waiting.pop())
 
@@ -216,6 +242,8 @@ class Service:
 
     def _carry_out(self, commands: list[Command]) -> None:
         """What goes to one node shares its frames."""
+        if self._suspended:
+            return
         workers = self.machine.state.workers
         found = Dispatch.of(commands, lambda worker: workers[worker].node, self._links)
         for text in found.texts:
@@ -246,8 +274,10 @@ class Service:
 
     # -- agents -----------------------------------------------------------------------------------------------------
 
-    def attach(self, joined: NodeJoined) -> AgentLink:
-        """An agent has connected and said who it is. A new connection of the same node replaces the old one."""
+    def attach(self, joined: NodeJoined, position: str = "") -> AgentLink:
+        """An agent has connected and said who it is. A new connection of the same node replaces the old one. `position`: of which it
+        knows (`AgentLink`).
+        """
         if not floating.known(self.machine.state, joined):
             link = AgentLink(joined.node)
             self.submit(joined)
@@ -261,7 +291,7 @@ class Service:
             return link
         if old is not None:
             old.outbox.put_nowait(Close(REPLACED, "replaced by a newer connection"))
-        link = AgentLink(joined.node, joined.instance, now)
+        link = AgentLink(joined.node, joined.instance, now, position)
         self._links[joined.node] = link
         self._liveness.connected(joined.node, now)
         if self._ended.is_set():
@@ -391,13 +421,16 @@ class Service:
         return self._there.get(node)
 
     async def _watch_pages(self) -> None:
-        kept = looked = 0.0
+        kept = looked = reported = 0.0
         look_every = min(LOOK, self.machine.state.timeouts.hang_floor / 60)
         while True:
             await asyncio.sleep(WATCH)
             if self._look_for_silence():
                 continue  # what was decided goes out first
             now = asyncio.get_running_loop().time()
+            if now - reported >= REPORT:
+                reported = now
+                self._report()
             if now - looked >= look_every:
                 looked = now
                 self.look()

@@ -8,10 +8,11 @@ from typing import Protocol
 from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 
 from understudy.core.events import NodeJoined
-from understudy.links.messages import Hello
+from understudy.links.messages import POSITION, Hello
 from understudy.messages import http_requests
-from understudy.orchestrator.agent_link import AgentLink, Close, shortened
+from understudy.orchestrator.agent_link import ASIDE, AgentLink, Close, shortened
 from understudy.orchestrator.auth import Auth
+from understudy.orchestrator.chain import Position
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.limits import Pace
@@ -34,13 +35,18 @@ def add_parts(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth, fen
         if known is None:  # an agent tries again after the first of these answers, and gives up after the second
             if cluster is not None:
                 cluster.find_orphan(job, socket.headers.get("authorization"))
-            aside = jobs.aside.get(job)
+            aside = jobs.why_aside(job)
             answer = problem(404, http_requests.NO_SUCH_JOB(job=job)) if aside is None else problem(503, http_requests.PART_ASIDE())
             await socket.send_denial_response(answer)
             return
         joined = await auth.greet(socket, Role.WORKER, job, NodeJoined, fence)
-        if isinstance(joined, NodeJoined):
-            await _serve(socket, known.service, known.service.attach(joined))
+        if not isinstance(joined, NodeJoined):
+            return
+        shown = socket.headers.get(POSITION, "")
+        if jobs.admit(known, joined.node, Position.read(shown)):
+            await _serve(socket, known.service, known.service.attach(joined, shown if Position.read(shown) is not None else ""))
+        else:
+            await socket.close(ASIDE, http_requests.PART_ASIDE())
 
 
 def add_nodes(app: FastAPI, cluster: Cluster, auth: Auth, fence: int) -> None:

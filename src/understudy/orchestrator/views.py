@@ -25,6 +25,7 @@ from understudy.core.transitions import Phase, WorkerState
 from understudy.links.messages import encode
 from understudy.messages import orchestrators
 from understudy.orchestrator import claims_view, doubts, journal
+from understudy.orchestrator.rows import Recorded
 
 STATES = (
     "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (replicas, or a redo and what it redoes, differ, and somebody must "
@@ -365,7 +366,7 @@ def load(run_dir: Path) -> tuple[Machine, dict[str, PageView]]:
     return journal.replay(found.settings, found.events), found.pages
 
 
-def _recorded(run_dir: Path) -> journal.Recorded:
+def _recorded(run_dir: Path) -> Recorded:
     found = journal.read(run_dir / JOURNAL)
     if found is None:
         raise NoJournal(orchestrators.NO_JOURNAL_OF_RUN(folder=run_dir))

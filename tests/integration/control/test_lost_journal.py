@@ -16,6 +16,7 @@ from tests.integration.training import LONG, Outcome
 from tests.said import said
 
 from understudy.messages import http_requests, journals, orchestrators, service_jobs
+from understudy.messages.base import Message
 
 PATIENT = ["--hang-limit", "900"]  # a node that nobody leads any more ends workers that stand still, and these do
 RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "0"]
@@ -28,20 +29,22 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield Service(tmp_path, mark)
 
 
-def trains(service: Service) -> tuple[Submitted, list[int]]:
+def trains(service: Service, *, started: bool = False, kill: bool = True) -> tuple[Submitted, list[int]]:
     """A job on two nodes, of which one rank is held, and its ranks' pids. Its orchestrator is killed."""
-    service.start_nodes("ab", 2)
+    if not started:
+        service.start_nodes("ab", 2)
     job = service.run("job", [*RANKS, *PATIENT], "spread.py", HELD=f"1:{HELD}")
     job.wait_for(f"held {HELD}")
     pids = [pid_of(lambda: job.status()["ranks"][0]), pid_of(lambda: job.status()["ranks"][1])]
-    service.kill_orchestrator()
+    if kill:
+        service.kill_orchestrator()
     return job, pids
 
 
-def backed_up(service: Service) -> Path:
+def backed_up(service: Service, jobs: int = 1) -> Path:
     copy = service.folder / "copy.db"
     done = service.command("journal", "backup", str(service.state), str(copy))
-    assert done.returncode == 0 and said(done.stderr, journals.COPIED, jobs=1, damaged=0), done.stderr
+    assert done.returncode == 0 and said(done.stderr, journals.COPIED, jobs=jobs, damaged=0), done.stderr
     return copy
 
 
@@ -135,6 +138,116 @@ def test_missing_rows_put_the_job_aside(service: Service, undisturbed_spread: Ca
     service.kill_orchestrator()
     restore(service, copy)
     goes_on(service, job, undisturbed_spread(2))
+
+
+def is_put_aside(service: Service, message: Message, **wanted: object) -> None:
+    """The job, and it alone, by both nodes' agents or before they came; and the journal is not written for it."""
+
+    def aside() -> bool:
+        lines = {line["job"]: line for line in service.ask("jobs")}
+        return lines["job"]["state"] == "aside" and said(lines["job"]["message"], message, **wanted)
+
+    service.wait_for_nodes(2)
+    wait_until(aside, "the job is put aside", LONG)
+
+
+def last_number(service: Service) -> int:
+    with closing(sqlite3.connect(service.state / "journal.db")) as journal:
+        ((number,),) = journal.execute("select max(number) from events where job = 'job'")
+    return int(number)
+
+
+def known_to_agents(service: Service, number: int) -> None:
+    """Both nodes' agents know of this event."""
+
+    def known() -> bool:
+        found = [folder / "journal-position" for folder in service.folder.glob("agent-?/parts/job")]
+        return len(found) == 2 and all(file.exists() and int(file.read_text().partition("-")[0]) >= number for file in found)
+
+    wait_until(known, f"agents know of event {number}", LONG)
+
+
+CHANGED = {
+    "event": "update events set event = replace(event, '1', '2') where job = 'job' and number = 1",
+    "time": "update events set now = now + 0.001 where job = 'job' and number = 5",
+    "checksum": "update events set checksum = '00' || substr(checksum, 3) where job = 'job' and number = 6",
+    "settings": "update jobs set settings = replace(settings, '\"spares\": 0', '\"spares\": 1') where job = 'job'",
+    "name": "update jobs set job = 'jab' where job = 'job'",
+}
+
+
+@pytest.mark.parametrize("row", CHANGED)
+def test_one_digit_that_was_changed_puts_its_job_aside(service: Service, undisturbed_spread: Callable[[int], Outcome], row: str) -> None:
+    other = service.run("other", ["--spares", "0"], "spread.py")
+    service.start_nodes("ab", 2)
+    assert other.ends().code == 0
+    job, pids = trains(service, started=True)
+    copy = backed_up(service, jobs=2)
+    with closing(sqlite3.connect(service.state / "journal.db")) as journal, journal:
+        assert journal.execute(CHANGED[row]).rowcount == 1
+    verified = service.command("journal", "verify", str(service.state))
+    message = orchestrators.EVENT_DAMAGED if row in ("event", "time", "checksum") else orchestrators.JOB_ROW_DAMAGED
+    assert verified.returncode == 1 and said(verified.stdout, message) and "other: " in verified.stdout, verified.stdout
+    service.start_orchestrator()
+    is_put_aside(service, message)
+    assert {line["job"] for line in service.ask("jobs") if line["state"] == "finished"} == {"other"}
+    assert all(map(is_alive, pids))
+    service.kill_orchestrator()
+    restore(service, copy)
+    goes_on(service, job, undisturbed_spread(2))
+
+
+@pytest.mark.parametrize("missing", [1, 4])
+def test_rows_missing_at_the_end_put_the_job_aside(service: Service, undisturbed_spread: Callable[[int], Outcome], missing: int) -> None:
+    """The journal alone does not show it; the agents know more."""
+    job, pids = trains(service, kill=False)
+    known_to_agents(service, last_number(service))
+    service.kill_orchestrator()
+    copy = backed_up(service)
+    last = last_number(service)
+    with closing(sqlite3.connect(service.state / "journal.db")) as journal, journal:
+        journal.execute("delete from events where job = 'job' and number > ?", (last - missing,))
+    assert service.command("journal", "verify", str(service.state)).returncode == 0
+    service.start_orchestrator()
+    is_put_aside(service, orchestrators.JOURNAL_BEHIND, number=last)
+    assert all(map(is_alive, pids)) and last_number(service) == last - missing
+    for name in "ab":  # an agent that is started again knows it as well
+        service.restart_agent(name)
+    service.kill_orchestrator()
+    service.start_orchestrator()
+    is_put_aside(service, orchestrators.JOURNAL_BEHIND, number=last)
+    assert all(map(is_alive, pids))
+    service.kill_orchestrator()
+    restore(service, copy)
+    goes_on(service, job, undisturbed_spread(2))
+
+
+def test_an_older_copy_puts_jobs_aside_that_have_changed_since_and_knows_none_that_are_newer(service: Service) -> None:
+    """A rank was replaced after the copy was made, and another job was submitted. Neither is ended, and both can be."""
+    service.start_nodes("ab", 3)
+    job = service.held("job", spares=1)
+    copy = backed_up(service)
+    job.kill_rank(1)
+    job.wait_until(lambda status: status["generation"] == 1 and status["state"] == "training", "the recovery")
+    later = service.run("later", ["--spares", "0", *PATIENT], "spread.py", WAIT="1")
+    later.wait_for_state("training")
+    pids = [pid_of(lambda: job.status()["ranks"][0]), pid_of(lambda: job.status()["ranks"][1]), pid_of(lambda: later.status()["ranks"][0])]
+    known_to_agents(service, last_number(service))
+    service.kill_orchestrator()
+    restore(service, copy)
+    service.start_orchestrator()
+    is_put_aside(service, orchestrators.JOURNAL_BEHIND)
+    (line,) = [line for line in service.ask("jobs") if line["job"] == "later"]
+    assert line["state"] == "aside" and said(line["message"], service_jobs.ORPHANED)
+    assert all(map(is_alive, pids))
+    for name in ("job", "later"):
+        assert service.command("cancel", name).returncode == 0
+    for pid in pids:
+        wait_for_end(pid)
+    for one in (job, later):
+        one.process.terminate()
+        one.process.wait(LONG)
+    shutil.rmtree(service.state / "before-restore-1")
 
 
 def goes_on(service: Service, job: Submitted, undisturbed: Outcome) -> None:

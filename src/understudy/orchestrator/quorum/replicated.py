@@ -14,8 +14,10 @@ from pathlib import Path
 from understudy.common.page_view import PageView
 from understudy.core.events import Event
 from understudy.links.messages import encode, recalled
-from understudy.orchestrator.journal import JobJournal, Journal, Recorded, page, read
+from understudy.orchestrator.chain import Chain
+from understudy.orchestrator.journal import JobJournal, Journal, read
 from understudy.orchestrator.quorum.candidate import Candidate
+from understudy.orchestrator.rows import Recorded, page
 from understudy.orchestrator.settings import Settings
 
 PAGES = 500  # in one entry
@@ -31,6 +33,7 @@ class Replicated(Journal):
         self._there = len(self._known.events) if self._known is not None else 0  # committed before this process began
         self._local: JobJournal | None = None
         self._settings: Settings | None = None
+        self._chain = Chain()  # of what is committed; it comes out alike at each member
         self._events: list[tuple[float, Event]] = []  # that are committed, until this member leads
 
     def apply(self, entries: list[str]) -> None:
@@ -40,9 +43,10 @@ class Replicated(Journal):
             if kind == "begun":
                 begun = json.loads(content)
                 self._settings = Settings.from_json(begun["settings"])
-                self._local = super().begin(self._settings, begun["request"])
+                self._local = super().begin(self._settings, begun["request"], self._known.chain if self._known is not None else None)
             elif kind == "event":
                 now, _, text = content.partition(" ")
+                self._chain.add(self._chain.last.after(float(now), text))  # as proposed, alike in every version
                 event, text = recalled(text)
                 assert self._local is not None and isinstance(event, Event)
                 if self._member is None:
@@ -64,7 +68,7 @@ class Replicated(Journal):
         if self._settings is None:
             return None
         pages = self._known.pages if self._known is not None else {}
-        return Recorded(self._settings, "", events, pages)
+        return Recorded(self._settings, "", events, pages, self._chain)
 
     def end(self) -> None:
         """The job is over, and every member may go."""
@@ -74,11 +78,11 @@ class Replicated(Journal):
             self._member.propose("pages " + json.dumps(dict(pages[start : start + PAGES])))
         self._member.propose("over")
 
-    def begin(self, settings: Settings, request: str = "") -> JobJournal:
+    def begin(self, settings: Settings, request: str = "", chain: Chain | None = None) -> JobJournal:
         assert self._member is not None
         if self._settings is None:
             self._member.propose("begun " + json.dumps({"settings": settings.to_json(), "request": request}))
-        return _Replicated(self, self._member)
+        return _Replicated(self, self._member, self._chain)
 
     def mark(self, reached: Callable[[], None]) -> None:
         """When it is in this member's file, too."""
@@ -94,7 +98,8 @@ class Replicated(Journal):
 class _Replicated(JobJournal):
     strict = True
 
-    def __init__(self, journal: Replicated, member: Candidate) -> None:
+    def __init__(self, journal: Replicated, member: Candidate, chain: Chain) -> None:
+        self.chain = chain
         self._journal = journal
         self._member = member
 

@@ -25,7 +25,7 @@ from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.quorum.candidate import Candidate
 from understudy.orchestrator.quorum.member import Member
 from understudy.orchestrator.quorum.replicated import Replicated
-from understudy.orchestrator.quorum.storage import FILE, Storage
+from understudy.orchestrator.quorum.storage import FILE, opened
 from understudy.orchestrator.quorum.transport import LONGEST, Front
 from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.orchestrator.security import Access
@@ -41,7 +41,7 @@ Make = Callable[[Callable[[list[str]], None]], Candidate]
 
 def of_quorum(number: int, urls: Sequence[str], folder: Path, token: str, trust: ssl.SSLContext | None) -> Make:
     """One that shares nothing with the others but the network."""
-    return lambda apply: Member(number, urls, Storage(folder / FILE), token, trust, say, apply)
+    return lambda apply: Member(number, urls, opened(folder / FILE, say), token, trust, say, apply)
 
 
 async def serve(
@@ -115,6 +115,8 @@ async def _lead(
     watching = asyncio.create_task(member.watch())
     try:
         await _first(job.running, ending)
+        if job.running.cancelled():  # it is put aside
+            await ending
         if job.service.machine.state.ended is None:
             return 0
         await job.running  # its agents go

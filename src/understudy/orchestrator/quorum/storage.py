@@ -1,16 +1,22 @@
 """What a member must not forget: its identity, the roster, its hard state and its log, in an SQLite file. Each write is on the disk, not
 only in the system's memory, when it returns (a write-ahead log with `synchronous=FULL`).
+
+Its rows have checksums, and those of the log are a chain (`chain.py`). A member whose file is damaged does not know what it has promised.
+It is treated as one that has lost its disk (`roster.py`): the file is kept under another name, and the other members go on.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 
 import sqlalchemy as sa
 
+from understudy.messages import quorums
 from understudy.orchestrator import database
+from understudy.orchestrator.chain import Position, checksum_of
 from understudy.orchestrator.quorum.raft import Entry, Step
 
 FILE = "quorum.db"
@@ -22,6 +28,7 @@ _member = sa.Table(
     sa.Column("roll", sa.Text, key="roster", nullable=False),  # its name in files of today
     sa.Column("term", sa.Integer, nullable=False),
     sa.Column("vote", sa.Integer, nullable=False),
+    sa.Column("checksum", sa.Text, nullable=False, server_default=sa.text("''")),  # of the others; "": by an earlier version
 )
 _log = sa.Table(
     "log",
@@ -29,37 +36,84 @@ _log = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("term", sa.Integer, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
+    sa.Column("checksum", sa.Text, nullable=False, server_default=sa.text("''")),  # as in `chain.py`; "": by an earlier version
 )
+
+
+class Damaged(ValueError):
+    """The file is not as it was written."""
+
+
+def opened(place: Path, tell: Callable[[str], None]) -> Storage:
+    """Open the storage at `place`, or a new one if that is damaged. Raises `sqlalchemy.exc.OperationalError` and `OSError`."""
+    try:
+        return Storage(place)
+    except (Damaged, sa.exc.DatabaseError) as error:
+        if isinstance(error, sa.exc.OperationalError):
+            raise
+        kept = database.set_aside(place)
+        tell(quorums.STORAGE_DAMAGED(path=place, reason=str(getattr(error, "orig", error)), kept=kept))
+        return Storage(place)
 
 
 class Storage:
     """Every method may raise `sqlalchemy.exc.SQLAlchemyError`; then nothing of it is there."""
 
     def __init__(self, place: Path) -> None:
+        """Raises `Damaged`, too."""
         self._engine = database.engine(place, synchronous="FULL")
         with self._engine.begin() as connection:
             _metadata.create_all(connection)
+            for table in ("member", "log"):
+                if "checksum" not in {column["name"] for column in sa.inspect(connection).get_columns(table)}:
+                    connection.execute(sa.text(f"alter table {table} add column checksum text default '' not null"))
             row = connection.execute(sa.select(_member)).first()
             if row is None:
-                connection.execute(sa.insert(_member).values(identity=secrets.token_hex(16), roster="[]", term=0, vote=-1))
+                identity = secrets.token_hex(16)
+                values = {"identity": identity, "roster": "[]", "term": 0, "vote": -1}
+                connection.execute(sa.insert(_member).values(**values, checksum=checksum_of(*values.values())))
                 row = connection.execute(sa.select(_member)).one()
+            if row.checksum not in ("", checksum_of(row.identity, row.roster, row.term, row.vote)):
+                raise Damaged(quorums.MEMBER_ROW_DAMAGED())
             self.identity: str = row.identity
             self.roster: tuple[str, ...] = tuple(json.loads(row.roster))
             self.hard_state: tuple[int, int] = (row.term, row.vote)
-            self.log = [Entry(term, text) for term, text in connection.execute(sa.select(_log.c.term, _log.c.text).order_by(_log.c.number))]
+            self._positions = [Position()]  # of the log's entries, by number
+            self.log = [self._checked(row) for row in connection.execute(sa.select(_log).order_by(_log.c.number))]
+
+    def _checked(self, row: sa.Row[tuple[int, int, str, str]]) -> Entry:
+        position = self._positions[-1].after(row.term, row.text)
+        if row.number != position.number or row.checksum not in ("", position.checksum):
+            raise Damaged(quorums.ENTRY_DAMAGED(number=position.number))
+        self._positions.append(position)
+        return Entry(row.term, row.text)
 
     def enrol(self, names: tuple[str, ...]) -> None:
         with self._engine.begin() as connection:
-            connection.execute(sa.update(_member).values(roster=json.dumps(names)))
+            self._change(connection, roster=json.dumps(names))
 
     def write(self, step: Step) -> None:
+        positions = []
         with self._engine.begin() as connection:
             if step.hard_state is not None:
-                connection.execute(sa.update(_member).values(term=step.hard_state[0], vote=step.hard_state[1]))
+                self._change(connection, term=step.hard_state[0], vote=step.hard_state[1])
             if step.entries:
                 connection.execute(sa.delete(_log).where(_log.c.number > step.keep))
-                rows = [{"number": n, "term": entry.term, "text": entry.text} for n, entry in enumerate(step.entries, step.keep + 1)]
+                rows, position = [], self._positions[step.keep]
+                for entry in step.entries:
+                    position = position.after(entry.term, entry.text)
+                    positions.append(position)
+                    rows.append({**position._asdict(), "term": entry.term, "text": entry.text})
                 connection.execute(sa.insert(_log), rows)
+        if step.entries:
+            self._positions[step.keep + 1 :] = positions
+
+    @staticmethod
+    def _change(connection: sa.Connection, **values: object) -> None:
+        """Change the member's row."""
+        row = connection.execute(sa.select(_member)).one()
+        new = {"identity": row.identity, "roster": row.roster, "term": row.term, "vote": row.vote, **values}
+        connection.execute(sa.update(_member).values(**new, checksum=checksum_of(*new.values())))
 
     def close(self) -> None:
         self._engine.dispose()
