@@ -118,3 +118,11 @@ LOG_BACK = Message(
     "the API server answers again",
     cause="What could not be asked of the API server of Kubernetes for a while is done now.",
 )
+
+LOG_WAITS = Message(
+    "US5118",
+    "no majority of the orchestrators has the decision on its disk (with Kubernetes: the API server has not taken it). "
+    "Bring their hosts back, or make room on their disks",
+    cause="Too many of the orchestrators of the job are away or cannot write, or the API server is.",
+    remedy="Bring their hosts back, make room on their disks, or look at the API server.",
+)
