@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -23,12 +24,16 @@ from tests.said import said
 from understudy.cli.client import NoAnswer, Server, of_job
 from understudy.cli.run_directory import RunDirectory
 from understudy.common.names import JOURNAL
-from understudy.common.page_view import Activity
+from understudy.common.page_view import Activity, PageView
+from understudy.core.events import Notice
+from understudy.core.model import JobSpec, Timeouts
 from understudy.links.lifeline import Lifeline
 from understudy.links.messages import ONLY
 from understudy.links.page import SIZE, PageReader, PageWriter
 from understudy.messages import orchestrators, worker_processes
 from understudy.orchestrator import journal
+from understudy.orchestrator.room import SIZE as RESERVE
+from understudy.orchestrator.settings import Settings
 
 SCRIPT = """
 import fcntl, sys
@@ -231,6 +236,53 @@ def test_a_job_without_a_reserve_pauses_and_goes_on_by_itself(
     assert said(outcome.output, orchestrators.JOB_PAUSED) and said(outcome.output, orchestrators.JOB_GOES_ON)
     assert outcome.record == undisturbed_spread(2).record
     assert job.recoveries() == [True]
+
+
+def test_only_what_must_not_be_forgotten_uses_the_reserve_and_it_is_whole_again_when_there_is_room(roomy: Path) -> None:
+    told: list[str] = []
+    file = journal.Journal(roomy / JOURNAL, told.append)
+    file.start()
+    writer = file.begin(Settings(JobSpec("job", 2, 2, spares=1), Timeouts()))
+    sent = 0
+
+    def written() -> bool:
+        """Whether another event is, before the writer is in trouble."""
+        nonlocal sent
+        sent += 1
+        done = threading.Event()
+        writer.append(float(sent), Notice("w0", 0, f"notice {sent}"))
+        writer.mark(done.set)
+        while not done.wait(0.01) and not file.trouble:
+            pass
+        return done.is_set()
+
+    def progress(times: int) -> None:
+        for step in range(times):
+            done = threading.Event()
+            writer.progress({f"w{worker}": PageView(step, 1.0, Activity.RUNNING, step, step, 2.0, 40, 0.5) for worker in range(200)})
+            writer.mark(done.set)
+            assert done.wait(LONG)
+
+    assert written()
+    wait_until(lambda: (roomy / f"{JOURNAL}-wal").stat().st_size == RESERVE, "the reserve is there", LONG)
+    for _ in range(2):
+        fill(roomy)
+        progress(500)  # more than it would take
+        assert said(told.pop(), orchestrators.RESERVE_USED, folder=roomy)
+        before = sent
+        while written():
+            pass
+        assert sent - before > 100
+        wait_until(lambda: len(told) == 1, "that it is used up", LONG)
+        assert said(told.pop(), orchestrators.JOURNAL_UNWRITTEN)
+        (roomy / "filling").unlink()
+        wait_until(lambda: len(told) == 1, "that all is written", LONG)
+        assert said(told.pop(), orchestrators.JOURNAL_WRITTEN_AGAIN)
+        progress(1)
+        assert said(told.pop(), orchestrators.RESERVE_WHOLE)
+    file.close(LONG)
+    found = journal.read(roomy / JOURNAL)
+    assert found is not None and [now for now, _ in found.events] == [float(number) for number in range(1, sent + 1)]
 
 
 def _another(parent: int, module: str, before: int) -> bool:
