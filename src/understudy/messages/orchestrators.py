@@ -146,7 +146,7 @@ JOURNAL_UNREADABLE_NOW = Message(
 
 JOURNAL_UNWRITTEN = Message(
     "US5031",
-    "the journal {path} cannot be written ({reason}); training goes on without it, trying again",
+    "the journal {path} cannot be written ({reason}); training goes on, and a rank that is lost waits for it; trying again",
     cause="The disk or the database of the journal refuses to take what happens. It is kept in memory until it can be written.",
     remedy="Make room on the disk, or bring the database back. Do not end the orchestrator before it says that everything is written.",
 )

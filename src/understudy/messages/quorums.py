@@ -68,6 +68,32 @@ NOT_OF_MEMBERS = Message(
     remedy="Install the same version of Understudy on every node.",
 )
 
+FORGOT = Message(
+    "US5119",
+    "the orchestrator at {url} knows that this one has had more on its disk than is there now, as after an older copy of it was put back: "
+    "this one takes no part for the rest of the job. The job goes on with the others, and this node serves it",
+    cause="The disk with this node's run directory is one of an earlier time (a snapshot of the host or the volume). Its vote could undo "
+    "what was decided, so it does not vote.",
+    remedy="Nothing for this job; it survives the loss of fewer orchestrators now. Never put back `quorum.db` alone: for the next job give "
+    "a new run directory.",
+)
+
+MEMBER_FORGOT = Message(
+    "US5120",
+    "the orchestrator at {url} has less on its disk than it had before: it takes no part",
+    cause="The disk of this orchestrator is one of an earlier time, as after an older copy of it was put back.",
+    remedy="Nothing for this job; it survives the loss of fewer orchestrators now.",
+)
+
+CONTRADICTED = Message(
+    "US5121",
+    "the other orchestrators have lost what a majority had on its disks: this one, which has it, takes no part. Training goes on, and "
+    "the journal in this run directory has what is missing in theirs",
+    cause="Disks of a majority of the orchestrators are of an earlier time, or those that were, came back while the others were away.",
+    remedy="Compare the journals (`understudy events` in each run directory). Let the job finish if it can, and start it again from a "
+    "checkpoint if a rank is lost.",
+)
+
 LEADS = Message(
     "US5110",
     "the orchestrator of this node leads (term {term})",

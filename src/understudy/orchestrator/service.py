@@ -1,8 +1,8 @@
 """The machine with a clock and a network: events go in, commands go out to the agents at once.
 
 Everything happens on one asyncio loop. `submit` hands an event to the machine, sends what it decides, and only then
-passes the event to the journal (`journal.py` says why). Decisions wait for the journal (`decisions.py`). Progress (`Pages`) does not go through the machine: it feeds
-the status and the hang watch, whose verdict is an event like any other.
+passes the event to the journal (`journal.py` says why). Decisions wait for the journal (`decisions.py`). Progress (`Pages`) does not go
+through the machine: it feeds the status and the hang watch, whose verdict is an event like any other.
 
 The rules are elsewhere, without a loop or a clock: when a node is lost (`liveness.py`), what is sent when and to whom (`dispatch.py`).
 Commands for a node that is away are not kept: the machine repeats what is still under way when its agent joins again.
