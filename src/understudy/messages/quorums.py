@@ -80,8 +80,8 @@ FORGOT = Message(
 
 MEMBER_FORGOT = Message(
     "US5120",
-    "the orchestrator at {url} has less on its disk than it had before: it takes no part",
-    cause="The disk of this orchestrator is one of an earlier time, as after an older copy of it was put back.",
+    "the orchestrator at {url} takes no part any more: what is on its disk and what others know contradict each other. Its output says why",
+    cause="The disk of this orchestrator, or those of others, are of an earlier time, as after an older copy was put back.",
     remedy="Nothing for this job; it survives the loss of fewer orchestrators now.",
 )
 

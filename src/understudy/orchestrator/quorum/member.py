@@ -134,7 +134,6 @@ class Member:
             self._tell_once(quorums.MEMBER_FORGOT(url=self._urls[hello.member]))
             if self._raft is not None:
                 self._raft.discount(hello.member)
-            return
         term, log = (self._raft.term, self._raft.log) if self._raft is not None else (self._storage.hard_state[0], self._storage.log)
         if hello.acknowledged.lacking(term, log):
             self._take_no_part(quorums.FORGOT(url=self._urls[hello.member]))

@@ -23,7 +23,7 @@ class MemberHello:
     identity: str
     roster: tuple[str, ...]  # identities by number; empty: it has none
     acknowledged: Acknowledged = NOTHING  # what is known here of the one to which this is said
-    forgot: bool = False  # it lacks what it has had, and takes no part
+    forgot: bool = False  # it takes no part any more: it lacks what it has had, or others do
 
 
 class Roster:
