@@ -6,8 +6,9 @@ from pathlib import Path
 
 from tests.said import said
 
+from understudy.agent.output import Route
 from understudy.agent.unled import end_of
-from understudy.agent.worker import Route, Worker
+from understudy.agent.worker import Worker
 from understudy.common.page_view import Activity
 from understudy.links.page import PageReader, PageWriter
 from understudy.messages import agents

@@ -337,7 +337,7 @@ RESERVE_WHOLE = Message(
 )
 
 NO_RESERVE = Message(
-    "US5056",
+    "US5080",
     "the disk of {folder} has no room for the journal's reserve ({wanted:.0f} MiB; {free:.1f} MiB are free): if it is full when a rank is "
     "lost, the recovery waits until there is room",
     cause="The disk of the journal was nearly full when the orchestrator was started, or its file system cannot set room aside.",

@@ -69,7 +69,7 @@ NOT_OF_MEMBERS = Message(
 )
 
 FORGOT = Message(
-    "US5119",
+    "US5131",
     "the orchestrator at {url} knows that this one has had more on its disk than is there now, as after an older copy of it was put back: "
     "this one takes no part for the rest of the job. The job goes on with the others, and this node serves it",
     cause="The disk with this node's run directory is one of an earlier time (a snapshot of the host or the volume). Its vote could undo "
@@ -79,14 +79,14 @@ FORGOT = Message(
 )
 
 MEMBER_FORGOT = Message(
-    "US5120",
+    "US5132",
     "the orchestrator at {url} takes no part any more: what is on its disk and what others know contradict each other. Its output says why",
     cause="The disk of this orchestrator, or those of others, are of an earlier time, as after an older copy was put back.",
     remedy="Nothing for this job; it survives the loss of fewer orchestrators now.",
 )
 
 CONTRADICTED = Message(
-    "US5121",
+    "US5133",
     "the other orchestrators have lost what a majority had on its disks: this one, which has it, takes no part. Training goes on, and "
     "the journal in this run directory has what is missing in theirs",
     cause="Disks of a majority of the orchestrators are of an earlier time, or those that were, came back while the others were away.",
@@ -146,7 +146,7 @@ LOG_BACK = Message(
 )
 
 LOG_WAITS = Message(
-    "US5118",
+    "US5130",
     "no majority of the orchestrators has the decision on its disk (with Kubernetes: the API server has not taken it). "
     "Bring their hosts back, or make room on their disks",
     cause="Too many of the orchestrators of the job are away or cannot write, or the API server is.",

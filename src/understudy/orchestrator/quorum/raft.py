@@ -319,7 +319,7 @@ class Raft:
         for index, entry in enumerate(message.entries, before + 1):
             if index <= len(self.log) and self.log[index - 1].term != entry.term:
                 if index <= max(self.committed, self.floor):
-                    raise Contradicted("a committed entry would be cut off")
+                    raise Contradicted
                 del self.log[index - 1 :]
                 self._keep = min(self._keep, index - 1)
             if index > len(self.log):
