@@ -19,6 +19,10 @@ DRILL = Drill("w1", 0, 1, 1, "")
 PREPARE = Prepare("w2", 0, 1, "", {})
 
 
+def needed(command: Command) -> bool:
+    return isinstance(command, Recover | Assign)
+
+
 class Waiting:
     """Decisions whose journal writes when it is told to, and what has become of them."""
 
@@ -27,7 +31,7 @@ class Waiting:
         self.happened: list[str | list[Command]] = []
         journal = JobJournal(lambda entry: self.marks.append(entry.reached) if isinstance(entry, _Mark) else None)
         said = self.happened.append
-        self.decisions = Decisions(journal, said, lambda: said("paused"), lambda: said("resumed"))
+        self.decisions = Decisions(journal, said, needed, lambda: said("paused"), lambda: said("resumed"))
 
     async def late(self) -> None:
         """Until it is too late for all that was decided before."""

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from understudy.core.commands import Assign, Command, Drill, Recover
+from understudy.core.commands import Command, Drill
 from understudy.orchestrator.journal import JobJournal
 
 LATE = 1.0  # seconds that a decision may wait before the job counts as paused
@@ -26,15 +26,21 @@ class _Decision:
 
 
 class Decisions:
-    """Of one job; belongs to the running event loop. `send` gets each decision once it is written; `paused` and `resumed` are called when
-    the job begins to wait for one, and when it does not any more, just before that is sent.
+    """Of one job; belongs to the running event loop. `send` gets each decision once it is written. The job pauses while it waits for a
+    command that it `needs`; `paused` and `resumed` are called when that begins, and when it is over, just before the decision is sent.
     """
 
     def __init__(
-        self, journal: JobJournal, send: Callable[[list[Command]], None], paused: Callable[[], None], resumed: Callable[[], None]
+        self,
+        journal: JobJournal,
+        send: Callable[[list[Command]], None],
+        needs: Callable[[Command], bool],
+        paused: Callable[[], None],
+        resumed: Callable[[], None],
     ) -> None:
         self._journal = journal
         self._send = send
+        self._needs = needs
         self._paused = paused
         self._resumed = resumed
         self._waiting: list[_Decision] = []
@@ -68,7 +74,7 @@ class Decisions:
         """A drill that comes late would stop its rank for nothing; without, it is over after its time."""
         before = self.pause
         decision.commands = [command for command in decision.commands if not isinstance(command, Drill)]
-        decision.pauses = any(isinstance(command, Recover | Assign) for command in decision.commands)
+        decision.pauses = any(self._needs(command) for command in decision.commands)
         if self.pause and not before:
             self._paused()
 

@@ -19,7 +19,7 @@ from understudy.common.bounds import OutOfBounds, bounded, plain
 from understudy.common.console import say
 from understudy.common.page_view import Activity, PageView, line_of, whereabouts
 from understudy.core import floating
-from understudy.core.commands import ClaimNode, Command, EndJob, Record, SetTimer
+from understudy.core.commands import Assign, ClaimNode, Command, EndJob, Record, Recover, SetTimer
 from understudy.core.events import (
     CommunicationBroken,
     DrillAsked,
@@ -33,6 +33,7 @@ from understudy.core.events import (
     WorkerStarted,
 )
 from understudy.core.machine import Machine
+from understudy.core.transitions import Phase
 from understudy.detectors.base import Evidence
 from understudy.detectors.hang import HangWatch
 from understudy.detectors.straggler import Straggler
@@ -93,7 +94,7 @@ class Service:
         self._guard = guard
         self._links: dict[str, AgentLink] = {}
         self._timers = Timers(lambda timer: self.submit(Expired(timer)))
-        self._decisions = Decisions(journal, self._send_decision, self._pause, self._go_on)
+        self._decisions = Decisions(journal, self._send_decision, self._needs, self._pause, self._go_on)
         self._watch = HangWatch(machine.state.timeouts)
         self._reported_alone: set[tuple[int, int, str]] = set()  # rank, activity, line
         self._straggler = Straggler()
@@ -200,6 +201,11 @@ class Service:
         self._guard()  # it may have been a while
         self._carry_out(decision)
 
+    def _needs(self, command: Command) -> bool:
+        """Whether ranks wait for it."""
+        claims = isinstance(command, ClaimNode) and self.machine.state.phase is Phase.QUIESCING
+        return claims or isinstance(command, Recover | Assign)
+
     def _pause(self) -> None:
         if not self._ended.is_set():
             self._timers.stand_still()
@@ -207,9 +213,10 @@ class Service:
 
     def _go_on(self) -> None:
         """Nobody is judged by the time that the pause took."""
-        self._timers.go_on()
-        self._watch.changed(self._clock())
-        self._tell(orchestrators.JOB_GOES_ON())
+        if not self._ended.is_set():
+            self._timers.go_on()
+            self._watch.changed(self._clock())
+            self._tell(orchestrators.JOB_GOES_ON())
 
     @property
     def paused(self) -> str:
