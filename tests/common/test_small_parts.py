@@ -12,7 +12,7 @@ from understudy.common.restarts import Restarts
 from understudy.core.model import JobSpec, Timeouts
 from understudy.links.framing import LineReader
 from understudy.links.submission import Submission, shared
-from understudy.links.supervision import Ending, Notice, Stop, decode
+from understudy.links.supervision import Ending, Notice, Stop, Unled, decode
 
 
 def test_waiting_longer_each_time_and_from_the_beginning_after_a_success() -> None:
@@ -52,6 +52,7 @@ def test_the_words_between_command_line_and_agent() -> None:
     assert json.loads(ending.encode()) == {"ending": {"exit_code": 0, "message": "all 2 ranks finished", "told": True}}
     assert json.loads(Notice(10).encode()) == {"notice": {"signal": 10}}
     assert decode(Notice(10).encode()) == Notice(10)
+    assert decode(Unled(8).encode()) == Unled(8)
     assert (decode(stop.encode()), Ending.decode(ending.encode())) == (stop, ending)
 
 

@@ -13,7 +13,15 @@ from tests.model.validate import validate
 FAKED = {"test_versions", "test_orchestrator", "test_cli_run", "test_api", "test_upgrade", "test_control_plane", "test_tampering"}
 
 # These kill orchestrators in the middle of incidents.
-KILLS = {"test_chaos", "test_hosts_leader", "test_service", "test_several_orchestrators", "test_cli_leftovers", "test_events"}
+KILLS = {
+    "test_chaos",
+    "test_hosts_leader",
+    "test_service",
+    "test_several_orchestrators",
+    "test_cli_leftovers",
+    "test_events",
+    "test_disk_full",
+}
 
 
 @pytest.fixture(autouse=True)

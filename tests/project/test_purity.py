@@ -31,12 +31,12 @@ IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__"}
 
 OURS = {  # beside modules of core
     "core": {"understudy.core"},
-    "quorum": set[str](),
+    "quorum": {"understudy.orchestrator.quorum.memory", "understudy.orchestrator.quorum.raft"},
     "orchestrator": {"understudy.detectors.heartbeats"},
     "detectors": {"understudy.common.page_view", "understudy.detectors.base"},
     "messages": set[str](),
 }
-QUORUM = [ROOT / "orchestrator" / "quorum" / name for name in ("raft.py", "roster.py")]
+QUORUM = [ROOT / "orchestrator" / "quorum" / name for name in ("memory.py", "raft.py", "roster.py")]
 RULES = [ROOT / "orchestrator" / name for name in ("dispatch.py", "lease_term.py", "liveness.py")]
 MESSAGES = [path for path in sorted((ROOT / "messages").rglob("*.py")) if path.name not in ("registry.py", "base.py")]
 DETECTORS = [ROOT / "detectors" / name for name in ("base.py", "hang.py", "heartbeats.py")]

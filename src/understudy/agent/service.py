@@ -23,7 +23,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from urllib.parse import quote
 
-from understudy.agent import memory, notices, processes
+from understudy.agent import memory, notices, processes, unled
 from understudy.agent.adoption import Met, Reception, left_behind
 from understudy.agent.check import NodeCheck
 from understudy.agent.config import AgentConfig, instance
@@ -87,9 +87,10 @@ class Agent:
         self._check = NodeCheck(config.node, config.run_dir, self._checked)
         self._shutdown = Shutdown(config, self._workers, self._output.say)
         self._footprint: int | None = None
+        self._world_size = 0  # of a job whose orchestrator cannot be started; 0: not known to be so
         self._failures: dict[str, events.ScriptFailed] = {}  # by worker
         self._tasks: set[asyncio.Task[None]] = set()
-        self._control = SupervisorLink(control, self._stop, self._parent_gone, self._notice) if control is not None else None
+        self._control = SupervisorLink(control, self._stop, self._parent_gone, self._notice, self._unled) if control is not None else None
         self._position = JournalPosition(config.run_dir)
         self._orchestrator = OrchestratorLink(
             self._address,
@@ -159,6 +160,20 @@ class Agent:
         text = notices.pass_on(number, [worker for worker in self._workers.values() if worker.alive and worker.rank >= 0])
         if text is not None:
             self._output.say(text)
+
+    def _unled(self, world_size: int) -> None:
+        self._world_size = world_size
+
+    def _look_whether_over(self) -> None:
+        """An orchestrator that is there again says so itself."""
+        if not self._orchestrator.away():
+            self._world_size = 0
+        end = unled.end_of(self._workers.values(), self._world_size) if self._world_size else None
+        if end is not None:
+            if end.exit_code == 0:
+                self._release_finished()
+            self._end.set_result(end)
+            self._orchestrator.over = True
 
     def _parent_gone(self) -> None:
         self._stop(signal.SIGTERM, 1, agents.COMMAND_LINE_ENDED())
@@ -415,6 +430,8 @@ class Agent:
         turn = 0
         while True:
             self._progress.report()
+            if not self._end.done():
+                self._look_whether_over()
             if not self._end.done():
                 self._progress.look_whether_forgotten()
             turn += 1

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 
 from understudy.links.framing import LineReader
-from understudy.links.supervision import Ending, Stop, decode
+from understudy.links.supervision import Ending, Stop, Unled, decode
 
 
 class SupervisorLink:
@@ -19,10 +19,12 @@ class SupervisorLink:
         on_stop: Callable[[signal.Signals, int, str], None],
         on_gone: Callable[[], None],
         on_notice: Callable[[signal.Signals], None],
+        on_unled: Callable[[int], None],
     ) -> None:
         self._sock = sock
         self._on_stop = on_stop
         self._on_notice = on_notice
+        self._on_unled = on_unled
         self._on_gone = on_gone
         self._incoming = LineReader()
         sock.setblocking(False)
@@ -49,5 +51,7 @@ class SupervisorLink:
             word = decode(line)
             if isinstance(word, Stop):
                 self._on_stop(signal.Signals(word.signal), word.exit_code, word.reason)
+            elif isinstance(word, Unled):
+                self._on_unled(word.world_size)
             else:
                 self._on_notice(signal.Signals(word.signal))

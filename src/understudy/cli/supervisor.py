@@ -3,7 +3,8 @@
 Theory. One thread, one selector: pidfds of both children, the agent's control socket, and signals through a wake-up
 descriptor. The children are in sessions of their own, so Ctrl-C at the terminal comes to us alone, and we end them in
 order. An orchestrator that dies is started again on the same port with the same journal, and an agent that is killed on the same
-folder, where it takes up its workers; training goes on meanwhile. This process is a child
+folder, where it takes up its workers; training goes on meanwhile. One that refuses (its journal is damaged) is started again with growing
+pauses, and the agent sees to the job's end if nobody can lead it. This process is a child
 subreaper: whatever anybody below left behind is adopted here, and killed before we end. If this process itself is
 killed, the kernel tells both children (`dying_with`), which then do the same.
 """
@@ -24,17 +25,20 @@ from understudy.agent.config import AgentConfig
 from understudy.agent.descendants import become_subreaper, kill_all
 from understudy.cli import client
 from understudy.cli.run_directory import RunDirectory
+from understudy.common.backoff import Backoff
 from understudy.common.names import LEAVE, TOKEN_VARIABLE, WORKERS
 from understudy.common.restarts import Restarts
 from understudy.links.framing import LineReader
-from understudy.links.supervision import Ending, Notice, Stop
+from understudy.links.supervision import Ending, Notice, Stop, Unled
 from understudy.messages import starting
-from understudy.schedulers.base import Running, Scheduler, Work
+from understudy.schedulers.base import Ended, Running, Scheduler, Work
 from understudy.schedulers.local import LocalScheduler
 
 LAST_WORDS = 5.0  # seconds for the agent to say that the job is over, after the orchestrator has ended by itself
 MARGIN = 10.0  # seconds beyond the workers' own grace, after which this process stops waiting and kills
 FAREWELL = 5.0  # seconds for the orchestrator to close its journal
+UNUSABLE = 2  # exit code of an orchestrator that cannot lead the job, and has said why
+PATIENCE, LONGEST_PATIENCE = 5.0, 300.0  # seconds before it is started again: at first, and in the end
 NOTICES = (signal.SIGUSR1, signal.SIGUSR2)  # go on to the script, if the user does not want the job to end with them
 
 
@@ -79,6 +83,9 @@ class Supervisor:
         self._deadline: float | None = None  # when waiting ends and killing begins
         self._awaiting_words: float | None = None
         self._restarts = {"orchestrator": Restarts(), "agent": Restarts()}
+        self._refused = Backoff(PATIENCE, LONGEST_PATIENCE)
+        self._last: Ended | None = None  # how the orchestrator has ended, if not by a signal
+        self._again: float | None = None  # when one that has refused is started again
         self._exit_code: int | None = None
 
     def run(self) -> int:
@@ -146,7 +153,7 @@ class Supervisor:
     # The loop.
 
     def _turn(self) -> None:
-        limits = [limit for limit in (self._deadline, self._awaiting_words) if limit is not None]
+        limits = [limit for limit in (self._deadline, self._awaiting_words, self._again) if limit is not None]
         wait = max(0.0, min(limits) - time.monotonic()) if limits else None
         for key, _ in self._selector.select(wait):
             if self._exit_code is None:
@@ -157,7 +164,14 @@ class Supervisor:
             self._exit_code = self._code(1)
         if self._awaiting_words is not None and now >= self._awaiting_words:
             self._awaiting_words = None
-            self._restart_orchestrator("it ended while the job was running")
+            if self._last is not None and self._last.code == UNUSABLE:
+                self._go_on_unled(self._last.how)
+            else:
+                self._restart_orchestrator("it ended while the job was running")
+        if self._again is not None and now >= self._again:
+            self._again = None
+            if self._ending is None and not self._asked and self._orchestrator is None:
+                self._start_orchestrator()
 
     def _signalled(self, reader: socket.socket) -> None:
         for number in reader.recv(64):
@@ -230,6 +244,7 @@ class Supervisor:
         self._selector.unregister(child)
         child.close()
         self._orchestrator = None
+        self._last = None if ended.killed else ended
         if self._ending is not None or self._asked:
             return
         if not self._run.served():
@@ -240,7 +255,25 @@ class Supervisor:
         else:  # the job is over, and the agent is about to say so; or it failed
             self._awaiting_words = time.monotonic() + LAST_WORDS
 
+    def _go_on_unled(self, how: str) -> None:
+        """It cannot lead the job now. Each attempt says why; that one can succeed is up to somebody who restores the journal."""
+        self._keep_port()
+        pause = self._refused.delay()
+        if pause == PATIENCE:
+            self._say(starting.ORCHESTRATOR_UNUSABLE(how=how))
+        self._again = time.monotonic() + pause
+        if self._control is not None and not self._several:
+            with contextlib.suppress(OSError):
+                self._control.sendall(Unled(self._run.job()["spec"]["world_size"]).encode())
+
+    def _keep_port(self) -> None:
+        """Agents look for the next one where the last one was."""
+        url = self._run.orchestrator()
+        if url is not None and not self._port:
+            self._port = int(url.rstrip("/").rpartition(":")[2])
+
     def _restart_orchestrator(self, how: str) -> None:
+        self._refused.reset()
         if not self._may_restart("orchestrator", how):
             if self._several:
                 self._say(starting.ORCHESTRATOR_STAYS_DOWN())
@@ -249,9 +282,7 @@ class Supervisor:
             self._end_agent(1, starting.ORCHESTRATOR_KEEPS_ENDING())
             return
         self._say(starting.ORCHESTRATOR_RESTARTED(how=how))
-        url = self._run.orchestrator()
-        if url is not None and not self._port:
-            self._port = int(url.rstrip("/").rpartition(":")[2])
+        self._keep_port()
         self._start_orchestrator()
 
     def _may_restart(self, which: str, how: str) -> bool:

@@ -120,6 +120,10 @@ class HangWatch(Detector):
                 seen.waited_at = now
             seen.page, seen.clock, seen.at = page, clock, now
 
+    def changed(self, now: float) -> None:
+        """All ranks have had to wait until `now` (unix time) for what none of them could help."""
+        self._changed_at = now
+
     def forget(self, keep: Set[str]) -> None:
         """Only these workers are of interest from now on."""
         for worker in self._workers.keys() - keep:

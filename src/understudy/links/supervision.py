@@ -1,6 +1,7 @@
 """What the command line and its agent say to each other, over an inherited socketpair, one JSON object a line.
 
-Down: `{"stop": {"signal": 15, "exit_code": 130, "reason": "..."}}`, and any number of times `{"notice": {"signal": 10}}`. Up, once:
+Down: `{"stop": {"signal": 15, "exit_code": 130, "reason": "..."}}`, and any number of times `{"notice": {"signal": 10}}` and
+`{"unled": {"world_size": 8}}`. Up, once:
 `{"ending": {...}}`, as soon as the agent knows how the job ends. The end of the socket tells each that the other one is gone.
 """
 
@@ -32,9 +33,21 @@ class Notice:
         return json.dumps({"notice": asdict(self)}).encode() + b"\n"
 
 
-def decode(line: bytes) -> Stop | Notice:
+@dataclass(frozen=True)
+class Unled:
+    """To the agent: the job's orchestrator cannot be started at present. `world_size`: of the job, whose end the agent may have to know."""
+
+    world_size: int
+
+    def encode(self) -> bytes:
+        return json.dumps({"unled": asdict(self)}).encode() + b"\n"
+
+
+def decode(line: bytes) -> Stop | Notice | Unled:
     """What comes down."""
     found = json.loads(line)
+    if "unled" in found:
+        return Unled(**found["unled"])
     return Notice(**found["notice"]) if "notice" in found else Stop(**found["stop"])
 
 

@@ -337,3 +337,17 @@ NOT_FOR_A_NODE = Message(
     cause="Agent and orchestrator are of different versions.",
     remedy="Install the same version of Understudy on all hosts.",
 )
+
+FINISHED_UNLED = Message(
+    "US5790",
+    "all {ranks} ranks finished; no orchestrator could be started to note it in the journal",
+    cause="The job's journal is damaged, so its orchestrator could not be started, and the ranks have finished without it.",
+    remedy="The results are there. Look at the disk of the run directory.",
+)
+
+FAILED_UNLED = Message(
+    "US5791",
+    "the script of {worker} failed, and no orchestrator could be started: the job ends",
+    cause="The job's journal is damaged, so its orchestrator could not be started, and a rank's script raised an exception.",
+    remedy="Read the exception above, and look at the disk of the run directory.",
+)

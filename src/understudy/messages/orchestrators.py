@@ -146,7 +146,7 @@ JOURNAL_UNREADABLE_NOW = Message(
 
 JOURNAL_UNWRITTEN = Message(
     "US5031",
-    "the journal {path} cannot be written ({reason}); training goes on without it, trying again",
+    "the journal {path} cannot be written ({reason}); training goes on, and a rank that is lost waits for it; trying again",
     cause="The disk or the database of the journal refuses to take what happens. It is kept in memory until it can be written.",
     remedy="Make room on the disk, or bring the database back. Do not end the orchestrator before it says that everything is written.",
 )
@@ -325,4 +325,53 @@ LEASE_OVER = Message(
     "US5055",
     "the lease has run out, while this process was stopped or the database away",
     cause="The process was stopped, for instance with the whole host, or the database was away for longer than the lease.",
+)
+
+JOB_PAUSED = Message(
+    "US5024",
+    "the job pauses until its decision is in the journal: {reason}. Its ranks keep what they have, and it goes on by itself then",
+    cause="What was decided cannot be written: an orchestrator that is started again would not know it.",
+    remedy="Make room on the disk of the journal, or bring the database or the other orchestrators back.",
+)
+
+JOB_GOES_ON = Message(
+    "US5025",
+    "the decision is in the journal: the job goes on",
+    cause="What the job has waited for could be written.",
+)
+
+DISK_REFUSES = Message(
+    "US5026",
+    "the journal {path} has not taken it ({reason}). {free:.1f} MiB are free on its disk: make room there",
+    cause="The disk of the journal is full, fails, or does not answer.",
+    remedy="Make room on this disk, or look why it does not answer.",
+)
+
+JOURNAL_SILENT = Message(
+    "US5027",
+    "the journal {journal} has not taken it: look at its disk, or bring its database back",
+    cause="The disk or the database of the journal does not answer, or refuses.",
+    remedy="Look at the disk, or bring the database back.",
+)
+
+RESERVE_USED = Message(
+    "US5028",
+    "the disk of {folder} is full ({free:.1f} MiB are free): the journal uses its reserve, and progress is not kept. When the reserve is "
+    "used up, recoveries wait: make room there",
+    cause="The disk of the journal is full. What must not be forgotten is written into room that was set aside.",
+    remedy="Make room on this disk.",
+)
+
+RESERVE_WHOLE = Message(
+    "US5029",
+    "there is room again on the disk of {folder}",
+    cause="What had filled the disk of the journal is gone.",
+)
+
+NO_RESERVE = Message(
+    "US5080",
+    "the disk of {folder} has no room for the journal's reserve ({wanted:.0f} MiB; {free:.1f} MiB are free): if it is full when a rank is "
+    "lost, the recovery waits until there is room",
+    cause="The disk of the journal was nearly full when the orchestrator was started, or its file system cannot set room aside.",
+    remedy="Make room on this disk; the reserve is made then.",
 )

@@ -68,6 +68,32 @@ NOT_OF_MEMBERS = Message(
     remedy="Install the same version of Understudy on every node.",
 )
 
+FORGOT = Message(
+    "US5131",
+    "the orchestrator at {url} knows that this one has had more on its disk than is there now, as after an older copy of it was put back: "
+    "this one takes no part for the rest of the job. The job goes on with the others, and this node serves it",
+    cause="The disk with this node's run directory is one of an earlier time (a snapshot of the host or the volume). Its vote could undo "
+    "what was decided, so it does not vote.",
+    remedy="Nothing for this job; it survives the loss of fewer orchestrators now. Never put back `quorum.db` alone: for the next job give "
+    "a new run directory.",
+)
+
+MEMBER_FORGOT = Message(
+    "US5132",
+    "the orchestrator at {url} takes no part any more: what is on its disk and what others know contradict each other. Its output says why",
+    cause="The disk of this orchestrator, or those of others, are of an earlier time, as after an older copy was put back.",
+    remedy="Nothing for this job; it survives the loss of fewer orchestrators now.",
+)
+
+CONTRADICTED = Message(
+    "US5133",
+    "the other orchestrators have lost what a majority had on its disks: this one, which has it, takes no part. Training goes on, and "
+    "the journal in this run directory has what is missing in theirs",
+    cause="Disks of a majority of the orchestrators are of an earlier time, or those that were, came back while the others were away.",
+    remedy="Compare the journals (`understudy events` in each run directory). Let the job finish if it can, and start it again from a "
+    "checkpoint if a rank is lost.",
+)
+
 LEADS = Message(
     "US5110",
     "the orchestrator of this node leads (term {term})",
@@ -144,4 +170,12 @@ LOG_BACK = Message(
     "US5117",
     "the API server answers again",
     cause="What could not be asked of the API server of Kubernetes for a while is done now.",
+)
+
+LOG_WAITS = Message(
+    "US5130",
+    "no majority of the orchestrators has the decision on its disk (with Kubernetes: the API server has not taken it). "
+    "Bring their hosts back, or make room on their disks",
+    cause="Too many of the orchestrators of the job are away or cannot write, or the API server is.",
+    remedy="Bring their hosts back, make room on their disks, or look at the API server.",
 )

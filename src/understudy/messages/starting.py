@@ -251,3 +251,11 @@ AGENT_ENDED = Message(
     cause="The job was ended because the agent of its node ended.",
     remedy="Read what the agent has printed before.",
 )
+
+ORCHESTRATOR_UNUSABLE = Message(
+    "US2217",
+    "the orchestrator cannot lead the job ({how}; its reason stands above). Training goes on without it: a rank that is lost is not "
+    "replaced, and `status` and `report` have nothing new. It is started again now and then until it can",
+    cause="As a rule the journal in the run directory is damaged. Workers do not need it to train.",
+    remedy="Restore the journal (`understudy journal restore`), or let the job finish.",
+)

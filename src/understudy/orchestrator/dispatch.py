@@ -1,7 +1,8 @@
 """What is sent when, and to whom? Rules only: no I/O, no clock.
 
 A decision changes what workers are; one that is not in the journal could not be understood by the next orchestrator, so it is sent when
-it is written. What a person has said is not heard again, so nothing that comes of it goes out before. All else goes out at once.
+it is written, however long that takes. What a person has said is not heard again, so nothing that comes of it goes out before. All else
+goes out at once.
 """
 
 from __future__ import annotations

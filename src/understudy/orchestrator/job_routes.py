@@ -214,6 +214,7 @@ def add_output(app: FastAPI, found: Finder, auth: Auth) -> None:
 
 def _status(job: ServedJob, cluster: Cluster | None) -> views.Status:
     status = views.status(job.service.machine, job.service.pages, job.service.there)
+    status["message"] = status["message"] or job.service.paused
     why = cluster.waiting.get(job.name) if cluster is not None else None
     return {**status, "state": "waiting", "message": why} if why is not None else status
 

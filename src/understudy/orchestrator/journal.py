@@ -7,7 +7,8 @@ writes the events right behind, many in one transaction if they come fast. What 
 written is repaired: the agents repeat what they know, an abort that is announced again is answered again, and a worker with a rank
 that the journal does not know is ended. `tests/model` goes through all orders of that.
 
-A disk that is full or gone must not stop training: it is told, the events wait in memory, and the writer tries again, after `AGAIN`
+A disk that is full or gone must not stop training: on a full one decisions are written into a reserve (`room.py`), and progress is not
+written. When that is used up, or the disk is gone, this is reported, the events wait in memory, and the writer tries again, after `AGAIN`
 seconds at first and `AGAIN_AT_MOST` in the end, until it succeeds. Whatever else keeps it from writing is treated alike. As long as it
 lasts `Journal.trouble` says so, which `/v1/health` shows, and it is told again every `TOLD_AGAIN` seconds.
 
@@ -42,6 +43,7 @@ from understudy.links.messages import encode
 from understudy.messages import orchestrators
 from understudy.orchestrator import database, migrations, rows
 from understudy.orchestrator.chain import Chain, Position, checksum_of
+from understudy.orchestrator.room import MIB, Room
 from understudy.orchestrator.rows import Recorded
 from understudy.orchestrator.settings import Settings
 
@@ -114,7 +116,9 @@ class Journal:
         self._fence = fence
         self._deposed = deposed
         self.trouble = ""  # why nothing can be written at present
+        self._refuses = ""  # the same, with the room that there is
         self._told_at = 0.0
+        self._room = Room(place, tell)
         self._entries: queue.SimpleQueue[tuple[str, _Entry] | None] = queue.SimpleQueue()
         self._batch = _Batch()  # what the thread has taken and not written yet
         self._chains: dict[str, Chain] = {}  # of the jobs that were begun here, as far as they are written
@@ -128,7 +132,11 @@ class Journal:
         job = settings.spec.job
         made = self._chains[job] = chain if chain is not None else Chain()
         self._entries.put((job, _Begun(settings, request)))
-        return JobJournal(lambda entry: self._entries.put((job, entry)), made)
+        return JobJournal(lambda entry: self._entries.put((job, entry)), made, self.obstacle)
+
+    def obstacle(self) -> str:
+        """Why what was given to it is not written yet, and what can be done."""
+        return self._refuses or orchestrators.JOURNAL_SILENT(journal=database.shown(self.place))
 
     def waiting(self) -> int:
         """How many entries are not written yet: many, or for long, mean that the disk or the database refuses."""
@@ -152,6 +160,8 @@ class Journal:
         while open_:
             open_ = self._take(again if self.trouble else None)
             try:
+                if self._batch.shows() and not self._room.enough():
+                    self._batch.forget_pages()
                 if sure and self._batch.only_marks():
                     self._batch.reach()
                     self._batch = _Batch()
@@ -167,6 +177,7 @@ class Journal:
                         chain.add(position)
                 self.listener(written)
                 self._batch.reach()
+                self._room.reserve(again=not sure)
                 self._batch, sure = _Batch(), True
             except database.Deposed:
                 self._deposed()
@@ -179,7 +190,7 @@ class Journal:
                 self._failed(error)
                 continue
             if self.trouble:
-                self.trouble = ""
+                self.trouble = self._refuses = ""
                 self._tell(orchestrators.JOURNAL_WRITTEN_AGAIN(path=database.shown(self.place)))
             if older is not None:
                 self._tell(migrations.told(database.shown(self.place), older))
@@ -208,16 +219,20 @@ class Journal:
             self._told_at = now
             self._tell(orchestrators.JOURNAL_UNWRITTEN(path=database.shown(self.place), reason=why))
         self.trouble = orchestrators.JOURNAL_TROUBLE(reason=why)
+        short, free = str(getattr(error, "orig", None) or error), (self._room.free() or 0) / MIB
+        if isinstance(self.place, Path):
+            self._refuses = orchestrators.DISK_REFUSES(path=self.place, reason=short, free=free)
 
 
 class JobJournal:
     """One job's part of it."""
 
-    strict = False  # whether a decision, and the job's end, wait for the journal however long that takes
+    strict = False  # whether the job's end waits for the journal, too, as decisions do
 
-    def __init__(self, put: Callable[[_Entry], None], chain: Chain) -> None:
+    def __init__(self, put: Callable[[_Entry], None], chain: Chain, obstacle: Callable[[], str] = str) -> None:
         self._put = put
         self.chain = chain  # of what is written
+        self.obstacle = obstacle  # says why what was given to it is not written yet, and what can be done
 
     def mark(self, reached: Callable[[], None]) -> None:
         """As `Journal.mark`."""
@@ -257,6 +272,13 @@ class _Batch:
 
     def only_marks(self) -> bool:
         return not (self._begun or self._events or self._pages)
+
+    def shows(self) -> bool:
+        """Whether there is progress in it."""
+        return bool(self._pages)
+
+    def forget_pages(self) -> None:
+        self._pages.clear()
 
     def reach(self) -> None:
         """All of it is written."""

@@ -1,8 +1,8 @@
 """The machine with a clock and a network: events go in, commands go out to the agents at once.
 
 Everything happens on one asyncio loop. `submit` hands an event to the machine, sends what it decides, and only then
-passes the event to the journal (`journal.py` says why). Progress (`Pages`) does not go through the machine: it feeds
-the status and the hang watch, whose verdict is an event like any other.
+passes the event to the journal (`journal.py` says why). Decisions wait for the journal (`decisions.py`). Progress (`Pages`) does not go
+through the machine: it feeds the status and the hang watch, whose verdict is an event like any other.
 
 The rules are elsewhere, without a loop or a clock: when a node is lost (`liveness.py`), what is sent when and to whom (`dispatch.py`).
 Commands for a node that is away are not kept: the machine repeats what is still under way when its agent joins again.
@@ -11,7 +11,6 @@ Commands for a node that is away are not kept: the machine repeats what is still
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +19,7 @@ from understudy.common.bounds import OutOfBounds, bounded, plain
 from understudy.common.console import say
 from understudy.common.page_view import Activity, PageView, line_of, whereabouts
 from understudy.core import floating
-from understudy.core.commands import ClaimNode, Command, EndJob, Record, SetTimer
+from understudy.core.commands import Assign, ClaimNode, Command, EndJob, Record, Recover, SetTimer
 from understudy.core.events import (
     CommunicationBroken,
     DrillAsked,
@@ -34,14 +33,16 @@ from understudy.core.events import (
     WorkerStarted,
 )
 from understudy.core.machine import Machine
+from understudy.core.transitions import Phase
 from understudy.detectors.base import Evidence
 from understudy.detectors.hang import HangWatch
 from understudy.detectors.straggler import Straggler
 from understudy.links.messages import BadMessage, Lines, Pages, Seen, encode, encode_all, taken
-from understudy.messages import http_requests, service_jobs, training_evidence
+from understudy.messages import http_requests, orchestrators, service_jobs, training_evidence
 from understudy.orchestrator import views
 from understudy.orchestrator.agent_link import ASIDE, POLICY_VIOLATION, REPLACED, SILENT, AgentLink, Close
 from understudy.orchestrator.chain import Position
+from understudy.orchestrator.decisions import Decisions
 from understudy.orchestrator.detection import MOST, OtherDetectors, Responses, evidence_of, family, observed, view_of
 from understudy.orchestrator.dispatch import Dispatch, split
 from understudy.orchestrator.journal import JobJournal
@@ -49,6 +50,7 @@ from understudy.orchestrator.limits import Buckets
 from understudy.orchestrator.liveness import Liveness, SilentSince
 from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.orchestrator.scheduling import Scheduling
+from understudy.orchestrator.timers import Timers
 from understudy.orchestrator.verdicts import RESERVED, silence, tainted
 from understudy.policy.rules import Policy, default
 
@@ -56,7 +58,6 @@ ALONE = 50  # reports of ranks that work alone, of one job
 WATCH = 0.2  # seconds between two looks for silent nodes
 LOOK = 1.0  # seconds between two looks at the pages, or less where the shortest limit is less than a minute
 REPORT = 1.0  # seconds between two reports of how far the journal is, where no decision waits for it
-WRITING = 1.0  # seconds that a decision waits for the journal at most
 NEWS = 1.0  # new things a second that one family of detectors may write into the journal, and `MOST` at once
 KEEP = 2.0  # seconds between two notes of the progress in the journal, ...
 KEEP_WORKERS = 500  # ... or more where there are more than so many workers for each of these seconds
@@ -94,7 +95,8 @@ class Service:
         self._output = output
         self._guard = guard
         self._links: dict[str, AgentLink] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers = Timers(lambda timer: self.submit(Expired(timer)))
+        self._decisions = Decisions(journal, self._send_decision, self._needs, self._pause, self._go_on)
         self._watch = HangWatch(machine.state.timeouts)
         self._reported_alone: set[tuple[int, int, str]] = set()  # rank, activity, line
         self._straggler = Straggler()
@@ -134,7 +136,7 @@ class Service:
             self._responses.recall(event, self.machine.state, then)
         now = self._clock()
         for timer in sorted(self.machine.state.timers):
-            self._set_timer(timer, max(0.001, due.get(timer, now) - now))
+            self._timers.set(timer, max(0.001, due.get(timer, now) - now))
         for node in self.machine.state.nodes.values():
             if not node.lost:
                 self._liveness.awaited(node.name, asyncio.get_running_loop().time(), now, anew=True)
@@ -166,8 +168,8 @@ class Service:
         if self._scheduling is not None:
             await self._scheduling.finish(self.machine.state)
         self._journal.progress(self.pages)
-        for handle in self._timers.values():
-            handle.cancel()
+        self._timers.cancel()
+        self._decisions.cancel()
         ended = self.machine.state.ended
         assert ended is not None
         if not self._journal.strict:  # of several orchestrators this one may be far from the user: every node's command line says it
@@ -189,8 +191,8 @@ class Service:
         for link in self._links.values():
             link.outbox.put_nowait(Close(ASIDE, http_requests.PART_ASIDE()))
         self._links.clear()
-        for handle in self._timers.values():
-            handle.cancel()
+        self._timers.cancel()
+        self._decisions.cancel()
 
     def _report(self) -> None:
         """Report to the agents how far the journal is."""
@@ -214,31 +216,38 @@ class Service:
         self._carry_out(at_once)
         self._journal.append(now, event, encoded)
         if decision:
-            self._send_when_written(decision)
+            self._decisions.send_when_written(decision)
         for command in commands:
             if isinstance(command, Record):
                 self.submit(command.event)
 
-    def _send_when_written(self, decision: list[Command]) -> None:
-        """A journal that cannot be written does not hold the job up for longer than `WRITING`, unless it is strict."""
-        loop = asyncio.get_running_loop()
-        waiting = [decision]
+    def _send_decision(self, decision: list[Command]) -> None:
+        self._guard()  # it may have been a while
+        if not self._suspended:
+            self._report()
+        self._carry_out(decision)
 
-        def send() -> None:
-            if late is not None:
-                late.cancel()
-            self._guard()  # it may have been a while
-            if not self._suspended:
-                self._report()
-            while waiting:
-                self._carry_out(waiting.pop())
+    def _needs(self, command: Command) -> bool:
+        """Whether ranks wait for it."""
+        claims = isinstance(command, ClaimNode) and self.machine.state.phase is Phase.QUIESCING
+        return claims or isinstance(command, Recover | Assign)
 
-        def written() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(send)
+    def _pause(self) -> None:
+        if not self._ended.is_set():
+            self._timers.stand_still()
+            self._tell(self.paused)
 
-        late = None if self._journal.strict else loop.call_later(WRITING, send)
-        self._journal.mark(written)
+    def _go_on(self) -> None:
+        """Nobody is judged by the time that the pause took."""
+        if not self._ended.is_set():
+            self._timers.go_on()
+            self._watch.changed(self._clock())
+            self._tell(orchestrators.JOB_GOES_ON())
+
+    @property
+    def paused(self) -> str:
+        """What the job waits for, if that is the journal; else empty."""
+        return orchestrators.JOB_PAUSED(reason=self._journal.obstacle()) if self._decisions.pause else ""
 
     def _carry_out(self, commands: list[Command]) -> None:
         """What goes to one node shares its frames."""
@@ -249,7 +258,7 @@ class Service:
         for text in found.texts:
             self._tell(text)
         for timer in found.timers:
-            self._set_timer(timer.timer, timer.seconds)
+            self._timers.set(timer.timer, timer.seconds)
         if found.for_scheduler and self._scheduling is not None:
             self._scheduling.hurry(command.claim for command in found.for_scheduler if isinstance(command, ClaimNode))
         if found.ends:
@@ -259,18 +268,6 @@ class Service:
             if link is not None:
                 for frame in encode_all(told):
                     link.outbox.put_nowait(frame)
-
-    def _set_timer(self, timer: str, seconds: float) -> None:
-        running = self._timers.pop(timer, None)
-        if running is not None:
-            running.cancel()
-        if seconds > 0:
-            loop = asyncio.get_running_loop()
-            self._timers[timer] = loop.call_later(seconds, self._expire, timer)
-
-    def _expire(self, timer: str) -> None:
-        self._timers.pop(timer, None)
-        self.submit(Expired(timer))
 
     # -- agents -----------------------------------------------------------------------------------------------------
 
@@ -465,7 +462,11 @@ class Service:
                 yield evidence
 
     def look(self) -> None:
-        """Does a worker hang? Then it is lost. Is one slow? The policy says what follows. Is a drill due? Then it begins."""
+        """Does a worker hang? Then it is lost. Is one slow? The policy says what follows. Is a drill due? Then it begins. While the job
+        pauses nothing of that is judged: ranks wait for a decision.
+        """
+        if self._decisions.pause:
+            return
         state, now = self.machine.state, self._clock()
         _ = self.pages  # what has come since the last look
         view = view_of(state, {worker: page.step for worker, page in self._pages.items()}, now)

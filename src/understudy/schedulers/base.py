@@ -29,6 +29,7 @@ class Work:
 class Ended:
     how: str  # in words
     killed: bool  # by a signal, so that it did not end by itself
+    code: int | None = None  # its exit code, where that is known
 
 
 class Running(Protocol):

@@ -47,7 +47,7 @@ class Child:
         code = self._process.poll()
         if code is None:
             return None
-        return Ended(f"killed by {signal.Signals(-code).name}", True) if code < 0 else Ended(f"exit code {code}", False)
+        return Ended(f"killed by {signal.Signals(-code).name}", True) if code < 0 else Ended(f"exit code {code}", False, code)
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)

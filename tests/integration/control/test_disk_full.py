@@ -6,21 +6,34 @@ import contextlib
 import errno
 import fcntl
 import json
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.integration.processes import pid_of, send, wait_until
+from tests.integration.processes import Mark, marked, pid_of, send, wait_until
+from tests.integration.training import JOBS, LONG, Outcome
+from tests.said import said
 
-from understudy.common.page_view import Activity
+from understudy.cli.client import NoAnswer, Server, of_job
+from understudy.cli.run_directory import RunDirectory
+from understudy.common.names import JOURNAL
+from understudy.common.page_view import Activity, PageView
+from understudy.core.events import Notice
+from understudy.core.model import JobSpec, Timeouts
 from understudy.links.lifeline import Lifeline
+from understudy.links.messages import ONLY
 from understudy.links.page import SIZE, PageReader, PageWriter
-from understudy.messages import worker_processes
+from understudy.messages import orchestrators, worker_processes
+from understudy.orchestrator import journal
+from understudy.orchestrator.room import SIZE as RESERVE
+from understudy.orchestrator.settings import Settings
 
 SCRIPT = """
 import fcntl, sys
@@ -31,13 +44,30 @@ with open(sys.argv[1]) as over:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
+    """Without room for the journal's reserve."""
+    with mounted(tmp_path / "small", 4) as folder:
+        yield folder
+
+
+@pytest.fixture
+def roomy(tmp_path: Path) -> Iterator[Path]:
+    """With room for it."""
+    with mounted(tmp_path / "roomy", 32) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, size: int) -> Iterator[Path]:
+    """A file system of so many MiB. What the journal has in the end is kept for the checks after the test."""
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True, text=True)
-    if mounted.returncode != 0:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", str(folder)], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
     try:
         yield folder
+        for file in (folder / "run").glob("journal.db*"):
+            folder.with_name("kept").mkdir(exist_ok=True)
+            shutil.copy(file, folder.with_name("kept"))
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
@@ -101,6 +131,158 @@ def test_orchestrator_and_agent_are_started_again_on_a_full_disk(small: Path, tm
             job.wait(60)
         held.close()
     assert "SIGBUS" not in told.read_text()
+
+
+class Job:
+    """`spread.py` whose rank 1 is held in its step 6, and its journal on the small file system."""
+
+    def __init__(self, folder: Path, small: Path, mark: Mark) -> None:
+        self.folder, self.run = folder / "job", small / "run"
+        self.folder.mkdir()
+        self._told = folder / "told.txt"
+        flags = ["--nproc-per-node", "2", "--spares", "1", "--no-replenish", "--drill", "off", "--hang-limit", "600"]
+        words = ["run", *flags, "--run-dir", str(self.run), str(JOBS / "spread.py"), str(self.folder)]
+        with self._told.open("wb") as file:
+            variables = mark.environment(HELD="1:6", WAIT="1", OMP_NUM_THREADS="1", COLUMNS="200")
+            self.process = subprocess.Popen([sys.executable, "-m", "understudy.cli", *words], stdout=file, stderr=file, env=variables)
+        self.wait_until((self.folder / "marker held 6").exists, "rank 1 is held")
+        self.wait_until(lambda: [one["state"] for one in self.status().get("spares", ())] == ["warm"], "its spare is warm")
+
+    @property
+    def told(self) -> str:
+        return self._told.read_text()
+
+    def wait_until(self, what: Callable[[], bool], words: str) -> None:
+        def there() -> bool:
+            assert self.process.poll() is None, self.told
+            return what()
+
+        wait_until(there, words, LONG)
+
+    def status(self) -> dict[str, Any]:
+        """Empty while nobody answers."""
+        with contextlib.suppress(NoAnswer):
+            return cast("dict[str, Any]", Server.of(RunDirectory(self.run)).call("GET", of_job(ONLY, "status"), limit=LONG))
+        return {}
+
+    def pauses(self) -> bool:
+        return said(self.status().get("message", ""), orchestrators.JOB_PAUSED)
+
+    def lose_rank(self) -> None:
+        send(pid_of(lambda: self.status()["ranks"][1]), signal.SIGKILL)
+
+    def kill_orchestrator(self) -> None:
+        before = pid_of(partial(_pid, self.process.pid, "understudy.orchestrator"))
+        send(before, signal.SIGKILL)
+        self.wait_until(partial(_another, self.process.pid, "understudy.orchestrator", before), "the orchestrator is started again")
+        self.wait_until(lambda: bool(self.status().get("ranks")), "the orchestrator leads")
+
+    def ends(self) -> Outcome:
+        for name in ("let go", "end"):
+            (self.folder / name).touch()
+        code = self.process.wait(LONG)
+        assert code == 0, self.told
+        return Outcome(code, self.told, self.folder)
+
+    def recoveries(self) -> list[bool]:
+        """Whether each is over, as the journal has it."""
+        found = journal.read(self.run / JOURNAL)
+        assert found is not None
+        return [incident.seconds >= 0 for incident in journal.replay(found.settings, found.events).incidents()]
+
+
+def test_a_recovery_on_a_full_disk_is_in_the_journal_and_is_not_decided_again(
+    roomy: Path, tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]
+) -> None:
+    """The reserve takes it, and whoever leads next knows it."""
+    with marked() as mark:
+        job = Job(tmp_path, roomy, mark)
+        fill(roomy)
+        job.lose_rank()
+        job.wait_until((job.folder / "marker step 13 on 1 in generation 1").exists, "the newcomer trains")
+        job.wait_until(lambda: job.status().get("state") == "training", "the recovery is over")
+        for _ in range(2):
+            job.kill_orchestrator()
+            assert job.status()["state"] == "training"
+        (roomy / "filling").unlink()
+        job.kill_orchestrator()
+        assert job.status()["state"] == "training"
+        outcome = job.ends()
+    assert not said(outcome.output, orchestrators.JOURNAL_UNWRITTEN) and not said(outcome.output, orchestrators.JOB_PAUSED)
+    assert outcome.record == undisturbed_spread(2).record
+    assert job.recoveries() == [True]
+
+
+def test_a_job_without_a_reserve_pauses_and_goes_on_by_itself(
+    small: Path, tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]
+) -> None:
+    """No decision goes out that the journal has not, also not from orchestrators that are started again meanwhile."""
+    with marked() as mark:
+        job = Job(tmp_path, small, mark)
+        assert said(job.told, orchestrators.NO_RESERVE)
+        fill(small)
+        job.lose_rank()
+        for _ in range(2):
+            job.wait_until(job.pauses, "the job pauses, and its status says why")
+            assert said(job.status()["message"], orchestrators.DISK_REFUSES, path=job.run / JOURNAL)
+            assert job.status()["state"] == "recovering"
+            job.kill_orchestrator()
+        job.wait_until(job.pauses, "the job pauses still")
+        assert not (job.folder / "marker step 7 on 0 in generation 1").exists(), "nobody has gone on"
+        (small / "filling").unlink()
+        job.wait_until(lambda: job.status().get("state") == "training", "it goes on by itself")
+        job.kill_orchestrator()
+        outcome = job.ends()
+    assert said(outcome.output, orchestrators.JOB_PAUSED) and said(outcome.output, orchestrators.JOB_GOES_ON)
+    assert outcome.record == undisturbed_spread(2).record
+    assert job.recoveries() == [True]
+
+
+def test_only_what_must_not_be_forgotten_uses_the_reserve_and_it_is_whole_again_when_there_is_room(roomy: Path) -> None:
+    told: list[str] = []
+    file = journal.Journal(roomy / JOURNAL, told.append)
+    file.start()
+    writer = file.begin(Settings(JobSpec("job", 2, 2, spares=1), Timeouts()))
+    sent = 0
+
+    def written() -> bool:
+        """Whether another event is, before the writer is in trouble."""
+        nonlocal sent
+        sent += 1
+        done = threading.Event()
+        writer.append(float(sent), Notice("w0", 0, f"notice {sent}"))
+        writer.mark(done.set)
+        while not done.wait(0.01) and not file.trouble:
+            pass
+        return done.is_set()
+
+    def progress(times: int) -> None:
+        for step in range(times):
+            done = threading.Event()
+            writer.progress({f"w{worker}": PageView(step, 1.0, Activity.RUNNING, step, step, 2.0, 40, 0.5) for worker in range(200)})
+            writer.mark(done.set)
+            assert done.wait(LONG)
+
+    assert written()
+    wait_until(lambda: (roomy / f"{JOURNAL}-wal").stat().st_size == RESERVE, "the reserve is there", LONG)
+    for _ in range(2):
+        fill(roomy)
+        progress(500)  # more than it would take
+        assert said(told.pop(), orchestrators.RESERVE_USED, folder=roomy)
+        before = sent
+        while written():
+            pass
+        assert sent - before > 100
+        wait_until(lambda: len(told) == 1, "that it is used up", LONG)
+        assert said(told.pop(), orchestrators.JOURNAL_UNWRITTEN)
+        (roomy / "filling").unlink()
+        wait_until(lambda: len(told) == 1, "that all is written", LONG)
+        assert said(told.pop(), orchestrators.JOURNAL_WRITTEN_AGAIN)
+        progress(1)
+        assert said(told.pop(), orchestrators.RESERVE_WHOLE)
+    file.close(LONG)
+    found = journal.read(roomy / JOURNAL)
+    assert found is not None and [now for now, _ in found.events] == [float(number) for number in range(1, sent + 1)]
 
 
 def _another(parent: int, module: str, before: int) -> bool:

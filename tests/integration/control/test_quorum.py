@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -215,6 +216,103 @@ def test_one_that_was_stopped_steps_down_when_it_wakes_up(members: Members) -> N
     wait_until(lambda: said(told.read_text(), quorums.LEADS_NO_MORE), "it has noticed", LONG)
     wait_until(lambda: members.urls[leader] not in _leading(members, leader), "it knows another one", LONG)
     assert members.processes[leader].poll() is None
+
+
+def _told(members: Members, number: int) -> str:
+    return (members.folder / f"output{number}.txt").read_text()
+
+
+def _words(members: Members, node: Node) -> None:
+    """A few of them, which whoever leads has shown: a majority has them."""
+    before = members.look()
+    node.burst()
+
+    def there() -> bool:
+        node.burst_if_lost()
+        return members.look() >= before + 5
+
+    wait_until(there, "a majority has some of a burst", LONG)
+
+
+def _copied(members: Members, number: int, to: Path) -> None:
+    """The run directory of one that is not running."""
+    shutil.copytree(members.folder / f"run{number}", to, ignore=shutil.ignore_patterns("lock"))
+
+
+def _put_back(members: Members, number: int, copy: Path) -> None:
+    shutil.rmtree(members.folder / f"run{number}")
+    shutil.copytree(copy, members.folder / f"run{number}")
+
+
+def _has_all(members: Members, number: int) -> bool:
+    """Whether all that was shown is in its own journal."""
+    found = journal.read(members.folder / f"run{number}" / JOURNAL)
+    return found is not None and len(found.events) >= len(members.seen)
+
+
+def test_one_whose_disk_is_put_back_takes_no_part(members: Members, tmp_path: Path) -> None:
+    """Its disk has the right identity, and lacks words that it has acknowledged. Also after another start, and whoever leads."""
+    leader = members.wait_for_leader()
+    node = Node(members)
+    wait_until(lambda: members.look() >= 2, "the node has joined", LONG)
+    restored, other = (leader + 1) % 3, (leader + 2) % 3
+    members.kill(restored)
+    _copied(members, restored, tmp_path / "copy")
+    members.start_again(restored)
+    for _ in range(2):
+        _words(members, node)
+        wait_until(lambda: _has_all(members, restored), "it has them, too", LONG)
+    members.kill(restored)
+    _put_back(members, restored, tmp_path / "copy")
+    members.start_again(restored)
+    wait_until(lambda: said(_told(members, restored), quorums.FORGOT), "it says that it takes no part", LONG)
+    url = members.urls[restored]
+    wait_until(lambda: said(_told(members, leader), quorums.MEMBER_FORGOT, url=url), "the others say so, too", LONG)
+    members.kill(leader)
+    members.kill(restored)
+    members.start_again(restored)
+    wait_until(lambda: _told(members, restored).count(quorums.FORGOT.code) > 1, "it knows that still, also without the leader", LONG)
+    members.start_again(leader)
+    members.wait_for_leader()
+    _words(members, node)
+    wait_until(members.stop, "one that leads has taken the stop", LONG)
+    assert 7 in [members.processes[number].wait(LONG) for number in (leader, other)]
+    members.processes[restored].terminate()
+    assert members.processes[restored].wait(LONG) == 0
+    first, second = (journal.read(members.folder / f"run{number}" / JOURNAL) for number in (leader, other))
+    assert first is not None and second is not None and first.events == second.events
+    times = [now for now, _ in first.events]
+    assert {number: times[number - 1] for number in members.seen} == {number: event["time"] for number, event in members.seen.items()}
+
+
+def test_words_that_are_lost_with_all_who_knew_of_them_are_reported_when_one_is_back(members: Members, tmp_path: Path) -> None:
+    """Two of three have had them: one is away, and the other one's disk is put back. That cannot be found before the first is back."""
+    leader = members.wait_for_leader()
+    node = Node(members)
+    wait_until(lambda: members.look() >= 2, "the node has joined", LONG)
+    restored, other = (leader + 1) % 3, (leader + 2) % 3
+    for number in (other, restored):
+        members.kill(number)
+    _copied(members, restored, tmp_path / "copy")
+    members.start_again(restored)
+    for _ in range(2):
+        _words(members, node)
+        wait_until(lambda: _has_all(members, restored), "it has them, too", LONG)
+    for number in (restored, leader):
+        members.kill(number)
+    _put_back(members, restored, tmp_path / "copy")
+    for number in (restored, other):
+        members.start_again(number)
+    wait_until(lambda: members.leader() in (restored, other), "one that lacks words leads", LONG)
+    members.start_again(leader)
+    wait_until(
+        lambda: said(_told(members, restored), quorums.FORGOT, url=members.urls[leader]), "one has forgotten them, and says so", LONG
+    )
+    wait_until(lambda: said(_told(members, leader), quorums.CONTRADICTED), "the one that has them says what to do", LONG)
+    wait_until(lambda: members.leader() is None, "nobody decides anything any more", LONG)
+    for process in members.processes:
+        process.terminate()
+        process.wait(LONG)
 
 
 def _leading(members: Members, number: int) -> str:

@@ -17,7 +17,7 @@ LIMIT = 30.0
 
 
 class Alone:
-    def hello(self) -> MemberHello:
+    def hello(self, to: int) -> MemberHello:
         return MemberHello(0, "disk 0", ())
 
 

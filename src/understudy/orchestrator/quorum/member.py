@@ -12,9 +12,11 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from understudy.messages import quorums
-from understudy.orchestrator.quorum.raft import Raft, RaftMessage, Role, Step
+from understudy.orchestrator.quorum.memory import NOTHING, Known, Memory
+from understudy.orchestrator.quorum.raft import HEARTBEAT, Contradicted, Raft, RaftMessage, Role, Step
 from understudy.orchestrator.quorum.roster import MemberHello, Roster
 from understudy.orchestrator.quorum.storage import Storage
 from understudy.orchestrator.quorum.transport import Dial
@@ -48,11 +50,14 @@ class Member:
         self._storage = storage
         self._tell = tell
         self._apply = apply
+        self._memory = Memory(number, len(urls), storage.acknowledged)
+        self._forgot = storage.forgot  # why this one takes no part any more
+        self._shared = 0.0  # CLOCK_MONOTONIC, when what is known of the others was last told to them
         self._roster = Roster(number, len(urls), storage.identity, storage.roster)
         self._raft: Raft | None = None  # there is none without a roster
         self._dials = {other: Dial(other, url, token, tls, self, tell) for other, url in enumerate(urls) if other != number}
         self._heard = dict.fromkeys(self._dials, time.time())
-        self._inbox: list[tuple[int, RaftMessage]] = []
+        self._inbox: list[tuple[int, RaftMessage | Known]] = []
         self._texts: list[str] = []
         self._proposed = 0
         self._marks: list[tuple[int, Callable[[], None]]] = []
@@ -104,8 +109,11 @@ class Member:
 
     # -- for the connections --------------------------------------------------------------------------------------------
 
-    def hello(self) -> MemberHello:
-        return MemberHello(self._number, self._roster.identity, ()) if self._new_roster else self._roster.hello()
+    def hello(self, to: int) -> MemberHello:
+        if self._new_roster:
+            return MemberHello(self._number, self._roster.identity, ())
+        known = self._memory.of(to) if to in self._dials else NOTHING
+        return replace(self._roster.hello(), acknowledged=known, forgot=bool(self._forgot))
 
     def greeted(self, hello: MemberHello) -> None:
         if hello.member not in self._dials or self._new_roster:
@@ -117,11 +125,34 @@ class Member:
             self._tell_once(quorums.MEMBER_REPLACED())
         elif self._roster.refuses(hello):
             self._tell_once(quorums.MEMBER_UNKNOWN(url=self._urls[hello.member]))
+        elif self._roster.accepts(hello):
+            self._compare(hello)
+
+    def _compare(self, hello: MemberHello) -> None:
+        """What the other one knows of this one, with what is here. Nothing of what it says else is heard before."""
+        if hello.forgot:
+            self._tell_once(quorums.MEMBER_FORGOT(url=self._urls[hello.member]))
+            if self._raft is not None:
+                self._raft.discount(hello.member)
+        term, log = (self._raft.term, self._raft.log) if self._raft is not None else (self._storage.hard_state[0], self._storage.log)
+        if hello.acknowledged.lacking(term, log):
+            self._take_no_part(quorums.FORGOT(url=self._urls[hello.member]))
+
+    def _takes_part(self) -> bool:
+        return not self._forgot
+
+    def _take_no_part(self, why: str) -> None:
+        if not self._forgot:
+            self._forgot = why
+            self._tell_once(why)
+            self._wake.set()
 
     def accepts(self, hello: MemberHello) -> bool:
-        return hello.member in self._dials and not self._new_roster and self._roster.accepts(hello)
+        if self._new_roster or self._forgot or hello.forgot:
+            return False
+        return hello.member in self._dials and self._roster.accepts(hello)
 
-    def receive(self, sender: int, message: RaftMessage) -> None:
+    def receive(self, sender: int, message: RaftMessage | Known) -> None:
         self._heard[sender] = time.time()
         if len(self._inbox) < INBOX:
             self._inbox.append((sender, message))
@@ -142,19 +173,35 @@ class Member:
                 if self._new_roster:
                     await self._write(lambda: self._storage.enrol(self._roster.names))
                     self._new_roster = False
-                for dial in self._dials.values():
-                    dial.send(self.hello())
+                self._greet()
             hard_state, log = self._storage.hard_state, self._storage.log
             self._raft = Raft(self._number, len(self._urls), time.monotonic(), random.random, hard_state, log)
-            while True:
+            self._raft.floor = min(self._memory.of(self._number).committed, len(log))
+            while not self._forgot:
                 await self._next_turn(TURN)
                 await self._turn(self._raft)
+            await self._stay_away(self._forgot)
         finally:
             for task in dialling:
                 task.cancel()
             await asyncio.gather(*dialling, return_exceptions=True)
             self._disk.shutdown()
             self._storage.close()
+
+    def _greet(self) -> None:
+        for other, dial in self._dials.items():
+            dial.send(self.hello(other))
+
+    async def _stay_away(self, why: str) -> None:
+        """For the rest of the job, whoever starts this one again."""
+        self._tell_once(why)
+        if not self._storage.forgot:
+            await self._write(lambda: self._storage.forget(why))
+        self._greet()
+        self._raft = None  # nor does it know who leads
+        if self.elected.done():
+            self.deposed(why)
+        await asyncio.Event().wait()
 
     async def _next_turn(self, seconds: float) -> None:
         waking = asyncio.get_running_loop().call_later(seconds, self._wake.set)
@@ -165,18 +212,32 @@ class Member:
     async def _turn(self, raft: Raft) -> None:
         now = time.monotonic()
         inbox, self._inbox = self._inbox, []
-        for sender, message in inbox:
-            raft.receive(sender, message, now)
+        try:
+            for sender, message in inbox:
+                self._hear(raft, sender, message, now)
+        except Contradicted:
+            self._take_no_part(quorums.CONTRADICTED())
+        if not self._takes_part():
+            return
         raft.tick(now)
         if self.elected.done() and raft.role is not Role.LEADER:
             self.deposed(quorums.DEPOSED())
         elif self.elected.done() and self._texts:
             texts, self._texts = self._texts, []
             raft.propose(texts, now)
+        self._memory.look(raft)
         step = raft.ready()
         if step.writes:
-            await self._write(lambda: self._storage.write(step))
+            known = self._memory.to_write()
+            await self._write(lambda: self._storage.write(step, known))
+            self._memory.written(known)
+        if not self._takes_part():
+            return  # it was found meanwhile
         self._say(step)
+        if raft.role is Role.LEADER and now >= self._shared + HEARTBEAT:
+            self._shared = now
+            for dial in self._dials.values():
+                dial.send(self._memory.known())
         if raft.committed > self._applied:
             self._apply([entry.text for entry in raft.log[self._applied : raft.committed]])
             self._applied = raft.committed
@@ -185,6 +246,13 @@ class Member:
             self.elected.set_result(raft.term)
         while self._marks and self._first + self._marks[0][0] <= raft.committed:
             self._marks.pop(0)[1]()
+
+    def _hear(self, raft: Raft, sender: int, message: RaftMessage | Known, now: float) -> None:
+        if isinstance(message, Known):
+            self._memory.told(message)
+            return
+        raft.receive(sender, message, now)
+        self._memory.hear(sender, message, raft)
 
     def _say(self, step: Step) -> None:
         for other, message in step.messages:

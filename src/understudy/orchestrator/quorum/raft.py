@@ -41,6 +41,10 @@ BATCH = 1 << 18  # characters of entries in one message, or one entry
 NEVER = float("-inf")
 
 
+class Contradicted(AssertionError):
+    """A leader has other entries than those that are committed here: too many members have forgotten what they had."""
+
+
 class Role(StrEnum):
     FOLLOWER = "follower"
     PRE_CANDIDATE = "pre-candidate"  # asks whether it would be elected
@@ -129,6 +133,7 @@ class Raft:
         self.term, self.vote = hard_state
         self.log = list(log)
         self.committed = 0
+        self.floor = 0  # what was committed before this start, as far as that is known
         self.role = Role.FOLLOWER
         self.leader: int | None = None
         self.heard = now if self.term else NEVER  # of a leader
@@ -158,6 +163,15 @@ class Raft:
         """As a leader: until when there can be no other."""
         answered = sorted(self._answered.values(), reverse=True)
         return answered[self.majority - 2] + LEASE  # it needs no answer of its own
+
+    def matched(self) -> dict[int, int]:
+        """As a leader: up to where each other one is known to have the log. Not those of which nothing is known yet."""
+        return {other: last for other, last in self._match.items() if last}
+
+    def discount(self, other: int) -> None:
+        """It has forgotten what it had, so it counts for nothing that is not committed yet."""
+        if other in self._match:
+            self._match[other] = 0
 
     def known_by(self, since: float) -> bool:
         """Whether every other one has answered to something that was sent after `since`."""
@@ -282,7 +296,7 @@ class Raft:
                 if entries and size > BATCH:
                     break
                 entries.append(entry)
-        self._tell(other, AppendEntries(self.term, before, self._term_of(before), tuple(entries), self.committed, now))
+        self._tell(other, AppendEntries(self.term, before, self.term_of(before), tuple(entries), self.committed, now))
 
     def _append(self, sender: int, message: AppendEntries, now: float) -> None:
         if message.term < self.term:
@@ -296,15 +310,16 @@ class Raft:
         if before > len(self.log):
             self._tell(sender, AppendReply(self.term, False, len(self.log), message.sent))
             return
-        if self._term_of(before) != message.before_term:
-            wrong = self._term_of(before)
-            while before > self.committed and self._term_of(before) == wrong:  # not one by one (5.3)
+        if self.term_of(before) != message.before_term:
+            wrong = self.term_of(before)
+            while before > self.committed and self.term_of(before) == wrong:  # not one by one (5.3)
                 before -= 1
             self._tell(sender, AppendReply(self.term, False, before, message.sent))
             return
         for index, entry in enumerate(message.entries, before + 1):
             if index <= len(self.log) and self.log[index - 1].term != entry.term:
-                assert index > self.committed, "a committed entry would be cut off"
+                if index <= max(self.committed, self.floor):
+                    raise Contradicted
                 del self.log[index - 1 :]
                 self._keep = min(self._keep, index - 1)
             if index > len(self.log):
@@ -328,16 +343,16 @@ class Raft:
 
     def _commit(self) -> None:
         index = sorted([len(self.log), *self._match.values()], reverse=True)[self.majority - 1]
-        if index > self.committed and self._term_of(index) == self.term:
+        if index > self.committed and self.term_of(index) == self.term:
             self.committed = index
 
     # -- small things -------------------------------------------------------------------------------------------------
 
-    def _term_of(self, index: int) -> int:
+    def term_of(self, index: int) -> int:
         return self.log[index - 1].term if index else 0
 
     def _last_term(self) -> int:
-        return self._term_of(len(self.log))
+        return self.term_of(len(self.log))
 
     def _tell(self, other: int, message: RaftMessage) -> None:
         self._out.append((other, message))

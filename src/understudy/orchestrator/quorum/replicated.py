@@ -14,6 +14,7 @@ from pathlib import Path
 from understudy.common.page_view import PageView
 from understudy.core.events import Event
 from understudy.links.messages import encode, recalled
+from understudy.messages import quorums
 from understudy.orchestrator.chain import Chain
 from understudy.orchestrator.journal import JobJournal, Journal, read
 from understudy.orchestrator.quorum.candidate import Candidate
@@ -102,6 +103,7 @@ class _Replicated(JobJournal):
         self.chain = chain
         self._journal = journal
         self._member = member
+        self.obstacle = lambda: quorums.LOG_WAITS()
 
     def mark(self, reached: Callable[[], None]) -> None:
         """As soon as a majority has it."""

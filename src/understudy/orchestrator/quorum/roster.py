@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from understudy.orchestrator.quorum.memory import NOTHING, Acknowledged
+
 
 @dataclass(frozen=True)
 class MemberHello:
@@ -20,6 +22,8 @@ class MemberHello:
     member: int
     identity: str
     roster: tuple[str, ...]  # identities by number; empty: it has none
+    acknowledged: Acknowledged = NOTHING  # what is known here of the one to which this is said
+    forgot: bool = False  # it takes no part any more: it lacks what it has had, or others do
 
 
 class Roster:
@@ -50,7 +54,7 @@ class Roster:
         return bool(self.names)
 
     def accepts(self, hello: MemberHello) -> bool:
-        """Whether both have the same roster, and the other one is on it."""
+        """Whether both have the same roster, and the other one is on it. (Not whether it has forgotten anything: `memory`.)"""
         return bool(self.names) and hello.roster == self.names and self.knows(hello, self.names)
 
     def refuses(self, hello: MemberHello) -> bool:

@@ -1,5 +1,5 @@
-"""What a member must not forget: its identity, the roster, its hard state and its log, in an SQLite file. Each write is on the disk, not
-only in the system's memory, when it returns (a write-ahead log with `synchronous=FULL`).
+"""What a member must not forget: its identity, the roster, its hard state and its log, in an SQLite file. And what it knows of the others
+(`memory`). Each write is on the disk, not only in the system's memory, when it returns (a write-ahead log with `synchronous=FULL`).
 
 Its rows have checksums, and those of the log are a chain (`chain.py`). A member whose file is damaged does not know what it has promised.
 It is treated as one that has lost its disk (`roster.py`): the file is kept under another name, and the other members go on.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from understudy.messages import quorums
 from understudy.orchestrator import database
 from understudy.orchestrator.chain import Position, checksum_of
+from understudy.orchestrator.quorum.memory import Acknowledged
 from understudy.orchestrator.quorum.raft import Entry, Step
 
 FILE = "quorum.db"
@@ -38,6 +39,13 @@ _log = sa.Table(
     sa.Column("text", sa.Text, nullable=False),
     sa.Column("checksum", sa.Text, nullable=False, server_default=sa.text("''")),  # as in `chain.py`; "": by an earlier version
 )
+_acknowledged = sa.Table(  # as `memory` has it
+    "acknowledged",
+    _metadata,
+    sa.Column("member", sa.Integer, primary_key=True, autoincrement=False),
+    *(sa.Column(name, sa.Integer, nullable=False) for name in ("term", "last", "last_term", "committed", "committed_term")),
+)
+_forgot = sa.Table("forgot", _metadata, sa.Column("why", sa.Text, nullable=False))  # a row: this disk is one of an earlier time
 
 
 class Damaged(ValueError):
@@ -78,6 +86,9 @@ class Storage:
             self.identity: str = row.identity
             self.roster: tuple[str, ...] = tuple(json.loads(row.roster))
             self.hard_state: tuple[int, int] = (row.term, row.vote)
+            rows = connection.execute(sa.select(_acknowledged)).mappings()
+            self.acknowledged = {row["member"]: Acknowledged(**{name: row[name] for name in row if name != "member"}) for row in rows}
+            self.forgot: str = connection.execute(sa.select(_forgot.c.why)).scalar() or ""
             self._positions = [Position()]  # of the log's entries, by number
             self.log = [self._checked(row) for row in connection.execute(sa.select(_log).order_by(_log.c.number))]
 
@@ -92,7 +103,13 @@ class Storage:
         with self._engine.begin() as connection:
             self._change(connection, roster=json.dumps(names))
 
-    def write(self, step: Step) -> None:
+    def forget(self, why: str) -> None:
+        """From now on this member takes no part."""
+        with self._engine.begin() as connection:
+            connection.execute(sa.insert(_forgot).values(why=why))
+
+    def write(self, step: Step, acknowledged: Mapping[int, Acknowledged]) -> None:
+        """`acknowledged`: by member, what is new."""
         positions = []
         with self._engine.begin() as connection:
             if step.hard_state is not None:
@@ -105,6 +122,9 @@ class Storage:
                     positions.append(position)
                     rows.append({**position._asdict(), "term": entry.term, "text": entry.text})
                 connection.execute(sa.insert(_log), rows)
+            if acknowledged:
+                connection.execute(sa.delete(_acknowledged).where(_acknowledged.c.member.in_(acknowledged)))
+                connection.execute(sa.insert(_acknowledged), [{"member": member, **vars(row)} for member, row in acknowledged.items()])
         if step.entries:
             self._positions[step.keep + 1 :] = positions
 

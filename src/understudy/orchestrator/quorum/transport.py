@@ -25,6 +25,7 @@ from understudy.messages import http_requests, quorums
 from understudy.orchestrator.agent_link import POLICY_VIOLATION
 from understudy.orchestrator.limits import Limits
 from understudy.orchestrator.problems import problem
+from understudy.orchestrator.quorum.memory import Known
 from understudy.orchestrator.quorum.raft import AppendEntries, AppendReply, RaftMessage, RequestVote, Vote
 from understudy.orchestrator.quorum.roster import MemberHello
 from understudy.orchestrator.security import Access, Unknown
@@ -35,20 +36,20 @@ WAITING = 64  # messages for one member that wait to be sent
 AGAIN = 0.3  # seconds between two attempts to connect
 SOCKET = SocketLimits(open=5.0, ping=1.0, pong=2.0, close=0.2, largest=LONGEST)
 _KINDS: dict[str, TypeAdapter[Any]] = {
-    kind.__name__: TypeAdapter(kind) for kind in (MemberHello, RequestVote, Vote, AppendEntries, AppendReply)
+    kind.__name__: TypeAdapter(kind) for kind in (MemberHello, RequestVote, Vote, AppendEntries, AppendReply, Known)
 }
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=vars)
 
 
-def encode(message: RaftMessage | MemberHello) -> str:
+def encode(message: RaftMessage | Known | MemberHello) -> str:
     return _ENCODER.encode([type(message).__name__, message])
 
 
-def decode(frame: str | bytes) -> RaftMessage | MemberHello:
+def decode(frame: str | bytes) -> RaftMessage | Known | MemberHello:
     """Raises `ValueError` for anything else."""
     try:
         name, fields = json.loads(frame)
-        message: RaftMessage | MemberHello = _KINDS[name].validate_python(fields)
+        message: RaftMessage | Known | MemberHello = _KINDS[name].validate_python(fields)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(quorums.NOT_OF_MEMBERS(frame=repr(frame[:100]))) from error
     return message
@@ -57,14 +58,14 @@ def decode(frame: str | bytes) -> RaftMessage | MemberHello:
 class Member(Protocol):
     """What is behind a connection."""
 
-    def hello(self) -> MemberHello: ...
+    def hello(self, to: int) -> MemberHello: ...
 
     def greeted(self, hello: MemberHello) -> None: ...
 
     def accepts(self, hello: MemberHello) -> bool:
         """Whether the one that has said this is to be heard."""
 
-    def receive(self, sender: int, message: RaftMessage) -> None: ...
+    def receive(self, sender: int, message: RaftMessage | Known) -> None: ...
 
     def leading(self) -> str:
         """The address of the one that leads; empty: nobody is known to."""
@@ -83,7 +84,7 @@ class Dial:
         self._told = ""
         self._outbox: asyncio.Queue[str] | None = None  # None: not connected
 
-    def send(self, message: RaftMessage | MemberHello) -> None:
+    def send(self, message: RaftMessage | Known | MemberHello) -> None:
         if self._outbox is not None:
             with suppress(asyncio.QueueFull):
                 self._outbox.put_nowait(encode(message))
@@ -109,7 +110,7 @@ class Dial:
 
     async def _talk(self, socket: ClientConnection) -> None:
         self._outbox = asyncio.Queue(WAITING)
-        self.send(self._member.hello())
+        self.send(self._member.hello(self._number))
         sending = asyncio.create_task(self._send_all(socket, self._outbox))
         try:
             async for frame in socket:
@@ -180,6 +181,6 @@ class Front:
                 if isinstance(said, MemberHello):
                     hello = said
                     member.greeted(said)
-                    await socket.send_text(encode(member.hello()))
+                    await socket.send_text(encode(member.hello(said.member)))
                 elif hello is not None and member.accepts(hello):
                     member.receive(hello.member, said)

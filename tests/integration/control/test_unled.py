@@ -1,0 +1,109 @@
+"""A single run whose orchestrator cannot read its journal: training goes on, and ends as it would have."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.integration.processes import Mark, marked, pid_of, send, wait_until
+from tests.integration.training import JOBS, LONG, Outcome
+from tests.said import said
+
+from understudy.messages import agents, orchestrators, starting
+
+FAILS = """
+import sys, time
+from pathlib import Path
+import torch, understudy
+
+job = understudy.join()
+model = torch.nn.Linear(2, 2)
+job.register(model=model)
+
+@job.step
+def train():
+    while not (Path(sys.argv[1]) / "let go").exists():
+        time.sleep(0.01)
+    raise ValueError("on purpose")
+
+(Path(sys.argv[1]) / "marker begun").touch()
+for _ in job.steps(3):
+    train()
+"""
+
+
+class Run:
+    """`understudy run` on one node, whose orchestrator was killed and finds its journal damaged."""
+
+    def __init__(self, folder: Path, mark: Mark, script: Path, begun: str) -> None:
+        self.folder = folder
+        self.run = folder / "run"
+        words = [
+            "run",
+            "--nproc-per-node",
+            "2",
+            "--spares",
+            "0",
+            "--hang-limit",
+            "600",
+            "--run-dir",
+            str(self.run),
+            str(script),
+            str(folder),
+        ]
+        with (folder / "output.txt").open("wb") as output:
+            variables = mark.environment(HELD="1:6", OMP_NUM_THREADS="1")
+            self.process = subprocess.Popen([sys.executable, "-m", "understudy.cli", *words], stdout=output, stderr=output, env=variables)
+        self.wait_until((folder / begun).exists, "the script has begun")
+        pid = pid_of(lambda: json.loads((self.run / "orchestrator.json").read_text()))
+        for file in self.run.glob("journal.db-*"):
+            file.unlink()
+        (self.run / "journal.db").write_bytes(b"no database" * 10_000)
+        send(pid, signal.SIGKILL)
+        self.wait_until(lambda: said(self.output, orchestrators.JOURNAL_DAMAGED), "the damage is reported")
+        self.wait_until(lambda: said(self.output, starting.ORCHESTRATOR_UNUSABLE), "and what works meanwhile")
+
+    @property
+    def output(self) -> str:
+        return (self.folder / "output.txt").read_text()
+
+    def wait_until(self, what: Callable[[], bool], words: str) -> None:
+        def there() -> bool:
+            assert self.process.poll() is None, self.output
+            return what()
+
+        wait_until(there, words, LONG)
+
+    def ends(self) -> int:
+        (self.folder / "let go").touch()
+        code = self.process.wait(LONG)
+        (self.run / "journal.db").unlink()  # every journal of the tests is read at their end
+        return code
+
+
+def test_training_of_a_single_run_ends_normally_without_an_orchestrator(
+    tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]
+) -> None:
+    """Its journal is damaged for good: that is reported again and again, and ends nothing."""
+    with marked() as mark:
+        run = Run(tmp_path, mark, JOBS / "spread.py", "marker held 6")
+        run.wait_until(lambda: run.output.count(orchestrators.JOURNAL_DAMAGED.code) > 2, "it is tried again")
+        assert run.output.count(starting.ORCHESTRATOR_UNUSABLE.code) == 1
+        code = run.ends()
+        output = run.output
+    assert code == 0 and said(output, agents.FINISHED_UNLED, ranks=2), output
+    assert Outcome(code, output, tmp_path).record == undisturbed_spread(2).record
+
+
+def test_a_script_that_fails_without_an_orchestrator_ends_the_job(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(FAILS)
+    with marked() as mark:
+        run = Run(tmp_path, mark, script, "marker begun")
+        code = run.ends()
+        output = run.output
+    assert code == 1 and said(output, agents.FAILED_UNLED) and "on purpose" in output, output
