@@ -35,7 +35,7 @@ def as_version1(found: Mapping[str, Any]) -> dict[str, Any]:
         "collectives",
         "compared_bytes",
     )
-    later += ("grade", "grades", "why", "uncovered")
+    later += ("grade", "grades", "why", "uncovered", "without_copies")
     assert not any(found.get(key) for key in later) and not found.get("floating", {}).get("most"), "that version had none"
     inner = {key: [as_version1(one) for one in found[key]] for key in ("ranks", "incidents") if isinstance(found.get(key), list)}
     codes = {"message": code_of(found["message"])} if found.get("message") else {}

@@ -303,27 +303,6 @@ def test_a_journal_has_what_was_reported_by_a_process_that_was_killed(tmp_path: 
     assert max(position.number for position in reported) > 100
 
 
-def test_a_decision_without_the_journal_is_no_sign_of_an_older_one(tmp_path: Path) -> None:
-    """It is sent after a second, and no position with it. The next orchestrator lets the agent in."""
-
-    async def scenario() -> None:
-        (tmp_path / JOURNAL).mkdir()  # nothing can be written there
-        file = journal.Journal(tmp_path / JOURNAL, lambda text: None)
-        file.start()
-        _, link, found = await first_rank(Jobs(file, lambda text: None), NO_POSITION)
-        assert [type(one) for one in found] == [commands.StartWorker, commands.Assign] and link.position == NO_POSITION
-        (tmp_path / JOURNAL).rmdir()
-        other = journal.Journal(tmp_path / "other.db", pytest.fail)
-        other.start()
-        jobs = Jobs(other, pytest.fail)
-        job = jobs.begin(Settings(JobSpec("job", 1, 1, spares=0), Timeouts()))
-        assert jobs.admit(job, "n0", Position.read(link.position))
-        for one in (file, other):
-            one.close(LONG)
-
-    asyncio.run(scenario())
-
-
 @needs_postgres
 def test_a_row_that_was_changed_in_postgres_puts_its_job_aside(tmp_path: Path) -> None:
     with postgres(tmp_path / "database") as server:

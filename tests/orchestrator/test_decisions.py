@@ -9,6 +9,7 @@ import pytest
 
 from understudy.core.commands import Assign, Command, Drill, Prepare, Recover
 from understudy.orchestrator import decisions
+from understudy.orchestrator.chain import Chain
 from understudy.orchestrator.decisions import Decisions
 from understudy.orchestrator.journal import JobJournal, _Mark
 from understudy.orchestrator.timers import Timers
@@ -29,7 +30,7 @@ class Waiting:
     def __init__(self) -> None:
         self.marks: list[Callable[[], None]] = []
         self.happened: list[str | list[Command]] = []
-        journal = JobJournal(lambda entry: self.marks.append(entry.reached) if isinstance(entry, _Mark) else None)
+        journal = JobJournal(lambda entry: self.marks.append(entry.reached) if isinstance(entry, _Mark) else None, Chain())
         said = self.happened.append
         self.decisions = Decisions(journal, said, needed, lambda: said("paused"), lambda: said("resumed"))
 

@@ -26,9 +26,9 @@ def place(tmp_path: Path) -> Path:
     """A member's file, whose log was written in three steps, one of which took entries back."""
     storage = Storage(tmp_path / FILE)
     storage.enrol((storage.identity, "other"))
-    storage.write(step(Entry(1, "begun"), LOG[1], Entry(1, "taken back"), keep=0, hard_state=(1, 0)))
-    storage.write(step(Entry(2, "taken back as well"), keep=2, hard_state=(2, 1)))
-    storage.write(step(LOG[2], keep=2))
+    storage.write(step(Entry(1, "begun"), LOG[1], Entry(1, "taken back"), keep=0, hard_state=(1, 0)), {})
+    storage.write(step(Entry(2, "taken back as well"), keep=2, hard_state=(2, 1)), {})
+    storage.write(step(LOG[2], keep=2), {})
     storage.close()
     return tmp_path / FILE
 
@@ -41,7 +41,7 @@ def changed(place: Path, statement: str) -> None:
 def test_everything_is_there_again(place: Path) -> None:
     storage = Storage(place)
     assert (storage.log, storage.hard_state, storage.roster) == (LOG, (2, 1), (storage.identity, "other"))
-    storage.write(step(Entry(2, "more"), keep=3))
+    storage.write(step(Entry(2, "more"), keep=3), {})
     storage.close()
     assert Storage(place).log == [*LOG, Entry(2, "more")]
 
@@ -82,7 +82,7 @@ def test_the_file_of_an_earlier_version_is_checked_from_then_on(place: Path) -> 
         changed(place, f"alter table {table} drop column checksum")
     storage = Storage(place)
     assert storage.log == LOG
-    storage.write(step(Entry(3, "more"), keep=3, hard_state=(3, 0)))
+    storage.write(step(Entry(3, "more"), keep=3, hard_state=(3, 0)), {})
     storage.close()
     changed(place, "update log set text = 'begone' where number = 1")
     with pytest.raises(Damaged) as caught:
