@@ -159,8 +159,8 @@ def test_a_task_of_an_array_is_not_taken_for_all_of_them(slurm: Cluster) -> None
     job.nothing_is_left()
 
 
-def test_a_job_of_several_components_keeps_the_nodes_of_all_of_them(slurm: Cluster, undisturbed: Outcome) -> None:
-    """Slurm shows the nodes of the first component as those of the job. The others were not taken from it."""
+def test_a_job_of_several_components_trains(slurm: Cluster, undisturbed: Outcome) -> None:
+    """On the nodes of all of them. That none of these is considered taken, a unit test shows: without a spare nothing follows here."""
     both = 'srun() { command srun --het-group=0,1 "$@"; }'
     job = Submitted(slurm, nodes=2, spare_nodes=0, options=("hetjob", "--nodes=2", "--gres=gpu:2"), before=both)
     survived(job.ends(), undisturbed, losses=0)
