@@ -74,11 +74,14 @@ def test_deleted_and_made_again(kubernetes: Cluster, out: Object) -> None:
     cluster.plane.start()
     cluster.wait_for(lambda: status(cluster).get("phase") == "Complete", "the end of the second job")
     assert (folder / "run 2").exists() and condition(cluster)["status"] == "False"
-    journal = cluster.all_of("ConfigMap", labelSelector=f"{GROUP}/log=job")
-    for kind, api in (("ServiceAccount", "v1"), ("Service", "v1"), ("Secret", "v1"), ("Lease", "coordination.k8s.io/v1")):
-        journal += [each for each in cluster.all_of(kind, api) if each["metadata"]["name"].startswith("job")]
-    owners = {owner["uid"] for each in journal for owner in each["metadata"].get("ownerReferences") or []}
-    assert owners == {second}, "everything belongs to the second job"
+    cluster.wait_for(lambda: owners(cluster) == {second}, "the end of all that was the first job's")
+
+
+def owners(cluster: Cluster) -> set[str]:
+    """The uids of those to which the objects of a job belong."""
+    kinds = [(kind, "v1") for kind in ("ConfigMap", "ServiceAccount", "Service", "Secret")] + [("Lease", "coordination.k8s.io/v1")]
+    found = [each for kind, api in kinds for each in cluster.all_of(kind, api) if each["metadata"]["name"].startswith("job")]
+    return {owner["uid"] for each in found for owner in each["metadata"].get("ownerReferences") or []}
 
 
 def test_an_object_of_somebody_else_is_in_the_way(kubernetes: Cluster, out: Object) -> None:
