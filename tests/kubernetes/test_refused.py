@@ -8,6 +8,7 @@ from tests.integration.training import Outcome
 from tests.kubernetes.api import Object
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.jobs import GROUP, KubernetesJob, Steady
+from tests.kubernetes.pods import SLEEPS
 from tests.said import said
 from understudy.messages import controller
 
@@ -86,9 +87,19 @@ def test_a_pod_that_cannot_start(kubernetes: Cluster) -> None:
     """Its template names a secret that is not there yet."""
     secret = {"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "data", "key": "word"}}}
     first = {"name": "first", "image": "none", "command": ["true"], "env": [secret]}
-    job = KubernetesJob(kubernetes, source="import understudy\nunderstudy.join()\n", pod={"initContainers": [first]})
+    job = Sleeping(kubernetes, pod={"initContainers": [first]})
     job.wait_until(lambda: job.condition()["reason"] == "PodCannotStart", "the condition")
     assert said(job.condition()["message"], controller.POD_CANNOT_START, reason="CreateContainerConfigError"), job.condition()
+    kubernetes.wait_for(lambda: ("Warning", "CreationFailed") in job.events(), "the event")
     kubernetes.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "data"}, "stringData": {"word": "x"}})
-    assert job.ends().code == 0
+    job.wait_until(lambda: job.condition()["status"] == "False", "the condition, when they have started")
+    for name in ("job-0", "job-4"):
+        kubernetes.wait_for_pod(name, "Running")
     job.nothing_is_left()
+
+
+class Sleeping(KubernetesJob):
+    """A job whose pods only wait."""
+
+    def command(self, trains: list[str]) -> list[str]:
+        return SLEEPS

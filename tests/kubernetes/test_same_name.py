@@ -8,6 +8,7 @@ from tests.kubernetes.api import Object
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.installation import there
 from tests.kubernetes.jobs import API, GROUP, KIND, KubernetesJob
+from tests.kubernetes.pods import SLEEPS
 from tests.said import said
 from understudy.messages import controller
 
@@ -73,11 +74,14 @@ def test_deleted_and_made_again(kubernetes: Cluster, out: Object) -> None:
     cluster.plane.start()
     cluster.wait_for(lambda: status(cluster).get("phase") == "Complete", "the end of the second job")
     assert (folder / "run 2").exists() and condition(cluster)["status"] == "False"
-    journal = cluster.all_of("ConfigMap", labelSelector=f"{GROUP}/log=job")
-    for kind, api in (("ServiceAccount", "v1"), ("Service", "v1"), ("Secret", "v1"), ("Lease", "coordination.k8s.io/v1")):
-        journal += [each for each in cluster.all_of(kind, api) if each["metadata"]["name"].startswith("job")]
-    owners = {owner["uid"] for each in journal for owner in each["metadata"].get("ownerReferences") or []}
-    assert owners == {second}, "everything belongs to the second job"
+    cluster.wait_for(lambda: owners(cluster) == {second}, "the end of all that was the first job's")
+
+
+def owners(cluster: Cluster) -> set[str]:
+    """The uids of those to which the objects of a job belong."""
+    kinds = [(kind, "v1") for kind in ("ConfigMap", "ServiceAccount", "Service", "Secret")] + [("Lease", "coordination.k8s.io/v1")]
+    found = [each for kind, api in kinds for each in cluster.all_of(kind, api) if each["metadata"]["name"].startswith("job")]
+    return {owner["uid"] for each in found for owner in each["metadata"].get("ownerReferences") or []}
 
 
 def test_an_object_of_somebody_else_is_in_the_way(kubernetes: Cluster, out: Object) -> None:
@@ -87,13 +91,17 @@ def test_an_object_of_somebody_else_is_in_the_way(kubernetes: Cluster, out: Obje
     cluster.apply(
         {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "job"}, "spec": {"selector": {"app": "web"}, "ports": [port]}}
     )
-    cluster.apply(a_job(cluster, 1, out))
+    job = a_job(cluster, 1, out)
+    job["spec"]["template"]["spec"]["containers"][0]["command"] = SLEEPS
+    cluster.apply(job)
     cluster.wait_for(lambda: condition(cluster)["reason"] == "NameTaken", "what is in the way")
     assert said(condition(cluster)["message"], controller.NAME_TAKEN, kind="Service", name="job")
     cluster.wait_for(lambda: "CreationFailed" in events(cluster), "an event")
     assert not cluster.all_of("Pod", labelSelector=f"{GROUP}/job=job")
     cluster.delete("Service", "job")
-    cluster.wait_for(lambda: status(cluster).get("phase") == "Complete", "the end of the job")
+    cluster.wait_for(lambda: condition(cluster)["status"] == "False", "what is not in the way any more")
+    for name in ("job-0", "job-1"):
+        cluster.wait_for_pod(name, "Running")
 
 
 def test_its_finalizer_was_taken_away_by_hand(kubernetes: Cluster, out: Object) -> None:
