@@ -231,6 +231,13 @@ TABLES_DIFFER = Message(
     remedy="Restore the journal from a backup.",
 )
 
+VERSION_MISSING = Message(
+    "US5060",
+    "it has jobs, but does not say of which version it is",
+    cause="The table `version`, or its row, is gone.",
+    remedy="Restore the journal from a backup.",
+)
+
 JOURNAL_DAMAGED = Message(
     "US5047",
     "the journal {path} is damaged: {reason}. Nothing was changed. Jobs of a service train on, as long as they lose no rank. Restore a "
