@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -90,6 +91,23 @@ def test_a_row_that_was_changed_puts_its_job_aside(tmp_path: Path, statement: st
     assert said(aside["job"], orchestrators.JOB_UNREADABLE, job="job") and said(aside["job"], message)
     with pytest.raises(journal.Unreadable):
         journal.read(place, "job")
+
+
+@pytest.mark.parametrize("statement", ["delete from version", "drop table version", "update version set version = 3"])
+def test_a_journal_without_its_version_is_damaged_and_is_not_begun_again(tmp_path: Path, statement: str) -> None:
+    place = tmp_path / JOURNAL
+    chains = written(place)
+    changed(place, statement)
+    with pytest.raises(journal.Damaged):
+        journal.read_all(place)
+    told = threading.Event()
+    file = journal.Journal(place, lambda text: told.set())
+    file.start()
+    file.begin(SETTINGS).append(1.0, STORY[0])
+    assert told.wait(LONG), "nor is it written"
+    file.close(1.0)
+    with closing(sqlite3.connect(place)) as left:
+        assert left.execute("select count(*) from events where job = 'job'").fetchone() == (chains["job"].last.number,)
 
 
 def test_rows_that_have_changed_places_are_found(tmp_path: Path) -> None:

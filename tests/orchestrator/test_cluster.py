@@ -19,13 +19,13 @@ from understudy.core.events import LostNode, NodesLost, NodeTainted
 from understudy.core.model import JobSpec, Timeouts
 from understudy.core.state import BY_JOB
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
-from understudy.links.messages import Hello, Part, Seen, encode
+from understudy.links.messages import EndPart, Hello, Part, Seen, decode, encode
 from understudy.links.submission import Submission
 from understudy.messages import http_requests, service_jobs, wire
 from understudy.orchestrator import cluster as module
 from understudy.orchestrator import marks, queue
 from understudy.orchestrator.agent_link import TRY_LATER, AgentLink, Close
-from understudy.orchestrator.cluster import Cluster
+from understudy.orchestrator.cluster import LATE, Cluster
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.marks import NodeMarks
 from understudy.orchestrator.nodes import Node
@@ -171,6 +171,29 @@ def test_what_people_say_of_nodes_is_kept(tmp_path: Path) -> None:
     assert again.trusted_at("n2") == 300.0 and not told
     (tmp_path / marks.FILE).write_text('{"drained": 7}')
     assert not NodeMarks(tmp_path, told.append).why("n1") and said(told[0], service_jobs.MARKS_UNREADABLE)
+
+
+def test_a_part_of_a_job_that_has_ended_may_first_show_which_journal_it_depends_on(tmp_path: Path) -> None:
+    """It connects to the job's service by itself, which ends it, or puts the job aside. Only then is it ended from here, once."""
+    over = SimpleNamespace(name="job", running=SimpleNamespace(done=lambda: True))
+    known = {"job": over}
+    jobs = SimpleNamespace(all=list, get=known.get, aside={})
+
+    async def scenario() -> None:
+        cluster = Cluster(cast(Jobs, jobs), tmp_path, Access(["secret"]), lambda text: None, Timeouts())
+        hello = Hello("n0", "here", 8, "", {}, (Part("job", 0, 1, 0),))
+        link, now = cluster.attach(hello), asyncio.get_running_loop().time()
+        cluster._end_late_parts(now + LATE - 1.0)
+        assert link.outbox.empty()
+        cluster._end_late_parts(now + LATE + 1.0)
+        cluster._end_late_parts(now + LATE + 2.0)
+        assert link.outbox.qsize() == 1 and decode(str(link.outbox.get_nowait())) == EndPart("job")
+        link = cluster.attach(hello)
+        del known["job"]  # it is put aside
+        cluster._end_late_parts(now + 3 * LATE)
+        assert link.outbox.empty()
+
+    asyncio.run(scenario())
 
 
 def test_more_ranks_than_any_job_has_are_refused() -> None:

@@ -231,6 +231,13 @@ TABLES_DIFFER = Message(
     remedy="Restore the journal from a backup.",
 )
 
+VERSION_MISSING = Message(
+    "US5060",
+    "it has jobs, but does not say of which version it is",
+    cause="The table `version`, or its row, is gone.",
+    remedy="Restore the journal from a backup.",
+)
+
 JOURNAL_DAMAGED = Message(
     "US5047",
     "the journal {path} is damaged: {reason}. Nothing was changed. Jobs of a service train on, as long as they lose no rank. Restore a "
@@ -270,9 +277,9 @@ UNSURE_JOURNAL = Message(
 
 JOBS_ASIDE = Message(
     "US5042",
-    "{count} jobs are put aside: the journal cannot be read where it tells of them, or does not know them",
-    cause="The records of these jobs are not understood by this version, damaged or missing.",
-    remedy="Ask for the list of jobs, which names them, and use the Understudy that wrote the journal.",
+    "{count} jobs are put aside: the journal cannot be read where it tells of them, does not know them, or lacks what their nodes know",
+    cause="The records of these jobs are not understood by this version, damaged or missing, or the journal is an older copy.",
+    remedy="Ask for the list of jobs, which names them and says why. Use the Understudy that wrote the journal, or restore a copy.",
 )
 
 EVENTS_UNREADABLE_NOW = Message(

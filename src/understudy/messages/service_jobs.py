@@ -55,7 +55,7 @@ JOB_PUT_ASIDE = Message(
     "US5305",
     "job {job} is put aside: {reason}. Its workers, if there are any, go on until they lose one of them or finish; `understudy cancel "
     "{job}` ends them. All other jobs go on as ever",
-    cause="The journal cannot be read where it tells of this job, or does not know it.",
+    cause="The journal cannot be read where it tells of this job, does not know it, or lacks what its nodes know.",
     remedy="Use the Understudy that wrote the journal, restore it from a backup, or cancel the job.",
 )
 

@@ -63,11 +63,7 @@ class Chain:
     def __init__(self) -> None:
         self._checksums = bytearray()
         self._bare = 0  # the last event that was written without a checksum
-
-    @property
-    def last(self) -> Position:
-        checksum = self._checksums[-SIZE:].hex()
-        return Position(len(self._checksums) // SIZE, checksum) if checksum else Position()
+        self.last = Position()  # set when it is among the checksums, as a whole: another thread reports it
 
     def add(self, position: Position, *, bare: bool = False) -> None:
         """Add the next event. `bare`: it was written without a checksum, as those count that were not added before it."""
@@ -78,6 +74,7 @@ class Chain:
         self._checksums += bytes.fromhex(position.checksum)
         if bare:
             self._bare = position.number
+        self.last = position
 
     def has(self, position: Position) -> bool:
         """Return whether this event is part of the chain."""

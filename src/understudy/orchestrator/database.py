@@ -98,7 +98,8 @@ def engine(place: Path | str, *, readonly: bool = False, synchronous: str = "NOR
 
 @contextmanager
 def reading(place: Path | str) -> Iterator[sa.Connection | None]:
-    """A connection that sees the journal as this version has it; None if there is none yet. Raises `migrations.NewerJournal`.
+    """A connection that sees the journal as this version has it; None if there is none yet. Raises `migrations.NewerJournal`, and
+    `sqlite3.DatabaseError` if an SQLite file is damaged.
 
     Nothing is changed there: of an SQLite file of an older version it sees a copy in memory that was brought up to date. (A PostgreSQL
     database is read by the orchestrator that leads, and has been brought up to date with the lease.)
@@ -111,6 +112,8 @@ def reading(place: Path | str) -> Iterator[sa.Connection | None]:
     source = engine(place.resolve() if isinstance(place, Path) else place, readonly=True)
     try:
         with source.connect() as connection:
+            if isinstance(place, Path) and (wrong := connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()) != "ok":
+                raise sqlite3.DatabaseError(wrong)
             found = migrations.version_of(connection)
             if found is None:
                 yield None

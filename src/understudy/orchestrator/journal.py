@@ -212,7 +212,7 @@ class Journal:
         return open_
 
     def _failed(self, error: Exception) -> None:
-        known = isinstance(error, sa.exc.SQLAlchemyError | OSError | migrations.NewerJournal)
+        known = isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error | OSError | migrations.NewerJournal)
         why = str(error) if known else orchestrators.JOURNAL_BUG(error=f"{type(error).__name__}: {error}")
         now = time.monotonic()
         if not self.trouble or now - self._told_at > TOLD_AGAIN:
@@ -325,8 +325,6 @@ def read_all(place: Path | str, only: str | None = None, aside: dict[str, str] |
     with _undamaged(place), database.reading(place) as connection:
         if connection is None:
             return {}
-        if isinstance(place, Path) and (found := connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()) != "ok":
-            raise sqlite3.DatabaseError(found)
         jobs: dict[str, Recorded] = {}
         for begin in rows.begins(connection):
             if only not in (None, begin.job):

@@ -17,6 +17,7 @@ A step that rewrites events sets the checksums of all events to '': they are cov
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 
 import sqlalchemy as sa
@@ -63,10 +64,15 @@ class NewerJournal(ValueError):
 
 
 def version_of(connection: sa.Connection) -> int | None:
-    """None if there are no tables yet, or if a process of version 1 was killed while it made them. Raises `NewerJournal`."""
-    if not sa.inspect(connection).has_table("version"):
-        return None
-    found: int | None = connection.execute(sa.text("select version from version")).scalar()
+    """None if there are no tables yet, or if a process of version 1 was killed while it made them. Raises `NewerJournal`, and
+    `sqlite3.DatabaseError` if only the version is missing.
+    """
+    there = sa.inspect(connection).get_table_names()
+    found: int | None = connection.execute(sa.text("select version from version")).scalar() if "version" in there else None
+    if found is None and connection.dialect.name == "sqlite":  # else `prepare` would drop what is there
+        for table in {"jobs", "events"} & set(there):
+            if connection.execute(sa.text(f"select 1 from {table} limit 1")).first() is not None:
+                raise sqlite3.DatabaseError(orchestrators.VERSION_MISSING())
     if found is not None and found > VERSION:
         raise NewerJournal(found)
     return found
