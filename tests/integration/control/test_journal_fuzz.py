@@ -168,7 +168,7 @@ def damaged(folder: Path, count: int) -> Counter[str]:
     return found
 
 
-@pytest.mark.gate
+@pytest.mark.whole
 def test_some_damages_end_no_rank(tmp_path: Path) -> None:
     found = damaged(tmp_path, len(DAMAGES))
     assert found["tail aside"] == found["old_copy aside"] == found["row aside"] == 1, found
