@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.integration.processes import is_alive, marked, pid_of
 from tests.integration.service import TOKEN, Service
 from tests.integration.training import LONG
 from tests.said import said
-from websockets.exceptions import ConnectionClosedError
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError
 from websockets.sync.client import ClientConnection, connect
 
 from understudy.core.events import NodeJoined, WorkerLost
@@ -41,6 +42,16 @@ class Hostile:
     def says(self, *messages: Message) -> None:
         for message in messages:
             self._socket.send(encode(message))
+
+    def stays(self, hello: Hello) -> None:
+        """It repeats this, as an agent does, until the connection is closed."""
+        threading.Thread(target=self._beat, args=(encode(hello),), daemon=True).start()
+
+    def _beat(self, text: str) -> None:
+        with suppress(ConnectionClosed):
+            while True:
+                self._socket.send(text)
+                threading.Event().wait(0.5)
 
     def hears(self) -> Message:
         return decode(self._socket.recv(LONG))
@@ -82,7 +93,8 @@ def test_a_node_speaks_for_itself_only(service: Service, hostile: Callable[[str,
 
     liar = hostile("/v1/agent", agent_token("b"))
     claimed = (Part("victim", 0, 1, 0), Part("planned", 0, 1, 0))
-    liar.says(Hello("b", "10.0.0.9", 1, "", {}, claimed), PartEnded("victim", 1), Hello("b", "10.0.0.9", 1, "", {}, ()))
+    liar.says(Hello("b", "10.0.0.9", 1, "", {}, claimed), PartEnded("victim", 1))
+    liar.stays(Hello("b", "10.0.0.9", 1, "", {}, ()))
     service.wait_for_words("orchestrator.txt", service_jobs.NOT_ITS_PART(node="b", job="victim"))
     assert {line["node"]: line["jobs"] for line in service.ask("nodes")} == {"a": ["victim"], "b": []}
     own = service.run("planned", [*ALONE, "--detach"], "spread.py")  # a name that is free although a node has claimed it
