@@ -42,7 +42,26 @@ def defined(state: JobState, rank: int, without: str = "") -> str:
 
 
 def could_later(state: JobState, worker: Worker) -> bool:
-    return worker.state in (WorkerState.WARM, WorkerState.STARTING) and not state.nodes[worker.node].lost
+    node = state.nodes[worker.node]
+    if worker.state not in (WorkerState.WARM, WorkerState.STARTING) or node.lost:
+        return False
+    return worker.prepare is not None or not is_bounded(state, node) or worker.name in with_place(state, node)
+
+
+def with_place(state: JobState, node: Node) -> list[str]:
+    """The spares on this bounded node that are prepared for nothing and have a place: warm ones first, then the oldest."""
+    tainted = {taint.device for taint in node.device_taints.values()}
+    there = [other for other in state.workers.values() if other.node == node.name]
+    used = {other.local_rank for other in there if other.state in (*HOLDS, WorkerState.RELEASED)}
+    used |= {other.local_rank for other in there if other.state is WorkerState.WARM and other.prepare}
+    free = [number for number in range(node.room) if number not in used and node.devices.get(number, "-") not in tainted]
+    spares = [other for other in there if other.state in (WorkerState.WARM, WorkerState.STARTING) and not other.prepare]
+    order = sorted(spares, key=lambda spare: spare.state is WorkerState.STARTING)  # stable
+    return [spare.name for spare in order[: len(free)]]
+
+
+def is_bounded(state: JobState, node: Node) -> bool:
+    return node.claim >= 0 or node.rank >= state.spec.nodes
 
 
 def could_now(state: JobState, worker: Worker, rank: int) -> bool:
@@ -65,7 +84,7 @@ def local_rank(state: JobState, worker: Worker, rank: int) -> int | None:
     failed = {local for local, device in node.devices.items() if device in tainted}
     if holder.node == worker.node and holder.local_rank >= 0 and holder.local_rank not in failed:
         return holder.local_rank
-    bounded = node.claim >= 0 or node.rank >= state.spec.nodes
+    bounded = is_bounded(state, node)
     there = [other for other in state.workers.values() if other.node == worker.node]
     keeps = (*HOLDS, WorkerState.RELEASED) if bounded else HOLDS
     used = {other.local_rank for other in there if other.state in keeps or (other.prepare and other.state is WorkerState.WARM)}
@@ -210,7 +229,7 @@ def test_no_group_is_split_while_a_spare_inside_may_come(seed: int) -> None:
         doubted = bool(state.nodes[found.node].taints)
         for worker in state.workers.values():
             node = state.nodes[worker.node]
-            comes = worker.state in (WorkerState.WARM, WorkerState.STARTING) and not node.lost and domain(state, worker) == where
+            comes = could_later(state, worker) and domain(state, worker) == where
             assert not comes or (node.taints and not doubted), f"{worker.name} may come, and {found.name} is taken"
 
 

@@ -35,7 +35,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable
 
 from understudy.core.model import JobSpec
-from understudy.core.places import local_rank
+from understudy.core.places import local_rank, with_places
 from understudy.core.state import JobState, Node, Worker
 from understudy.core.topology import NEAR, domain_of, nvlink_domain, splits
 from understudy.core.transitions import WorkerState
@@ -57,14 +57,15 @@ def choose_spare(state: JobState, rank: int, taken: Container[str] = ()) -> Work
     of spares that other ranks are about to take.
     """
     pool, domain = [worker for worker in _trusted(state) if worker.name not in taken], held_to(state, rank)
-    return _best(state, rank, [worker for worker in pool if nvlink_domain(state.nodes[worker.node]) == domain] if domain else pool)
+    inside = [worker for worker in pool if nvlink_domain(state.nodes[worker.node]) == domain] if domain else pool
+    return _best(state, rank, inside, taken)
 
 
 def choose_anywhere(state: JobState, rank: int) -> Worker | None:
     """Return the warm spare that takes `rank` when no spare is waited for any more: as `choose_spare` without the row *together*, and on a
     node with a taint if none elsewhere is warm.
     """
-    idle = [worker for worker in state.idle(WorkerState.WARM) if not state.nodes[worker.node].lost]
+    idle = with_places(state, (worker for worker in state.idle(WorkerState.WARM) if not state.nodes[worker.node].lost))
     return _best(state, rank, _trusted(state)) or _best(state, rank, idle)
 
 
@@ -103,12 +104,12 @@ def serve(state: JobState, ranks: Iterable[int], take: Callable[[int, Worker], N
 
 
 def _trusted(state: JobState) -> list[Worker]:
-    """Spares that are warm or start, on nodes that are there: on those without a taint, if any is."""
-    idle = [worker for worker in state.idle(*_IDLE) if not state.nodes[worker.node].lost]
+    """Spares that are warm or start, on nodes that are there and have places for them: on those without a taint, if any is."""
+    idle = with_places(state, (worker for worker in state.idle(*_IDLE) if not state.nodes[worker.node].lost))
     return [worker for worker in idle if not state.nodes[worker.node].taints] or idle
 
 
-def _best(state: JobState, rank: int, pool: list[Worker]) -> Worker | None:
+def _best(state: JobState, rank: int, pool: list[Worker], taken: Container[str] = ()) -> Worker | None:
     """Return the best of those in `pool` that could take the rank."""
     best: dict[str, tuple[tuple[bool, int], Worker]] = {}  # of each node: the others there are no better
     for worker in pool:
@@ -116,10 +117,10 @@ def _best(state: JobState, rank: int, pool: list[Worker]) -> Worker | None:
             continue
         if worker.prepare is not None and worker.local_rank in state.nodes[worker.node].tainted_places():
             continue
-        local = local_rank(state, worker, rank)
+        local = local_rank(state, worker, rank, taken)
         if local < 0:
             continue
-        key = local >= state.spec.workers_per_node, _behind(worker)
+        key = state.spec.bounded_places and local >= state.spec.workers_per_node, _behind(worker)
         if worker.node not in best or key < best[worker.node][0]:
             best[worker.node] = key, worker
     home = state.nodes[state.holder(rank).node] if rank in state.ranks else None

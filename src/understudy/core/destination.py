@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from understudy.core.places import bounded, local_rank
 from understudy.core.state import JobState, Node, Worker
 from understudy.core.transitions import WorkerState
 from understudy.messages import moves
@@ -30,22 +31,28 @@ def find(state: JobState, rank: int, to: str, device: str = "") -> Place | Text:
         return moves.NOT_THERE(node=to, why=node.taint or "it is lost")
     local = _local_rank(node, device) if device else -1
     if device and local < 0:
-        known = ", ".join(sorted({*node.devices.values(), *node.device_names})) or "none"
-        return moves.NO_SUCH_DEVICE(node=to, device=device, known=known)
+        return moves.NO_SUCH_DEVICE(node=to, device=device, known=_known(node))
+    if bounded(state, node) and local >= node.room:
+        return moves.NO_SUCH_DEVICE(node=to, device=device, known=_known(node))
     if local in node.tainted_places():
         return moves.NOT_THERE(node=to, why=f"{device} is tainted")
     there = [worker for worker in node.workers.values() if worker.state in _HOLDING and worker.local_rank == local >= 0]
     if there:
         return moves.DEVICE_TAKEN(node=to, device=device, rank=there[0].rank)
-    fitting = [spare for spare in node.idle(WorkerState.WARM) if _fits(node, spare, rank, local)]
+    fitting = [spare for spare in node.idle(WorkerState.WARM) if _fits(state, spare, rank, local)]
     if not fitting:
         return moves.NO_SPARE_THERE(node=to)
     return Place(min(fitting, key=lambda spare: (not spare.ready, int(spare.name[1:]))), local)
 
 
-def _fits(node: Node, spare: Worker, rank: int, local: int) -> bool:
+def _known(node: Node) -> str:
+    return ", ".join(sorted({*node.devices.values(), *node.device_names})) or "none"
+
+
+def _fits(state: JobState, spare: Worker, rank: int, local: int) -> bool:
+    node = state.nodes[spare.node]
     if spare.prepare is None:
-        return True
+        return local >= 0 or local_rank(state, spare, rank) >= 0
     return spare.prepare.rank == rank and spare.local_rank not in node.tainted_places() and local in (-1, spare.local_rank)
 
 

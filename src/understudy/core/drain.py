@@ -58,7 +58,7 @@ def plan(state: JobState, names: Collection[str]) -> Plan:
     fixed = not state.spec.replenish
     room = sum(places.room(state, other) for other in others) + floating.may_come(state)
     endless = not fixed and (state.spec.replaces_nodes or any(other.spares and not places.bounded(state, other) for other in others))
-    idle = [spare for other in others for spare in other.idle(WorkerState.WARM)]
+    idle = places.with_places(state, [spare for other in others for spare in other.idle(WorkerState.WARM)])
     warm = min(len(ranks), sum(spare.prepare is None or spare.prepare.rank in ranks for spare in idle))
     refused = ""
     if missing:
@@ -67,7 +67,7 @@ def plan(state: JobState, names: Collection[str]) -> Plan:
         refused = moves.JOB_OVER()
     elif gone := [node.name for node in drained if node.gone]:
         refused = moves.NODE_RELEASED(node=gone[0])
-    elif ranks and not room:
+    elif ranks and not room and not endless:
         refused = moves.NOWHERE_TO_GO(ranks=_named(list(ranks)))
     elif room < len(ranks) and not endless:
         too_few = moves.TOO_FEW_SPARES if fixed else moves.TOO_FEW_PLACES

@@ -24,7 +24,7 @@ from understudy.core.commands import ClaimNode, GiveBackNode
 from understudy.core.events import ClaimEnded, NodeJoined
 from understudy.core.membership import fence
 from understudy.core.migration import begin, move_of
-from understudy.core.places import clearing
+from understudy.core.places import clearing, open_places, with_places
 from understudy.core.state import MOVES, Claim, JobState, Node, Worker
 from understudy.core.topology import splits
 from understudy.core.transitions import Why, WorkerState
@@ -149,7 +149,7 @@ def ask(state: JobState) -> None:
     if not state.spec.floating or not state.begun:
         return
     vacant = state.vacant()
-    there = [worker for worker in state.idle(*_IDLE) if not state.nodes[worker.node].lost]
+    there = with_places(state, (worker for worker in state.idle(*_IDLE) if not state.nodes[worker.node].lost))
     short = len(vacant) - len(there) - sum(clearing(state, node) for node in _joined(state))
     if short <= 0:
         return
@@ -186,10 +186,10 @@ def settle(state: JobState) -> None:
             short -= 0 if node.taints else clearing(state, node)
         elif short <= 0 or node.taints:
             _give_back(state, state.claims[node.claim])
-        elif not _wanted(node):
+        elif not _wanted(state, node):
             _useless_node(state, node)
         else:
-            short -= _wanted(node)
+            short -= _wanted(state, node)
     for claim in [claim for claim in open_claims(state) if not claim.node]:
         if short <= 0:
             _give_back(state, claim)
@@ -260,9 +260,9 @@ def _is_free(node: Node) -> bool:
     return all(worker.state in _IDLE for worker in node.workers.values())
 
 
-def _wanted(node: Node) -> int:
+def _wanted(state: JobState, node: Node) -> int:
     """Spares that are, or are about to be, on a node that is free."""
-    return min(node.spares, node.room)
+    return min(node.spares, len(open_places(node)) if state.spec.bounded_places else node.room)
 
 
 def _left(state: JobState) -> list[int]:

@@ -46,7 +46,7 @@ def due(state: JobState) -> None:
             node.home_at = -1.0
             for rank in _away(state, node):
                 state.unmoved.pop(rank, None)
-            missing = len(_away(state, node)) - node.spares
+            missing = min(len(_away(state, node)), _room(state, node)) - node.spares
             if missing > 0:
                 node.spares, node.awaits = node.spares + missing, node.awaits + missing
     _set_timer(state)
@@ -64,6 +64,8 @@ def go(state: JobState) -> None:
     found: list[Move] = []
     for rank, node in able:
         spare = _spare(node, rank, {move.newcomer for move in found})
+        if sum(state.workers[move.newcomer].node == node.name for move in found) >= _room(state, node):
+            continue
         if spare is not None and len(found) < migration.most(state):
             found.append(migration.move_of(state, rank, spare, moves.RETURNS(node=node.name)))
         elif spare is None and node.awaits and node.idle(WorkerState.STARTING):
@@ -95,6 +97,14 @@ def _away(state: JobState, node: Node) -> list[int]:
     first = node.rank * state.spec.workers_per_node
     started = range(first, first + state.spec.workers_per_node)
     return [rank for rank in started if rank in state.ranks and state.holder(rank).node != node.name]
+
+
+def _room(state: JobState, node: Node) -> int:
+    """Ranks that can come: one started again in place, or came from elsewhere, keeps its place."""
+    if not state.spec.bounded_places:
+        return state.spec.workers_per_node
+    there = sum(worker.rank >= 0 and worker.state is not WorkerState.RELEASED for worker in node.workers.values())
+    return max(0, state.spec.workers_per_node + node.room - len(node.tainted_places()) - there)
 
 
 def _goes_with_group(state: JobState, rank: int, node: Node) -> bool:

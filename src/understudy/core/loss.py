@@ -64,7 +64,7 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         return
     if node is not None and event.workers is not None:
         there = [worker for worker in node.workers.values() if worker.pid is not None or worker.state is not WorkerState.STARTING]
-        there = [worker for worker in there if worker.state is not WorkerState.RELEASED or node.claim >= 0]  # that waits for its end
+        there = [worker for worker in there if worker.state is not WorkerState.RELEASED or bounded(state, node)]  # that waits for its end
         gone = [worker for worker in there if worker.name not in event.workers]
         there_before = not node.lost
         lose(state, [Loss(worker, LossCause.NODE, texts.HOST_RESTARTED(node=node.name), state.now) for worker in gone])

@@ -6,7 +6,7 @@ back: its name is not used again, and nothing that it says counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from understudy.core import places
 from understudy.core.assignment import environment
@@ -43,6 +43,7 @@ def give_rank(
             state.incident.note(warning)
     if local < 0:
         local = places.local_rank(state, worker, rank) if newcomer else rank % state.spec.workers_per_node
+        assert local >= 0, "it is chosen by that"
     worker.rank, worker.local_rank = rank, local
     state.become(worker, WorkerState.NEWCOMER if newcomer else WorkerState.MEMBER)
     node = state.nodes[worker.node]
@@ -61,31 +62,46 @@ def give_back(state: JobState, worker: Worker, reason: str) -> None:
 
 
 def top_up(state: JobState) -> None:
-    """Start the spares that are missing. Not called in the middle of an incident unless a rank waits for one: warming
-    takes processor time from the recovery.
+    """Start the spares that are missing. Not called in the middle of an incident unless a rank waits for one: warming takes processor time
+    from the recovery. A spare that has taken a rank is replaced where it was if there is a place, else where a rank has left one.
     """
     for _, node in sorted(state.places.items()):
         if node.spares and state.trusted(node):
             for _ in range(places.missing_spares(state, node)):
                 start_worker(state, node, spare=True)
+    own = [state.places[number] for number in range(state.spec.nodes) if number in state.places]
+    extra = sum(max(0, len(places.idle_spares(node)) - node.spares) for node in own)
+    displaced = sum(places.displaced(state, node) for node in state.nodes.values() if not node.lost and node.drain is None)
+    if displaced > extra:
+        there = [node for node in own if state.trusted(node) and not node.home_at]  # not where ranks are to go home (`home.py`)
+        _start_where_empty(state, there, displaced - extra)
 
 
 def start_in_place(state: JobState, vacant: Sequence[int]) -> None:
-    """Start spares for these ranks on nodes that have ranks at the start and miss some by now. For when no other spare can come: those that
-    have taken ranks are replaced where they were, but not where all places have ranks.
+    """Start spares for these ranks where ranks have left places, on nodes that are not trusted if no other has one. For when no other spare
+    can come.
     """
-    if not (state.spec.replenish and state.spec.spares):
+    spec = state.spec
+    if not (spec.bounded_places and spec.replenish and spec.spares):
         return
-    first = [rank // state.spec.workers_per_node for rank in vacant]  # those that the ranks were started on, then the others
-    needed = len(vacant)
-    for number in dict.fromkeys([*first, *range(state.spec.nodes)]):
-        node = state.places[number]
-        if not state.trusted(node) or node.refused or node.failed_starts > state.spec.max_restarts:
-            continue
-        empty = state.spec.workers_per_node - len(node.workers)
-        for _ in range(min(needed, empty)):
-            start_worker(state, node, spare=True)
-            needed -= 1
+    first = [rank // spec.workers_per_node for rank in vacant]  # those that the ranks were started on, then the others
+    nodes = [state.places[number] for number in dict.fromkeys([*first, *range(spec.nodes)])]
+    nodes = [node for node in nodes if not node.lost and node.drain is None]
+    for trusted in (True, False):
+        if _start_where_empty(state, [node for node in nodes if bool(node.taint) is not trusted], len(vacant)):
+            return
+
+
+def _start_where_empty(state: JobState, nodes: Iterable[Node], count: int) -> int:
+    """Start up to `count` spares on these nodes, all of which had ranks at the start, where no rank is now. Return how many."""
+    started = 0
+    for node in nodes:
+        if node.failed_starts <= state.spec.max_restarts:
+            there = max(0, len(places.idle_spares(node)) - node.spares)
+            for _ in range(min(count - started, len(places.empty_places(state, node)) - there)):
+                start_worker(state, node, spare=True)
+                started += 1
+    return started
 
 
 def open_incident(state: JobState, fault_at: float, reason: str, *, planned: bool = False) -> OpenIncident:

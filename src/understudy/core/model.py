@@ -62,6 +62,9 @@ class JobSpec:
     admission: bool = False  # a node that was not trusted passes a check before it is again (`admission.py`)
     home_after: float = -1.0  # seconds for which a node is trusted again before its ranks go home (`home.py`); negative: they do not
     spare_nodes: int = 0  # behind the others: nodes without ranks, each with `workers_per_node` of the spares
+    bounded_places: bool = (
+        True  # nodes of spares take no more ranks than they have places (`places.py`); False: begun by an earlier version
+    )
     replaces_nodes: bool = False  # the scheduler starts another node for each one that is lost
     floating: int = 0  # so many nodes may be claimed from the scheduler at a time (`floating.py`)
     keep_together: tuple[str, ...] = ()  # groups of ranks that are to stay within one NVLink domain (`topology.py`)

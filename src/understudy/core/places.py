@@ -10,6 +10,8 @@ rank there that is not below `LOCAL_WORLD_SIZE`; other spares are preferred (`as
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+
 from understudy.core.state import JobState, Node, Worker
 from understudy.core.transitions import WorkerState
 
@@ -18,8 +20,10 @@ _IDLE = (WorkerState.STARTING, WorkerState.WARM)
 
 
 def bounded(state: JobState, node: Node) -> bool:
-    """Return whether the node has a place for no more workers than its agent offered spares."""
-    return node.claim >= 0 or node.rank >= state.spec.nodes
+    """Return whether the node has a place for no more workers than its agent offered spares. An own node of a job that an earlier version
+    began has not: replaying its journal must decide what that version did.
+    """
+    return node.claim >= 0 or (state.spec.bounded_places and node.rank >= state.spec.nodes)
 
 
 def open_places(node: Node) -> list[int]:
@@ -30,11 +34,29 @@ def open_places(node: Node) -> list[int]:
     return sorted(set(range(node.room)) - taken - node.tainted_places())
 
 
+def empty_places(state: JobState, node: Node) -> list[int]:
+    """Return the local ranks of the ranks that were started on this node, as far as no worker has them and their device is trusted."""
+    taken = {worker.local_rank for worker in node.workers.values() if worker.state in (*_TAKEN, WorkerState.RELEASED)}
+    return sorted(set(range(state.spec.workers_per_node)) - taken - node.tainted_places())
+
+
+def idle_spares(node: Node) -> list[Worker]:
+    """Return the spares there that start or are warm."""
+    return [worker for worker in node.idle(*_IDLE) if worker.spare]
+
+
 def missing_spares(state: JobState, node: Node) -> int:
     """Return how many spares are to be started on the node."""
-    idle = [worker for worker in node.idle(*_IDLE) if worker.spare]
     wanted = min(node.spares, len(open_places(node))) if bounded(state, node) else node.spares
-    return max(0, wanted - len(idle))
+    return max(0, wanted - len(idle_spares(node)))
+
+
+def displaced(state: JobState, node: Node) -> int:
+    """Return how many spares of this node are to be replaced elsewhere: they have taken ranks, and the node has no place for others."""
+    if node.claim >= 0 or not bounded(state, node):
+        return 0
+    ending = sum(worker.state is WorkerState.RELEASED for worker in node.workers.values())
+    return max(0, node.spares - len(open_places(node)) - ending)
 
 
 def room(state: JobState, node: Node) -> int:
@@ -53,10 +75,29 @@ def clearing(state: JobState, node: Node) -> int:
     return max(0, min(ending, node.spares - len(node.idle(*_IDLE))))
 
 
-def local_rank(state: JobState, worker: Worker, rank: int) -> int:
+def with_places(state: JobState, idle: Iterable[Worker]) -> list[Worker]:
+    """Return those of these spares for which there are places, in their order. Those that are warm come before those that start."""
+    spares = list(idle)
+    left: dict[str, int] = {}
+    kept: set[str] = set()
+    for worker in sorted(spares, key=lambda one: one.state is not WorkerState.WARM):  # stable
+        node = state.nodes[worker.node]
+        if not bounded(state, node) or (len(node.workers) <= node.room and not node.device_taints):
+            kept.add(worker.name)
+            continue
+        if node.name not in left:
+            left[node.name] = len(set(open_places(node)) - _ahead(node, WorkerState.WARM))
+        if worker.prepare is None:
+            left[node.name] -= 1
+        if worker.prepare is not None or left[node.name] >= 0:
+            kept.add(worker.name)
+    return [worker for worker in spares if worker.name in kept]
+
+
+def local_rank(state: JobState, worker: Worker, rank: int, taken: Container[str] = ()) -> int:
     """Return the local rank with which `worker` would take `rank`: the one for which it is prepared; the lost worker's if that was on the
     same node; else the lowest that is free there. Not one whose device is not trusted, because a script goes to its device by this number.
-    -1: there is no place for it.
+    -1: there is no place for it. `taken`: the names of spares that other ranks are about to take.
     """
     node = state.nodes[worker.node]
     if worker.prepare is not None:
@@ -65,8 +106,18 @@ def local_rank(state: JobState, worker: Worker, rank: int) -> int:
     old = state.holder(rank) if rank in state.ranks else None
     if old is not None and old.node == worker.node and old.local_rank >= 0 and old.local_rank not in failed:
         return old.local_rank
-    ahead = {other.local_rank for other in node.idle(WorkerState.WARM, WorkerState.REHEARSING) if other.prepare is not None}
-    if bounded(state, node):
-        return next((number for number in open_places(node) if number not in ahead), -1)
-    used = ahead | failed | {other.local_rank for other in node.workers.values() if other.state in _TAKEN}
+    if bounded(state, node):  # a drill is called off before a rank comes
+        promised = sum(other.name in taken for other in node.idle(WorkerState.WARM) if other.prepare is None)
+        places = [number for number in open_places(node) if number not in _ahead(node, WorkerState.WARM)]
+        return places[promised] if promised < len(places) else -1
+    used = (
+        _ahead(node, WorkerState.WARM, WorkerState.REHEARSING)
+        | failed
+        | {other.local_rank for other in node.workers.values() if other.state in _TAKEN}
+    )
     return next(number for number in range(len(used) + 1) if number not in used)
+
+
+def _ahead(node: Node, *states: WorkerState) -> set[int]:
+    """The places of spares that are prepared for a rank."""
+    return {other.local_rank for other in node.idle(*states) if other.prepare is not None}

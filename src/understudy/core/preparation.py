@@ -35,6 +35,7 @@ from understudy.messages import drills
 
 ATTEMPTS = 2  # for each rank
 TIMER = "prepare"
+_COMING = (WorkerState.STARTING, WorkerState.WARM)
 IN_A_ROW = 8  # of any rank, without one that came through: then it is the script that cannot be set up twice at a time
 
 
@@ -58,6 +59,8 @@ def prepare(state: JobState) -> None:
         node = state.nodes[worker.node]
         if worker.prepare is not None or not worker.spare or worker.node in busy or not state.trusted(node) or node.claim >= 0:
             continue
+        if bounded(state, node) and node.idle(WorkerState.REHEARSING):
+            continue  # that has the place until the drill is over
         rank = _likely(state, worker)
         if rank is None:
             return
@@ -82,7 +85,7 @@ def keep(state: JobState, spare: Worker) -> None:
     prepare, node = spare.prepare, state.nodes[spare.node]
     if prepare is None or any(other.prepare is not None and other.prepare.rank == prepare.rank for other in prepared_spares(state)):
         return
-    if bounded(state, node) and prepare.rank not in state.vacant() and len(node.idle(WorkerState.WARM)) >= len(open_places(node)):
+    if bounded(state, node) and prepare.rank not in state.vacant() and len(node.idle(*_COMING)) >= len(open_places(node)):
         return  # the spares that were started meanwhile need its place
     state.become(spare, WorkerState.WARM)
     state.timer(TIMER, state.timeouts.hang_first)

@@ -108,9 +108,9 @@ def fill(state: JobState) -> None:
         return
     start_over(state, vacant)
     top_up(state)
-    floating.ask(state)
-    if not _may_come(state):
+    if not state.idle(WorkerState.STARTING) and not any(clearing(state, node) for node in state.nodes.values()):
         start_in_place(state, vacant)
+    floating.ask(state)
     if _may_come(state) and "hold" not in state.timers:
         state.tell(recoveries.HOLDS_FOR_SPARE(ranks=_ranks(vacant)))
         state.timer("hold", state.timeouts.hang_first)

@@ -32,6 +32,7 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         _repeat(state, node)
         if node.lost:
             node.lost, node.spares, node.refused = False, _spares(state, event), 0
+            node.room = node.spares
             state.tell(forming.NODE_BACK(node=node.name))
             if not node.taints:
                 home.trusted(state, node)
@@ -100,7 +101,10 @@ def start_refused(state: JobState, event: StartRefused) -> None:
         state.end(1, forming.WORKER_NOT_STARTED(node=event.node, worker=worker.name, detail=event.detail))
         return
     node = state.nodes[worker.node]
-    node.spares, node.refused, node.awaits = max(0, node.spares - 1), node.refused + 1, max(0, node.awaits - 1)
+    if node.spares or not state.spec.bounded_places:
+        node.spares, node.refused, node.awaits = max(0, node.spares - 1), node.refused + 1, max(0, node.awaits - 1)
+    else:  # started in place of a rank's worker
+        node.failed_starts += 1
     state.tell(forming.SPARE_NOT_STARTED(node=node.name, detail=event.detail))
     if state.phase is Phase.QUIESCING:
         if state.vacant():

@@ -30,11 +30,20 @@ class Settings:
     def from_json(text: str) -> Settings:
         """Raises `ValueError` that says what is wrong."""
         try:
-            found = _ADAPTER.validate_json(text)
+            found = _ADAPTER.validate_python(_as_begun(text))
         except ValidationError as error:
             raise ValueError(orchestrators.SETTINGS_REFUSED(reason=str(error))) from error
         parse(found.policy, "policy")
         return found
 
 
+def _as_begun(text: str) -> object:
+    """The settings of a job that an earlier version began decide as they did then. Raises `ValidationError` if it is no JSON."""
+    found = _JSON.validate_json(text)
+    if isinstance(found, dict) and isinstance(found.get("spec"), dict):
+        found["spec"].setdefault("bounded_places", False)
+    return found
+
+
 _ADAPTER = TypeAdapter(Settings)
+_JSON: TypeAdapter[object] = TypeAdapter(object)
