@@ -11,7 +11,7 @@ KILLED = Message(
     "US4060",
     f"{_WHO} was killed: {{detail}}",
     cause="A signal from outside ended the process: from the kernel's OOM killer, a person, or a scheduler. A spare takes over the rank.",
-    remedy="No action is needed for the job. After a SIGKILL, check the node's kernel log for an out-of-memory kill.",
+    remedy="Check the node's kernel log for an out-of-memory kill if the signal was SIGKILL. The job needs no action.",
 )
 CRASHED = Message(
     "US4061",
@@ -52,8 +52,8 @@ NOT_VERIFIED = Message(
     "US4066",
     f"{_WHO} failed verification: {{detail}}",
     cause="The digests of the state that a newcomer received differ from those of its donors. Another spare is tried.",
-    remedy="No action is needed if it happens once. If it repeats, suspect the memory of a donor's node, the network, or state that the "
-    "script builds differently each time.",
+    remedy="Ignore this if it happens once. If it repeats, suspect the memory of a donor's node, the network, or state that the script "
+    "builds differently each time.",
 )
 HOLDS_OTHER_STATE = Message(
     "US4067",
@@ -146,7 +146,7 @@ COMMUNICATION_BROKE = Message(
     "communication failed although no worker was lost: {found}",
     cause="A collective failed on a rank, and no lost worker or node explains it. The usual cause is a network fault. All ranks recover in "
     "place.",
-    remedy="No action is needed if it happens once. If it repeats, check the network between the nodes that are named.",
+    remedy="Ignore this if it happens once. If it repeats, check the network between the nodes that are named.",
 )
 NO_BOUNDARY = Message(
     "US4087",

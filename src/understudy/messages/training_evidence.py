@@ -33,7 +33,7 @@ WORKS_ALONE = Message(
     "US3004",
     "the other ranks have waited {seconds:.0f} s for this one, which is alone {place}{where}; its worker is ended after {limit:.0f} s",
     cause="One rank is working while all others wait for it: an evaluation, a checkpoint, an upload, or a call that does not return.",
-    remedy="No action is needed if the work is meant to take so long. Otherwise check the line of the script that is named. Use `with "
+    remedy="Ignore this if the work is meant to take so long. Otherwise check the line of the script that is named. Use `with "
     "job.long(...)` to give a section of code its own limit, or --alone-limit for all of the script.",
 )
 NEVER_ENDS = Message(
