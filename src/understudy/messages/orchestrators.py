@@ -203,7 +203,7 @@ JOURNAL_DAMAGED = Message(
     "US5047",
     "the journal {path} is damaged: {reason}. Nothing was changed. Jobs of a service continue to train as long as they lose no rank. "
     "Restore a copy (`understudy journal restore`) and restart the orchestrator; or move the file and its -wal away: then jobs that are "
-    "still training are listed as set aside, and `understudy cancel` ends them",
+    "still training are listed as put aside, and `understudy cancel` ends them",
     cause="The file is not an SQLite file, or a part of it was overwritten or is missing.",
     remedy="Check the disk, and restore the file, or move it away.",
 )
@@ -238,7 +238,7 @@ UNSURE_JOURNAL = Message(
 
 JOBS_ASIDE = Message(
     "US5042",
-    "{count} jobs are set aside: their records in the journal cannot be read or are missing",
+    "{count} jobs are put aside: their records in the journal cannot be read or are missing",
     cause="This version does not understand the records of these jobs, or they are damaged or missing.",
     remedy="List the jobs to see their names, and use the Understudy that wrote the journal.",
 )
