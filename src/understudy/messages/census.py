@@ -10,7 +10,8 @@ COUNTER_MOVES = Message(
     "US1401",
     "{names} {are} on while the script trains: on a newcomer it restarts. Count with `state = job.state({name}=0)` before the loop, and "
     "`state.{name} += 1` in it",
-    cause="The training draws from an itertools.count that is not part of the registered state. A newcomer starts it from its first number.",
+    cause="The training draws from an itertools.count that is not part of the registered state. A newcomer starts it from its first "
+    "number.",
     remedy="Count in an attribute of job.state, as the message shows; or name it in job.ignore if the training does not depend on it.",
 )
 LOADER_MOVES = Message(
@@ -76,7 +77,8 @@ CHANGES_UNSEEN = Message(
 KEEPS_GRAPH = Message(
     "US1431",
     "{names} {has} kept from one step to the next, and a graph cannot be sent to another worker: a newcomer starts with the value of its "
-    'set-up. If the training depends on the values, detach them at the end of the step, `{shown}.detach()`; if not, `job.ignore("{shown}")`',
+    "set-up. If the training depends on the values, detach them at the end of the step, `{shown}.detach()`; if not, "
+    '`job.ignore("{shown}")`',
     cause="A tensor is kept between steps together with the graph of operations that computed it. A graph cannot be sent to another "
     "process.",
     remedy="Detach the tensor at the end of the step. For backpropagation through several steps, put these steps into one transaction.",

@@ -15,7 +15,8 @@ UNAWARE = Message(
 CLAIM_OVER = Message(
     "US4401",
     f"{_REFUSED}claim {{claim}} has ended, or never existed",
-    cause="The node was started for a claim that the job has returned, or that was made by an orchestrator that was killed. It is returned.",
+    cause="The node was started for a claim that the job has returned, or that was made by an orchestrator that was killed. It is "
+    "returned.",
 )
 CLAIM_SERVED = Message(
     "US4402",

@@ -28,7 +28,8 @@ TOO_MANY_REQUESTS = Message(
 TOO_LONG = Message(
     "US5203",
     "a request has at most {most} bytes",
-    cause="The body of the request is longer than the orchestrator accepts. In a submitted job the largest part is usually its environment.",
+    cause="The body of the request is longer than the orchestrator accepts. In a submitted job the largest part is usually its "
+    "environment.",
     remedy="Send less.",
 )
 

@@ -62,7 +62,8 @@ SHARED_STREAMS = Message(
     "US1331",
     "the loader draws from {streams} while it is iterated, and so does the training: a newcomer draws its epoch again without the numbers "
     "that the training drew in between. If a batch depends on numbers drawn for earlier batches (a shuffle buffer, a random walk), the "
-    "newcomer would get different batches, and the job would end: in that case give the dataset its own generator, seeded by epoch and rank",
+    "newcomer would get different batches, and the job would end: in that case give the dataset its own generator, seeded by epoch and "
+    "rank",
     cause="The loader's own code draws from a random generator that the training draws from, too. A newcomer runs the loader's code alone, "
     "so the numbers that the loader draws for earlier batches differ there.",
     remedy="Ignore this if each batch depends only on numbers drawn for that batch; a drill shows whether it does. Otherwise let the "

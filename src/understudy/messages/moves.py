@@ -121,7 +121,8 @@ DEVICE_TAKEN = Message(
 NO_SPARE_THERE = Message(
     "US4235",
     "no spare is warm on node {node} that could take the rank",
-    cause="A migration was requested to a node on which no spare is warm, or where all warm spares are prepared for other ranks or devices.",
+    cause="A migration was requested to a node on which no spare is warm, or where all warm spares are prepared for other ranks or "
+    "devices.",
     remedy="Wait for a spare, or request the migration without a node.",
 )
 DEVICE_TAINTED = Message(

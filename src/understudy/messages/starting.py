@@ -78,7 +78,8 @@ SCHEDULER_ABSENT = Message(
 
 FLOATING_WITHOUT_SCHEDULER = Message(
     "US2171",
-    "--floating-spares: floating spares are requested from a scheduler, but this command does not run in a scheduler's job (Slurm: by srun)",
+    "--floating-spares: floating spares are requested from a scheduler, but this command does not run in a scheduler's job (Slurm: by "
+    "srun)",
     cause="Floating spares are nodes that the scheduler assigns on request. There is no scheduler here.",
     remedy="Start the command inside a job of the scheduler, or use --spares or --spare-nodes.",
 )
