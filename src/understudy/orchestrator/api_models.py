@@ -103,7 +103,7 @@ class Drained(BaseModel):
 class Stop(BaseModel):
     """A wish to end a job."""
 
-    reason: str = Field(default="asked for", max_length=1000, description="for the journal and the job's last message")
+    reason: str = Field(default="requested", max_length=1000, description="for the journal and the job's last message")
     exit_code: int = Field(default=130, ge=0, le=255, description="what `understudy run` or `understudy logs --follow` exits with")
 
 

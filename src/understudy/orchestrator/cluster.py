@@ -206,7 +206,7 @@ class Cluster:
         wanted = [(job, [node for node in names if node in job.service.machine.state.nodes]) for job in having.values()]
         plans = drains.ask(wanted, wish)
         for node in names if not wish.dry_run else ():
-            self._drained.put(node, service_jobs.NODE_DRAINED(reason=wish.reason or "asked for"))
+            self._drained.put(node, service_jobs.NODE_DRAINED(reason=wish.reason or "requested"))
         return plans
 
     def undrain(self, name: str, wish: Undrain) -> list[str]:
