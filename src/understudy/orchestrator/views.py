@@ -27,13 +27,13 @@ from understudy.messages import orchestrators
 from understudy.orchestrator import claims_view, doubts, journal
 
 STATES = (
-    "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (replicas, or a redo and what it redoes, differ, and somebody must "
-    "say what is right), "
-    "`finished`, `failed`, `aside` (the journal cannot be read where it tells of the job; nothing is decided for it)"
+    "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (paused: replicas or a redo differ, and an operator must decide which "
+    "state is right), "
+    "`finished`, `failed`, `aside` (its record in the journal cannot be read; nothing is decided for it)"
 )
 
 
-Rank = Annotated[int, Field(description="from 0 to one less than the job's size")]
+Rank = Annotated[int, Field(description="number of the rank, from 0 to one less than the job's size")]
 WorkerName = Annotated[str, Field(description="name of the worker, such as `w3`; names are not reused")]
 NodeName = Annotated[str, Field(description="node of the worker")]
 Pid = Annotated[int | None, Field(description="process id on its node; null while the worker is starting and it is not known")]
@@ -131,7 +131,7 @@ class Status(TypedDict):
     ]
     floating: Annotated[claims_view.FloatingStatus, Field(description="spares that are claimed from the scheduler on demand")]
     drills: Annotated[
-        list[DrillStatus], Field(description="the latest incidents, incidents in the order in which they began; the last one may be open")
+        list[DrillStatus], Field(description="the latest drills, in the order in which they began; the last one may not be over")
     ]
     incidents: Annotated[int, Field(description="number of incidents so far, including an open one")]
     grades: Annotated[dict[str, int], Field(description="closed incidents by grade: `proven`, `drilled`, `unproven`")]
@@ -234,7 +234,7 @@ class Report(TypedDict):
     """The incidents of a job."""
 
     job: Annotated[str, Field(description="name of the job")]
-    incidents: Annotated[list[IncidentReport], Field(description="in the order in which they began; the last one may be open")]
+    incidents: Annotated[list[IncidentReport], Field(description="incidents in the order in which they began; the last one may be open")]
     floating: Annotated[claims_view.FloatingStatus, Field(description="floating spares, as in status")]
     drills: Annotated[list[DrillStatus], Field(description="drills, as in status")]
 
