@@ -27,8 +27,8 @@ from understudy.messages import orchestrators
 from understudy.orchestrator import claims_view, doubts, journal
 
 STATES = (
-    "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (paused: replicas or a redo differ, and an operator must decide which "
-    "state is right), "
+    "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (paused: replicas or a redo differ, and an operator must decide "
+    "which state is right), "
     "`finished`, `failed`, `aside` (its record in the journal cannot be read; nothing is decided for it)"
 )
 
