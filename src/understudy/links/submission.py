@@ -51,7 +51,7 @@ class Submission(BaseModel):
         max_length=64,
         description="groups of ranks that must stay within one NVLink domain, named by the dimension of a device mesh, or their description",
     )
-    max_restarts: int = Field(default=3, ge=0, description="how often the job may restart if a rank is lost before the first transaction")
+    max_restarts: int = Field(default=3, ge=0, description="how often the job may restart when a rank is lost before its first step")
     role: Text = Field(default="default", description="the name of the workers' role, as in torchrun")
     timeouts: Timeouts = Field(default_factory=Timeouts, description="time limits; their order is checked")
     policy: Text = Field(default="", description="policy for evidence: the text of a policy's file; empty: the built-in policy")
