@@ -49,7 +49,7 @@ class Submission(BaseModel):
     keep_together: tuple[Annotated[str, Field(min_length=1, max_length=1 << 8)], ...] = Field(
         default=(),
         max_length=64,
-        description="groups of ranks that must stay within one NVLink domain, named by the dimension of a device mesh, or their description",
+        description="groups of ranks that must stay within one NVLink domain, named by a dimension of a device mesh, or by description",
     )
     max_restarts: int = Field(default=3, ge=0, description="how often the job may restart when a rank is lost before its first step")
     role: Text = Field(default="default", description="the name of the workers' role, as in torchrun")

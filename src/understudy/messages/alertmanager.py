@@ -1,4 +1,4 @@
-"""Alerts of Prometheus' Alertmanager as evidence: what they say, and why one says nothing."""
+"""Alerts of Prometheus' Alertmanager as evidence: their text, and why one has no effect."""
 
 from __future__ import annotations
 

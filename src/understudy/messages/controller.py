@@ -12,7 +12,7 @@ LOOKS_AFTER = Message(
 LOST_LEAD = Message(
     "US6901",
     "another controller leads, or the lock could not be renewed: this controller restarts",
-    cause="The controller could not renew its lock in time, for instance because the API server did not respond. It ends, and its "
+    cause="The controller could not renew its lock in time, for example because the API server did not respond. It ends, and its "
     "Deployment restarts it.",
 )
 WAITS_FOR_LEAD = Message(

@@ -1,4 +1,4 @@
-"""Replicas that differ, redos that differ, and jobs that are held for a person to decide."""
+"""Replicas that differ, redos that differ, and jobs that are paused until an operator decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drills on the two workers that compute a step: what has kept them from it, and what they found."""
+"""Drills on the two workers that compute a step: why they could not, and their results."""
 
 from __future__ import annotations
 

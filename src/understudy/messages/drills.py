@@ -1,4 +1,4 @@
-"""Drills as the job leads them, what they have proven, and spares that are prepared for a rank."""
+"""Drills of a job, their results, and spares that are prepared for a rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fault injection (`understudy chaos`): plans, why a fault is not injected, and what came of one that was not expected."""
+"""Fault injection (`understudy chaos`): plans, why a fault is not injected, and outcomes that were not expected."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ NO_SUCH_POINT = Message(
 )
 NEEDS_AT_RANK = Message(
     "US7030",
-    "{fault} does not happen inside a worker: give at_rank, the rank that waits at the point meanwhile",
+    "{fault} does not happen inside a worker: give at_rank, the rank that waits at the point",
     cause="An entry of the plan names a point, and its fault is injected from outside.",
     remedy="Add at_rank, or leave out point.",
 )

@@ -1,4 +1,4 @@
-"""What the detector of the kernel's log reports."""
+"""Reports of the detector of the kernel log."""
 
 from __future__ import annotations
 

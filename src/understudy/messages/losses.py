@@ -1,4 +1,4 @@
-"""Losses of ranks and nodes, what has caused them, and failures of the script."""
+"""Losses of ranks and nodes, their causes, and failures of the script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks that leave a node: migrations, taints, drains, checks of nodes, and ways home."""
+"""Ranks that leave a node: migrations, taints, drains, checks of nodes, and returns to the first node."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ DEVICE_TAKEN = Message(
 )
 NO_SPARE_THERE = Message(
     "US4235",
-    "no spare is warm on node {node} that could take the rank",
+    "no spare is warm on node {node} that could take over the rank",
     cause="A migration was requested to a node on which no spare is warm, or where all warm spares are prepared for other ranks or "
     "devices.",
     remedy="Wait for a spare, or request the migration without a node.",
@@ -219,7 +219,7 @@ DRAIN_DONE = Message(
 GIVEN_BACK = Message(
     "US4245",
     "node {node} is returned to the scheduler: its ranks have left it",
-    cause="A scheduler assigned the node, no rank is on it any more, and the job is to leave it for good.",
+    cause="A scheduler assigned the node, no rank is left on it, and the job is to leave it for good.",
 )
 MOVED_IN_VAIN = Message(
     "US4246",

@@ -1,4 +1,4 @@
-"""What the network check says, and `understudy check-node --serve` on the other side."""
+"""Messages of the network check, and of `understudy check-node --serve` on the other side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Newcomers: workers that take a lost rank, what they must do like that rank, and what they receive."""
+"""Newcomers: workers that take over a lost rank, what they must do in the same way, and the state that they receive."""
 
 from __future__ import annotations
 

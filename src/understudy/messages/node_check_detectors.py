@@ -1,4 +1,4 @@
-"""What the check `detectors` says: each detector looks at the node once."""
+"""Messages of the check `detectors`: each detector checks the node once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator's own check of a node, a program that is run every so often: what it finds, and why it says nothing."""
+"""An operator's own check of a node, a program that is run periodically: its findings, and why it reports nothing."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ SECRET_FILE_EMPTY = Message(
     "US5003",
     "{path} is empty: write a long random text into it",
     cause="The file that should hold the secret is empty or holds only white space.",
-    remedy="Write a secret into it, for instance with `openssl rand -hex 32`.",
+    remedy="Write a secret into it, for example with `openssl rand -hex 32`.",
 )
 
 SETTINGS_NEEDED = Message(

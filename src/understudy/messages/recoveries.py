@@ -1,4 +1,4 @@
-"""Recoveries and their ends: who takes over, why a job cannot go on, and how it has ended."""
+"""Recoveries and their ends: which spare takes over, why a job cannot continue, and how it ended."""
 
 from __future__ import annotations
 

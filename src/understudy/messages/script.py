@@ -99,8 +99,8 @@ RESULTS_DROPPED = Message(
     "more than {most} results, or {mebibytes} MiB, of transactions outside of job.batches and job.steps: the oldest are no longer kept. A "
     "newcomer runs the script's own loop from its start, and would need them: if a rank is lost from now on, the job ends. Use `for ... in "
     "job.steps()` for that loop, or let these transactions return nothing",
-    cause="The script calls transactions in a loop of its own. Results are kept so that another worker can run this loop again, up to a "
-    "limit that is now reached.",
+    cause="The script calls transactions in its own loop. Results are kept so that another worker can run this loop again, up to a limit "
+    "that is now reached.",
     remedy="Iterate with job.steps() or job.batches(), or return nothing from these transactions.",
 )
 RESULT_GONE = Message(

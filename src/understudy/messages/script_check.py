@@ -69,7 +69,7 @@ STANDSTILL = Message(
     "US2509",
     "there was no progress for {seconds:.0f} s (--setup-limit) while the check waited for {what}",
     cause="Neither a step nor the state of a rank or spare has changed for the time that --setup-limit allows.",
-    remedy="Look at the output of the run for where the script waits. If its set-up takes longer, raise --setup-limit.",
+    remedy="Read the output of the run to see where the script waits. If its set-up takes longer, raise --setup-limit.",
 )
 
 BITWISE = Message(
@@ -104,7 +104,7 @@ HELD = Message(
 NOT_SURVIVED = Message(
     "US2514",
     "{kills}, and the job did not survive it",
-    cause="The job ended instead of recovering. The message on the page says why.",
+    cause="The job ended instead of recovering. The message in the report gives the reason.",
     remedy="Follow the message, and check again.",
 )
 
@@ -126,7 +126,7 @@ OTHERWISE_DISTURBED = Message(
     "US2517",
     "{kills}, and something else happened: {incidents} incidents instead of {wanted}",
     cause="Another rank was lost during the check, for a reason outside the check.",
-    remedy="Look at the recovery's run directory with `understudy report`, and run the check again.",
+    remedy="Check the run directory of the recovery with `understudy report`, and run the check again.",
 )
 
 STEPS_UNRECORDED = Message(

@@ -66,7 +66,7 @@ TLS_UNUSABLE = Message(
     "US2168",
     "--tls-cert, --tls-key: {reason}",
     cause="The files are not a certificate and key in PEM form, do not match, or cannot be read.",
-    remedy="Check both files, for instance with `openssl x509 -in FILE -text`.",
+    remedy="Check both files, for example with `openssl x509 -in FILE -text`.",
 )
 
 SCHEDULER_ABSENT = Message(

@@ -1,4 +1,4 @@
-"""Transactions as a rank runs them: steps, sections, votes, and what is outside of them."""
+"""Transactions as a rank runs them: steps, sections, votes, and code outside of them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SECTION_FAILED = Message(
 )
 OPTIMIZER_NOT_REGISTERED = Message(
     "US4575",
-    "{optimizer} makes a step but is not registered: add it to job.register(...)",
+    "{optimizer} is stepped but not registered: add it to job.register(...)",
     cause="A step uses an optimizer whose state a newcomer would not receive.",
     remedy="Pass the optimizer to job.register.",
 )
