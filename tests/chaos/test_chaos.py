@@ -314,7 +314,7 @@ def test_the_agent_of_a_node_is_who_listens_to_its_workers_and_not_their_parent(
 
 @pytest.mark.parametrize("pids", [(0,), (-1,), (4711, 0)])
 def test_what_would_hit_a_process_group_is_no_victim(pids: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="is no process id"):
+    with pytest.raises(ValueError, match="is not a process id"):
         Victim(pids[0], pids[1:])
 
 

@@ -106,10 +106,10 @@ def test_pods_of_a_jobset() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"UNDERSTUDY_JOBSET_JOB": "launcher"}, "are to be called node and spare"),
-        ({"PET_NNODES": ""}, "PET_NNODES='' is no number"),
-        ({"PET_NNODES": "4:8"}, "PET_NNODES='4:8' is no number"),
-        ({"JOB_COMPLETION_INDEX": "٣"}, "is no number"),
+        ({"UNDERSTUDY_JOBSET_JOB": "launcher"}, "must be named node and spare"),
+        ({"PET_NNODES": ""}, "PET_NNODES='' is not a number"),
+        ({"PET_NNODES": "4:8"}, "PET_NNODES='4:8' is not a number"),
+        ({"JOB_COMPLETION_INDEX": "٣"}, "is not a number"),
         ({"UNDERSTUDY_JOBSET_JOB": "spare", "JOB_COMPLETION_INDEX": "1"}, "pod 1 of spare is beyond"),
     ],
 )

@@ -21,7 +21,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the server or clie
 Days = Annotated[int, typer.Option("--days", min=1, help="How long the certificate is good.")]
 
 ROLES = (
-    "read: look. operate: also migrate, drain and end. submit: also start jobs. evidence: tell what speaks against nodes, no more. "
+    "read: read only. operate: also migrate, drain and end. submit: also start jobs. evidence: report evidence against nodes only. "
     "agent: serve a node. worker: serve a job's workers."
 )
 
@@ -33,7 +33,7 @@ def token(
     days: Annotated[float, typer.Option("--days", min=0.0, help="How long it is good. Default: until the secret changes.")] = 0.0,
     token_file: Annotated[Path | None, typer.Option("--token-file", help="File with the secret (or UNDERSTUDY_TOKEN).")] = None,
 ) -> None:
-    """Print a token that allows less than the secret of an orchestrator, which it is made from.
+    """Print a token with fewer permissions than the orchestrator's secret, from which it is derived.
 
     [bold]understudy token --role read --token-file secret > reader[/bold]
 
@@ -60,7 +60,7 @@ def token(
 
 certs = typer.Typer(
     no_args_is_help=True,
-    help="""Make certificates for mutual TLS: a private authority for tests and small clusters.
+    help="""Create certificates for mutual TLS: a private authority for tests and small clusters.
 
     [bold]understudy certs init tls[/bold]\n
     [bold]understudy certs server tls head --host 10.0.0.5[/bold]\n
@@ -73,7 +73,7 @@ certs = typer.Typer(
 
 @certs.command()
 def init(folder: Folder, days: Days = 3650) -> None:
-    """Make the authority: DIR/ca. Its key signs all the others; keep it where only you can read it."""
+    """Create the authority: DIR/ca. Its key signs all the others; keep it where only you can read it."""
     from understudy.orchestrator.certificates import make_authority
 
     _made(lambda: make_authority(folder, days))
@@ -83,10 +83,10 @@ def init(folder: Folder, days: Days = 3650) -> None:
 def server(
     folder: Folder,
     name: Name,
-    host: Annotated[list[str], typer.Option("--host", help="Name or address under which it is reached; any number.")],
+    host: Annotated[list[str], typer.Option("--host", help="Name or address at which it is reached. Repeatable.")],
     days: Days = 365,
 ) -> None:
-    """Make an orchestrator's certificate: DIR/NAME, for --tls."""
+    """Create an orchestrator's certificate: DIR/NAME, for --tls."""
     from understudy.orchestrator.certificates import issue_server
 
     _made(lambda: issue_server(folder, name, host, days))
@@ -96,12 +96,12 @@ def server(
 def client(
     folder: Folder,
     name: Name,
-    role: Annotated[list[Role], typer.Option("--role", help=f"May be given several times. {ROLES}")],
+    role: Annotated[list[Role], typer.Option("--role", help=f"Repeatable. {ROLES}")],
     job: JobOption = "",
     node: Annotated[str, typer.Option("--node", help=f"{NODE} Default: NAME.")] = "",
     days: Days = 365,
 ) -> None:
-    """Make the certificate of an agent or of a user: DIR/NAME, for --tls."""
+    """Create the certificate of an agent or of a user: DIR/NAME, for --tls."""
     from understudy.orchestrator.certificates import issue_client
 
     _made(lambda: issue_client(folder, name, role, job, node or name, days))

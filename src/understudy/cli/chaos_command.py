@@ -31,21 +31,23 @@ from understudy.messages import asking, tools
 
 
 def chaos(
-    plan: Annotated[Path | None, typer.Argument(metavar="PLAN.toml", help="Which faults, where and when.", show_default=False)] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Of what is random in the plan. Default: the plan's own.")] = None,
-    show_faults: Annotated[bool, typer.Option("--list", help="Show the faults and points that there are.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the schedule for this job, and do nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    plan: Annotated[
+        Path | None, typer.Argument(metavar="PLAN.toml", help="Plan: which faults, where and when.", show_default=False)
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of the random choices in the plan. Default: the plan's own.")] = None,
+    show_faults: Annotated[bool, typer.Option("--list", help="List all faults and points.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the schedule for this job, and inject no fault.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
     run_dir: RunDir = None,
     orchestrator: OrchestratorUrl = "",
     job: JobName = "",
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Let faults happen to a running job, by a plan, and hold what comes of them against what must.
+    """Inject faults into a running job according to a plan, and compare the outcomes with the expected ones.
 
     [bold]understudy run --chaos --nproc-per-node 4 --spares 2 train.py[/bold]
-      In one terminal. --chaos is for faults inside workers (segfault, a lock held, a clock that jumps, any fault at
+      In one terminal. --chaos is for faults inside workers (segfault, a blocked lock, a clock that jumps, any fault at
       a point of the step); signals and the network do not need it.
 
     [bold]understudy chaos plan.toml --seed 7[/bold]
@@ -69,8 +71,8 @@ def chaos(
           point = "vote"
           at_rank = 1
 
-    Between two faults the job becomes whole again: everybody trains, and a spare is warm. The same plan and seed are the same schedule
-    (--dry-run). Exit code: 0 if all came as expected, 1 if not, 2 for a plan that makes no sense, 130 after Ctrl-C.
+    Between two faults the job recovers completely: all ranks train, and a spare is warm. The same plan and seed give the same schedule
+    (--dry-run). Exit code: 0 if all outcomes were as expected, 1 if not, 2 for an invalid plan, 130 after Ctrl-C.
     """
     try:
         known = registry()

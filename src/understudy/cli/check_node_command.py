@@ -40,31 +40,37 @@ def _option(panel: str, *names: str, help: str, metavar: str | None = None, **mo
 class Flags:
     """The command line as it was typed, in the order of `--help`."""
 
-    only: Annotated[list[str] | None, typer.Option("--only", metavar="NAME", help=f"Run this check; any number: {LIST}.")] = None
-    skip: Annotated[list[str] | None, typer.Option("--skip", metavar="NAME", help="Leave this check out; any number.")] = None
-    folder: Annotated[Path, typer.Option("--folder", help="On the disk that is tried out. Default: the current one.")] = Path()
+    only: Annotated[list[str] | None, typer.Option("--only", metavar="NAME", help=f"Run only this check. Repeatable: {LIST}.")] = None
+    skip: Annotated[list[str] | None, typer.Option("--skip", metavar="NAME", help="Skip this check. Repeatable.")] = None
+    folder: Annotated[Path, typer.Option("--folder", help="Folder on the disk to test. Default: the current one.")] = Path()
     as_json: AsJson = False
-    passes: Annotated[int, _option(HOW_MUCH, "--passes", help="Times that each CPU does the known work.")] = DEFAULT.compute_passes
-    memory_share: Annotated[float, _option(HOW_MUCH, "--memory-share", help="Share of the free memory, up to 0.9.")] = DEFAULT.memory_share
-    memory_most: Annotated[int, _option(HOW_MUCH, "--memory-most", help="But no more than so many MiB.")] = DEFAULT.memory_most
-    disk_size: Annotated[int, _option(HOW_MUCH, "--disk-size", help="MiB to be written and read back.")] = DEFAULT.disk_size
+    passes: Annotated[int, _option(HOW_MUCH, "--passes", help="How often each CPU repeats the known computation.")] = DEFAULT.compute_passes
+    memory_share: Annotated[float, _option(HOW_MUCH, "--memory-share", help="Share of the free memory to test, up to 0.9.")] = (
+        DEFAULT.memory_share
+    )
+    memory_most: Annotated[int, _option(HOW_MUCH, "--memory-most", help="Test at most this many MiB.")] = DEFAULT.memory_most
+    disk_size: Annotated[int, _option(HOW_MUCH, "--disk-size", help="MiB to write and read back.")] = DEFAULT.disk_size
     min_free: Annotated[float, _option(HOW_MUCH, "--min-free", help="GiB that must be free on that disk.")] = DEFAULT.min_free
     device: Annotated[
-        list[str] | None, _option(HOW_MUCH, "--device", metavar="GPU", help="Try out this GPU only: gpu1, or its UUID; any number.")
+        list[str] | None, _option(HOW_MUCH, "--device", metavar="GPU", help="Test only this GPU: gpu1, or its UUID. Repeatable.")
     ] = None
-    gpu_share: Annotated[float, _option(HOW_MUCH, "--gpu-share", help="Share of each GPU's free memory, up to 0.9.")] = DEFAULT.gpu_share
-    gpu_repeats: Annotated[int, _option(HOW_MUCH, "--gpu-repeats", help="Times that each GPU does the same work.")] = DEFAULT.gpu_repeats
+    gpu_share: Annotated[float, _option(HOW_MUCH, "--gpu-share", help="Share of each GPU's free memory to test, up to 0.9.")] = (
+        DEFAULT.gpu_share
+    )
+    gpu_repeats: Annotated[int, _option(HOW_MUCH, "--gpu-repeats", help="How often each GPU repeats the same computation.")] = (
+        DEFAULT.gpu_repeats
+    )
     peer: Annotated[
         list[str] | None,
-        _option(NETWORK, "--peer", metavar="HOST:PORT", help="Measure the network to this node, where --serve runs; any number."),
+        _option(NETWORK, "--peer", metavar="HOST:PORT", help="Measure the network to this node, where --serve is running. Repeatable."),
     ] = None
-    seconds: Annotated[float, _option(NETWORK, "--seconds", help="For each peer, in each direction.")] = DEFAULT.network_seconds
+    seconds: Annotated[float, _option(NETWORK, "--seconds", help="Duration for each peer, in each direction.")] = DEFAULT.network_seconds
     min_gbits: Annotated[float, _option(NETWORK, "--min-gbits", help="Gbit/s that each direction must carry.")] = DEFAULT.min_gbits
     token_file: Annotated[
         Path | None,
         _option(NETWORK, "--token-file", help="File with the secret of both sides (or UNDERSTUDY_TOKEN). It is never sent."),
     ] = None
-    serve: Annotated[bool, _option(OTHER_SIDE, "--serve", help="Check nothing: be the peer of other nodes.")] = False
+    serve: Annotated[bool, _option(OTHER_SIDE, "--serve", help="Check nothing: act as the peer of other nodes.")] = False
     host: Annotated[str, _option(OTHER_SIDE, "--host", help="Address to listen on. Any but loopback needs a token.")] = "127.0.0.1"
     port: Annotated[int, _option(OTHER_SIDE, "--port", min=0, max=65535, help="Port to listen on; 0: any.")] = 29410
     serve_for: Annotated[float, _option(OTHER_SIDE, "--serve-for", min=0.1, max=604800, help="Seconds after which it ends.")] = 3600.0
@@ -72,16 +78,16 @@ class Flags:
 
 @takes(Flags)
 def check_node(flags: Flags) -> None:
-    """Try out what this node must be able to do before it serves, or serves again after it was suspected, drained or patched.
+    """Test this node before it is used, or used again after it was suspected, drained or patched.
 
-    detectors: no detector suspects it, the kernel's log and NVIDIA's library included. compute: every CPU comes to a known result.
-    memory: what is written is read back. disk: there is room, and what is written is read back. gpu: all GPUs compute the same, and their
-    memory holds. network: as much as it should carry, both ways, unchanged; only with --peer.
+    detectors: no detector suspects it, including the kernel log and NVIDIA's library. compute: every CPU computes a known result.
+    memory: written data is read back. disk: there is free space, and written data is read back. gpu: all GPUs compute the same, and written
+    data is read back from their memory. network: the required rate in both directions, without changes; only with --peer.
 
-    It takes some 10 seconds, and 4 more for each peer. It uses what is free and leaves nothing behind, but a job that trains beside it
-    becomes slower. It is short: what fails only when it is hot, or once a day, passes.
+    It takes about 10 seconds, and 4 more for each peer. It uses free resources and cleans up after itself, but slows down a job on the same
+    node. It is short: hardware that fails only when it is hot, or once a day, passes.
 
-    Exit code: 0 if the node passed, 1 if a check failed or none could be run, 2 if the options make no sense.
+    Exit code: 0 if the node passed, 1 if a check failed or none could run, 2 if the options are invalid.
 
     [bold]understudy check-node[/bold]
 

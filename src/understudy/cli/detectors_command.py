@@ -27,22 +27,23 @@ MOST = 100  # pieces of evidence that are shown of one detector, as many as an a
 
 def detectors(
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="Default: the detectors built in and installed.", show_default=False)
+        Path | None,
+        typer.Argument(metavar="FILE", help="Detectors' file. Default: the built-in and installed detectors.", show_default=False),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Let each look once, and show what it finds.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Run each detector once, and show its findings.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List what looks for trouble on this node: what does not and why, how often, and where it comes from.
+    """List the detectors of this node: which are disabled and why, how often they run, and which package they come from.
 
-    Exit code: 0; 1 if --once finds something suspect; 2 if the file cannot be used, then every mistake is told with its place.
+    Exit code: 0; 1 if --once finds something suspect; 2 if the file cannot be used; then every mistake is reported with its location.
 
     [bold]understudy detectors --once detectors.toml[/bold]
-      With this file for instance; a whole one is in the operations page of the documentation.
+      For example with this file; a complete one is in the operations page of the documentation.
 
-      off = \\["nvml"]  # does not look
-      \\[\\[command]]  # any number of them
+      off = \\["nvml"]  # disabled
+      \\[\\[command]]  # repeatable
       name = "disk"
-      argv = \\["/usr/local/bin/check-disk"]  # exit code 0: sound, 1: not
+      argv = \\["/usr/local/bin/check-disk"]  # exit code 0: healthy, 1: not
       every = 60  # seconds
 
     Then [bold]understudy run --detectors detectors.toml[/bold], or, for a service, [bold]understudy agent --detectors[/bold].

@@ -37,14 +37,14 @@ NEEDED = f"torch>={tested.TORCH[0]},<{tested.minor(tested.TORCH[1])[0]}.{tested.
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Look whether a job can run on this machine, with this Python and this torch, and say what to do where it cannot.
+    """Check whether a job can run on this machine, with this Python and this torch, and show what to do if not.
 
-    It tries out every part of torch that Understudy relies on and that torch may change, and looks at GPUs, limits and the kernel.
-    It changes nothing, starts no job, and takes some seconds.
+    It tests every part of torch that Understudy relies on and that torch may change, and checks GPUs, limits and the kernel.
+    It changes nothing, starts no job, and takes a few seconds.
 
-    ok: as it should be. limited: jobs run, but not all kinds, or not as well. missing: no job can run.
+    ok: as expected. limited: jobs run, but not all kinds, or not as well. missing: no job can run.
 
-    A bug report should hold its output; with --json all of it. There are no secrets in it: of the environment only names of variables.
+    Add its output to a bug report, with --json for all details. It contains no secrets: only names of environment variables.
 
     Exit code: 0 if a job can run here, 1 if not.
 

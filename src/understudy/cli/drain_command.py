@@ -29,9 +29,9 @@ from understudy.policy.rules import LONGEST, seconds
 LOOK = 0.5  # seconds between two looks
 NO_ANSWER, LATE, REFUSED = 1, 3, 4  # exit codes
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="NODE", help="As understudy status or nodes names them.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="NODE", help="Nodes, as understudy status or nodes names them.")]
 Domain = Annotated[str, typer.Option("--domain", "--failure-domain", help="All nodes of this failure domain, such as a rack.")]
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 class Then(StrEnum):
@@ -42,17 +42,17 @@ class Then(StrEnum):
 def drain(
     nodes: Names = None,
     domain: Domain = "",
-    deadline: Annotated[str, typer.Option("--deadline", help="By when it has to be empty, from now: 90s, 10m, 2h. Default: none.")] = "",
+    deadline: Annotated[str, typer.Option("--deadline", help="Time until it must be empty: 90s, 10m, 2h. Default: none.")] = "",
     then: Annotated[
         Then,
         typer.Option(
-            "--then", help="What becomes of ranks that are there at the deadline: they stay, or are given up and recovered elsewhere."
+            "--then", help="Action for ranks that are still there at the deadline: they stay, or are given up and recovered elsewhere."
         ),
     ] = Then.KEEP,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for status, events and report.")] = "",
-    wait: Annotated[bool, typer.Option("--wait", help="Until nothing of any job is there any more, no process either.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also if it is known that some ranks have nowhere to go.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how many spares and pauses it takes, and change nothing.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="Reason, shown in status, events and report.")] = "",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until no job has ranks, spares or processes there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Drain even if some ranks have no worker to move to.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show how many spares and pauses it needs, and change nothing.")] = False,
     as_json: AsJson = False,
     run_dir: RunDir = None,
     orchestrator: OrchestratorUrl = "",
@@ -60,18 +60,18 @@ def drain(
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Empty nodes under their running jobs: their ranks move to spares elsewhere at a step boundary, without losing a step.
+    """Empty nodes while their jobs run: their ranks move to spares on other nodes at a step boundary, without losing a step.
 
-    Ranks that have a warm spare move together, in one pause, the others when there are more spares. Spares on these nodes are ended
-    then, and no new ones go there until [bold]understudy undrain[/bold]. With --orchestrator that is for all jobs of the service, and
-    for those to come; with --job, for one of them.
+    Ranks that have a warm spare move together, in one pause, the others when there are more spares. Spares on these nodes are then ended,
+    and no new ones start there until [bold]understudy undrain[/bold]. With --orchestrator this applies to all current and future jobs of
+    the service; with --job, to one of them.
 
     [bold]understudy drain node3 --deadline 10m --then lose --reason "new kernel" --wait && ssh node3 reboot[/bold]
 
     [bold]understudy drain --domain rack3 --dry-run[/bold]
 
-    Exit codes: 0 it is empty (without --wait: it is going to be), 1 nobody answers, 2 wrong usage, 3 the deadline is over and ranks are
-    left there, 4 refused: a job cannot do without the nodes, and why. Nothing has changed then.
+    Exit codes: 0 empty (without --wait: accepted), 1 no answer, 2 wrong usage, 3 the deadline has passed and ranks are left there,
+    4 refused because a job needs the nodes; nothing has changed then.
     """
     limit = _duration(deadline)
     place = _place(nodes, domain, run_dir, orchestrator, job, token_file, tls_cert)
@@ -124,7 +124,7 @@ def undrain(
     nodes: Names = None,
     domain: Domain = "",
     no_check: Annotated[
-        bool, typer.Option("--no-check", help="Trust them at once, without understudy check-node, whatever the jobs' policies say.")
+        bool, typer.Option("--no-check", help="Trust them at once, without understudy check-node, regardless of the jobs' policies.")
     ] = False,
     as_json: AsJson = False,
     run_dir: RunDir = None,
@@ -133,9 +133,9 @@ def undrain(
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Use nodes again that were drained: spares start there, and with return_home in the policy their ranks come back.
+    """Use drained nodes again: spares start there, and with return_home in the policy their ranks return.
 
-    Exit codes: 0 done, 1 nobody answers, 2 wrong usage, 4 one of them is not drained; those named before it are used again.
+    Exit codes: 0 done, 1 no answer, 2 wrong usage, 4 one of them is not drained; the nodes before it on the command line are used again.
     """
     place = _place(nodes, domain, run_dir, orchestrator, job, token_file, tls_cert)
     jobs: dict[str, None] = {}

@@ -21,9 +21,9 @@ EXIT = {"same": 0, "partly": 0, "different": 3, "not reproducible": 4, "broken":
 
 
 def drill(
-    rank: Annotated[int, typer.Option("--rank", min=-1, help="The rank; by default the one whose last drill is the longest ago.")] = -1,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the verdict, show it and exit with it.")] = False,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for the journal.")] = "",
+    rank: Annotated[int, typer.Option("--rank", min=-1, help="The rank. Default: the one whose last drill is longest ago.")] = -1,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the verdict, show it, and exit with its code.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="Reason, recorded in the journal.")] = "",
     as_json: AsJson = False,
     run_dir: RunDir = None,
     orchestrator: OrchestratorUrl = "",
@@ -33,11 +33,11 @@ def drill(
 ) -> None:
     """Prove that a spare computes the same bits as a rank, while the job trains.
 
-    A warm spare computes the rank's next step beside it, twice, and everything is compared: what goes into each collective, gradients,
-    buffers, random streams, and all state behind the step. If the spare differs, the rank would not survive a loss as it is, and the
-    verdict names what differs first. The spare is used up; a fresh one is started in its place.
+    A warm spare computes the rank's next step in parallel, twice, and everything is compared: the inputs of each collective, gradients,
+    buffers, random streams, and all state after the step. If the spare differs, the job would not survive a loss of the rank as it is, and
+    the verdict names the first difference. The spare is used up; a new one is started in its place.
 
-    With --wait the exit code is the verdict: 0 proven, 3 not survivable as it is, 4 not reproducible on this device, 5 nothing is known
+    With --wait the exit code is the verdict: 0 proven, 3 not survivable as it is, 4 not reproducible on this device, 5 no verdict
     (try again).
 
     [bold]understudy drill --rank 2 --wait[/bold]

@@ -26,7 +26,7 @@ _OF_RANKS = ("Committed", "WorkerLost", "Quiesced", "NewcomerReady", "Verified")
 
 def events(
     run_dir: RunDir = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job ends.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line, for programs.")] = False,
     after: Annotated[int, typer.Option("--after", min=0, help="Only events with a greater number.")] = 0,
     orchestrator: OrchestratorUrl = "",
@@ -34,7 +34,7 @@ def events(
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Show what has happened to a job: workers that came and were lost, every step of a recovery, what was asked for.
+    """Show the events of a job: workers that joined or were lost, every step of a recovery, and requests.
 
     Works while the job runs and after it.
     """

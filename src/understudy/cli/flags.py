@@ -45,13 +45,13 @@ class Flags:
         _option(
             CHECK,
             "--check",
-            help="Run some steps, undisturbed, then once more with drills and a rank killed in several phases of a step; compare both "
-            "bit by bit, end, and print a page. It runs here, twice: what the script saves is saved, so give it a scratch folder. On one "
+            help="Run some steps, undisturbed, then again with drills and a rank killed in several phases of a step; compare both "
+            "bit by bit, print a report and exit. The script runs twice and saves its files as usual, so give it a scratch folder. On one "
             "machine only.",
         ),
     ] = False
     check_steps: Annotated[
-        int, _option(CHECK, "--check-steps", metavar="N", help="With --check: the first kill comes after so many steps.")
+        int, _option(CHECK, "--check-steps", metavar="N", help="With --check: number of steps before the first kill.")
     ] = 12
     kills: Annotated[
         str,
@@ -59,17 +59,17 @@ class Flags:
             CHECK,
             "--kills",
             metavar="PHASES",
-            help="With --check: in which phases of a step a rank is killed, in this order, two steps apart; 8 steps follow. Each takes "
-            "about as long as a spare takes to get warm. By comma.",
+            help="With --check: phases of a step in which a rank is killed, in this order, two steps apart; 8 steps follow. Each takes "
+            "about as long as a spare needs to become warm. Separated by commas.",
         ),
     ] = ",".join(PHASES)
-    as_json: Annotated[bool, _option(CHECK, "--json", help="With --check: the page as JSON, for programs.")] = False
+    as_json: Annotated[bool, _option(CHECK, "--json", help="With --check: print the report as JSON, for programs.")] = False
     spares: Annotated[
         int | None,
         _option(
             OURS,
             "--spares",
-            help="Warm workers that wait to take over a rank, beside the ranks. Default: 1; with --spare-nodes: 0.",
+            help="Warm workers that wait to take over a rank, in addition to the ranks. Default: 1; with --spare-nodes: 0.",
         ),
     ] = None
     prepare: Annotated[
@@ -77,8 +77,8 @@ class Flags:
         _option(
             OURS,
             "--prepare",
-            help="Let so many of the spares run the script up to its first step ahead of time, each for one rank, which it then takes over "
-            "sooner. What the script does until there (files, prints, memory) then happens beside the rank that is alive.",
+            help="Number of spares that run the script up to its first step ahead of time, each for one rank, which it then takes over "
+            "sooner. The set-up of the script (files, output, memory) then happens a second time while the rank is running.",
         ),
     ] = 0
     no_replenish: Annotated[bool, _option(OURS, "--no-replenish", help="Do not start a new spare for each one that was used.")] = False
@@ -88,8 +88,8 @@ class Flags:
             "--drill",
             metavar="STEP|off",
             envvar="UNDERSTUDY_DRILL",
-            help="From this step on a spare computes, now and then, one step of a rank beside it, and both are compared bit by bit (see "
-            "the guide). What the script does up to its first step then happens once more, beside the rank that is alive. off: only on "
+            help="From this step on, a spare occasionally computes one step of a rank in parallel, and both are compared bit by bit (see "
+            "the guide). The set-up of the script then happens a second time while the rank is running. off: only on "
             "understudy drill.",
             rich_help_panel=OURS,
         ),
@@ -100,13 +100,15 @@ class Flags:
             "--drill-bytes",
             min=0,
             envvar="UNDERSTUDY_DRILL_BYTES",
-            help="Results of collectives of which more is not compared in a drill. Default: 8 GiB.",
+            help="Limit for the results of collectives that a drill compares. Default: 8 GiB.",
             rich_help_panel=OURS,
         ),
     ] = None
     require_drill: Annotated[
         bool,
-        _option(OURS, "--require-drill", help="A drill that finds a rank not survivable ends the job, with exit code 3."),
+        _option(
+            OURS, "--require-drill", help="End the job with exit code 3 if a drill finds that it would not survive the loss of a rank."
+        ),
     ] = False
     unproven: Annotated[
         Unproven,
@@ -119,18 +121,18 @@ class Flags:
     ] = Unproven.CONTINUE
     policy: Annotated[
         Path | None,
-        _option(OURS, "--policy", help="What is done about evidence: a TOML file (understudy policy). Default: the policy that ships."),
+        _option(OURS, "--policy", help="Policy for evidence: a TOML file (understudy policy). Default: the built-in policy."),
     ] = None
     detectors: Annotated[
         Path | None,
-        _option(OURS, "--detectors", help="What looks for trouble on this node: a TOML file (understudy detectors)."),
+        _option(OURS, "--detectors", help="Detectors of this node: a TOML file (understudy detectors)."),
     ] = None
     hang_limit: Annotated[
         float | None,
         _option(
             OURS,
             "--hang-limit",
-            help="A rank without progress in a step for so many seconds is lost. Default: learned from the job's own steps, at least 60.",
+            help="Seconds without progress in a step after which a rank is lost. Default: learned from the job's own steps, at least 60.",
         ),
     ] = None
     alone_limit: Annotated[
@@ -138,7 +140,7 @@ class Flags:
         _option(
             OURS,
             "--alone-limit",
-            help="A rank may work for so many seconds while the others wait for it: between steps, in a section, before the first step, at "
+            help="Seconds for which a rank may work while the others wait for it: between steps, in a section, before the first step, at "
             "the script's end, and in the first steps of a function. It is reported after --hang-limit. Default: 1800.",
         ),
     ] = None
@@ -147,7 +149,7 @@ class Flags:
         _option(
             OURS,
             "--setup-limit",
-            help="A newcomer may take so many seconds from its start to having its rank's state. Default: 900.",
+            help="Seconds that a newcomer may need from its start until it has its rank's state. Default: 900.",
         ),
     ] = None
     compare_every: Annotated[
@@ -156,7 +158,7 @@ class Flags:
             "--compare-every",
             min=0,
             envvar="UNDERSTUDY_COMPARE_EVERY",
-            help="Compare replicas every so many steps, beside the training; 0: only after recoveries and now and then. Default: 100.",
+            help="Steps between two comparisons of replicas during training; 0: only after recoveries and occasionally. Default: 100.",
             rich_help_panel=OURS,
         ),
     ] = None
@@ -165,8 +167,8 @@ class Flags:
         typer.Option(
             "--strict",
             envvar=STRICT_VARIABLE,
-            help="Refuse to train on as soon as the script is seen to change something that a newcomer would not have, instead of telling "
-            "it in a notice. The job ends, and says what to add to the script.",
+            help="End the job as soon as the script changes something that a newcomer would not have, instead of printing a "
+            "notice. The message names what to add to the script.",
             rich_help_panel=OURS,
         ),
     ] = False
@@ -175,7 +177,7 @@ class Flags:
         _option(
             OURS,
             "--max-restarts",
-            help="How often the whole job may start anew when a rank is lost before the first step (later losses are "
+            help="How often the whole job may restart when a rank is lost before the first step (later losses are "
             "recovered within the step).",
             env="MAX_RESTARTS",
         ),
@@ -185,7 +187,7 @@ class Flags:
         typer.Option(
             "--chaos",
             envvar=CHAOS_VARIABLE,
-            help="For tests: let understudy chaos do things inside this job's workers. Without it nothing of that is there.",
+            help="For tests: allow understudy chaos to inject faults inside this job's workers.",
             rich_help_panel=OURS,
         ),
     ] = False
@@ -195,7 +197,7 @@ class Flags:
     ] = None
     log_dir: Annotated[
         str | None,
-        _option(OUTPUT, "--log-dir", help="Where --redirects and --tee put torchrun's files.", env="LOG_DIR"),
+        _option(OUTPUT, "--log-dir", help="Folder for the files of --redirects and --tee, as in torchrun.", env="LOG_DIR"),
     ] = None
     redirects: Annotated[
         str,
@@ -209,11 +211,11 @@ class Flags:
     ] = "0"
     tee: Annotated[
         str,
-        _option(OUTPUT, "-t", "--tee", help="Also write streams into a file per rank (form of --redirects).", env="TEE"),
+        _option(OUTPUT, "-t", "--tee", help="Also write streams to a file per rank (same form as --redirects).", env="TEE"),
     ] = "0"
     local_ranks_filter: Annotated[
         str,
-        _option(OUTPUT, "--local-ranks-filter", help="Show only these local ranks, as 0,1.", env="LOCAL_RANKS_FILTER"),
+        _option(OUTPUT, "--local-ranks-filter", help="Show only these local ranks, such as 0,1.", env="LOCAL_RANKS_FILTER"),
     ] = ""
     nnodes: Annotated[str, _option(NODES, "--nnodes", help="Number of nodes; start `understudy run` on each.", env="NNODES")] = "1:1"
     spare_nodes: Annotated[
@@ -221,7 +223,7 @@ class Flags:
         _option(
             NODES,
             "--spare-nodes",
-            help="So many further nodes have no ranks, but a spare for each accelerator (--nproc-per-node): the last ones.",
+            help="Number of additional nodes, the last ones, with a spare for each accelerator (--nproc-per-node) and no ranks.",
         ),
     ] = 0
     floating_spares: Annotated[
@@ -229,8 +231,8 @@ class Flags:
         _option(
             NODES,
             "--floating-spares",
-            help="So many nodes at most are asked for from the scheduler when a rank needs a spare and the job has none of its own. They "
-            "are given back when it has one again.",
+            help="Maximum number of nodes requested from the scheduler when a rank needs a spare and the job has none of its own. They "
+            "are returned when it has one again.",
         ),
     ] = 0
     floating_option: Annotated[
@@ -238,7 +240,7 @@ class Flags:
         _option(
             NODES,
             "--floating-option",
-            help="Of the scheduler's, for these nodes, any number: --floating-option=--qos=urgent. Else they are like those of the job.",
+            help="Option of the scheduler for these nodes. Repeatable: --floating-option=--qos=urgent. Default: those of the job.",
         ),
     ] = None
     scheduler: Annotated[
@@ -246,8 +248,8 @@ class Flags:
         typer.Option(
             "--scheduler",
             envvar="UNDERSTUDY_SCHEDULER",
-            help="Whose job this runs in: slurm, none, or auto, by what is around. Of it nodes, addresses, node rank and secret are taken, "
-            "where they are not given.",
+            help="Scheduler of this job: slurm, none, or auto (detected). Nodes, addresses, node rank and secret are taken from it "
+            "unless they are given.",
             rich_help_panel=NODES,
         ),
     ] = "auto"
@@ -267,7 +269,7 @@ class Flags:
     ] = None
     local_addr: Annotated[
         str | None,
-        _option(NODES, "--local-addr", help="Where the other nodes reach this one. Default: found out.", env="LOCAL_ADDR"),
+        _option(NODES, "--local-addr", help="Address at which the other nodes reach this one. Default: detected.", env="LOCAL_ADDR"),
     ] = None
     orchestrator: Annotated[
         str,
@@ -278,19 +280,19 @@ class Flags:
             rich_help_panel=NODES,
         ),
     ] = ""
-    detach: Annotated[bool, _option(NODES, "--detach", help="With --orchestrator: do not wait for the job, nor show what it prints.")] = (
-        False
-    )
+    detach: Annotated[
+        bool, _option(NODES, "--detach", help="With --orchestrator: do not wait for the job, and do not show its output.")
+    ] = False
     failure_domain: Annotated[
-        str, _option(NODES, "--failure-domain", help="What fails together with this node, such as its rack or switch. Default: nothing.")
+        str, _option(NODES, "--failure-domain", help="Failure domain of this node, such as its rack or switch. Default: none.")
     ] = ""
     label: Annotated[
         list[str] | None,
         _option(
             NODES,
             "--label",
-            help="KEY=VALUE of this node's place, any number: nvlink-domain (see --keep-together), switch (a spare with the same is "
-            "preferred), failure-domain (as the option of this name).",
+            help="KEY=VALUE of this node's location. Repeatable: nvlink-domain (see --keep-together), switch (a spare with the same one is "
+            "preferred), failure-domain (like the option of this name).",
         ),
     ] = None
     keep_together: Annotated[
@@ -299,7 +301,7 @@ class Flags:
             NODES,
             "--keep-together",
             metavar="GROUP",
-            help="Ranks of such a group stay within one NVLink domain (--label nvlink-domain=...), any number: a dimension of the "
+            help="Keep the ranks of this group within one NVLink domain (--label nvlink-domain=...). Repeatable: a dimension of the "
             "script's device mesh, such as tp, or the group_desc of new_group.",
         ),
     ] = None
@@ -319,8 +321,8 @@ class Flags:
         _option(
             NODES,
             "--rdzv-endpoint",
-            help="HOST:PORT, instead of --master-addr. Three or five with commas, those of nodes 0, 1, 2, ...: each of them runs an "
-            "orchestrator, and one of three hosts, or two of five, may be lost, whichever they are.",
+            help="HOST:PORT, instead of --master-addr. Three or five, separated by commas, for nodes 0, 1, 2, ...: each of them runs an "
+            "orchestrator, and any one of three hosts, or any two of five, may be lost.",
             env="RDZV_ENDPOINT",
         ),
     ] = ""
@@ -343,7 +345,7 @@ class Flags:
         _option(REST, "--signals-to-handle", help="Signals that end the job in order.", env="SIGNALS_TO_HANDLE"),
     ] = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
     monitor_interval: Annotated[
-        float, _option(REST, "--monitor-interval", help="No effect: losses are known at once.", env="MONITOR_INTERVAL")
+        float, _option(REST, "--monitor-interval", help="No effect: losses are detected at once.", env="MONITOR_INTERVAL")
     ] = 0.1
     start_method: Annotated[str, _option(REST, "--start-method", help="No effect on scripts, as in torchrun.", env="START_METHOD")] = (
         "spawn"

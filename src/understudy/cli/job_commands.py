@@ -24,31 +24,31 @@ from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir,
 from understudy.common.console import say
 from understudy.messages import asking
 
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def status(
     run_dir: RunDir = None,
     as_json: AsJson = False,
-    state: Annotated[bool, typer.Option("--state", help="List what is registered, and what the script changes beside that.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="List registered state, and unregistered state that the script changes.")] = False,
     topology: Annotated[
-        bool, typer.Option("--topology", help="Show where each group of ranks is in the network, and what a loss would do.")
+        bool, typer.Option("--topology", help="Show where each group of ranks is in the network, and the effect of a loss.")
     ] = False,
     orchestrator: OrchestratorUrl = "",
     job: JobName = "",
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Show who holds which rank, the spares, and the last step that every rank committed.
+    """Show which worker holds which rank, the spares, and the last step that every rank committed.
 
     Works while the job runs and after it (then it shows how the job ended).
 
     [bold]understudy status --state[/bold]
-      What is registered, and what the script changes beside that: what of it a newcomer gets, and what starts afresh there, and why.
+      Registered state, and unregistered state that the script changes: which of it a newcomer receives, which of it restarts, and why.
 
     [bold]understudy status --topology[/bold]
-      In which NVLink domains, switches and nodes each group of ranks is, and which spare would take which rank if a node, or all nodes of a
-      domain, were lost now.
+      The NVLink domains, switches and nodes of each group of ranks, and the spare that would take over each rank if a node, or all nodes of
+      a domain, were lost now.
     """
     if state and topology:
         say(asking.STATE_AND_TOPOLOGY())
@@ -75,8 +75,8 @@ def report(
 def migrate(
     rank: Annotated[int, typer.Option("--rank", help="The rank to move.")],
     run_dir: RunDir = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for the report.")] = "",
-    to: Annotated[str, typer.Option("--to", metavar="NODE[:DEVICE]", help="Where to. Default: where a spare is best.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Reason, shown in the report.")] = "",
+    to: Annotated[str, typer.Option("--to", metavar="NODE[:DEVICE]", help="Target node or device. Default: the best spare.")] = "",
     orchestrator: OrchestratorUrl = "",
     job: JobName = "",
     token_file: TokenFile = None,
@@ -97,16 +97,16 @@ def migrate(
 def believe(
     rank: Annotated[int, typer.Option("--rank", help="The rank whose state is right.")],
     run_dir: RunDir = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for the report.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Reason, shown in the report.")] = "",
     orchestrator: OrchestratorUrl = "",
     job: JobName = "",
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Let a job that is held, because something differs and nobody can tell what is right, go on with what a rank holds.
+    """Let a job that is paused because of a difference continue with the state of a rank.
 
-    Replicas that hold something else are replaced by spares, which get their state from this rank and its like. Where a redo differs from
-    what it redoes, nobody holds anything else: all go on with the redo.
+    Replicas with different state are replaced by spares, which get their state from this rank and those equal to it. If a redo differs from
+    the interrupted step, no rank has any other state: all continue with the redo.
     """
     _ask("believe", target(run_dir, orchestrator, job, token_file, tls_cert), {"rank": rank, "reason": reason})
     say(asking.BELIEVED(rank=rank))
@@ -115,15 +115,15 @@ def believe(
 def taint(
     node: Annotated[str, typer.Option("--node", help="The node, as understudy status names it.")],
     run_dir: RunDir = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why it is not to be trusted.")] = "asked for",
-    remove: Annotated[bool, typer.Option("--remove", help="It is to be trusted again.")] = False,
-    device: Annotated[str, typer.Option("--device", help="Only this device of it: index (gpu1), UUID or PCI address.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why it is not trusted.")] = "requested",
+    remove: Annotated[bool, typer.Option("--remove", help="Trust it again.")] = False,
+    device: Annotated[str, typer.Option("--device", help="Only this device of the node: index (gpu1), UUID or PCI address.")] = "",
     orchestrator: OrchestratorUrl = "",
     job: JobName = "",
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Give a node, or one device of it, no new ranks or spares, or take that back.
+    """Taint a node, or one device of it, so that it gets no new ranks or spares, or remove the taint.
 
     Ranks that are there stay: understudy migrate moves them. With --orchestrator that is for all jobs of the service, and for those to
     come; with --job, for one of them.
@@ -146,8 +146,8 @@ def taint(
 
 def stop(
     run_dir: RunDir = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for the journal.")] = "understudy stop",
-    exit_code: Annotated[int, typer.Option("--exit-code", help="What `understudy run` exits with.")] = 143,
+    reason: Annotated[str, typer.Option("--reason", help="Reason, recorded in the journal.")] = "understudy stop",
+    exit_code: Annotated[int, typer.Option("--exit-code", help="Exit code of `understudy run`.")] = 143,
     orchestrator: OrchestratorUrl = "",
     job: JobName = "",
     token_file: TokenFile = None,

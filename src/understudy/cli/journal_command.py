@@ -25,7 +25,7 @@ journal = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Of a run, or of a service's state (--state-dir).")]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a run, or of a service's state (--state-dir).")]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class _Job:
 
 @journal.command()
 def verify(folder: Folder, as_json: AsJson = False) -> None:
-    """Read the whole journal, and replay every job. Changes nothing; the orchestrator may run.
+    """Read the whole journal, and replay every job. Changes nothing; the orchestrator may be running.
 
     Exit code: 0 if all of it can be used, 1 if not, 2 if there is none.
     """
@@ -53,10 +53,10 @@ def verify(folder: Folder, as_json: AsJson = False) -> None:
 
 
 @journal.command()
-def backup(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes; must not exist.")]) -> None:
-    """Copy the journal while it is written, and verify the copy.
+def backup(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", help="Path of the copy; must not exist.")]) -> None:
+    """Copy the journal while it is in use, and verify the copy.
 
-    Exit code: 0; 1 if the copy has damage, which the journal has, too; 2 if nothing was copied.
+    Exit code: 0; 1 if the copy is damaged like the journal itself; 2 if nothing was copied.
     """
     source = _present(folder / JOURNAL)
     if copy.exists():
@@ -73,8 +73,8 @@ def backup(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", 
 
 
 @journal.command()
-def restore(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", help="A copy that `backup` has made.")]) -> None:
-    """Replace the journal by a copy, while no orchestrator runs. The old one is kept in a folder `before-restore-N`.
+def restore(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", help="A copy that `backup` created.")]) -> None:
+    """Replace the journal with a copy, while no orchestrator is running. The old one is kept in a folder `before-restore-N`.
 
     Jobs that have gone on since the copy was made, or began later, are put aside by the orchestrator: so restore the newest one. Jobs that
     cannot be used are reported, and are put aside, too.

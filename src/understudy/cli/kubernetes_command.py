@@ -23,24 +23,26 @@ def job(
         list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="The training script in the image, then its own arguments.")
     ],
     name: Annotated[str, typer.Option("--name", help="Name of the job.")],
-    image: Annotated[str, typer.Option("--image", help="The image to train in: it has this package and the script.")],
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Its namespace.")] = "",
+    image: Annotated[str, typer.Option("--image", help="Image with this package and the script.")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the job.")] = "",
     pods: Annotated[int, typer.Option("--pods", min=1, help="Pods with ranks.")] = 1,
-    spare_pods: Annotated[int, typer.Option("--spare-pods", min=0, help="Further pods, with spares only.")] = 1,
+    spare_pods: Annotated[int, typer.Option("--spare-pods", min=0, help="Additional pods, with spares only.")] = 1,
     floating_spares: Annotated[
-        int, typer.Option("--floating-spares", min=0, help="Pods that may be asked for when a rank has no other place.")
+        int, typer.Option("--floating-spares", min=0, help="Maximum number of pods requested when a rank has no other spare.")
     ] = 0,
-    priority_class: Annotated[str, typer.Option("--priority-class", help="Of floating spares: a higher one than that of others.")] = "",
+    priority_class: Annotated[
+        str, typer.Option("--priority-class", help="Priority class of floating spares, higher than that of other pods.")
+    ] = "",
     nproc_per_node: Annotated[int, typer.Option("--nproc-per-node", min=1, help="Ranks in each pod.")] = 1,
-    gpus: Annotated[int, typer.Option("--gpus", min=0, help="GPUs to ask for, for each pod.")] = 0,
+    gpus: Annotated[int, typer.Option("--gpus", min=0, help="GPUs requested for each pod.")] = 0,
     gpu_resource: Annotated[
-        str, typer.Option("--gpu-resource", help="What the nodes' device plugin calls a GPU: amd.com/gpu for AMD's.")
+        str, typer.Option("--gpu-resource", help="Resource name of a GPU in the nodes' device plugin: amd.com/gpu for AMD's.")
     ] = "nvidia.com/gpu",
     option: Annotated[
-        list[str] | None, typer.Option("--option", help="A further option of understudy run, any number: --option=--log-dir=/logs.")
+        list[str] | None, typer.Option("--option", help="Additional option of understudy run. Repeatable: --option=--log-dir=/logs.")
     ] = None,
 ) -> None:
-    """Prints a complete manifest.
+    """Print a complete manifest.
 
     [bold]understudy kubernetes job --name gpt --image my/image --pods 4 --nproc-per-node 8 --gpus 8 train.py | kubectl apply -f -[/bold]
       Four pods train, a fifth has eight spares.
@@ -68,17 +70,21 @@ def job(
 
 @kubernetes.command()
 def controller(
-    image: Annotated[str, typer.Option("--image", envvar="UNDERSTUDY_IMAGE", help="Of orchestrators: the one of this command, as a rule.")],
-    group: Annotated[str, typer.Option("--group", help="Of the resource, if the cluster has it under another one.")] = GROUP,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Look after the jobs of this one only.")] = "",
+    image: Annotated[
+        str, typer.Option("--image", envvar="UNDERSTUDY_IMAGE", help="Image of orchestrators, usually the one of this command.")
+    ],
+    group: Annotated[str, typer.Option("--group", help="API group of the resource, if the cluster uses another one.")] = GROUP,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Manage only the jobs of this namespace.")] = "",
     drain_requests: Annotated[
         str, typer.Option("--drain-requests", help="GROUP/VERSION of NVSentinel's DrainRequests, if the cluster has them.")
     ] = "",
-    metrics_port: Annotated[int, typer.Option("--metrics-port", min=0, help="For /metrics, which also says that it lives; 0: none.")] = 0,
+    metrics_port: Annotated[
+        int, typer.Option("--metrics-port", min=0, help="Port for /metrics, which is also the liveness check; 0: none.")
+    ] = 0,
 ) -> None:
-    """Look after all UnderstudyJobs, until it is ended: in the cluster (kubectl apply -k deploy/kubernetes), or here, by a kubeconfig.
+    """Manage all UnderstudyJobs, until it is ended: in the cluster (kubectl apply -k deploy/kubernetes), or here, by a kubeconfig.
 
-    Several may run; one leads. Ending it ends no job.
+    Several may run; one of them leads. Ending it does not end any job.
     """
     command = [sys.executable, "-P", "-m", "understudy.controller", "--image", image, "--group", group, "--metrics-port", str(metrics_port)]
     command += ["--namespace", namespace] if namespace else []

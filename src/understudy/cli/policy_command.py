@@ -22,11 +22,11 @@ from understudy.policy.rules import BadPolicy, Policy, default, default_text, re
 
 policy = typer.Typer(
     name="policy",
-    help="What is done about evidence against a worker, a node or a part of it.",
+    help="Policy for evidence against a worker, a node or a part of it.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
-File = Annotated[Path | None, typer.Argument(metavar="FILE", help="Default: the policy that ships.", show_default=False)]
+File = Annotated[Path | None, typer.Argument(metavar="FILE", help="Default: the built-in policy.", show_default=False)]
 
 
 @policy.command()
@@ -35,18 +35,20 @@ def check(
     dry_run: Annotated[
         Path | None,
         typer.Option(
-            "--dry-run", metavar="FOLDER", help="Of a run, or of a service's state: what it would have done about the evidence there."
+            "--dry-run",
+            metavar="FOLDER",
+            help="Folder of a run, or of a service's state: show what the policy would have done with its evidence.",
         ),
     ] = None,
-    job: Annotated[str, typer.Option("--job", help="With --dry-run: of this job only.")] = "",
+    job: Annotated[str, typer.Option("--job", help="With --dry-run: only this job.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Read a policy and say in sentences what it does; or what it would have done on a past journal.
+    """Read a policy and describe what it does, or what it would have done with a past journal.
 
-    Exit code: 0 if it can be used, 2 if not; then every mistake is told with its place.
+    Exit code: 0 if it can be used, 2 if not; then every mistake is reported with its location.
 
     [bold]understudy policy show > policy.toml[/bold]
-      The one that ships, to begin with.
+      Start from the built-in policy.
 
     [bold]understudy policy check policy.toml[/bold]
 
@@ -94,5 +96,5 @@ def _dry_run(found: Policy, folder: Path, job: str, as_json: bool) -> None:
 
 @policy.command()
 def show() -> None:
-    """Print the policy that ships, which is a file to begin with."""
+    """Print the built-in policy, as a file to start from."""
     print(default_text(), end="")

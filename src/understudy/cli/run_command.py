@@ -27,23 +27,23 @@ from understudy.schedulers.kubernetes.names import POD_VARIABLE
 
 @takes(Flags)
 def run(flags: Flags) -> None:
-    """Start a training job, with spares. Takes the place of torchrun, with its options.
+    """Start a training job, with spares. Replaces torchrun and accepts its options.
 
     [bold]understudy run --nproc-per-node 4 train.py --lr 3e-4[/bold]
       4 ranks and a spare on this machine. Everything after the script goes to the script.
 
     [bold]understudy run --check --nproc-per-node 2 train.py --out scratch[/bold]
-      Some steps of it, twice: is its recovery bitwise? It really trains, and saves what the script saves: give it a scratch folder.
-      Exit code: 0 bitwise, 3 the recovery differs, 4 refused, or named by a drill, 5 the script fails, 6 inconclusive.
+      Run some steps twice: is the recovery bitwise? The script really trains and saves its files: give it a scratch folder.
+      Exit code: 0 bitwise, 3 the recovery differs, 4 refused, or a drill failed, 5 the script fails, 6 inconclusive.
 
     [bold]understudy run --nproc-per-node gpu --spares 2 -m my.package.train[/bold]
-      A rank for each GPU; two losses in quick succession are survived.
+      A rank for each GPU; the job survives two losses in quick succession.
 
     [bold]understudy run --nnodes 2 --node-rank 0 --master-addr host0 --token-file secret train.py[/bold]
       On host0; on the second host the same with --node-rank 1.
 
     [bold]understudy run --nnodes 3 --node-rank 0 --rdzv-endpoint host0:29500,host1:29500,host2:29500 --token-file secret train.py[/bold]
-      On host0, and the same with --node-rank 1 and 2 on the others: no host is needed more than another.
+      On host0, and the same with --node-rank 1 and 2 on the others: the job survives the loss of any one host.
 
     [bold]srun --no-kill --kill-on-bad-exit=0 --wait=0 understudy run --spare-nodes 1 --nproc-per-node 8 train.py[/bold]
       In a Slurm job of five nodes (#SBATCH --nodes=5 --no-kill): four train, the fifth has spares. See understudy slurm script.

@@ -30,7 +30,7 @@ def orchestrator(
     listen: Annotated[
         str, typer.Option("--listen", help="HOST:PORT. Any host but the loopback address needs a token or --tls.")
     ] = "127.0.0.1:29400",
-    state_dir: Annotated[Path, typer.Option("--state-dir", help="What is known of the jobs is kept here.")] = STATE,
+    state_dir: Annotated[Path, typer.Option("--state-dir", help="Folder for the journal and the state of jobs.")] = STATE,
     database: Annotated[
         str,
         typer.Option(
@@ -43,7 +43,7 @@ def orchestrator(
         Path | None,
         typer.Option("--token-file", help="File with the secret of users and agents (or UNDERSTUDY_TOKEN)."),
     ] = None,
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate chain (PEM): then https only.")] = None,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate chain (PEM): enables https, and disables http.")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key (PEM).")] = None,
     tls: Annotated[
         Path | None,
@@ -58,7 +58,7 @@ def orchestrator(
 
     [bold]understudy orchestrator --listen 10.0.0.5:29400 --token-file secret[/bold]
 
-    Ending it ends no job: training goes on without it. Started again with the same folder it goes on where it was.
+    Ending it does not end any job: training continues without it. Restarted with the same folder, it continues where it was.
     """
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
@@ -85,13 +85,17 @@ def orchestrator(
 def agent(
     orchestrator: Annotated[str, typer.Option("--orchestrator", envvar="UNDERSTUDY_ORCHESTRATOR", help="URL of the orchestrator.")],
     name: Annotated[str, typer.Option("--name", help="This node's name. Default: the host's.")] = "",
-    slots: Annotated[int, typer.Option("--slots", min=1, help="How many workers this node takes, one for each GPU for instance.")] = 1,
-    failure_domain: Annotated[str, typer.Option("--failure-domain", help="What fails together with this node: its rack, its switch.")] = "",
+    slots: Annotated[
+        int, typer.Option("--slots", min=1, help="Number of workers that this node can run, for example one for each GPU.")
+    ] = 1,
+    failure_domain: Annotated[str, typer.Option("--failure-domain", help="Failure domain of this node: its rack, its switch.")] = "",
     label: Annotated[
-        list[str] | None, typer.Option("--label", help="KEY=VALUE, any number, of its place: nvlink-domain, switch, failure-domain.")
+        list[str] | None, typer.Option("--label", help="KEY=VALUE of its location. Repeatable: nvlink-domain, switch, failure-domain.")
     ] = None,
-    address: Annotated[str, typer.Option("--address", help="Where other nodes reach this one's workers. Default: found out.")] = "",
-    state_dir: Annotated[Path, typer.Option("--state-dir", help="Workers' output and what is needed to find them again.")] = STATE,
+    address: Annotated[
+        str, typer.Option("--address", help="Address at which other nodes reach this one's workers. Default: detected.")
+    ] = "",
+    state_dir: Annotated[Path, typer.Option("--state-dir", help="Folder for workers' output and the data to find workers again.")] = STATE,
     token_file: Annotated[
         Path | None, typer.Option("--token-file", help="File with the orchestrator's secret, or a token for agents (or UNDERSTUDY_TOKEN).")
     ] = None,
@@ -99,14 +103,14 @@ def agent(
     heartbeat: Annotated[float, typer.Option("--heartbeat", min=0.05, help="Seconds between two signs of life.")] = Timeouts.heartbeat,
     detectors: Annotated[
         Path | None,
-        typer.Option("--detectors", help="What looks for trouble on this node: a TOML file (understudy detectors)."),
+        typer.Option("--detectors", help="Detectors of this node: a TOML file (understudy detectors)."),
     ] = None,
 ) -> None:
     """Serve a node: start workers here for the jobs of an orchestrator.
 
     [bold]understudy agent --orchestrator http://10.0.0.5:29400 --slots 8 --failure-domain rack3 --token-file secret[/bold]
 
-    Ending it ends no job: what it has started goes on, and the next agent with the same folder takes it up again.
+    Ending it does not end any job: its workers continue, and the next agent with the same folder takes control of them.
     """
     try:
         named = dict(labels(label or []))

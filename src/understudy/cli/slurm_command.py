@@ -17,34 +17,34 @@ slurm = typer.Typer(name="slurm", help="On a Slurm cluster: a batch script.", no
 def script(
     program: Annotated[list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="The training script, then its own arguments.")],
     nodes: Annotated[int, typer.Option("--nodes", "-N", min=1, help="Nodes with ranks.")] = 1,
-    spare_nodes: Annotated[int, typer.Option("--spare-nodes", min=0, help="Further nodes, with spares only.")] = 1,
+    spare_nodes: Annotated[int, typer.Option("--spare-nodes", min=0, help="Additional nodes, with spares only.")] = 1,
     nproc_per_node: Annotated[int, typer.Option("--nproc-per-node", min=1, help="Ranks on each node.")] = 1,
-    gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=0, help="GPUs to ask for on each node.")] = 0,
+    gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=0, help="GPUs requested on each node.")] = 0,
     cpus_per_node: Annotated[int, typer.Option("--cpus-per-node", min=0, help="Processors of each node. Default: whole nodes.")] = 0,
     name: Annotated[str, typer.Option("--job-name", "-J", help="Name of the job.")] = "",
-    time: Annotated[str, typer.Option("--time", "-t", help="Time limit, as Slurm writes it: 1-12:00:00.")] = "",
+    time: Annotated[str, typer.Option("--time", "-t", help="Time limit in Slurm's format: 1-12:00:00.")] = "",
     partition: Annotated[str, typer.Option("--partition", "-p", help="Partition.")] = "",
     account: Annotated[str, typer.Option("--account", "-A", help="Account.")] = "",
     qos: Annotated[str, typer.Option("--qos", "-q", help="Quality of service.")] = "",
     notice: Annotated[
         int,
-        typer.Option("--notice", min=0, help="The script gets SIGUSR1 so many seconds before the time limit."),
+        typer.Option("--notice", min=0, help="Seconds before the time limit at which the script receives SIGUSR1."),
     ] = 0,
-    requeue: Annotated[bool, typer.Option("--requeue", help="A job that is lost as a whole is started again from its beginning.")] = False,
+    requeue: Annotated[bool, typer.Option("--requeue", help="Restart a job from its beginning if it is lost as a whole.")] = False,
     option: Annotated[
-        list[str] | None, typer.Option("--option", help="A further option of understudy run, any number: --option=--hang-limit=300.")
+        list[str] | None, typer.Option("--option", help="Additional option of understudy run. Repeatable: --option=--hang-limit=300.")
     ] = None,
     before: Annotated[
-        list[str] | None, typer.Option("--before", help="A line that comes before it, any number: --before='module load cuda'.")
+        list[str] | None, typer.Option("--before", help="Line of the script before the command. Repeatable: --before='module load cuda'.")
     ] = None,
 ) -> None:
-    """Prints a complete batch script.
+    """Print a complete batch script.
 
     [bold]understudy slurm script --nodes 4 --nproc-per-node 8 --gpus-per-node 8 train.py --lr 3e-4 > job.sh && sbatch job.sh[/bold]
       Four nodes train, a fifth has eight spares.
 
-    The two changes to a script of your own: more nodes with --no-kill, and
-    [bold]srun --no-kill --kill-on-bad-exit=0 --wait=0 understudy run --spare-nodes 1[/bold] in place of srun torchrun.
+    Two changes to your own script are needed: more nodes with --no-kill, and
+    [bold]srun --no-kill --kill-on-bad-exit=0 --wait=0 understudy run --spare-nodes 1[/bold] instead of srun torchrun.
     """
     wish = Wish(
         program,

@@ -26,7 +26,7 @@ from understudy.common.names import TOKEN_VARIABLE
 from understudy.links.submission import shared
 from understudy.messages import asking
 
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB")]
 OURS = {TOKEN_VARIABLE, "UNDERSTUDY_DATABASE", "UNDERSTUDY_TLS"}  # secrets of the service, which no script needs
 _ENDED = ("finished", "failed")
@@ -87,12 +87,12 @@ def follow(server: Server, job: str) -> int:
 
 def logs(
     job: JobArgument,
-    follow_: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends; the exit code is the job's.")] = False,
+    follow_: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job ends; the exit code is the job's.")] = False,
     orchestrator: OrchestratorUrl = "",
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Show what a job has printed."""
+    """Show the output of a job."""
     server = _server(orchestrator, token_file, tls_cert)
     if follow_:
         try:
@@ -106,12 +106,12 @@ def logs(
 
 def cancel(
     job: JobArgument,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for the journal.")] = "understudy cancel",
+    reason: Annotated[str, typer.Option("--reason", help="Reason, recorded in the journal.")] = "understudy cancel",
     orchestrator: OrchestratorUrl = "",
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """End a job on all its nodes, or take it back if it still waits."""
+    """End a job on all its nodes, or withdraw it if it is still waiting."""
     with errors_told():
         _server(orchestrator, token_file, tls_cert).call("POST", of_job(job, "stop"), {"reason": reason, "exit_code": 143})
     say(asking.NAMED_JOB_STOPS(job=job))

@@ -31,11 +31,11 @@ OrchestratorUrl = Annotated[
     typer.Option(
         "--orchestrator",
         envvar="UNDERSTUDY_ORCHESTRATOR",
-        help="URL of the orchestrator, or of several, with commas.",
+        help="URL of the orchestrator, or of several, separated by commas.",
         rich_help_panel=SERVICE,
     ),
 ]
-JobName = Annotated[str, typer.Option("--job", help="Its name there. Default: the one that came last.", rich_help_panel=SERVICE)]
+JobName = Annotated[str, typer.Option("--job", help="Name of the job there. Default: the latest job.", rich_help_panel=SERVICE)]
 TokenFile = Annotated[
     Path | None,
     typer.Option("--token-file", help="File with the orchestrator's secret or a token (or UNDERSTUDY_TOKEN).", rich_help_panel=SERVICE),

@@ -46,15 +46,15 @@ Word = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class Alert(BaseModel):
-    """An alert, as Alertmanager sends it. Other fields are not looked at."""
+    """An alert, as Alertmanager sends it. Other fields are ignored."""
 
-    status: Literal["firing", "resolved"] = Field(description="whether it lasts")
-    labels: dict[str, str] = Field(description="that it has; `alertname` is its name, `severity` how bad it is")
+    status: Literal["firing", "resolved"] = Field(description="whether it is active")
+    labels: dict[str, str] = Field(description="labels of the alert; `alertname` is its name, `severity` its severity")
     annotations: dict[str, str] = Field(
-        default_factory=dict, description="`summary`, or else `description`: its first line is what a person is told"
+        default_factory=dict, description="`summary`, or else `description`: its first line is shown to people"
     )
-    starts: Moment = Field(alias="startsAt", description="since when")
-    ends: Moment | None = Field(default=None, alias="endsAt", description="when it was over; the year 1 stands for none")
+    starts: Moment = Field(alias="startsAt", description="start time")
+    ends: Moment | None = Field(default=None, alias="endsAt", description="end time; the year 1 stands for none")
 
     @property
     def name(self) -> str:
@@ -62,11 +62,11 @@ class Alert(BaseModel):
 
 
 class AlertmanagerMessage(BaseModel):
-    """A group of alerts, as Alertmanager sends it. Other fields are not looked at."""
+    """A group of alerts, as Alertmanager sends it. Other fields are ignored."""
 
-    version: Literal["4"] = Field(description="of the format")
-    truncated: int = Field(default=0, alias="truncatedAlerts", ge=0, le=1 << 53, description="alerts that `max_alerts` has left out")
-    alerts: list[Alert] = Field(max_length=500, description="of the group")
+    version: Literal["4"] = Field(description="version of the format")
+    truncated: int = Field(default=0, alias="truncatedAlerts", ge=0, le=1 << 53, description="number of alerts that `max_alerts` left out")
+    alerts: list[Alert] = Field(max_length=500, description="alerts of the group")
 
 
 class Reading(BaseModel):
@@ -77,12 +77,12 @@ class Reading(BaseModel):
     node_label: list[Label] = Field(
         default=list(NODE_LABELS),
         max_length=20,
-        description="the first of these that an alert has names its node, by its name, address or host name",
+        description="labels that name the node, by its name, address or host name; the first one that an alert has is used",
     )
     suspect: list[Word] = Field(
         default=list(SUSPECT),
         max_length=20,
-        description="what the label `severity` says of alerts that speak against the node; others are notes",
+        description="values of the label `severity` of alerts that are evidence against the node; others are notes",
     )
 
 

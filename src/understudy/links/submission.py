@@ -25,13 +25,13 @@ class Submission(BaseModel):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="not used before")
     program: list[Text] = Field(min_length=1, max_length=10_000, description="the script, or `-m` and a module, and its arguments")
     folder: str = Field(pattern=r"^/[^\x00]*$", max_length=4096, description="working directory, the same path on every node")
-    nodes: int = Field(default=1, ge=1, le=100_000, description="how many nodes hold ranks")
+    nodes: int = Field(default=1, ge=1, le=100_000, description="number of nodes with ranks")
     workers_per_node: int = Field(default=1, ge=1, le=1024, description="ranks on each of them")
-    spares: int = Field(default=1, ge=0, le=100_000, description="workers that wait for a rank; each takes a slot")
+    spares: int = Field(default=1, ge=0, le=100_000, description="workers that wait for a rank; each uses a slot")
     prepared: int = Field(
         default=0,
         ge=0,
-        description="how many of the spares, at most all, run the script's set-up ahead of time, each for one rank",
+        description="number of spares that run the script's set-up ahead of time, each for one rank",
     )
     replenish: bool = Field(default=True, description="start a new spare for each one that was used")
     drill_at: int = Field(
@@ -39,7 +39,9 @@ class Submission(BaseModel):
         ge=0,
         description="the step from which automatic drills start, first one for each role of a rank, then periodically; 0: none",
     )
-    require_drill: bool = Field(default=False, description="a drill that finds a rank not survivable ends the job, with exit code 3")
+    require_drill: bool = Field(
+        default=False, description="end the job with exit code 3 if a drill finds that it would not survive the loss of a rank"
+    )
     unproven: Unproven = Field(
         default=Unproven.CONTINUE,
         description="the action after an unproven incident: `continue` with a warning, or `pause` until `believe` is called",
@@ -47,15 +49,15 @@ class Submission(BaseModel):
     keep_together: tuple[Annotated[str, Field(min_length=1, max_length=1 << 8)], ...] = Field(
         default=(),
         max_length=64,
-        description="groups of ranks that are to stay within one NVLink domain: by the dimension of a device mesh, or their description",
+        description="groups of ranks that must stay within one NVLink domain, named by a dimension of a device mesh, or by description",
     )
-    max_restarts: int = Field(
-        default=3, ge=0, description="how often the job may start anew when a rank is lost before the first transaction"
-    )
+    max_restarts: int = Field(default=3, ge=0, description="how often the job may restart when a rank is lost before its first step")
     role: Text = Field(default="default", description="the name of the workers' role, as in torchrun")
-    timeouts: Timeouts = Field(default_factory=Timeouts, description="see there; their order is checked")
-    policy: Text = Field(default="", description="what is done about evidence: the text of a policy's file; empty: the one that ships")
-    environment: dict[Name, Text] = Field(default_factory=dict, description="of the workers; kept in a file that only the service can read")
+    timeouts: Timeouts = Field(default_factory=Timeouts, description="time limits; their order is checked")
+    policy: Text = Field(default="", description="policy for evidence: the text of a policy's file; empty: the built-in policy")
+    environment: dict[Name, Text] = Field(
+        default_factory=dict, description="environment of the workers; kept in a file that only the service can read"
+    )
 
     def spec(self) -> JobSpec:
         size = self.nodes * self.workers_per_node

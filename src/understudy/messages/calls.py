@@ -9,14 +9,14 @@ from understudy.messages.base import Message
 CALLS_DIFFER = Message(
     "US1701",
     "{first}, while {others}",
-    cause="Members of a group issue different collectives at the same place, or the same one with another root, reduction or size.",
+    cause="Members of a group issue different collectives at the same position, or the same one with another root, reduction or size.",
     remedy="Look for a branch or a size that depends on something that is not registered, and prove the change by `understudy drill`.",
 )
 PARTS_DIFFER = Message(
     "US1702",
-    "{giver} issues {given_call} and gives {given} bytes to rank {taker_rank}, while {taker} issues {taken_call} and expects {taken} "
-    "bytes of rank {giver_rank}",
-    cause="In a gather, scatter or all-to-all, one rank sends a part of another size than its receiver has memory for.",
+    "{giver} issues {given_call} and sends {given} bytes to rank {taker_rank}, while {taker} issues {taken_call} and expects {taken} bytes "
+    "from rank {giver_rank}",
+    cause="In a gather, scatter or all-to-all, the size of the part that one rank sends differs from its receiver's buffer.",
     remedy="Look for a size that depends on something that is not registered, and prove the change by `understudy drill`.",
 )
 MESSAGE_TOO_LONG = Message(
@@ -36,8 +36,8 @@ SEQUENCES_DIFFER = Message(
     "US1705",
     "on group {group!r} of ranks {ranks} rank {rank} ({worker}) has issued {count} collectives, while rank {other_rank} ({other_worker}) "
     "has issued {other_count} collectives of another kind or size",
-    cause="When the first transaction after a recovery reached its vote, members of a group had issued as many collectives as each "
-    "other, but of another kind, size or order.",
+    cause="When the first transaction after a recovery reached its vote, members of a group had issued the same number of collectives, but "
+    "their kinds, sizes or order differ.",
     remedy="Look for a branch or a size that depends on something that is not registered, and prove the change by `understudy drill`.",
 )
 
@@ -46,7 +46,7 @@ SEQUENCES_DIFFER = Message(
 SPARE_ISSUES_ANOTHER = Message(
     "US1711",
     "the spare issues {here}, rank {rank} {there}",
-    cause="In a drill, a spare computed a rank's step and reached another collective at the same place.",
+    cause="In a drill, a spare computed a rank's step and reached a different collective at the same position.",
     remedy="Look for a branch or a size that depends on something that is not registered.",
 )
 ONLY_SPARE_ISSUES = Message(
@@ -63,20 +63,20 @@ ONLY_RANK_ISSUES = Message(
 )
 INPUT_SIZES_DIFFER = Message(
     "US1714",
-    "what goes into {call}: {here} on the spare, {there} on the rank",
-    cause="In a drill, a spare gave tensors of another type or shape to a collective than the rank did.",
+    "the input to {call}: {here} on the spare, {there} on the rank",
+    cause="In a drill, the tensors that a spare passed to a collective differ in type or shape from the rank's.",
     remedy="Look for a size that depends on something that is not registered.",
 )
 INPUT_DIFFERS = Message(
     "US1715",
-    "what goes into {call} is not the same on the spare",
-    cause="In a drill, a spare computed other values for a collective than the rank did.",
+    "the input to {call} differs on the spare",
+    cause="In a drill, a spare computed different values for a collective than the rank did.",
     remedy="Look for a variable that the step depends on and that is not registered.",
 )
 OBJECT_DIFFERS = Message(
     "US1716",
-    "the object that goes into {call} is not the same on the spare",
-    cause="In a drill, a spare gave another object to all_gather_object, broadcast_object_list or the like than the rank did.",
+    "the object that is passed to {call} differs on the spare",
+    cause="In a drill, a spare passed a different object to all_gather_object, broadcast_object_list or the like than the rank did.",
     remedy="Look for a variable that the step depends on and that is not registered.",
 )
 
@@ -84,16 +84,18 @@ OBJECT_DIFFERS = Message(
 
 REDO_ISSUES_ANOTHER = Message(
     "US1721",
-    "collective {number} on group {lane!r} is {here} in the redo, and was {there}",
-    cause="A step was interrupted and is done again. At this place its redo calls another collective, or the same one with other sizes.",
+    "collective {number} on group {lane!r} is {here} in the redo, but was {there}",
+    cause="A step was interrupted and is redone. At this position its redo calls a different collective, or the same one with different "
+    "sizes.",
     remedy="Look for a branch or a size that depends on something that is not registered and changes in the step.",
 )
 REDO_GIVES_ANOTHER = Message(
     "US1722",
-    "what goes into collective {number} on group {lane!r}, {call}{of} is not the same",
-    cause="A step was interrupted and is done again. Its redo gives this collective other numbers than the interrupted attempt did.",
+    "the input to collective {number} on group {lane!r}, {call}{of} differs",
+    cause="A step was interrupted and is redone. The values that its redo passes to this collective differ from those of the interrupted "
+    "attempt.",
     remedy="Look for something that is not registered and changes in the step: a counter, a cache, a generator, data that is read "
-    "differently; or for kernels that are not deterministic. A collective of times is never the same.",
+    "differently; or for kernels that are not deterministic. A collective over timings always differs.",
 )
 LOST_ISSUED_ANOTHER = Message(
     "US1724",
@@ -116,6 +118,6 @@ LOST_ISSUED_MORE = Message(
 REDO_ISSUES_LESS = Message(
     "US1723",
     "collective {number} on group {lane!r}, {call}, is not called in the redo",
-    cause="A step was interrupted and is done again. The interrupted attempt called a collective that its redo does not call.",
+    cause="A step was interrupted and is redone. The interrupted attempt called a collective that its redo does not call.",
     remedy="Look for a branch that depends on something that is not registered and changes in the step.",
 )

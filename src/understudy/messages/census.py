@@ -8,40 +8,41 @@ from understudy.messages.base import Message
 
 COUNTER_MOVES = Message(
     "US1401",
-    "{names} {are} on while the script trains: a newcomer's begins anew. Count by `state = job.state({name}=0)` in front of the loop, "
-    "and in it `state.{name} += 1`",
-    cause="The training draws from an itertools.count that is not part of the registered state. A replacement starts it from its first "
+    "{names} {are} on while the script trains: on a newcomer it restarts. Count with `state = job.state({name}=0)` before the loop, and "
+    "`state.{name} += 1` in it",
+    cause="The training draws from an itertools.count that is not part of the registered state. A newcomer starts it from its first "
     "number.",
     remedy="Count in an attribute of job.state, as the message shows; or name it in job.ignore if the training does not depend on it.",
 )
 LOADER_MOVES = Message(
     "US1402",
-    "{names} {are} on while the script trains: a newcomer's begins anew. `{shown} = job.iterator(loader)` goes on where the rank was",
-    cause="The training draws from iter(loader) directly. The position of this iterator is not known, so a replacement starts at the "
+    "{names} {are} on while the script trains: on a newcomer it restarts. `{shown} = job.iterator(loader)` continues at the position of "
+    "the rank",
+    cause="The training draws from iter(loader) directly. The position of this iterator is not known, so a newcomer starts at the "
     "beginning.",
-    remedy="Make the iterator with job.iterator(loader), whose position is kept.",
+    remedy="Create the iterator with job.iterator(loader), whose position is kept.",
 )
 ITERATOR_MOVES = Message(
     "US1403",
-    "{names} {are} on while the script trains: a newcomer's begins anew. Draw from it in front of the loop, `{shown} = "
-    "list(itertools.islice({shown}, STEPS))`, and take `{shown}[job.committed]`",
-    cause="The training draws from a generator or iterator whose position can be neither read nor set. A replacement starts at the "
-    "beginning.",
+    "{names} {are} on while the script trains: on a newcomer it restarts. Draw from it before the loop, `{shown} = "
+    "list(itertools.islice({shown}, STEPS))`, and use `{shown}[job.committed]`",
+    cause="The training draws from a generator or iterator whose position can be neither read nor set. A newcomer starts at the beginning.",
     remedy="Draw all values into a list before the loop and index it by job.committed; or name it in job.ignore if the training does not "
     "depend on it.",
 )
 SENT_TO = Message(
     "US1404",
-    "{names} {are} on while the script trains, and goes by what is sent to it: a newcomer's begins anew, and was sent nothing. Make a "
-    "function of it that keeps what it remembers{locals} in `state = job.state(...)`",
-    cause="The training drives a generator by send(): where it stands follows from all that it was sent, and can be neither read nor set.",
+    "{names} {are} on while the script trains, and depends on the values that are sent to it: on a newcomer it restarts, and has received "
+    "none. Replace it by a function that keeps its variables{locals} in `state = job.state(...)`",
+    cause="The training drives a generator by send(): its position depends on all values that were sent to it, and can be neither read nor "
+    "set.",
     remedy="Write it as a function or class, and keep its variables in job.state; or name it in job.ignore if the training does not depend "
     "on it.",
 )
 DIFFERS_BY_RANK = Message(
     "US1411",
     "{names} {differ} from rank to rank and {change} between the steps: a newcomer starts with the value of its set-up. If the training "
-    'goes by it, `state = job.state({name}={value})` and use `state.{name}`; if not, `job.ignore("{shown}")`',
+    'depends on it, `state = job.state({name}={value})` and use `state.{name}`; if not, `job.ignore("{shown}")`',
     cause="A variable that is not registered differs between ranks and changes outside of transactions. No other rank has its value, and "
     "nothing copies it.",
     remedy="Keep it in job.state if the training depends on it. If it only feeds logs, name it in job.ignore, and this notice does not "
@@ -49,16 +50,16 @@ DIFFERS_BY_RANK = Message(
 )
 TOO_LARGE_TENSOR = Message(
     "US1421",
-    "{names} {change} while the script trains, not registered and too much to be looked at in every step: a newcomer starts with what "
-    'its set-up makes. If the training goes by it, `job.register({name}={shown})`; if not, `job.ignore("{shown}")`',
+    "{names} {change} while the script trains, not registered and too large to be checked in every step: a newcomer starts with the value "
+    'of its set-up. If the training depends on it, `job.register({name}={shown})`; if not, `job.ignore("{shown}")`',
     cause="A large tensor, module or generator that is not registered changes during training. It is too large to be followed "
     "automatically.",
     remedy="Register it if the training depends on it; otherwise name it in job.ignore.",
 )
 TOO_LARGE_VALUE = Message(
     "US1422",
-    "{names} {change} while the script trains, not registered and too much to be looked at in every step: a newcomer starts with what "
-    "its set-up makes. If the training goes by it, `state = job.state({name}={value})` and use `state.{name}`; if not, "
+    "{names} {change} while the script trains, not registered and too large to be checked in every step: a newcomer starts with the value "
+    "of its set-up. If the training depends on it, `state = job.state({name}={value})` and use `state.{name}`; if not, "
     '`job.ignore("{shown}")`',
     cause="A large list, array or other value that is not registered changes during training. It is too large to be followed "
     "automatically.",
@@ -66,57 +67,58 @@ TOO_LARGE_VALUE = Message(
 )
 CHANGES_UNSEEN = Message(
     "US1423",
-    "{names} {change} while the script trains, and cannot be copied to another worker: a replacement has what its set-up makes. If the "
-    'training depends on it, derive it in each step from a value in `job.state(...)`; if not, `job.ignore("{shown}")`',
+    "{names} {change} while the script trains, and cannot be copied to another worker: a newcomer starts with the value of its set-up. If "
+    'the training depends on it, derive it in each step from a value in `job.state(...)`; if not, `job.ignore("{shown}")`',
     cause="Something that is not registered changes during training and can be seen but not set: the function that a name stands for, a "
     "closure, a hook, an object of a library, a cache of results, the position of a file.",
-    remedy="Keep what decides about it in job.state (a number or a name by which each step selects the function, a level from which the "
-    "setting follows); otherwise name it in job.ignore.",
+    remedy="Keep the value that determines it in job.state (a number or a name by which each step selects the function, a level from which "
+    "the setting follows); otherwise name it in job.ignore.",
 )
 KEEPS_GRAPH = Message(
     "US1431",
-    "{names} {has} kept from one step to the next, which no other worker can be given: a newcomer starts with what its set-up makes. If "
-    'the training goes by the values, take them off the graph where the step ends, `{shown}.detach()`; if not, `job.ignore("{shown}")`',
+    "{names} {has} kept from one step to the next, and a graph cannot be sent to another worker: a newcomer starts with the value of its "
+    "set-up. If the training depends on the values, detach them at the end of the step, `{shown}.detach()`; if not, "
+    '`job.ignore("{shown}")`',
     cause="A tensor is kept between steps together with the graph of operations that computed it. A graph cannot be sent to another "
     "process.",
     remedy="Detach the tensor at the end of the step. For backpropagation through several steps, put these steps into one transaction.",
 )
 SOURCE_UNREADABLE = Message(
     "US1441",
-    "the source of {home} cannot be read: what it changes while it trains, and is not registered, starts afresh on a newcomer. Keep "
-    "there what the training goes by in `state = job.state(...)`",
+    "the source of {home} cannot be read: unregistered variables that it changes while it trains restart from their initial values on a "
+    "newcomer. Keep variables that the training depends on in `state = job.state(...)`",
     cause="The source file of the running function is not available (started with -c or from standard input, generated code, or a "
     "compiled module), so its variables cannot be classified.",
     remedy="Keep everything that the training depends on in job.state or job.register; or start the script from a file.",
 )
 LOOK_ENDED = Message(
     "US1442",
-    "the script holds more than can be looked at: what lies behind {names}, and is not registered, starts afresh on a newcomer. "
-    '`job.ignore("{root}")` leaves that out of the look',
+    "the script holds more objects than can be searched: unregistered state that is reachable through {names} restarts from its initial "
+    'value on a newcomer. `job.ignore("{root}")` excludes it from the search',
     cause="The search for changed variables visits a limited number of objects, and the script's variables hold more than that.",
-    remedy="Exclude large data that does not change by job.ignore, and register what the training depends on.",
+    remedy="Exclude large data that does not change with job.ignore, and register the state that the training depends on.",
 )
 ENUMERATE_COUNTS = Message(
     "US1451",
-    "{name} is counted by enumerate around the loop of the job ({place}){more}, and on a newcomer begins anew: `state = "
-    "job.state({name}=0)` in front of the loop, and in it `state.{name} += 1`",
-    cause="enumerate() wraps job.batches or job.steps and the loop reads its number. On a replacement the job's loop continues, but "
-    "enumerate starts from its first number.",
+    "{name} is counted by enumerate around the loop of the job ({place}){more}, and restarts on a newcomer: `state = job.state({name}=0)` "
+    "before the loop, and `state.{name} += 1` in it",
+    cause="enumerate() wraps job.batches or job.steps and the loop reads its number. On a newcomer the job's loop continues, but enumerate "
+    "starts from its first number.",
     remedy="Count in an attribute of job.state, or use job.committed.",
 )
 ZIP_DRAWS = Message(
     "US1452",
-    "{name} comes from {source} by zip around the loop of the job ({place}){more}, and on a newcomer begins anew: `state = "
-    "job.state(place=0)` in front of the loop, and in it item `state.place` and `state.place += 1`",
-    cause="zip() combines job.batches or job.steps with another iterable. On a replacement the job's loop continues, but the other "
-    "iterable starts from its first item.",
+    "{name} comes from {source} by zip around the loop of the job ({place}){more}, and restarts on a newcomer: `state = "
+    "job.state(place=0)` before the loop, and item `state.place` and `state.place += 1` in it",
+    cause="zip() combines job.batches or job.steps with another iterable. On a newcomer the job's loop continues, but the other iterable "
+    "starts from its first item.",
     remedy="Index the other sequence by a number that is kept in job.state, or use job.iterator for another loader.",
 )
 ISLICE_COUNTS = Message(
     "US1453",
-    "islice counts around the loop of the job ({place}){more}, and on a newcomer begins anew: `job.batches(loader, steps=N)` or "
+    "islice counts around the loop of the job ({place}){more}, and restarts on a newcomer: `job.batches(loader, steps=N)` or "
     "`job.steps(N)` ends by itself",
-    cause="itertools.islice limits job.batches or job.steps. On a replacement the job's loop continues, but islice counts from zero.",
+    cause="itertools.islice limits job.batches or job.steps. On a newcomer the job's loop continues, but islice counts from zero.",
     remedy="Pass the number of steps to job.batches or job.steps.",
 )
 
@@ -124,9 +126,9 @@ ISLICE_COUNTS = Message(
 
 LISTED_MOVED = Message(
     "US1461",
-    "an iterator that moves on: a newcomer's starts anew",
-    cause="The listing of the state (understudy status --state) has found an iterator from which the training draws.",
-    remedy="See US1401, US1402, US1403 and US1404 for what to use in place of the iterator.",
+    "an iterator that moves on: on a newcomer it restarts",
+    cause="The listing of the state (understudy status --state) found an iterator from which the training draws.",
+    remedy="See US1401, US1402, US1403 and US1404 for alternatives to the iterator.",
 )
 LISTED_LEFT = Message(
     "US1462",
@@ -136,37 +138,37 @@ LISTED_LEFT = Message(
 )
 LISTED_LARGE = Message(
     "US1463",
-    "it is too much to be looked at in every step: a newcomer starts with what its set-up makes",
+    "it is too large to be checked in every step: a newcomer starts with the value of its set-up",
     cause="The variable has changed and is too large to be followed automatically.",
     remedy="See US1421: register it if the training depends on it, job.ignore if not.",
 )
 LISTED_UNREAD = Message(
     "US1464",
-    "the source cannot be read: nothing there is looked at",
+    "the source cannot be read: none of its variables are checked",
     cause="The source of a running function is not available, so its variables cannot be classified.",
     remedy="See US1441: start the script from a file, or keep what the training depends on in job.state.",
 )
 LISTED_BEYOND = Message(
     "US1465",
-    "here the look has ended: what lies behind starts afresh on a newcomer",
+    "the search ended here: everything below restarts from its initial value on a newcomer",
     cause="The script's variables hold more objects than the search for changes visits.",
     remedy="See US1442: exclude large data by job.ignore.",
 )
 LISTED_HISTORY = Message(
     "US1466",
-    "a tensor with its graph, which no other worker can have: a newcomer starts with what its set-up makes",
+    "a tensor with its graph, which cannot be sent to another worker: a newcomer starts with the value of its set-up",
     cause="A tensor is kept between steps together with the graph of operations that computed it.",
     remedy="See US1431: detach it at the end of the step.",
 )
 LISTED_UNSEEN = Message(
     "US1468",
-    "it changes, and cannot be copied to another worker: a replacement has what its set-up makes",
+    "it changes, and cannot be copied to another worker: a newcomer starts with the value of its set-up",
     cause="A function, closure, hook, object of a library, cache or file changes during training.",
-    remedy="See US1423: keep what decides about it in job.state.",
+    remedy="See US1423: keep the value that determines it in job.state.",
 )
 LISTED_RUNNING = Message(
     "US1467",
-    "it counts on with the loop of the job: a newcomer's starts anew",
+    "it advances with the loop of the job: on a newcomer it restarts",
     cause="enumerate, zip or islice is wrapped around the loop of the job.",
-    remedy="See US1451, US1452 and US1453 for what to use in its place.",
+    remedy="See US1451, US1452 and US1453 for alternatives.",
 )

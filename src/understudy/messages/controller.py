@@ -6,25 +6,25 @@ from understudy.messages.base import Message
 
 LOOKS_AFTER = Message(
     "US6900",
-    "looks after all UnderstudyJobs of {group}{namespace}",
+    "managing all UnderstudyJobs of {group}{namespace}",
     cause="The controller has the lock and works.",
 )
 LOST_LEAD = Message(
     "US6901",
-    "another controller leads, or the lock could not be renewed: this one begins anew",
-    cause="The controller could not renew its lock in time, for instance because the API server did not answer. It ends, and its "
-    "Deployment starts it again.",
+    "another controller leads, or the lock could not be renewed: this controller restarts",
+    cause="The controller could not renew its lock in time, for example because the API server did not respond. It ends, and its "
+    "Deployment restarts it.",
 )
 WAITS_FOR_LEAD = Message(
     "US6902",
-    "{other} leads: this controller takes over when that is gone",
-    cause="Several controllers run, and one of them works at a time.",
+    "{other} leads: this controller takes over when that one is gone",
+    cause="Several controllers are running, and only one of them is active at a time.",
 )
 LEAD_NOT_KNOWN = Message(
     "US6903",
-    "{problem}; trying again",
+    "{problem}; retrying",
     cause="The lock of the controllers could not be read or written.",
-    remedy="It is tried again. If it goes on, look at the problem, which has its own code.",
+    remedy="Check the problem, which has its own code, if it persists. The request is retried.",
 )
 IMAGE_NEEDED = Message(
     "US6904",
@@ -34,21 +34,21 @@ IMAGE_NEEDED = Message(
 )
 CANNOT_BE = Message(
     "US6905",
-    "what its resource says now cannot be, so it goes on as it was, and gets no new pods: {reason}",
-    cause="The resource of a running job was changed into something that is not possible.",
+    "the resource cannot be applied, so the job continues as before and gets no new pods: {reason}",
+    cause="The resource of a running job was changed to something that is not possible.",
     remedy="Correct the resource.",
 )
 REFUSED = Message(
     "US6906",
     "{job} is refused: {reason}",
-    cause="The resource of the job is not possible, or a pod of it failed too often before all ranks were there.",
-    remedy="The reason says what to correct. Then make the job again.",
+    cause="The resource of the job is not valid, or a pod of it failed too often before all ranks were there.",
+    remedy="Correct what the reason names. Then create the job again.",
 )
 TRIES_AGAIN = Message(
     "US6907",
-    "{what}: {problem}; trying again",
-    cause="A job, or the cluster, could not be looked after now.",
-    remedy="It is tried again. If it goes on, look at the problem, which has its own code.",
+    "{what}: {problem}; retrying",
+    cause="A job, or the cluster, could not be managed at this time.",
+    remedy="Check the problem, which has its own code, if it persists. The request is retried.",
 )
 LEFT_OVER = Message(
     "US6909",
@@ -83,5 +83,5 @@ POD_CANNOT_START = Message(
 NO_RANKS_THERE = Message(
     "US6908",
     "no pod of an UnderstudyJob runs on this node",
-    cause="A DrainRequest named this node, and no ranks or spares are there, or not any more.",
+    cause="A DrainRequest named this node, and no ranks or spares are there, or no longer.",
 )

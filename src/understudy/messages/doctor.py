@@ -4,101 +4,101 @@ from __future__ import annotations
 
 from understudy.messages.base import Message
 
-_JUDGED = ": hangs are judged with less evidence, and some ranks are replaced, not freed"
+_JUDGED = ": hangs are detected with less evidence, and some ranks are replaced instead of freed"
 _UNUSABLE = "{torch} cannot be used: "
 _INSTALL = ". Install torch {first} to {last}; `understudy doctor` shows all"
-_ANOTHER = "Install a torch of the range that is named."
+_ANOTHER = "Install a torch of the named range."
 
 TORCH_NOT_TESTED = Message(
     "US9000",
-    "{version}, built for {build}: not among those that are tested ({range})",
-    cause="This version of torch came out after, or long before, this version of Understudy. Understudy relies on internals of torch, "
+    "{version}, built for {build}: not among the tested versions ({range})",
+    cause="This version of torch was released after, or long before, this version of Understudy. Understudy relies on internals of torch, "
     "which may differ.",
-    remedy="Install a tested version, or go on if the doctor finds nothing missing.",
+    remedy="Install a tested version, or continue if the doctor finds nothing missing.",
 )
 INTERNAL_MISSING = Message(
     "US9001",
     "{purpose}: {reason}{without}",
-    cause="An internal of torch on which Understudy relies is not as it is needed. This torch has changed it.",
-    remedy="Install a tested version of torch. Where only one kind of job needs it, other jobs run.",
+    cause="An internal of torch on which Understudy relies does not have the expected form in this version.",
+    remedy="Install a tested version of torch. Jobs that do not need this internal can run.",
 )
 NO_NCCL = Message(
     "US9010",
     "{gpus}; this torch has no {library}",
-    cause="There are GPUs, and torch was built without the library for collectives between them, so these are slow or not possible.",
-    remedy="Install a torch that is built with it, or use Gloo.",
+    cause="There are GPUs, and torch was built without the library for collectives between them, so collectives are slow or impossible.",
+    remedy="Install a torch that is built with the library, or use Gloo.",
 )
 ROCM_UNTESTED = Message(
     "US9014",
-    "{build}: nothing has been tried on AMD GPUs",
-    cause="torch is built for ROCm. It has the same names as one for CUDA, and RCCL in place of NCCL, so Understudy treats its GPUs as "
-    "NVIDIA's. That has not been tested.",
-    remedy="Compare a run in which a rank is lost bit by bit with one in which none is, before you rely on it.",
+    "{build}: AMD GPUs are untested",
+    cause="torch is built for ROCm. It uses the same names as for CUDA, and RCCL instead of NCCL, so Understudy treats its GPUs like "
+    "NVIDIA's. This has not been tested.",
+    remedy="Compare a run in which a rank is lost with an undisturbed one, bit by bit, before you rely on it.",
 )
 GPUS_NOT_SEEN = Message(
     "US9015",
     "there are GPUs of {vendors}, and this torch, built for {build}, sees none",
-    cause="The kernel has devices that torch cannot use: it is built for another vendor or for CPUs, or the driver does not fit it.",
-    remedy="Install a torch that is built for them. Nothing is to be done if the job is to run on the CPU.",
+    cause="The kernel has devices that torch cannot use: torch is built for another vendor or for CPUs, or the driver does not match it.",
+    remedy="Install a torch that is built for them. Ignore this if the job is to run on the CPU.",
 )
 WAITS_NOT_SHOWN = Message(
     "US9011",
     f"torch does not show them on {{architecture}}{_JUDGED}",
-    cause="Understudy looks at what threads of Gloo wait for, and knows how to on some architectures only.",
-    remedy="Nothing if that is acceptable. Otherwise use x86_64 or aarch64 and a tested torch.",
+    cause="Understudy reads what threads of Gloo are waiting for, which it supports on some architectures only.",
+    remedy="Ignore this if that is acceptable. Otherwise use x86_64 or aarch64 and a tested torch.",
 )
 WAITS_NOT_TOLD = Message(
     "US9012",
-    f"the kernel does not tell them{_JUDGED}",
-    cause="A process may not read its own /proc/self/task/*/syscall or /proc/self/mem here, as a rule because of a seccomp profile or a "
+    f"the kernel does not show them{_JUDGED}",
+    cause="A process cannot read its own /proc/self/task/*/syscall or /proc/self/mem here, usually because of a seccomp profile or a "
     "hardened kernel.",
-    remedy="Let processes read these files of their own.",
+    remedy="Allow processes to read these files of their own.",
 )
 NO_ROBUST_LOCKS = Message(
     "US9013",
-    "robust locks do not work: a worker that ends is noticed when the kernel has given its memory back",
-    cause="The C library or the kernel has no robust futexes. Then the end of a large process is noticed later.",
+    "robust locks do not work: the end of a worker is detected only when the kernel has freed its memory",
+    cause="The C library or the kernel has no robust futexes. Then the end of a large process is detected later.",
     remedy="Use glibc 2.12 or newer, or musl, on a kernel with robust futexes.",
 )
 FEW_FILES = Message(
     "US9020",
     "at most {files} in a process",
-    cause="The limit of open files is low. Workers with many peers and data loaders may reach it.",
+    cause="The limit of open files is low. Workers with many peers and data loaders may exceed it.",
     remedy="Raise it with ulimit -n, or in the limits of the service or container.",
 )
 FEW_PROCESSES = Message(
     "US9021",
     "at most {processes}, threads included",
-    cause="The limit of processes is low, and every thread counts. Workers, data loaders and libraries may reach it.",
+    cause="The limit of processes is low, and every thread counts. Workers, data loaders and libraries may exceed it.",
     remedy="Raise it with ulimit -u, or in the limits of the service or container.",
 )
 NO_SHARED_MEMORY = Message(
     "US9022",
-    "there is no /dev/shm: loaders with workers of their own fail",
+    "there is no /dev/shm: loaders with worker processes fail",
     cause="No tmpfs is mounted at /dev/shm, where torch puts batches of data loader workers.",
     remedy="Mount a tmpfs there.",
 )
 LITTLE_SHARED_MEMORY = Message(
     "US9023",
     "{megabytes} MiB free in /dev/shm",
-    cause="Data loader workers put batches into /dev/shm, and there is little room. Containers have 64 MiB by default.",
+    cause="Data loader workers put batches into /dev/shm, and little space is free. Containers have 64 MiB by default.",
     remedy="Give it more, for example with docker run --shm-size=8g.",
 )
 PROBE_TOO_SLOW = Message(
     "US9030",
-    f"{_UNUSABLE}trying its internals out took more than {{seconds:g}} s{_INSTALL}",
-    cause="This torch is not tested, so a worker tries out its internals before it starts. That did not end in time.",
+    f"{_UNUSABLE}testing its internals took more than {{seconds:g}} s{_INSTALL}",
+    cause="This version of torch is not tested, so a worker tests its internals before it starts. The test did not end in time.",
     remedy=f"{_ANOTHER} Run `understudy doctor` to see where it stops.",
 )
 PROBE_ENDED = Message(
     "US9031",
-    f"{_UNUSABLE}trying its internals out ended with {{how}}{_INSTALL}",
-    cause="This torch is not tested, so a worker tries out its internals before it starts. The process that does so has failed.",
+    f"{_UNUSABLE}testing its internals ended with {{how}}{_INSTALL}",
+    cause="This version of torch is not tested, so a worker tests its internals before it starts. The process that does so failed.",
     remedy=_ANOTHER,
 )
 LACKS_INTERNAL = Message(
     "US9032",
-    f"{_UNUSABLE}it has no {{internal}} as it is needed ({{purpose}}): {{reason}}{{more}}{_INSTALL}",
-    cause="This torch is not tested, and an internal on which every job relies is not as it is needed.",
+    f"{_UNUSABLE}{{internal}} does not have the expected form ({{purpose}}): {{reason}}{{more}}{_INSTALL}",
+    cause="This version of torch is not tested, and an internal on which every job relies does not have the expected form.",
     remedy=_ANOTHER,
 )

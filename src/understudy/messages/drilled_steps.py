@@ -1,159 +1,161 @@
-"""Drills on the two workers that compute a step: what has kept them from it, and what they found."""
+"""Drills on the two workers that compute a step: why they could not, and their results."""
 
 from __future__ import annotations
 
 from understudy.messages.base import Message
 
 _VALUES = (
-    "It is registered, and made of something that is not: give that to job.register, too. Or of a clock: leave that out of its state_dict. "
-    "Or it changes behind the vote: change it in front of optimizer.step"
+    "The value is registered, but derived from something that is not: pass that to job.register, too. If it is derived from a clock, leave "
+    "it out of the state_dict. If it changes after the vote, change it before optimizer.step"
 )
 _UNSTEADY = (
-    "{causes}two attempts of the spare itself are not the same: the device does not compute reproducibly, or the step is fed by something "
-    "that is not registered and changes in it (a counter, a generator): {what}. "
+    "{causes}two attempts of the spare itself differ: the device does not compute reproducibly, or the step depends on something that is "
+    "not registered and changes in it (a counter, a generator): {what}. "
 )
 _AGAIN = "Drill again: `understudy drill --rank RANK`."
 
 COULD_NOT_BEGIN = Message(
     "US4640",
-    "it could not begin: {error}",
-    cause="The rank could not send its state to the spare. It went on with its step.",
+    "the drill could not begin: {error}",
+    cause="The rank could not send its state to the spare, and continued with its step.",
     remedy=_AGAIN,
 )
 NOT_DRILLED = Message(
     "US4641",
     "cannot be drilled: {why}",
-    cause="A step of this script cannot be computed by a spare alone.",
-    remedy="Where the reason is passing, drill again later. Otherwise there is no drill for this script.",
+    cause="A spare cannot compute a step of this script alone.",
+    remedy="Drill again later if the reason is temporary. Otherwise this script cannot be drilled.",
 )
 GRADIENTS_WITHHELD = Message(
     "US4642",
-    "cannot be drilled now: a worker that takes a rank has not got the gradients of an earlier step that are there",
-    cause="The rank has come as a newcomer, and gradients that were kept from an earlier step were not handed over to it.",
+    "cannot be drilled now: a worker that takes over a rank does not have the gradients that were kept from an earlier step",
+    cause="The worker of this rank is a newcomer, and gradients that were kept from an earlier step were not handed over to it.",
     remedy="Drill again after the next optimizer.zero_grad.",
 )
 NO_VOTE_YET = Message(
     "US4643",
-    "this rank has voted for nothing yet",
-    cause="A drill needs the copy of a vote, and there was none yet.",
+    "this rank has not voted yet",
+    cause="A drill needs the copy of a vote, and there is none yet.",
     remedy=_AGAIN,
 )
 CHANGED_UNFORESEEN = Message(
     "US4644",
-    "the step has changed {entry} in front of its vote for the first time, while its state was sent. Drill again",
-    cause="The step changes a parameter before its vote, and that was not known, so there was no copy of it as of the begin of the step.",
+    "the step changed {entry} before its vote for the first time, while its state was being sent. Drill again",
+    cause="The step changes a parameter before its vote. This was not known, so there was no copy of the parameter as of the beginning of "
+    "the step.",
     remedy=_AGAIN,
 )
 NOT_TOLD_AT_VOTE = Message(
     "US4645",
-    "it could not be told how the rank stands at its vote: {error!r}",
-    cause="The rank could not describe its state for the comparison. It went on with its step.",
+    "the state of the rank at its vote could not be described: {error!r}",
+    cause="The rank could not describe its state for the comparison, and continued with its step.",
     remedy=f"{_AGAIN} Report it if it repeats.",
 )
 NOT_TOLD_AT_END = Message(
     "US4646",
-    "it could not be told how the rank stands behind its step: {error!r}",
-    cause="The rank could not describe its state for the comparison. It went on.",
+    "the state of the rank after its step could not be described: {error!r}",
+    cause="The rank could not describe its state for the comparison, and continued.",
     remedy=f"{_AGAIN} Report it if it repeats.",
 )
 DRILL_OVER = Message(
     "US4647",
     "the drill is over",
-    cause="The spare is gone, or the drill was called off, while the rank waited for it.",
+    cause="The spare is gone, or the drill was cancelled, while the rank was waiting for it.",
     remedy=_AGAIN,
 )
 SPARE_LATE = Message(
     "US4648",
-    "the spare has not come to this step within {seconds:g} s",
-    cause="The spare needs longer for its copy of the state than the rank waits at its vote.",
+    "the spare did not reach this step within {seconds:g} s",
+    cause="The spare needs longer to receive its copy of the state than the rank waits at its vote.",
     remedy=f"{_AGAIN} The network between both nodes, or the node of the spare, may be slow.",
 )
 INTERRUPTED = Message(
     "US4649",
     "the step was interrupted: {error}",
-    cause="A loss, or an exception of the script, came in the middle of the drilled step.",
+    cause="A loss, or an exception in the script, came in the middle of the drilled step.",
     remedy=_AGAIN,
 )
 TOO_SLOW = Message(
     "US4650",
-    "the spare takes what it is sent too slowly",
-    cause="The results of collectives leave the rank slower than it produces them, and a drill must not delay training.",
+    "the spare receives data too slowly",
+    cause="The results of collectives are sent more slowly than the rank produces them, and a drill must not delay training.",
     remedy="Drill again with fewer bytes (--drill-bytes).",
 )
 NOT_RECORDED = Message(
     "US4651",
     "a collective could not be recorded: {error!r}",
-    cause="The rank could not copy what a collective gave.",
+    cause="The rank could not copy the result of a collective.",
     remedy=f"{_AGAIN} Report it if it repeats.",
 )
 STATE_CHANGED = Message(
     "US4652",
-    "its state has changed before all of it was sent",
-    cause="The rank went on with its step before the spare had all of its state.",
+    "its state changed before all of it was sent",
+    cause="The rank continued with its step before the spare had all of its state.",
     remedy=_AGAIN,
 )
 BROKEN_OFF = Message(
     "US4660",
-    "rank {rank} has broken off: {error}",
-    cause="The connection from the rank to the spare has ended in the middle of the drill.",
+    "rank {rank} ended the drill: {error}",
+    cause="The connection from the rank to the spare ended in the middle of the drill.",
     remedy=_AGAIN,
 )
 OTHER_STATE = Message(
     "US4661",
-    "{error}. What is registered must be the same again after load_state_dict, and nothing else may change it on a newcomer's way to the "
+    "{error}. Registered state must be the same again after load_state_dict, and nothing else may change it before a newcomer reaches the "
     "step",
-    cause="The spare has loaded the state of the rank, and what it then has is something else. A newcomer would fare the same.",
-    remedy="Let state_dict and load_state_dict of registered objects be exact, and change registered state in steps only.",
+    cause="The spare loaded the state of the rank, and its own state then differs from it. A newcomer would fail in the same way.",
+    remedy="Make state_dict and load_state_dict of registered objects exact, and change registered state in steps only.",
 )
 SAVES = Message(
     "US4662",
-    "compared up to where the step saves (torch.save), because the rank itself does that. Save in a @job.section, and the rest of the step "
-    "is compared, too",
+    "compared up to the point where the step saves (torch.save), because only the rank itself may save. Save in a @job.section, and the "
+    "rest of the step is compared, too",
     cause="The spare must not write a file that the rank writes, so the comparison ends there.",
     remedy="Save in a @job.section to have the whole step compared.",
 )
 RAISES = Message(
     "US4663",
     "the step raises {kind} on the spare: {error}",
-    cause="The step has raised an exception on the spare, and not on the rank.",
-    remedy="Mend what the exception says: the step uses something that a newcomer does not have.",
+    cause="The step raised an exception on the spare, and not on the rank.",
+    remedy="Fix the cause of the exception: the step uses something that a newcomer does not have.",
 )
 FEEDS = Message(
     "US4664",
-    "{what}. The step goes by something that a newcomer does not have as the rank has it (a plain name, a closure, an object of the "
-    "script's own): give it to job.register, or keep it in a registered module",
-    cause="The spare has computed something else than the rank from the same registered state.",
+    "{what}. The step depends on something that a newcomer does not have in the same state as the rank (a plain name, a closure, an object "
+    "of the script): pass it to job.register, or keep it in a registered module",
+    cause="The spare computed a different result than the rank from the same registered state.",
     remedy="Find what else the step uses, and register it (job.register, job.state).",
 )
 VALUES = Message(
     "US4665",
     f"{{what}}. {_VALUES}",
-    cause="Only registered values differ. What they are computed from is not registered, is a clock, or changes after the vote.",
-    remedy="Register what the value is made of, leave clocks out of its state_dict, and change it before optimizer.step.",
+    cause="Only registered values differ. They are derived from something that is not registered or from a clock, or they change after the "
+    "vote.",
+    remedy="Register what the value is derived from, leave clocks out of its state_dict, and change it before optimizer.step.",
 )
 REDO_DIFFERS = Message(
     "US4666",
-    "the spare's first attempt is the rank's, and its redo is not: {what}. The step changes something that a redo does not put back (a "
-    "list, a counter, a cache, its batch): give it to job.register, or change it behind the step",
-    cause="After a loss survivors redo the step. Here the second attempt gave other bits than the first one.",
+    "the spare's first attempt equals the rank's, but its redo does not: {what}. The step changes something that a redo does not restore "
+    "(a list, a counter, a cache, its batch): pass it to job.register, or change it after the step",
+    cause="After a loss, survivors redo the step. Here the second attempt gave different bits than the first one.",
     remedy="Register what the step changes, or change it after the step.",
 )
 UNSTEADY = Message(
     "US4667",
-    f"{_UNSTEADY}Give it to job.register; if there is nothing of the kind, let the device compute reproducibly "
-    f"(torch.use_deterministic_algorithms)",
-    cause="The spare has computed the step twice from the same state, with other bits.",
+    f"{_UNSTEADY}Pass it to job.register; if there is nothing of the kind, make the device compute reproducibly "
+    "(torch.use_deterministic_algorithms)",
+    cause="The spare computed the step twice from the same state, with different bits.",
     remedy="Register counters and generators that the step uses, or use torch.use_deterministic_algorithms.",
 )
 OF_NO_CONSEQUENCE = Message(
     "US4668",
-    "not the same, and of no consequence in this step: {what}",
-    cause="Something differs on the spare that has changed nothing in the drilled step. In another step it may.",
-    remedy="If the script uses it, register it.",
+    "differs, without consequence in this step: {what}",
+    cause="Something differs on the spare that did not affect the drilled step. It may affect another step.",
+    remedy="Register it if the script uses it.",
 )
 VALUES_UNSTEADY = Message(
     "US4669",
     f"{_UNSTEADY}{_VALUES}",
-    cause="The spare has computed the step twice from the same state, and only registered values differ.",
-    remedy="Register what the value is made of, leave clocks out of its state_dict, and change it before optimizer.step.",
+    cause="The spare computed the step twice from the same state, and only registered values differ.",
+    remedy="Register what the value is derived from, leave clocks out of its state_dict, and change it before optimizer.step.",
 )

@@ -17,11 +17,11 @@ NO_ENCODING_OF_SUBCLASS = Message(
     "US1802",
     "a {type}; take its local tensor",
     cause="A tensor of a subclass, such as a DTensor, is a value in a state_dict or a result, where only plain tensors have an encoding.",
-    remedy="Store the plain tensor, for example by to_local() or full_tensor().",
+    remedy="Store the plain tensor, for example with to_local() or full_tensor().",
 )
 NESTED_TOO_DEEP = Message(
     "US1803",
-    "a value that is nested more than {deepest} deep in tuples, sets and the like",
+    "a value that is nested more than {deepest} levels deep in tuples, sets and the like",
     cause="The value holds tuples, sets, arrays or objects within each other beyond the depth that can be decoded on any thread.",
     remedy="Store it flatter, for example as one list.",
 )
@@ -35,7 +35,7 @@ BEYOND_ENCODING = Message(
     "US1805",
     "a value beyond what can be encoded ({error})",
     cause="The value is text with lone surrogates, an integer of thousands of digits, or exceeds another limit of the encoding.",
-    remedy="Store bytes in place of text that is not valid Unicode, and smaller numbers.",
+    remedy="Store bytes instead of text that is not valid Unicode, and smaller numbers.",
 )
 NOT_DENSE = Message(
     "US1811",
@@ -48,21 +48,21 @@ NOT_DENSE = Message(
 
 NOT_A_MESSAGE = Message(
     "US1821",
-    "what should be a {expected} of another worker is none: {error}",
-    cause="Bytes that another worker sent cannot be decoded: they were damaged, or something else than a worker of this job has sent them.",
+    "data from another worker is not a valid {expected}: {error}",
+    cause="Bytes that another worker sent cannot be decoded: they were damaged, or a program that is not a worker of this job sent them.",
     remedy="Check that only workers of this job reach its ports, and that every node has the same version of Understudy.",
 )
 OTHER_VERSION = Message(
     "US1822",
-    "another worker speaks version {theirs!r} of Understudy's messages, this one version {ours}: install the same version of Understudy "
-    "on every node",
+    "another worker uses version {theirs!r} of Understudy's messages, this one version {ours}: install the same version of Understudy on "
+    "every node",
     cause="Two nodes of the job have different versions of Understudy installed.",
     remedy="Install the same version of Understudy on every node, and start the job again.",
 )
 OTHER_MESSAGE = Message(
     "US1823",
-    "another worker has sent {found!r} where a {expected} was expected",
-    cause="Two workers disagree about what is sent next: they run different versions of Understudy, or one of them is at another place.",
+    "another worker sent {found!r} where a {expected} was expected",
+    cause="Two workers disagree about the next message: they run different versions of Understudy, or one of them is at a different place.",
     remedy="Install the same version of Understudy on every node; if the versions are the same, report it as a defect.",
 )
 MALFORMED_MESSAGE = Message(
@@ -79,19 +79,19 @@ UNKNOWN_DTYPE = Message(
 )
 MALFORMED_PATH = Message(
     "US1831",
-    "what should say where something of the script stands does not: {error}",
-    cause="Another worker has sent the value of a variable together with a place that cannot be read.",
+    "the location of a variable of the script cannot be read: {error}",
+    cause="Another worker sent the value of a variable together with a location that cannot be read.",
     remedy="Install the same version of Understudy on every node; if the versions are the same, report it as a defect.",
 )
 MALFORMED_ENTRY = Message(
     "US1832",
-    "{entry} of another worker is malformed: {error}",
-    cause="Another worker has sent the value of a variable of the script that cannot be decoded.",
+    "{entry} from another worker is malformed: {error}",
+    cause="Another worker sent the value of a variable of the script that cannot be decoded.",
     remedy="Install the same version of Understudy on every node; if the versions are the same, report it as a defect.",
 )
 MALFORMED_NAME = Message(
     "US1833",
-    "{name}, as another worker has it, is malformed: {error}",
-    cause="Another worker has sent the value of a variable that a loop has left, and it cannot be decoded.",
+    "{name} from another worker is malformed: {error}",
+    cause="Another worker sent the value of a variable that remains after a loop, and it cannot be decoded.",
     remedy="Install the same version of Understudy on every node; if the versions are the same, report it as a defect.",
 )

@@ -18,13 +18,13 @@ NOT_LOADED = Message(
 )
 WRONG_KIND = Message(
     "US8002",
-    "{entry} is {wanted}, but a {found}",
-    cause="The entry point leads to an object of another kind than its group wants.",
-    remedy="Let the entry point name the right object. docs/extending.md says what each group wants.",
+    "{entry} must be {wanted}, but is a {found}",
+    cause="The type of the object that the entry point names is not the one that its group requires.",
+    remedy="Correct the entry point. docs/extending.md describes the object that each group requires.",
 )
 INCOMPLETE = Message(
     "US8003",
     "{entry} lacks {lacking}, which every {base} has",
     cause="The class of the extension does not have all abstract methods of its base class.",
-    remedy="Write the methods named. It may be that the extension was written for another version of Understudy.",
+    remedy="Implement the methods that are named. The extension may have been written for another version of Understudy.",
 )

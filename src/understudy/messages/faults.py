@@ -1,4 +1,4 @@
-"""Fault injection (`understudy chaos`): plans, why a fault is not injected, and what came of one that was not expected."""
+"""Fault injection (`understudy chaos`): plans, why a fault is not injected, and outcomes that were not expected."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from understudy.messages.base import Message
 # Faults of the registry.
 NOTHING_TO_DO = Message(
     "US7000",
-    "the fault {fault!r} has nothing to do: give outside, inside or both",
-    cause="A `Fault` was made with neither of the two functions that carry it out.",
+    "the fault {fault!r} has no action: give outside, inside or both",
+    cause="A `Fault` was created without either of the two functions that carry it out.",
     remedy="Give `outside`, which the command calls, or `inside`, which the worker calls.",
 )
 INSIDE_A_WORKER = Message(
     "US7001",
-    "the fault {fault!r} is done inside a worker, so it hits a worker",
-    cause="A `Fault` has `inside`, and its `hits` is not `Hits.WORKER`.",
+    "the fault {fault!r} happens inside a worker, so it must hit a worker",
+    cause="A `Fault` has `inside`, but its `hits` is not `Hits.WORKER`.",
     remedy="Set hits = Hits.WORKER.",
 )
 TWO_OF_ONE_NAME = Message(
@@ -27,23 +27,23 @@ NO_SUCH_FAULT = Message(
     "US7003",
     "there is no fault {fault!r}; there are {known}",
     cause="The plan or the command names a fault that is not installed.",
-    remedy="Take one of the names given. `understudy chaos --list` shows what each does.",
+    remedy="Use one of the listed names. `understudy chaos --list` shows what each does.",
 )
 NO_SUCH_PARAMETER = Message(
     "US7004",
     "{fault} has no parameter {parameter!r}; it has {known}",
     cause="The plan or the command gives the fault a parameter that it does not have.",
-    remedy="Take one of the parameters given. `understudy chaos --list` shows them.",
+    remedy="Use one of the listed parameters. `understudy chaos --list` shows them.",
 )
 NOT_A_CHOICE = Message(
     "US7005",
-    "{fault}: {parameter} is one of {choices}, not {value!r}",
-    cause="The parameter takes certain values only.",
+    "{fault}: {parameter} must be one of {choices}, not {value!r}",
+    cause="The parameter accepts certain values only.",
     remedy="Give one of them.",
 )
 WRONG_TYPE = Message(
     "US7006",
-    "{fault}: {parameter} is {wanted}, not {value!r}",
+    "{fault}: {parameter} must be {wanted}, not {value!r}",
     cause="The value of the parameter has another type.",
     remedy="Give a value of the type named.",
 )
@@ -55,15 +55,15 @@ NEGATIVE = Message(
 )
 NO_PROCESS = Message(
     "US7008",
-    "{pid} is no process id: nothing can be done to it",
-    cause="A fault was given 0, a negative number or nothing as a process: a signal to that would reach a whole group of processes.",
+    "{pid} is not a process id: no fault can be injected into it",
+    cause="A fault received 0, a negative number or nothing as a process: a signal to that would reach a whole group of processes.",
     remedy="Give the process id of a worker as `understudy status --json` shows it, when it is known.",
 )
 NO_DEVICE = Message(
     "US7009",
     "the driver shows no device",
-    cause="The fault needs a GPU. The driver is installed, and has no device that this process may use.",
-    remedy="Look at nvidia-smi and at CUDA_VISIBLE_DEVICES, or take another fault.",
+    cause="The fault needs a GPU. The driver is installed, but has no device that this process may use.",
+    remedy="Check nvidia-smi and CUDA_VISIBLE_DEVICES, or choose another fault.",
 )
 
 # Plans.
@@ -82,7 +82,7 @@ OF_FAULT = Message(
 NOT_TOML = Message(
     "US7020",
     "{path}: not TOML: {problem}",
-    cause="The plan has a mistake in its syntax. The text says where.",
+    cause="The plan has a mistake in its syntax. The message says where.",
     remedy="Correct it.",
 )
 UNKNOWN_SETTING = Message(
@@ -100,36 +100,36 @@ MISSING_SETTING = Message(
 BAD_SETTING = Message(
     "US7023",
     "{place}{problem}",
-    cause="A setting of the plan has a value of the wrong type, or out of its bounds.",
-    remedy="Give a value as the text asks for.",
+    cause="A setting of the plan has a value of the wrong type, or out of range.",
+    remedy="Give a value as the message requires.",
 )
 SEVERAL_TARGETS = Message(
     "US7024",
     "{targets}: a fault has one target",
     cause="An entry of the plan has more than one of rank, node and spare.",
-    remedy="Leave one of them. For several targets write several entries.",
+    remedy="Leave one of them. For several targets, write several entries.",
 )
 STEP_OR_TIME = Message(
     "US7025",
     "at_step and after: give one of them",
-    cause="An entry of the plan says both at which step and after how many seconds.",
+    cause="An entry of the plan gives both a step and a time in seconds.",
     remedy="Leave out one of the two.",
 )
 COUNT_NEEDS_EVERY = Message(
     "US7026",
-    "count = {count} needs every: the steps (with at_step) or seconds between two of them",
-    cause="An entry of the plan happens several times, and does not say how long between.",
+    "count = {count} needs every: the number of steps (with at_step) or seconds between two occurrences",
+    cause="An entry of the plan occurs several times, and the interval is missing.",
     remedy="Add every.",
 )
 EVERY_NEEDS_COUNT = Message(
     "US7027",
-    "every needs count: how many times in all",
-    cause="An entry of the plan repeats, and does not say how often.",
+    "every needs count: the number of occurrences",
+    cause="An entry of the plan repeats, and the number of occurrences is missing.",
     remedy="Add count.",
 )
 WHOLE_STEPS = Message(
     "US7028",
-    "with at_step, every and jitter are whole numbers of steps",
+    "with at_step, every and jitter must be whole numbers of steps",
     cause="An entry of the plan counts in steps and has a fraction in every or jitter.",
     remedy="Give whole numbers, or count in seconds with after.",
 )
@@ -137,48 +137,48 @@ NO_SUCH_POINT = Message(
     "US7029",
     "there is no point {point!r}; there are {known}",
     cause="An entry of the plan names a point of a worker's step that does not exist.",
-    remedy="Take one of the names given.",
+    remedy="Use one of the listed names.",
 )
 NEEDS_AT_RANK = Message(
     "US7030",
-    "{fault} does not happen inside a worker: give at_rank, the rank that waits at the point meanwhile",
-    cause="An entry of the plan names a point, and its fault is done from outside.",
+    "{fault} does not happen inside a worker: give at_rank, the rank that waits at the point",
+    cause="An entry of the plan names a point, and its fault is injected from outside.",
     remedy="Add at_rank, or leave out point.",
 )
 AT_RANK_INSIDE = Message(
     "US7031",
-    "at_rank is the rank that waits at a point while something is done from outside, and {fault} happens inside the worker",
-    cause="An entry of the plan has at_rank, and its fault is done by the worker itself.",
-    remedy="Give rank in place of at_rank.",
+    "at_rank is the rank that waits at a point while a fault is injected from outside, but {fault} happens inside the worker",
+    cause="An entry of the plan has at_rank, and the worker itself carries out its fault.",
+    remedy="Use rank instead of at_rank.",
 )
 AT_RANK_WITHOUT_POINT = Message(
     "US7032",
-    "at_rank is the rank that waits at a point while something is done from outside, and there is no point",
+    "at_rank is the rank that waits at a point while a fault is injected from outside, but there is no point",
     cause="An entry of the plan has at_rank and no point.",
     remedy="Add point, or leave out at_rank.",
 )
 NOT_IN_A_SPARE = Message(
     "US7033",
     "{fault} happens inside a rank's script, and a spare does not run it yet",
-    cause="An entry of the plan has a spare as its target, and its fault is done inside a running script.",
-    remedy="Give a rank in place of the spare, or another fault.",
+    cause="An entry of the plan has a spare as its target, and its fault happens inside a running script.",
+    remedy="Use a rank instead of the spare, or another fault.",
 )
 HITS_A_WORKER = Message(
     "US7034",
     "{fault} hits a worker: give rank (a number or {random!r}) or spare = true, not node",
-    cause="An entry of the plan has a node as the target of a fault of workers.",
+    cause="An entry of the plan has a node as the target of a fault that hits a worker.",
     remedy="Give rank or spare.",
 )
 HITS_NO_WORKER = Message(
     "US7035",
     "{fault} hits {target}: not rank or spare{node}",
-    cause="An entry of the plan has a rank or a spare as the target of a fault of nodes or of the orchestrator.",
-    remedy="Leave out rank and spare. For a fault of nodes give node.",
+    cause="An entry of the plan has a rank or a spare as the target of a fault that hits a node or the orchestrator.",
+    remedy="Leave out rank and spare. For a fault that hits a node, give node.",
 )
 HITS_THE_ORCHESTRATOR = Message(
     "US7036",
-    "{fault} hits the orchestrator: no node",
-    cause="An entry of the plan has a node as the target of a fault of the orchestrator.",
+    "{fault} hits the orchestrator: leave out node",
+    cause="An entry of the plan has a node as the target of a fault that hits the orchestrator.",
     remedy="Leave out node.",
 )
 NO_SUCH_RANK = Message(
@@ -197,155 +197,156 @@ NO_SUCH_NODE = Message(
     "US7039",
     "fault {number}: the job has no node {node!r}; it has {known}",
     cause="The plan names a node that does not serve this job.",
-    remedy="Give one of the nodes named, or 'random'.",
+    remedy="Use one of the listed nodes, or 'random'.",
 )
 
 # Why a fault is not injected.
 PROCESS_NOT_HERE = Message(
     "US7060",
-    "worker {worker} is on {node}, and its process {pid} is not on this machine, or not ours: run this there",
-    cause="A fault is done to a process, so the command has to run on the machine of its target, as a user who may do that.",
+    "worker {worker} is on {node}, and its process {pid} is not on this machine, or belongs to another user: run the command there",
+    cause="A fault is injected into a process, so the command has to run on the machine of its target, with the necessary permissions.",
     remedy="Run the command on that node.",
 )
 NODE_NOT_HERE = Message(
     "US7061",
-    "node {node} has no worker by which its agent is found",
-    cause="The agent of a node is found by the folder of its workers, and none of the node's workers is there now.",
+    "node {node} has no worker, and its agent is found only through one",
+    cause="The agent of a node is found through the folder of its workers, and the node has no workers now.",
     remedy="Try again when the job has workers on this node.",
 )
 AGENT_NOT_HERE = Message(
     "US7062",
     "the agent of node {node} does not listen to its workers ({reason})",
-    cause="The agent is found by the socket on which it listens to its workers. It is being started again, or has ended.",
+    cause="The agent is found through the socket on which it listens to its workers. It is being restarted, or has ended.",
     remedy="Try again in a moment.",
 )
 ORCHESTRATOR_NOT_HERE = Message(
     "US7063",
-    "the orchestrator at {url} is not on this machine: run this there",
-    cause="A fault is done to a process, so the command has to run on the machine of its target.",
+    "the orchestrator at {url} is not on this machine: run the command there",
+    cause="A fault is injected into a process, so the command has to run on the machine of its target.",
     remedy="Run the command on the orchestrator's machine.",
 )
 NO_SPARE_TO_REPLACE = Message(
     "US7064",
     "no spare is warm, so the job would end: start it with more --spares",
-    cause="The fault loses a rank that a spare has to replace, and no spare is ready.",
+    cause="The fault ends a rank that a spare has to take over, and no spare is ready.",
     remedy="Start the job with more --spares, or leave more time between the faults.",
 )
 NO_WARM_SPARE = Message(
     "US7065",
     "no spare is warm",
-    cause="The fault is done to a spare, and no spare is ready.",
+    cause="The fault is injected into a spare, and no spare is ready.",
     remedy="Start the job with more --spares, or leave more time between the faults.",
 )
 NO_CONSENT_INSIDE = Message(
     "US7066",
-    "{fault} happens inside a worker, which a job allows when it is started with understudy run --chaos",
-    cause="Workers do harm to themselves only in a job whose user has agreed to that at its start.",
+    "{fault} happens inside a worker, which requires a job that was started with understudy run --chaos",
+    cause="Workers damage themselves only in a job whose user allowed that at its start.",
     remedy="Start the job with understudy run --chaos.",
 )
 NO_CONSENT_TO_WAIT = Message(
     "US7067",
-    "{fault} is done while a worker waits at a point, which a job allows when it is started with understudy run --chaos",
-    cause="Workers wait at a point for a fault only in a job whose user has agreed to that at its start.",
+    "{fault} is injected while a worker waits at a point, which requires a job that was started with understudy run --chaos",
+    cause="Workers wait at a point for a fault only in a job whose user allowed that at its start.",
     remedy="Start the job with understudy run --chaos.",
 )
 JOB_ENDED = Message(
     "US7068",
     "the job has ended",
-    cause="The job was over before the moment of this fault came.",
-    remedy="Let the job run longer, or the fault happen earlier.",
+    cause="The job was over before this fault was due.",
+    remedy="Let the job run longer, or inject the fault earlier.",
 )
 NO_NFT = Message(
     "US7069",
     "the commands nft (nftables) and nsenter (util-linux) are needed",
-    cause="Faults of the network are rules for packets, which these two programs make.",
+    cause="Network faults are packet filter rules, which these two programs create.",
     remedy="Install nftables and util-linux.",
 )
 NOT_ROOT = Message(
     "US7070",
-    "rules for packets need root",
-    cause="Only root may make rules for packets.",
+    "packet filter rules need root",
+    cause="Only root may create packet filter rules.",
     remedy="Run the command as root.",
 )
 NFT_REFUSED = Message(
     "US7071",
-    "nft did not take the rules: {reason}",
-    cause="The program nft or the kernel refused the rules. What nft printed is quoted.",
-    remedy="As a rule the kernel lacks a module of nftables.",
+    "nft rejected the rules: {reason}",
+    cause="The program nft or the kernel rejected the rules. The output of nft is quoted.",
+    remedy="Check whether the kernel has the modules of nftables, which are usually missing.",
 )
 NO_GPU = Message(
     "US7072",
     "no GPU here ({reason})",
-    cause="The fault is done to a GPU by NVIDIA's driver, and there is no driver or no device.",
+    cause="NVIDIA's driver injects this fault into a GPU, and there is no driver or no device.",
     remedy="Run it on a node with NVIDIA GPUs.",
 )
 CUDA_FAILED = Message(
     "US7073",
     "{call} failed with CUDA error {error}",
-    cause="NVIDIA's driver refused the call with which the fault is done.",
-    remedy="The number is one of CUresult in NVIDIA's documentation of the driver API.",
+    cause="NVIDIA's driver refused the call that injects the fault.",
+    remedy="Look up the number under CUresult in NVIDIA's documentation of the driver API.",
 )
 SYSTEM_REFUSED = Message(
     "US7074",
     "{reason}",
-    cause="The system refused what the fault does, for instance because the process has ended. The text is the system's own.",
-    remedy="Look whether the target is still there, and whether this user may do that to it.",
+    cause="The system refused the action of the fault, for example because the process has ended. The text comes from the operating "
+    "system.",
+    remedy="Check that the target still exists, and that this user has the necessary permissions.",
 )
 
 # What came of it.
 POINT_NOT_REACHED = Message(
     "US7090",
     "its point was not reached within {seconds:.0f} s",
-    cause="The worker did not come to the point at which the fault was to happen.",
-    remedy="Choose a point that this job comes by, such as 'vote'.",
+    cause="The worker did not reach the point at which the fault was to occur.",
+    remedy="Choose a point that this job reaches, such as 'vote'.",
 )
 NOT_WHOLE_AGAIN = Message(
     "US7091",
-    "neither over nor whole again within {seconds:.0f} s: state {state}",
+    "neither ended nor recovered within {seconds:.0f} s: state {state}",
     cause="After the fault the job neither recovered nor ended within the limit.",
-    remedy="Look at `understudy status` and at the output of the job. If it hangs, report it as a bug.",
+    remedy="Check `understudy status` and the output of the job. If it hangs, report it as a bug.",
 )
 ANOTHER_LOST = Message(
     "US7092",
-    "not {wanted} was lost, but {lost}",
-    cause="An incident followed, and it lost another worker than the one that the fault was done to.",
-    remedy="Look at `understudy report`. If nothing else happened to the job, report it as a bug.",
+    "{wanted} was expected to be lost, but {lost} was",
+    cause="An incident followed, but it lost a different worker than the one that the fault targeted.",
+    remedy="Check `understudy report`. If nothing else happened to the job, report it as a bug.",
 )
 NO_DIGEST = Message(
     "US7093",
     "no digest was verified",
-    cause="A rank was taken over, and its state was not compared with anything.",
-    remedy="Look at `understudy report`, which says why.",
+    cause="A rank was taken over, and its state was not compared with other state.",
+    remedy="Check `understudy report` for the reason.",
 )
 STEPS_LOST = Message(
     "US7094",
     "steps were lost",
-    cause="After the incident the job went on from an earlier step.",
-    remedy="Look at `understudy report`, which says why.",
+    cause="After the incident the job continued from an earlier step.",
+    remedy="Check `understudy report` for the reason.",
 )
 SEVERAL_INCIDENTS = Message(
     "US7095",
     "{count} incidents instead of one",
     cause="More than one incident followed a single fault.",
-    remedy="Look at `understudy report`.",
+    remedy="Check `understudy report`.",
 )
 OTHERWISE_EXPECTED = Message(
     "US7096",
     "{expected} was expected",
-    cause="The outcome of the fault is another one than the plan or the registry says.",
-    remedy="Look at `understudy report`. If the outcome is right for this job, give `expect` in the plan.",
+    cause="The outcome of the fault differs from the one in the plan or the registry.",
+    remedy="Check `understudy report`. If the outcome is right for this job, give `expect` in the plan.",
 )
 
 # What a worker says when it harms itself.
 EXCEPTION_IN_SCRIPT = Message(
     "US7110",
     "a fault of understudy chaos: an exception in the script",
-    cause="`understudy chaos` was asked to let the script of this rank fail.",
+    cause="`understudy chaos` was requested to make the script of this rank fail.",
 )
 EXCEPTION_IN_THREAD = Message(
     "US7111",
     "a fault of understudy chaos: an exception in a thread",
-    cause="`understudy chaos` was asked to let a thread of this rank fail.",
+    cause="`understudy chaos` was requested to make a thread of this rank fail.",
 )
 PID_UNKNOWN = Message(
     "US7075",
@@ -355,7 +356,7 @@ PID_UNKNOWN = Message(
 )
 AGENT_ELSEWHERE = Message(
     "US7076",
-    "the agent of node {node} is outside of this process namespace: run this where it is",
+    "the agent of node {node} is outside of this process namespace: run the command in that namespace",
     cause="The agent listens to its workers in this folder, and its process is not visible here: this command runs in a container.",
     remedy="Run the command on the node itself, or in the agent's container.",
 )

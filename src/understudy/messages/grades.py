@@ -91,13 +91,13 @@ SECTION = Message(
 )
 REGISTERED_SINCE = Message(
     "US4189",
-    "{why}; what is registered has changed since, so that no drill can show it any more",
-    cause="The incident lacked a drill, and the script registers something else now than at the time of the incident.",
+    "{why}; the registered state has changed since, so a drill can no longer show it",
+    cause="The incident lacked a drill, and the registered state has changed since the incident.",
     remedy=_CHECKPOINT,
 )
 WARNED = Message(
     "US4188",
-    "the job warned about what a newcomer would not have: {text}",
+    "the job warned about state that a newcomer would not have: {text}",
     cause="The job, or the newcomer itself, reported something of the lost worker that a newcomer cannot have.",
     remedy="Follow the remedy of the code in the text.",
 )

@@ -8,42 +8,43 @@ NOT_SERVED = Message(
     "US5200",
     "{detail}",
     cause="There is no such path or method, or the request cannot be read at all.",
-    remedy="Look at docs/api.md, or at /openapi.json of the orchestrator.",
+    remedy="See docs/api.md, or /openapi.json of the orchestrator.",
 )
 
 MALFORMED = Message(
     "US5201",
     "{problems}",
-    cause="Values of the request are not as the API describes them. Each is named with its place in the request.",
+    cause="Values of the request do not have the form that the API requires. Each is listed with its location in the request.",
     remedy="Correct the values. docs/api.md describes them.",
 )
 
 TOO_MANY_REQUESTS = Message(
     "US5202",
     "more than {rate:g} requests a second from this address",
-    cause="A program at this address asks faster than the orchestrator answers anybody.",
-    remedy="Ask less often; the header Retry-After says when the next request is taken.",
+    cause="A program at this address sends requests faster than the orchestrator answers any client.",
+    remedy="Send requests less often; the header Retry-After gives the time of the next accepted request.",
 )
 
 TOO_LONG = Message(
     "US5203",
     "a request has at most {most} bytes",
-    cause="The body of the request is longer than the orchestrator takes. Of a submitted job that is, as a rule, its environment.",
+    cause="The body of the request is longer than the orchestrator accepts. In a submitted job the largest part is usually its "
+    "environment.",
     remedy="Send less.",
 )
 
 TOKEN_NEEDED = Message(
     "US5205",
     "a valid token is needed",
-    cause="The request has no token, or one that the orchestrator did not make.",
+    cause="The request has no token, or one that the orchestrator did not issue.",
     remedy="Send the secret, or a token of `understudy token`, as `Authorization: Bearer TOKEN`. A change of the secret makes older "
     "tokens invalid.",
 )
 
 TOKEN_EXPIRED = Message(
     "US5206",
-    "the token was good for a limited time, which is over",
-    cause="The token was made with --days.",
+    "the token has expired",
+    cause="The token was created with --days.",
     remedy="Make a new one with `understudy token`.",
 )
 
@@ -51,7 +52,7 @@ ROLE_NEEDED = Message(
     "US5207",
     "this needs the role {role}",
     cause="The token or certificate does not allow this.",
-    remedy="Use one with this role: `understudy token --role`.",
+    remedy="Use a token or certificate with this role: `understudy token --role`.",
 )
 
 ROLE_NEEDED_FOR_JOB = Message(
@@ -71,7 +72,7 @@ ROLE_NEEDED_FOR_ALL = Message(
 SECRET_ITSELF_NEEDED = Message(
     "US5210",
     "this needs the job's secret itself",
-    cause="The orchestrators of a job speak to each other with the job's secret. A token made from it does not do.",
+    cause="The orchestrators of a job authenticate to each other with the job's secret. A token that is derived from it is not sufficient.",
     remedy="Give every node of the job the same secret.",
 )
 
@@ -87,34 +88,34 @@ SAID_FOR_ALL_JOBS = Message(
 NAME_NOT_ALLOWED = Message(
     "US5211",
     "this token may not submit a job named {job}",
-    cause="The token or certificate allows to submit jobs of another name only.",
-    remedy="Give the job the name that the token is for, or use another token.",
+    cause="The token or certificate only allows submitting jobs with another name.",
+    remedy="Give the job the name that the token allows, or use another token.",
 )
 
 NO_SUCH_JOB = Message(
     "US5215",
     "there is no job {job!r} here",
     cause="No job of this name was submitted to this orchestrator.",
-    remedy="Look at the list of jobs: `understudy jobs`.",
+    remedy="List the jobs with `understudy jobs`.",
 )
 
 JOB_ASIDE = Message(
     "US5216",
     "job {job} is put aside: {reason}",
-    cause="The journal cannot be read where it tells of this job, so nothing can be said or decided about it. Its workers train on.",
+    cause="The job's record in the journal cannot be read, so nothing can be reported or decided about it. Its workers continue to train.",
     remedy="Use the Understudy that wrote the journal, or end the job with `understudy cancel`.",
 )
 
 PART_ASIDE = Message(
     "US5217",
     "it is put aside",
-    cause="An agent of a job has come whose record in the journal cannot be read.",
+    cause="An agent has connected for a job whose record in the journal cannot be read.",
     remedy="Use the Understudy that wrote the journal, or end the job with `understudy cancel`.",
 )
 
 JOB_NAME_USED = Message(
     "US5218",
-    "a job named {job} is here already, or was",
+    "a job named {job} already exists, or existed before",
     cause="Names of jobs are used once, since journal and output are kept by name.",
     remedy="Give the job another name (--rdzv-id).",
 )
@@ -122,152 +123,152 @@ JOB_NAME_USED = Message(
 NO_SUCH_NODE = Message(
     "US5219",
     "there is no node {node!r} here",
-    cause="No agent of this name has come to this orchestrator since it was started, and no job has such a node.",
-    remedy="Look at the list of nodes: `understudy nodes`.",
+    cause="No agent of this name has connected to this orchestrator since it was started, and no job has such a node.",
+    remedy="List the nodes with `understudy nodes`.",
 )
 
 NODE_NOT_DRAINED = Message(
     "US5220",
     "node {node} is not drained",
-    cause="Nobody has asked for a drain of this node, or it was taken back.",
+    cause="No drain of this node was requested, or it was cancelled.",
 )
 
 JOB_HAS_NO_NODE = Message(
     "US5221",
     "job {job} has no node {node}",
     cause="The job has no ranks or spares on a node of this name, and never had.",
-    remedy="Look at the nodes in `understudy status`.",
+    remedy="See the nodes in `understudy status`.",
 )
 
 DEVICE_OF_WHICH_NODE = Message(
     "US5244",
-    "{device} of which node?",
-    cause="A rank was to move to a device, and no node was given.",
+    "{device} is given without a node",
+    cause="A migration to a device was requested, and no node was given.",
     remedy="Give both: `understudy migrate --rank R --to NODE:DEVICE`.",
 )
 
 NODE_HAS_NO_DEVICE = Message(
     "US5243",
     "no rank is known to compute on {device} of node {node}; known devices: {known}",
-    cause="A single device can be tainted once a rank has said that it computes on it, which it does with its first step.",
-    remedy="Give one of the names that are listed, or taint the node.",
+    cause="A single device can be tainted once a rank has reported that it computes on it, which it does with its first step.",
+    remedy="Use one of the names that are listed, or taint the node.",
 )
 
 JOB_HAS_NOT_DRAINED = Message(
     "US5222",
-    "job {job} has no node {node} that is drained",
-    cause="The job does not have the node, or no drain of it was asked for.",
-    remedy="Look at the drains in `understudy status`.",
+    "job {job} has no drained node {node}",
+    cause="The job does not have the node, or no drain of it was requested.",
+    remedy="See the drains in `understudy status`.",
 )
 
 OF_JOB = Message(
     "US5223",
     "job {job}: {reason}",
-    cause="One of several jobs on the node cannot do without it. The reason names what would have nowhere to go.",
-    remedy="Start further spares elsewhere, or drain with --force.",
+    cause="One of several jobs on the node cannot leave it. The reason names the ranks without another worker.",
+    remedy="Start more spares on other nodes, or drain with --force.",
 )
 
 OUTPUT_ELSEWHERE = Message(
     "US5224",
     "the output of this job goes to the terminals on which `understudy run` was started",
-    cause="The job was started with `understudy run` on its nodes, so the orchestrator does not have what it prints.",
-    remedy="Look at the terminals, or at workers/*.log in the run directories.",
+    cause="The job was started with `understudy run` on its nodes, so the orchestrator does not have its output.",
+    remedy="See the terminals, or workers/*.log in the run directories.",
 )
 
 ASK_LEADER = Message(
     "US5225",
-    "this orchestrator does not lead: ask {url}",
+    "this orchestrator does not lead: use {url}",
     cause="Several orchestrators serve the job, and another one leads.",
-    remedy="Ask the one that is named. Commands try all addresses that they know.",
+    remedy="Send the request to the address that is named. Commands try all addresses that they know.",
 )
 
 NO_LEADER = Message(
     "US5226",
-    "this orchestrator does not lead: none is known to, ask again",
-    cause="Several orchestrators serve the job, and they have not agreed on one yet, or no majority of them is there.",
-    remedy="Ask again in some seconds. If that does not help, look whether a majority of them runs.",
+    "this orchestrator does not lead, and no leader is known: try again",
+    cause="Several orchestrators serve the job, and they have not elected a leader yet, or no majority of them is running.",
+    remedy="Try again in a few seconds. If that does not help, check that a majority of them is running.",
 )
 
 TOO_MUCH_EVIDENCE = Message(
     "US5230",
-    "more than {most:g} pieces of evidence a minute come from this address: none of these was taken",
-    cause="A program reports evidence faster than the orchestrator takes it.",
-    remedy="Report less often, or only what has changed; the header Retry-After says when the next request is taken.",
+    "more than {most:g} pieces of evidence a minute come from this address: these were all rejected",
+    cause="A program reports evidence faster than the orchestrator accepts it.",
+    remedy="Report less often, or only changes; the header Retry-After gives the time of the next accepted request.",
 )
 
 NOTE_GOES_NOWHERE = Message(
     "US5231",
-    "no job has this node now, and a note keeps none away",
+    "no job uses this node now, and evidence of severity note has no effect on other jobs",
     cause="Evidence of the severity note was reported about a node that no job uses, where it has no effect.",
-    remedy="Nothing, or report it as suspect if jobs should stay away from the node.",
+    remedy="Report it as suspect if jobs should avoid the node. Otherwise ignore this.",
 )
 
 UNTIL_AND_FOR = Message(
     "US5232",
-    "say until or for, not both",
-    cause="The evidence has two ends.",
+    "give until or for, not both",
+    cause="The evidence has two end times.",
     remedy="Give one of them.",
 )
 
 NODE_WITH_PART = Message(
     "US5233",
-    "a node as a whole has no part: say device or link",
-    cause="The subject is the node itself, and a part of it is named, too.",
-    remedy="Leave out the part, or give device or link as the subject.",
+    "a node as a whole has no part: use device or link",
+    cause="The subject is the node itself, but a part of it is named, too.",
+    remedy="Leave out the part, or use device or link as the subject.",
 )
 
 PART_NEEDED = Message(
     "US5234",
-    "a {subject} has a part: say which",
+    "a {subject} needs the name of its part",
     cause="The subject is a device or link of a node, and none is named.",
-    remedy="Name the part as its node calls it, such as gpu3 or eth0.",
+    remedy="Name the part with the node's own name for it, such as gpu3 or eth0.",
 )
 
 LONG_AGO = Message(
     "US5235",
-    "it happened {seconds:+.0f} s from now: say what was seen in the last {oldest:.0f} s, or look at the clocks",
-    cause="The time of the evidence is in the future, or too long ago to lead to anything.",
-    remedy="Report what was seen lately, and synchronize the clocks of the hosts.",
+    "it happened {seconds:+.0f} s from now: report only evidence of the last {oldest:.0f} s, or check the clocks",
+    cause="The time of the evidence is in the future, or too long ago to have an effect.",
+    remedy="Report recent evidence, and synchronize the clocks of the hosts.",
 )
 
 UNTIL_TOO_FAR = Message(
     "US5236",
     "until is {seconds:.0f} s from now: at most {most:.0f}",
-    cause="The evidence would hold for longer than is allowed.",
-    remedy="Give an earlier end, or none.",
+    cause="The evidence would be valid for longer than is allowed.",
+    remedy="Give an earlier end time, or none.",
 )
 
 ALERT_GOES_NOWHERE = Message(
     "US5237",
-    "the alert {alert} of Alertmanager goes nowhere: {reason}",
-    cause="An alert names no node that is known here, or its labels and annotations are not as they should be.",
+    "the alert {alert} of Alertmanager has no effect: {reason}",
+    cause="An alert names no node that is known here, or its labels and annotations are malformed.",
     remedy="Add a label with the node's name to the alert, or name the label in the URL of the webhook.",
 )
 
 ALERTS_LEFT_OUT = Message(
     "US5238",
     "Alertmanager leaves out alerts of a group that is too large: make groups smaller, or max_alerts 0",
-    cause="Alertmanager has truncated a group of alerts before it sent it.",
+    cause="Alertmanager truncated a group of alerts before it sent it.",
     remedy="Set max_alerts to 0 in the receiver's webhook, or group by more labels.",
 )
 
 FIRST_MESSAGE = Message(
     "US5240",
     "the first message must be {type}{reason}",
-    cause="What has connected as an agent has not introduced itself as one, or not in time.",
+    cause="A client that connected as an agent has not introduced itself as one, or not in time.",
     remedy="Install the same version of Understudy on all hosts.",
 )
 
 CLAIM_UNKNOWN = Message(
     "US5241",
     "claim {claim} is not that of node {node}",
-    cause="A node has come for a floating spare that the job does not ask for any more.",
+    cause="A node has connected for a floating spare that the job no longer requests.",
 )
 
 NODE_SERVED = Message(
     "US5245",
-    "{node} is served by another agent, which is alive: end that one first",
-    cause="Two commands with the same --node-rank were started. The first one goes on.",
+    "{node} is served by another agent, which is running: end that one first",
+    cause="Two commands with the same --node-rank were started. The first one continues.",
     remedy="Give each node its own --node-rank. To replace the first one, end it.",
 )
 
@@ -296,7 +297,7 @@ OTHER_RANKS = Message(
     "US5246",
     "{node} was started with {ranks} ranks per node; the job has {wanted}",
     cause="The command on this node and the one that serves the orchestrator have different --nproc-per-node.",
-    remedy="Give the same --nproc-per-node on all nodes.",
+    remedy="Use the same --nproc-per-node on all nodes.",
 )
 
 NODE_RANK_TAKEN = Message(

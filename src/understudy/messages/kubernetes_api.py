@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from understudy.messages.base import Message
 
-_AGAIN = "What was asked for is asked for again. Look at the API server if it goes on."
+_AGAIN = "Check the API server if it persists. The request is retried."
 
 NO_CLIENT = Message(
     "US6600",
@@ -20,38 +20,38 @@ NO_CLUSTER = Message(
 )
 STOPPED = Message(
     "US6602",
-    "{request}: the API server does not go on ({kind})",
-    cause="The connection to the API server broke in the middle of an answer.",
+    "{request}: the API server stopped responding ({kind})",
+    cause="The connection to the API server failed in the middle of an answer.",
     remedy=_AGAIN,
 )
 NOT_JSON = Message(
     "US6603",
-    "{request}: the answer is no JSON",
-    cause="What answers is no API server, or something between has changed the answer.",
+    "{request}: the answer is not JSON",
+    cause="The server is not an API server, or a proxy has changed the answer.",
     remedy="Check the server's address in the kubeconfig file, and proxies.",
 )
 SILENT = Message(
     "US6604",
     "{request}: the API server does not answer ({kind})",
-    cause="No connection to the API server came about, or no answer came in time.",
+    cause="No connection to the API server could be made, or no answer arrived in time.",
     remedy=_AGAIN,
 )
 NOT_ASKED = Message(
     "US6605",
     "{request}: {reason}",
     cause="The client of Kubernetes could not send the request.",
-    remedy="The reason is the client's own. As a rule the credentials cannot be had.",
+    remedy="Check the credentials, which are the usual cause. The reason comes from the client itself.",
 )
 REFUSED = Message(
     "US6606",
     "{request}: {answer} ({status})",
-    cause="The API server refused the request. What it said is quoted.",
-    remedy="A status 403 says that the account lacks a right: see the roles in deploy/kubernetes. A status 422 says what is wrong with the "
-    "object.",
+    cause="The API server refused the request. Its answer is quoted.",
+    remedy="Check the roles in deploy/kubernetes for a status 403: the account lacks a permission. A status 422 says what is wrong with "
+    "the object.",
 )
 NO_ANSWER_YET = Message(
     "US6607",
     "GET {path}: no answer yet",
-    cause="The objects of this kind were asked for, and the API server has not listed them yet.",
+    cause="The objects of this kind were requested, and the API server has not listed them yet.",
     remedy=_AGAIN,
 )

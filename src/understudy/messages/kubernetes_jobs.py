@@ -4,73 +4,73 @@ from __future__ import annotations
 
 from understudy.messages.base import Message
 
-_TROUBLE = "The ranks of the pod go to spares. If that is not wanted, undo it; the resource's spec.evidence says what counts."
+_TROUBLE = "Undo it if the ranks of the pod should not move to spares; the resource's spec.evidence says what counts."
 _SPEC = "Correct it in the resource of the job."
 
 # What speaks against a pod's node.
 POD_TO_BE_LEFT = Message(
     "US6650",
     "its pod is to be left: {reason}",
-    cause="Somebody has annotated the pod, by hand or by a DrainRequest, so that its ranks leave it.",
-    remedy="To stop that, remove the annotation or the request.",
+    cause="A person or a DrainRequest has annotated the pod, so that its ranks leave it.",
+    remedy="Remove the annotation or the request to stop that.",
 )
 POD_DELETED = Message(
     "US6651",
     "its pod is being deleted{reason}",
     cause="The pod was deleted, evicted or preempted. It has its grace period to end.",
-    remedy="The ranks of the pod go to spares before it ends, if its grace period is long enough (terminationGracePeriodSeconds).",
+    remedy="Make the grace period long enough for the ranks of the pod to move to spares (terminationGracePeriodSeconds).",
 )
 POD_GONE = Message(
     "US6652",
-    "its pod is not there any more",
+    "its pod no longer exists",
     cause="The pod's object is gone: it was deleted by force, or its node was removed from the cluster.",
-    remedy="The ranks of the pod go to spares.",
+    remedy="Wait; the ranks of the pod go to spares.",
 )
 NODE_GONE = Message(
     "US6653",
-    "the cluster has no node {node} any more",
+    "the cluster no longer has node {node}",
     cause="The node of the pod was removed from the cluster, and the pod's object is still there.",
-    remedy="The ranks of the pod go to spares.",
+    remedy="Wait; the ranks of the pod go to spares.",
 )
 CORDONED = Message(
     "US6654",
     "{node} is cordoned",
-    cause="Somebody has cordoned or drained the node (kubectl cordon, kubectl drain).",
+    cause="The node was cordoned or drained (kubectl cordon, kubectl drain).",
     remedy=_TROUBLE,
 )
 TAINTED = Message(
     "US6655",
     "{node} has the taint {taint}",
-    cause="The node has a taint that speaks against it by the resource's spec.evidence.taints.",
+    cause="The node has a taint that counts as evidence according to the resource's spec.evidence.taints.",
     remedy=_TROUBLE,
 )
 CONDITION = Message(
     "US6656",
     "{node} has the condition {condition}={status}{message}",
-    cause="The node has a condition that speaks against it by the resource's spec.evidence.conditions.",
+    cause="The node has a condition that counts as evidence according to the resource's spec.evidence.conditions.",
     remedy=_TROUBLE,
 )
 DEVICE_TAINTED = Message(
     "US6657",
     "device {device} has the taint {taint}",
-    cause="A device that the pod has by a resource claim was tainted by its driver or by an administrator.",
+    cause="A device that the pod uses through a resource claim was tainted by its driver or by an administrator.",
     remedy=_TROUBLE,
 )
 RESOURCE_DELETED = Message(
     "US6658",
     "{kind} {namespace}/{job} is deleted",
-    cause="Somebody has deleted the resource of the job, so the job ends in order.",
+    cause="The resource of the job was deleted, so the job ends in order.",
 )
 SPARES_WARM = Message(
     "US6659",
     "{spares} of {wanted} spares are warm",
-    cause="So many spares could take over a rank now. The others are starting, waiting for a node, or in use.",
+    cause="This number of spares could take over a rank now. The others are starting, waiting for a node, or in use.",
 )
 INCIDENT = Message(
     "US6660",
     "incident {number}: {text}",
     cause="Ranks were lost or moved, and the incident is over.",
-    remedy="`understudy report` shows all of it.",
+    remedy="Run `understudy report` for the details.",
 )
 NO_SPARE = Message(
     "US6662",
@@ -86,21 +86,21 @@ ENDED = Message(
 POD_FAILED = Message(
     "US6661",
     "pod {pod} has failed before the job had formed: {reason}",
-    cause="A pod with workers failed, more often than spec.maxRestarts allows, before all ranks were there.",
-    remedy="Look at the pod's log (kubectl logs). Correct its template, and make the job again.",
+    cause="Pods with workers failed more often than spec.maxRestarts allows before all ranks were there.",
+    remedy="Read the pod's log (kubectl logs). Correct its template, and create the job again.",
 )
 
 # The resource of a job.
 BAD_NAME = Message(
     "US6670",
-    "metadata.name: at most 40 of a-z, 0-9 and -, with a letter in front, and no - behind",
-    cause="Names of pods and of other objects are made from the job's name, so it is bounded.",
+    "metadata.name: at most 40 of a-z, 0-9 and -, beginning with a letter and not ending with -",
+    cause="The names of pods and other objects are derived from the job's name, so its length is limited.",
     remedy="Give the job another name.",
 )
 BAD_FIELD = Message(
     "US6671",
     "spec.{field}: {problem}",
-    cause="A field of the resource has a value of the wrong type or out of its bounds, or lacks.",
+    cause="A field of the resource is missing, or has a value of the wrong type or out of range.",
     remedy=_SPEC,
 )
 TOO_MANY_PREPARED = Message(
@@ -112,34 +112,34 @@ TOO_MANY_PREPARED = Message(
 NO_DRILLS = Message(
     "US6673",
     "spec.drill.required: there are no drills with drill.at 0, or without spares.pods",
-    cause="A drill is required that cannot take place.",
+    cause="A drill is required that cannot run.",
     remedy="Give drill.at a step and the job spares, or leave out drill.required.",
 )
 NO_CONTAINER = Message(
     "US6674",
-    "spec.template.spec.containers: there has to be one, which runs `understudy run`",
+    "spec.template.spec.containers: one is needed, which runs `understudy run`",
     cause="The template of the pods has no container.",
     remedy=_SPEC,
 )
 BAD_TIMEOUTS = Message(
     "US6675",
     "spec.timeouts: {problem}",
-    cause="The timeouts do not fit together.",
+    cause="The timeouts contradict each other.",
     remedy=_SPEC,
 )
 
 # Objects and pods of ours.
 SECRET_IS_AN_OBJECT = Message(
     "US6680",
-    "the secret of a job on Kubernetes is in an object that the controller makes",
-    cause="A pod asked its scheduler for the job's secret. Here it comes from a Secret.",
-    remedy="Let the controller make the pods, or give the secret in UNDERSTUDY_TOKEN.",
+    "the secret of a job on Kubernetes is in an object that the controller creates",
+    cause="A pod requested the job's secret from its scheduler. On Kubernetes it comes from a Secret.",
+    remedy="Let the controller create the pods, or give the secret in UNDERSTUDY_TOKEN.",
 )
 LOG_PART_MISSING = Message(
     "US6681",
-    "part {number} of the log of {namespace}/{job} is not there any more",
-    cause="Somebody has deleted one of the ConfigMaps in which the job's journal is kept. What happened cannot be read without it.",
-    remedy="Restore it from a backup of the cluster. Otherwise delete the job and make it again; it goes on from its checkpoints.",
+    "part {number} of the log of {namespace}/{job} no longer exists",
+    cause="One of the ConfigMaps that hold the job's journal was deleted. The events cannot be read without it.",
+    remedy="Restore it from a backup of the cluster. Otherwise delete the job and create it again; it continues from its checkpoints.",
 )
 LOG_PART_OF_ANOTHER = Message(
     "US6685",
@@ -156,82 +156,82 @@ JOB_REPLACED = Message(
 ONLY_TERM_OR_KILL = Message(
     "US6682",
     "{signal}: a pod can only be asked to end (SIGTERM), or be killed",
-    cause="Kubernetes passes no other signals on to a pod.",
+    cause="Kubernetes forwards no other signals to a pod.",
     remedy="Send SIGTERM or SIGKILL.",
 )
 NOT_OUR_POD = Message(
     "US6683",
-    "{name}: this is no pod that Understudy has made ({reason})",
-    cause="New pods are made like the one that asks for them, and this process is not in such a pod.",
-    remedy="Make jobs as UnderstudyJob resources (understudy kubernetes job).",
+    "{name}: this is not a pod that Understudy created ({reason})",
+    cause="New pods are created from the pod that requests them, and this process is not in such a pod.",
+    remedy="Create jobs as UnderstudyJob resources (understudy kubernetes job).",
 )
 POD_EXISTS = Message(
     "US6684",
-    "there is a pod {pod} already",
-    cause="A pod of this name has not gone yet.",
-    remedy="Wait until it has gone, or delete it.",
+    "a pod {pod} already exists",
+    cause="An earlier pod of this name still exists.",
+    remedy="Wait until it is gone, or delete it.",
 )
 
 # Manifests.
 NO_PROGRAM = Message(
     "US6690",
-    "give the training script, and its arguments behind it",
+    "give the training script, and its arguments after it",
     cause="The command was called without a training script.",
     remedy="Give the script at the end of the command.",
 )
 BAD_GPU_RESOURCE = Message(
     "US6692",
-    "--gpu-resource {name!r}: the name of a resource is a domain and a name, as nvidia.com/gpu and amd.com/gpu",
-    cause="The option has something else than the name of an extended resource.",
+    "--gpu-resource {name!r}: the name of a resource is a domain and a name, such as nvidia.com/gpu and amd.com/gpu",
+    cause="The value is not the name of an extended resource.",
     remedy="Give the name that kubectl describe node shows under Allocatable.",
 )
 BAD_JOB_NAME = Message(
     "US6691",
     "--name {name}: small letters, digits and dashes, at most 40, a letter first",
-    cause="Names of objects of the cluster are made from the job's name, so it is bounded.",
+    cause="The names of objects in the cluster are derived from the job's name, so its length is limited.",
     remedy="Give another name.",
 )
 
 # JobSets.
 WRONG_JOBSET_JOB = Message(
     "US6700",
-    "{variable}={value!r}: the replicated jobs of {jobset} are to be called {trains} and {waits}",
+    "{variable}={value!r}: the replicated jobs of {jobset} must be named {trains} and {waits}",
     cause="The JobSet has a replicated job of another name, so it is not known whether its pods have ranks.",
-    remedy="Name them as said, as deploy/kubernetes/trainer does.",
+    remedy="Use these names, as in deploy/kubernetes/trainer.",
 )
 NOT_A_NUMBER = Message(
     "US6701",
-    "{variable}={value!r} is no number: the runtime of a TrainJob (torch-understudy) says it in each pod",
-    cause="A variable that each pod of a JobSet has is missing, or no number.",
+    "{variable}={value!r} is not a number: the runtime of a TrainJob (torch-understudy) sets it in each pod",
+    cause="A variable that each pod of a JobSet has is missing, or is not a number.",
     remedy="Use the runtime in deploy/kubernetes/trainer, or set the variable in the pod's template.",
 )
 BEYOND_THE_SET = Message(
     "US6702",
-    "pod {index} of {job} is beyond what {nodes_variable}={nodes} and {spares_variable}={spares} say",
-    cause="The JobSet has more pods than its variables say.",
-    remedy="Let the variables and the numbers of pods agree.",
+    "pod {index} of {job} is beyond the number of pods that {nodes_variable}={nodes} and {spares_variable}={spares} allow",
+    cause="The JobSet has more pods than its variables allow.",
+    remedy="Make the variables and the numbers of pods match.",
 )
 JOBSET_SECRET = Message(
     "US6703",
-    "pods of a JobSet have their secret from an object (UNDERSTUDY_TOKEN), see deploy/kubernetes/trainer",
+    "pods of a JobSet get their secret from an object (UNDERSTUDY_TOKEN), see deploy/kubernetes/trainer",
     cause="A pod of a JobSet has no UNDERSTUDY_TOKEN.",
     remedy="Set it from a Secret in the pod's template.",
 )
 JOBSET_DRAINS_NOT = Message(
     "US6704",
     "a pod of a JobSet may not drain nodes",
-    cause="The policy asks to drain nodes (scheduler.drain), and pods of a JobSet do not talk to the API server.",
+    cause="The policy asks to drain nodes (scheduler.drain), and pods of a JobSet do not use the API server.",
     remedy="Leave out drain in the policy, or use an UnderstudyJob.",
 )
 JOBSET_CLAIMS_NOT = Message(
     "US6705",
-    "a JobSet has the pods that it was made with: floating spares are for UnderstudyJobs",
-    cause="Floating spares were asked for in a JobSet.",
+    "the pods of a JobSet are fixed when it is created: floating spares are for UnderstudyJobs",
+    cause="Floating spares were requested in a JobSet.",
     remedy="Leave out --floating-spares, or use an UnderstudyJob.",
 )
 JOBSET_STARTS = Message(
     "US6706",
-    "{name}: the JobSet controller starts pods, nobody else",
-    cause="Something was to be started by the scheduler `jobset`.",
+    "{name}: only the JobSet controller starts pods",
+    cause="The scheduler `jobset` was requested to start something.",
     remedy="Change the JobSet.",
 )

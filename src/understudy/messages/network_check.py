@@ -1,27 +1,27 @@
-"""What the network check says, and `understudy check-node --serve` on the other side."""
+"""Messages of the network check, and of `understudy check-node --serve` on the other side."""
 
 from __future__ import annotations
 
 from understudy.messages.base import Message
 
-_OTHER_SIDE = "Look at the messages of `understudy check-node --serve` on the other node."
+_OTHER_SIDE = "Read the messages of `understudy check-node --serve` on the other node."
 
 CARRIES = Message(
     "US3800",
     "at least {least:.2f} Gbit/s to and from each peer",
-    cause="Everything that was sent arrived unchanged, and fast enough.",
+    cause="All data that was sent arrived unchanged, and fast enough.",
 )
 CORRUPT = Message(
     "US3801",
-    "{way}: {wrong} of {count} MiB arrive otherwise than they were sent",
-    cause="Data arrived changed, though TCP has checksums: an adapter, a switch or memory on the way is broken.",
+    "{way}: {wrong} of {count} MiB arrived corrupted",
+    cause="Data was changed in transit, although TCP has checksums: an adapter, a switch or memory on the way is broken.",
     remedy="Measure between other pairs of nodes to find out which part it is.",
 )
 SLOW = Message(
     "US3802",
-    "{way}: {gbits:.2f} Gbit/s, {wanted:g} are wanted (--min-gbits)",
-    cause="The network carries less than is asked for.",
-    remedy="Look at the speed of the adapter, and measure again without other traffic. One connection carries at most 10 to 40 Gbit/s.",
+    "{way}: {gbits:.2f} Gbit/s, {wanted:g} are required (--min-gbits)",
+    cause="The network carries less than required.",
+    remedy="Check the speed of the adapter, and measure again without other traffic. One connection carries at most 10 to 40 Gbit/s.",
 )
 NO_PEER = Message(
     "US3803",
@@ -31,14 +31,14 @@ NO_PEER = Message(
 )
 SERVED = Message(
     "US3804",
-    "{gbits:.2f} Gbit/s from it, {wrong} of {count} blocks wrong; and as long to it",
-    cause="A node has measured with this one.",
+    "{gbits:.2f} Gbit/s from it, {wrong} of {count} blocks wrong; and the same time to it",
+    cause="A node has measured the network to this one.",
 )
 
 NO_ANSWER = Message(
     "US3810",
     "does not answer within {seconds:g} s",
-    cause="No connection came about: the other node is down, or something between drops packets.",
+    cause="No connection could be made: the other node is down, or packets are dropped on the way.",
     remedy="Check that the node is up, and that its port is not blocked.",
 )
 UNREACHABLE = Message(
@@ -50,67 +50,67 @@ UNREACHABLE = Message(
 NOBODY_LISTENS = Message(
     "US3812",
     "cannot be reached: {reason}; is `understudy check-node --serve` running there?",
-    cause="The other node answers, and nothing listens on this port.",
+    cause="The other node responds, but no process listens on this port.",
     remedy="Run understudy check-node --serve there, and check the port.",
 )
 NOTHING_SENT = Message(
     "US3813",
     "nothing was sent: more time is needed (--seconds)",
-    cause="In the time given not even one block was sent.",
+    cause="Not even one block was sent in the given time.",
     remedy="Raise --seconds.",
 )
 BUSY = Message(
     "US3814",
-    "it serves as many others as it may at the same time: try again in a while",
-    cause="Too many nodes measure with this peer at the same time.",
+    "it is already measuring with as many nodes as it may: try again later",
+    cause="Too many nodes are measuring with this peer at the same time.",
     remedy="Try again, or choose another peer.",
 )
 NOT_OURS = Message(
     "US3815",
-    "what listens there is no `understudy check-node --serve`",
+    "the program that listens there is not `understudy check-node --serve`",
     cause="Another program answers on this port.",
     remedy="Check the port.",
 )
 WRONG_TOKEN = Message(
     "US3816",
     "it does not know this token: give both sides the same one (--token-file, or UNDERSTUDY_TOKEN)",
-    cause="Both sides prove to each other that they have the same token, and they have different ones.",
+    cause="Both sides prove to each other that they have the same token, but their tokens differ.",
     remedy="Give both sides the same token.",
 )
 NO_TOKEN_THERE = Message(
     "US3817",
-    "it does not know the token itself: something else answers there",
-    cause="The other side accepted the proof and could not give one itself.",
+    "it does not know the token itself: another program answers there",
+    cause="The other side accepted the proof but could not give one itself.",
     remedy="Find out what listens on that port.",
 )
 UNKNOWN_TOKEN = Message(
     "US3818",
     "it does not know the token",
-    cause="A node wanted to measure with this one and did not prove that it has the token.",
-    remedy="If the node is yours, give both sides the same token.",
+    cause="A node tried to measure with this one and did not prove that it has the token.",
+    remedy="Give both sides the same token if the node is yours.",
 )
 
 TAKES_NOTHING = Message(
     "US3825",
-    "it took nothing for {seconds:g} s",
-    cause="The connection is there, and the other side does not read what is sent.",
+    "it read no data for {seconds:g} s",
+    cause="The connection is open, but the other side does not read the data.",
     remedy=_OTHER_SIDE,
 )
 SENDS_NOTHING = Message(
     "US3826",
-    "nothing came from it for {seconds:g} s",
-    cause="The connection is there, and the other side sends nothing.",
+    "it sent no data for {seconds:g} s",
+    cause="The connection is open, but the other side sends nothing.",
     remedy=_OTHER_SIDE,
 )
 BROKEN = Message(
     "US3827",
-    "the connection broke: {reason}",
+    "the connection failed: {reason}",
     cause="The connection ended in the middle of the measurement.",
-    remedy=f"{_OTHER_SIDE} If it happens again, look at the network between.",
+    remedy=f"{_OTHER_SIDE} If it happens again, check the network between the nodes.",
 )
 CLOSED = Message(
     "US3828",
-    "it closed the connection in the middle",
+    "it closed the connection during the measurement",
     cause="The other side ended before the measurement was done.",
     remedy=_OTHER_SIDE,
 )
@@ -122,14 +122,14 @@ ENDLESS = Message(
 )
 BAD_REQUEST = Message(
     "US3830",
-    "it asks for {seconds} seconds",
-    cause="The other side asks for a measurement of a length that is not allowed.",
-    remedy="Ask for at most 60 seconds.",
+    "it requests {seconds} seconds",
+    cause="The other side requests a measurement of a length that is not allowed.",
+    remedy="Use at most 60 seconds.",
 )
 BAD_COUNT = Message(
     "US3831",
-    "it says that it received {count} blocks, {wrong} of them wrong, in {seconds} seconds",
-    cause="The other side reports figures that cannot be.",
+    "it reports {count} received blocks, {wrong} of them wrong, in {seconds} seconds",
+    cause="The other side reports impossible numbers.",
     remedy="Run the same version on both sides.",
 )
 TOO_MUCH_SENT = Message(
@@ -141,6 +141,6 @@ TOO_MUCH_SENT = Message(
 BAD_MARK = Message(
     "US3833",
     "it sent {mark!r} between two blocks",
-    cause="The other side does not keep to the protocol.",
+    cause="The other side violates the protocol.",
     remedy="Run the same version on both sides.",
 )

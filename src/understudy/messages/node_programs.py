@@ -1,4 +1,4 @@
-"""An operator's own check of a node, a program that is run every so often: what it finds, and why it says nothing."""
+"""An operator's own check of a node, a program that is run periodically: its findings, and why it reports nothing."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ FINDING = Message(
     "US3231",
     "the check {check}: {finding}",
     cause="The program printed this finding about the node or a part of it.",
-    remedy="What the finding means is known to whoever wrote the program.",
+    remedy="Ask the author of the program for the meaning of the finding.",
 )
 
-_NOTHING = "the check {check} says nothing about the node: "
+_NOTHING = "the check {check} reports nothing about the node: "
 STUCK = Message(
     "US3240",
-    f"{_NOTHING}a run that was killed has not ended yet: it waits in the kernel, and none is started",
-    cause="An earlier run did not end in time and was killed, but waits in the kernel for something that does not answer, such as a dead "
+    f"{_NOTHING}a run that was killed has not ended yet: it is waiting in the kernel, and no other run is started",
+    cause="An earlier run did not end in time and was killed, but is waiting in the kernel for something that does not respond, such as a "
     "file server or a driver.",
-    remedy="Look at what the process waits for (state D in ps). The check goes on by itself when that process has gone.",
+    remedy="Check what the process is waiting for (state D in ps). The check continues automatically when that process is gone.",
 )
 NOT_STARTED = Message(
     "US3241",
@@ -36,56 +36,55 @@ TIMEOUT = Message(
     "US3242",
     f"{_NOTHING}it had not ended after {{seconds:g}} s, and was killed{{printed}}",
     cause="The program ran longer than its limit.",
-    remedy="Make it faster, or raise limit of this check in the detectors' file.",
+    remedy="Make it faster, or raise the limit of this check in the detectors' file.",
 )
 TOO_MUCH_OUTPUT = Message(
     "US3243",
     f"{_NOTHING}it printed more than {{most}} bytes{{printed}}",
     cause="The program printed more than is read, and was ended.",
-    remedy="Let it print less.",
+    remedy="Make it print less.",
 )
 STATUS_TAKEN = Message(
     "US3244",
-    f"{_NOTHING}how it ended went to another process{{printed}}",
-    cause="Something else in the agent's process collected the exit status of the program, so it is not known.",
-    remedy="Report this as a bug if nothing of your own collects child processes there.",
+    f"{_NOTHING}its exit status went to another process{{printed}}",
+    cause="Another part of the agent's process collected the exit status of the program, so it is not known.",
+    remedy="Report this as a bug unless your own code collects child processes there.",
 )
 SIGNALLED = Message(
     "US3245",
     f"{_NOTHING}it was ended by {{signal}}{{printed}}",
-    cause="The program was ended by a signal: it crashed, or somebody killed it.",
+    cause="The program was ended by a signal: it crashed, or was killed.",
     remedy="Run the program on the node by hand.",
 )
 BAD_EXIT = Message(
     "US3246",
     f"{_NOTHING}it ended with exit code {{exit_code}}{{printed}}",
     cause="The program ended with an exit code that means neither healthy nor broken: 0 and 1 do (with output = 'json' only 0 does).",
-    remedy="Run the program on the node by hand. A script in Python uses output = 'json', because exit code 1 is what an exception gives, "
-    "too.",
+    remedy="Run the program on the node by hand. For a script in Python use output = 'json', because an exception also gives exit code 1.",
 )
 NO_FINDINGS = Message(
     "US3247",
-    f"{_NOTHING}its output is no list of findings: {{problem}}{{printed}}",
+    f"{_NOTHING}its output is not a list of findings: {{problem}}{{printed}}",
     cause="A check with output = 'json' must print a JSON list of findings, and this output cannot be read as one.",
-    remedy="Correct what the program prints. An empty list ([]) stands for a healthy node.",
+    remedy="Correct the output of the program. An empty list ([]) stands for a healthy node.",
 )
 
 RELATIVE_PATH = Message(
     "US3255",
-    "the program needs its whole path, beginning with /",
+    "the program needs an absolute path, beginning with /",
     cause="argv of a check begins with a name that would be searched for in PATH, which differs between nodes.",
-    remedy="Write the whole path of the program.",
+    remedy="Write the absolute path of the program.",
 )
 ZERO_BYTE = Message(
     "US3256",
-    "no word can hold a zero byte",
-    cause="A word of argv has a zero byte in it, which no command line can have.",
+    "an argument must not contain a zero byte",
+    cause="An element of argv contains a zero byte, which a command line cannot have.",
     remedy="Remove it.",
 )
 UNTIL_OR_FOR = Message(
     "US3257",
     "until and for: give one of them",
-    cause="A finding has both, and each says when it ends.",
+    cause="A finding has both, and each gives its end.",
     remedy="Print one of the two.",
 )
 PART_AND_SUBJECT = Message(

@@ -6,39 +6,39 @@ from understudy.messages.base import Message
 
 FOLDER_TAKEN = Message(
     "US5000",
-    "another orchestrator uses {folder}: several on one state need a PostgreSQL database (--database)",
-    cause="The folder is locked by an orchestrator that runs. Two of them would decide against each other.",
-    remedy="End the other one, give another folder, or let both share a database.",
+    "another orchestrator uses {folder}: several orchestrators with one state need a PostgreSQL database (--database)",
+    cause="The folder is locked by a running orchestrator. Two of them would make conflicting decisions.",
+    remedy="End the other one, give another folder, or let both use one database.",
 )
 
 TOKEN_NEEDED = Message(
     "US5001",
-    "listening on {host} needs a token or mutual TLS, because others can reach it: write a long random text into a file that only you can "
-    "read, and give it with --token-file (or in UNDERSTUDY_TOKEN), where `understudy token` makes tokens for agents and users; or let "
-    "`understudy certs` make certificates, and give them with --tls",
-    cause="The address can be reached from other hosts, and nothing says who may use the orchestrator.",
+    "listening on {host} needs a token or mutual TLS, because other hosts can reach it: write a long random text into a file that only you "
+    "can read, and pass it with --token-file (or in UNDERSTUDY_TOKEN); `understudy token` derives tokens for agents and users from it. Or "
+    "create certificates with `understudy certs`, and pass them with --tls",
+    cause="The address can be reached from other hosts, and no setting restricts who may use the orchestrator.",
     remedy="Give --token-file or --tls, or listen on 127.0.0.1.",
 )
 
 SECRET_TOO_SHORT = Message(
     "US5002",
     "the secret in --token-file or UNDERSTUDY_TOKEN is too easy to guess: at least {least} characters",
-    cause="Others can reach the address, and a short secret can be found by trying.",
-    remedy="Make one, for instance with `openssl rand -hex 32`.",
+    cause="Other hosts can reach the address, and a short secret can be found by trying.",
+    remedy="Generate one, for example with `openssl rand -hex 32`.",
 )
 
 SECRET_FILE_EMPTY = Message(
     "US5003",
     "{path} is empty: write a long random text into it",
-    cause="The file that should hold the secret has no text but white space.",
-    remedy="Write a secret into it, for instance with `openssl rand -hex 32`.",
+    cause="The file that should hold the secret is empty or holds only white space.",
+    remedy="Write a secret into it, for example with `openssl rand -hex 32`.",
 )
 
 SETTINGS_NEEDED = Message(
     "US5004",
-    "--spec-json is needed: there is no journal in {folder}",
+    "--spec-json is needed: {folder} has no journal",
     cause="An orchestrator of one job was started without the job's settings, and the folder has no journal that holds them.",
-    remedy="Start jobs with `understudy run`, which gives them, or give the folder of a run that has begun.",
+    remedy="Start jobs with `understudy run`, which passes the settings, or give the folder of an existing run.",
 )
 
 SETTINGS_REFUSED = Message(
@@ -50,28 +50,28 @@ SETTINGS_REFUSED = Message(
 
 CERTIFICATE_FOLDER_INCOMPLETE = Message(
     "US5006",
-    "{folder} has no {file}: `understudy certs` makes such folders",
+    "{folder} has no {file}: create such a folder with `understudy certs`",
     cause="A folder for --tls needs tls.crt, tls.key and ca.crt.",
-    remedy="Give a folder that `understudy certs server` has made, or put the file there.",
+    remedy="Give a folder that `understudy certs server` created, or put the file there.",
 )
 
 TLS_HALVES = Message(
     "US5007",
-    "--tls-cert and --tls-key belong together",
+    "--tls-cert and --tls-key must be given together",
     cause="A certificate was given without its key, or a key without its certificate.",
     remedy="Give both.",
 )
 
 TLS_TWICE = Message(
     "US5008",
-    "--tls names a folder with the certificate and its key: --tls-cert and --tls-key say the same again",
-    cause="Two certificates were given to serve with.",
+    "--tls names a folder with the certificate and its key: leave out --tls-cert and --tls-key",
+    cause="Two server certificates were given.",
     remedy="Give --tls, or --tls-cert and --tls-key.",
 )
 
 MEMBERS_OF_SERVICE = Message(
     "US5009",
-    "--members goes with --run-dir: for a service give --database",
+    "--members is for --run-dir: for a service use --database",
     cause="Several orchestrators that share nothing serve one job. Those of a service share a database.",
     remedy="Leave out --members and give --database.",
 )
@@ -79,14 +79,14 @@ MEMBERS_OF_SERVICE = Message(
 DATABASE_FORM = Message(
     "US5010",
     "--database takes a URL such as postgresql://user@host/name; without it the journal is an SQLite file",
-    cause="The value is no address of a PostgreSQL database.",
+    cause="The value is not the address of a PostgreSQL database.",
     remedy="Correct --database or UNDERSTUDY_DATABASE.",
 )
 
 ADDRESS_UNUSABLE = Message(
     "US5011",
     "{address}: {reason}",
-    cause="The orchestrator cannot listen on this address: another process does, or the host does not have it.",
+    cause="The orchestrator cannot listen on this address: another process uses it, or the host does not have it.",
     remedy="Give another port, or the address of this host.",
 )
 
@@ -99,16 +99,16 @@ UNUSABLE = Message(
 
 CERTIFICATE_NAME_REFUSED = Message(
     "US5013",
-    "{name!r} cannot be a name: letters, digits, dots, dashes, at most 64, and not {authority!r}",
+    "{name!r} cannot be a name: use letters, digits, dots, dashes, at most 64 characters, and not {authority!r}",
     cause="The name becomes a folder and the common name of a certificate.",
     remedy="Choose another name.",
 )
 
 AUTHORITY_KEY_REFUSED = Message(
     "US5014",
-    "{path} is not a key that `understudy certs init` has made",
-    cause="The key of the authority is of another kind.",
-    remedy="Give the folder of an authority of `understudy certs init`, or sign with the tools that made this one.",
+    "{path} is not a key that `understudy certs init` created",
+    cause="The key of the authority has a different type.",
+    remedy="Give the folder of an authority that `understudy certs init` created, or sign with the tool that created this one.",
 )
 
 SERVING = Message(
@@ -119,29 +119,29 @@ SERVING = Message(
 
 SERVICE_ENDS = Message(
     "US5021",
-    "{signal} received: the orchestrator ends, its jobs go on; start it again with the same --state-dir",
-    cause="The orchestrator of a service was asked to end. Its jobs train on without it.",
+    "{signal} received: the orchestrator ends, its jobs continue; start it again with the same --state-dir",
+    cause="The orchestrator of a service was requested to end. Its jobs continue to train without it.",
 )
 
 SERVER_STOPPED = Message(
     "US5022",
     "the orchestrator's server has stopped",
-    cause="The HTTP server could not start or broke down; without it nothing can be controlled.",
-    remedy="Read the lines above. If they do not say why, report it as a bug.",
+    cause="The HTTP server could not start or failed; without it nothing can be controlled.",
+    remedy="Read the output above. If it does not show the reason, report it as a bug.",
 )
 
 ADDRESS_UNWRITTEN = Message(
     "US5023",
-    "{path} cannot be written ({reason}): it still says where the orchestrator before this one was",
+    "{path} cannot be written ({reason}): it still has the address of the previous orchestrator",
     cause="The disk is full or cannot be written. Agents and commands find the orchestrator by this file.",
-    remedy="Make room on the disk. If the port has changed, start the orchestrator again afterwards.",
+    remedy="Free space on the disk. If the port has changed, restart the orchestrator afterwards.",
 )
 
 JOURNAL_UNREADABLE_NOW = Message(
     "US5030",
-    "the journal {path} cannot be read ({reason}); training goes on, trying again until it can",
-    cause="The file cannot be read for now, often because SQLite finds no room on the disk.",
-    remedy="Make room on the disk of the journal.",
+    "the journal {path} cannot be read ({reason}); training continues, retrying",
+    cause="The file cannot be read at the moment, often because SQLite finds no space on the disk.",
+    remedy="Free space on the disk of the journal.",
 )
 
 JOURNAL_UNWRITTEN = Message(
@@ -153,42 +153,42 @@ JOURNAL_UNWRITTEN = Message(
 
 JOURNAL_WRITTEN_AGAIN = Message(
     "US5032",
-    "the journal {path} can be written again, and has everything",
-    cause="What could not be written for a while is written now.",
+    "the journal {path} can be written again, and is complete",
+    cause="Events that could not be written for a while have been written.",
 )
 
 JOURNAL_BUG = Message(
     "US5033",
     "{error}; please report this as a bug",
-    cause="Writing the journal failed for a reason that is no fault of the disk or the database.",
+    cause="Writing the journal failed for a reason that is not a fault of the disk or the database.",
     remedy="Report it with the orchestrator's output.",
 )
 
 JOURNAL_NEWER = Message(
     "US5034",
-    "the journal is of version {found}, and this Understudy knows versions up to {known}: use the Understudy that wrote it or a newer "
+    "the journal has version {found}, and this Understudy supports versions up to {known}: use the Understudy that wrote it or a newer "
     "one, or give another folder (or database) for a new journal",
-    cause="A newer Understudy has written this journal, and this one would misread it.",
+    cause="A newer Understudy wrote this journal, and this one would misread it.",
     remedy="Install the version that wrote it, or use another folder or database.",
 )
 
 JOURNAL_UPGRADED = Message(
     "US5035",
-    "the journal {path} was of version {found} and is of version {known} from now on: an older Understudy cannot use it any more",
+    "the journal {path} had version {found} and has been upgraded to version {known}: an older Understudy can no longer use it",
     cause="The journal of an older version was opened for writing, and its tables were brought up to date.",
 )
 
 JOB_UNREADABLE = Message(
     "US5036",
-    "the journal {path} cannot be read where it tells of job {job}: {reason}",
-    cause="The record of this job holds something that this version does not understand, or it is damaged.",
+    "the record of job {job} in the journal {path} cannot be read: {reason}",
+    cause="The record of this job holds data that this version does not understand, or it is damaged.",
     remedy="Use the Understudy that wrote it. Other jobs are not affected.",
 )
 
 EVENT_UNREADABLE = Message(
     "US5037",
     "event {number}: {reason}",
-    cause="This event of a job's journal is not one of this version's.",
+    cause="This event of a job's journal is not known to this version.",
     remedy="Use the Understudy that wrote the journal.",
 )
 
@@ -240,39 +240,39 @@ VERSION_MISSING = Message(
 
 JOURNAL_DAMAGED = Message(
     "US5047",
-    "the journal {path} is damaged: {reason}. Nothing was changed. Jobs of a service train on, as long as they lose no rank. Restore a "
-    "copy (`understudy journal restore`) and start the orchestrator again; or move the file away, with its -wal: then jobs that still "
-    "train are listed as put aside, and `understudy cancel` ends them",
-    cause="The file is not one of SQLite's, or a part of it was overwritten or is missing.",
-    remedy="Look at the disk, and restore the file, or move it away.",
+    "the journal {path} is damaged: {reason}. Nothing was changed. Jobs of a service continue to train as long as they lose no rank. "
+    "Restore a copy (`understudy journal restore`) and restart the orchestrator; or move the file and its -wal away: then jobs that are "
+    "still training are listed as put aside, and `understudy cancel` ends them",
+    cause="The file is not an SQLite file, or a part of it was overwritten or is missing.",
+    remedy="Check the disk, and restore the file, or move it away.",
 )
 
 NO_JOURNAL_OF_RUN = Message(
     "US5038",
     "no journal of a run in {folder}",
-    cause="The folder has no journal, or none that tells of a job.",
+    cause="The folder has no journal, or its journal contains no job.",
     remedy="Give the folder of a run.",
 )
 
 NO_JOURNAL_OF_JOB = Message(
     "US5039",
-    "no journal of a job {job} in {folder}",
-    cause="The journal in this folder does not tell of this job.",
+    "no journal of job {job} in {folder}",
+    cause="The journal in this folder does not contain this job.",
     remedy="Correct the name, or leave out --job for all jobs.",
 )
 
 NO_JOURNAL = Message(
     "US5040",
     "no journal in {folder}",
-    cause="The folder has no journal, or none that tells of a job.",
+    cause="The folder has no journal, or its journal contains no job.",
     remedy="Give the folder of a run, or of a service's state.",
 )
 
 UNSURE_JOURNAL = Message(
     "US5041",
-    "the journal cannot be written: an orchestrator that is started now would not know what was decided",
-    cause="The disk or the database of the journal refuses to take what happens.",
-    remedy="Make room on the disk, or bring the database back.",
+    "the journal cannot be written: an orchestrator that is started now would not know the latest decisions",
+    cause="The disk or the database of the journal rejects new events.",
+    remedy="Free space on the disk, or bring the database back.",
 )
 
 JOBS_ASIDE = Message(
@@ -284,35 +284,35 @@ JOBS_ASIDE = Message(
 
 EVENTS_UNREADABLE_NOW = Message(
     "US5043",
-    "the journal, where events are, cannot be read now; try again",
-    cause="The disk or the database of the journal does not answer.",
-    remedy="Ask again later.",
+    "the journal, which holds the events, cannot be read now; try again",
+    cause="The disk or the database of the journal does not respond.",
+    remedy="Try again later.",
 )
 
 JOURNAL_TROUBLE = Message(
     "US5044",
     "the journal cannot be written: {reason}",
-    cause="The disk or the database of the journal refuses to take what happens.",
-    remedy="Make room on the disk, or bring the database back.",
+    cause="The disk or the database of the journal rejects new events.",
+    remedy="Free space on the disk, or bring the database back.",
 )
 
 ANOTHER_LEADS = Message(
     "US5050",
-    "another orchestrator leads: this one takes over when that is gone",
+    "another orchestrator leads: this one takes over when it is gone",
     cause="Several orchestrators share a database, and another one holds the lease.",
 )
 
 DATABASE_UNUSABLE = Message(
     "US5051",
-    "{database} cannot be used: {reason}; trying again",
-    cause="The database does not answer, or refuses this user.",
+    "{database} cannot be used: {reason}; retrying",
+    cause="The database does not respond, or refuses this user.",
     remedy="Bring the database back, or correct its URL and its permissions.",
 )
 
 LEAD_LOST = Message(
     "US5052",
-    "{reason}: this orchestrator does not lead any more, and waits",
-    cause="The orchestrator could not be sure any more that no other one leads. It starts anew as one that waits. Training goes on.",
+    "{reason}: this orchestrator no longer leads, and waits",
+    cause="The orchestrator could no longer be sure that no other one leads. It restarts and waits. Training continues.",
 )
 
 OVERTAKEN = Message(
@@ -324,14 +324,14 @@ OVERTAKEN = Message(
 LEASE_UNRENEWED = Message(
     "US5054",
     "the lease in {database} could not be renewed: {reason}",
-    cause="The database did not answer before the lease ran out.",
-    remedy="Look at the database, and at the network to it.",
+    cause="The database did not respond before the lease expired.",
+    remedy="Check the database and the network to it.",
 )
 
 LEASE_OVER = Message(
     "US5055",
-    "the lease has run out, while this process was stopped or the database away",
-    cause="The process was stopped, for instance with the whole host, or the database was away for longer than the lease.",
+    "the lease expired while this process was stopped or the database was unreachable",
+    cause="The process was stopped, for example with the whole host, or the database was unreachable for longer than the lease.",
 )
 
 JOB_PAUSED = Message(

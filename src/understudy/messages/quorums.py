@@ -6,24 +6,24 @@ from understudy.messages.base import Message
 
 MEMBER_REPLACED = Message(
     "US5100",
-    "the other orchestrators know another one in this place, whose disk had what this one's has not: this one takes no part. The job goes "
-    "on with the others, and this node serves it",
-    cause="This node's orchestrator has lost its disk since the job began. Its vote could undo what was decided, so it does not vote.",
-    remedy="Nothing for this job; it survives the loss of fewer orchestrators now. Give the run directory a disk that lasts.",
+    "the other orchestrators know a different one at this address, with other data on its disk: this one does not participate. The job "
+    "continues with the others, which also serve this node",
+    cause="This node's orchestrator has lost its disk since the job began. Its vote could undo earlier decisions, so it does not vote.",
+    remedy="Use a persistent disk for the run directory. This job continues, but tolerates the loss of fewer orchestrators.",
 )
 
 MEMBER_UNKNOWN = Message(
     "US5101",
-    "the orchestrator at {url} is not the one that was there before: it takes no part",
-    cause="The orchestrator at this address has another identity than at the job's beginning, as after the loss of its disk.",
-    remedy="Nothing for this job; it survives the loss of fewer orchestrators now.",
+    "the orchestrator at {url} is not the one that was there before: it does not participate",
+    cause="The orchestrator at this address has a different identity than at the job's beginning, as after the loss of its disk.",
+    remedy="Use a persistent disk for the run directory. This job continues, but tolerates the loss of fewer orchestrators.",
 )
 
 LOG_UNWRITTEN = Message(
     "US5102",
-    "the log of this orchestrator cannot be written ({reason}): it takes no part until it can",
+    "the log of this orchestrator cannot be written ({reason}): it does not participate until it can",
     cause="The disk with the run directory is full or fails.",
-    remedy="Make room on the disk.",
+    remedy="Free space on the disk.",
 )
 
 MEMBER_REFUSES = Message(
@@ -36,27 +36,27 @@ MEMBER_REFUSES = Message(
 MEMBER_UNTRUSTED = Message(
     "US5104",
     "the certificate of {url} is not trusted: {reason}",
-    cause="The other orchestrator shows a certificate that --tls or --tls-cert on this node does not vouch for.",
+    cause="The certificate of the other orchestrator is not signed by the certificate or authority in --tls or --tls-cert on this node.",
     remedy="Give every node the same certificate, or certificates of one authority.",
 )
 
 MEMBER_OTHER_VERSION = Message(
     "US5105",
-    "{url} does not understand this one: install the same version of Understudy on every node",
-    cause="The two orchestrators are of different versions.",
+    "{url} does not understand this orchestrator: install the same version of Understudy on every node",
+    cause="The two orchestrators have different versions.",
     remedy="Install the same version on every node.",
 )
 
 MEMBER_UNREACHED = Message(
     "US5106",
     "no connection to the orchestrator at {url}: {error}",
-    cause="The connection failed for a reason that is none of the usual ones.",
-    remedy="If it stays so, report it as a bug.",
+    cause="The connection failed for an unusual reason.",
+    remedy="Report it as a bug if it persists.",
 )
 
 MEMBER_NUMBERED_OTHERWISE = Message(
     "US5107",
-    "{url} is number {there} there, and {here} here: is --rdzv-endpoint the same?",
+    "{url} has number {there} there, and {here} here: is --rdzv-endpoint the same?",
     cause="The nodes were given the addresses of the orchestrators in different orders, or different addresses.",
     remedy="Give every node the same --rdzv-endpoint.",
 )
@@ -64,7 +64,7 @@ MEMBER_NUMBERED_OTHERWISE = Message(
 NOT_OF_MEMBERS = Message(
     "US5108",
     "not a message between members: {frame}",
-    cause="An orchestrator of another version, or something else, has sent this.",
+    cause="An orchestrator of another version, or another program, sent this.",
     remedy="Install the same version of Understudy on every node.",
 )
 
@@ -97,38 +97,38 @@ CONTRADICTED = Message(
 LEADS = Message(
     "US5110",
     "the orchestrator of this node leads (term {term})",
-    cause="The orchestrators have agreed on this one.",
+    cause="The orchestrators have elected this one.",
 )
 
 LEADS_NO_MORE = Message(
     "US5111",
-    "{reason}: the orchestrator of this node does not lead any more",
-    cause="Another one may lead, so this one starts anew as one that does not. Training goes on.",
+    "{reason}: the orchestrator of this node no longer leads",
+    cause="Another one may lead, so this one restarts as a follower. Training continues.",
 )
 
 DEPOSED = Message(
     "US5112",
     "another orchestrator leads, or no majority of them has answered for too long",
-    cause="This orchestrator did not hear of a majority of the others in time.",
-    remedy="If it happens again, look at the network between the nodes that run orchestrators.",
+    cause="A majority of the other orchestrators did not respond to this one in time.",
+    remedy="Check the network between the nodes that run orchestrators if it happens again.",
 )
 
 LOG_OVERTAKEN = Message(
     "US5113",
-    "another orchestrator has written in the job's log",
-    cause="Another pod's orchestrator leads by now.",
+    "another orchestrator has written to the job's log",
+    cause="The orchestrator of another pod leads now.",
 )
 
 LOCK_TAKEN = Message(
     "US5114",
     "another orchestrator has the job's lock",
-    cause="This pod's orchestrator did not renew the job's lease in time, and another one has taken it.",
+    cause="This pod's orchestrator did not renew the job's lease in time, and another one has acquired it.",
 )
 
 LOG_UNREADABLE = Message(
     "US5115",
-    "{reason}: nobody can lead the job any more. Its workers go on until they lose one of them or finish",
-    cause="What the orchestrators have written in the cluster about this job is damaged or incomplete.",
+    "{reason}: no orchestrator can lead the job any longer. Its workers continue until they lose one of them or finish",
+    cause="The record of this job that the orchestrators keep in the cluster is damaged or incomplete.",
     remedy="Let the job finish if it can, and start it again.",
 )
 
@@ -161,15 +161,15 @@ MEMBER_JOURNAL_DAMAGED = Message(
 
 LOG_AWAY = Message(
     "US5116",
-    "the job's log and lock cannot be used: {reason}. Training goes on; trying again",
-    cause="The API server of Kubernetes does not answer, or refuses the request.",
-    remedy="Look at the API server, and at the role of the job's service account.",
+    "the job's log and lock cannot be used: {reason}. Training continues, retrying",
+    cause="The API server of Kubernetes does not respond, or refuses the request.",
+    remedy="Check the API server, and the role of the job's service account.",
 )
 
 LOG_BACK = Message(
     "US5117",
     "the API server answers again",
-    cause="What could not be asked of the API server of Kubernetes for a while is done now.",
+    cause="Requests that the API server of Kubernetes could not answer for a while have been completed.",
 )
 
 LOG_WAITS = Message(

@@ -8,48 +8,48 @@ from understudy.messages.base import Message
 
 PARTS_CHANGED = Message(
     "US1501",
-    "{part} (one of {count} parts of modules) came or went after training began: a newcomer's script does not do that, so if a rank is "
-    "lost, the job ends. Make all parts before the first transaction",
-    cause="A submodule, parameter or buffer was added to a registered module or removed from it after the first transaction. A "
-    "replacement makes the modules as the set-up does, so its state has other entries.",
-    remedy="Create all layers, parameters and buffers in the set-up, and switch them on or off by an attribute.",
+    "{part} (one of {count} parts of modules) was added or removed after training began: a newcomer's script does not do that, so if a "
+    "rank is lost, the job ends. Create all parts before the first transaction",
+    cause="A submodule, parameter or buffer was added to a registered module or removed from it after the first transaction. A newcomer "
+    "creates the modules as in the set-up, so the entries of its state differ.",
+    remedy="Create all layers, parameters and buffers in the set-up, and enable or disable them by an attribute.",
 )
 ATTRIBUTE_LARGE = Message(
     "US1502",
-    "{attribute} is an attribute of a module or an optimizer that has changed, and too large to be looked at in every step, or not on "
+    "{attribute} is an attribute of a module or an optimizer that has changed, and it is too large to be checked in every step, or not on "
     "the host: a newcomer starts without the change. Make it a buffer of the module (register_buffer), or keep it in the optimizer's state",
     cause="A registered module or optimizer keeps a large tensor, or one on a device, as a plain attribute, and it was replaced during "
     "training.",
-    remedy="Use register_buffer for tensors that belong to the module's state, and the state of an optimizer for what it keeps of a "
+    remedy="Use register_buffer for tensors that belong to the module's state, and the optimizer's state for data that belongs to a "
     "parameter.",
 )
 ATTRIBUTE_KEEPS_GRAPH = Message(
     "US1503",
-    "{attribute} is an attribute of a module that keeps its graph from one step to the next, which no other worker can be given: a "
-    "newcomer starts without it. Detach it where the step ends",
+    "{attribute} is an attribute of a module that keeps its autograd graph from one step to the next, and a graph cannot be sent to "
+    "another worker: a newcomer starts without it. Detach it at the end of the step",
     cause="A registered module keeps a tensor between steps together with the graph of operations that computed it, such as a hidden "
     "state.",
     remedy="Detach the tensor at the end of the step. For backpropagation through several steps, put these steps into one transaction.",
 )
 PART_MISSING = Message(
     "US1504",
-    "{entry} belongs to a part of a module that this newcomer's script did not make",
-    cause="The other ranks have a submodule that the replacement's set-up has not created: the set-up depends on something that differs "
+    "{entry} belongs to a part of a module that this newcomer's script did not create",
+    cause="The other ranks have a submodule that the newcomer's set-up has not created: the set-up depends on something that differs "
     "between workers, or the submodule was added after training began (US1501).",
     remedy="Create all parts of the model in the set-up, in the same way on every worker.",
 )
 PARAMETERS_MISSING = Message(
     "US1505",
-    "optimizer {optimizer} has a group of parameters that this newcomer's script did not make",
-    cause="The other ranks have added a parameter group to the optimizer that the replacement cannot build, because it has not created "
-    "the group's parameters.",
+    "optimizer {optimizer} has a parameter group that this newcomer's script did not create",
+    cause="The other ranks have added a parameter group to the optimizer that the newcomer cannot build, because it has not created the "
+    "group's parameters.",
     remedy="Create all parameters in the set-up, in the same way on every worker.",
 )
 NOT_A_DTENSOR = Message(
     "US1506",
     "{entry} is a DTensor on its donor, but its parameter is not one here",
-    cause="The replacement's set-up has not distributed the parameter as the other ranks have: fully_shard or distribute_module was not "
-    "called for it, or only under a condition.",
+    cause="The newcomer's set-up did not distribute the parameter as the other ranks did: fully_shard or distribute_module was not called "
+    "for it, or only under a condition.",
     remedy="Apply fully_shard and distribute_module in the set-up, in the same way on every worker.",
 )
 
@@ -57,17 +57,17 @@ NOT_A_DTENSOR = Message(
 
 GRADIENTS_NOT_GIVEN = Message(
     "US1511",
-    "this step adds to gradients of an earlier step, which a worker that has taken a rank since has not got, because all steps before "
-    "had dropped theirs. Accumulate gradients inside one @job.step",
-    cause="Until now every step had cleared its gradients, so they were not sent to a replacement. This step adds to those of an earlier "
-    "step, and the replacement's are empty.",
+    "this step adds to gradients of an earlier step, which a worker that has taken over a rank since does not have, because all previous "
+    "steps had cleared theirs. Accumulate gradients inside one @job.step",
+    cause="Until now every step cleared its gradients, so they were not sent to newcomers. This step adds to those of an earlier step, and "
+    "the newcomer's are empty.",
     remedy="Start again from a checkpoint, and accumulate gradients inside one @job.step.",
 )
 GRADIENTS_NOT_KEPT = Message(
     "US1512",
-    "this step adds to gradients of an earlier step, which all steps so far had dropped, and was interrupted: it cannot be redone. "
-    "Accumulate gradients inside one @job.step",
-    cause="Until now every step had cleared its gradients, so no copy of them was kept. A loss interrupted a step that had added to them.",
+    "this step adds to gradients of an earlier step, although all previous steps had cleared theirs, and it was interrupted: it cannot be "
+    "redone. Accumulate gradients inside one @job.step",
+    cause="Until now every step cleared its gradients, so no copy of them was kept. A loss interrupted a step that had added to them.",
     remedy="Start again from a checkpoint, and accumulate gradients inside one @job.step.",
 )
 
@@ -75,15 +75,15 @@ GRADIENTS_NOT_KEPT = Message(
 
 CHANGED_BEFORE_VOTE = Message(
     "US1521",
-    "{function} changes {entry}{more} in front of its vote: copied at the begin of each of its transactions from now on",
-    cause="The transaction writes parameters or optimizer state before its first optimizer.step. To be able to redo it, a copy of them "
-    "is made whenever it begins, which costs time and memory.",
-    remedy="Nothing is wrong. To save the copy, change parameters after optimizer.step.",
+    "{function} changes {entry}{more} before its vote: from now on it is copied at the beginning of each of its transactions",
+    cause="The transaction writes parameters or optimizer state before its first optimizer.step. To be able to redo it, a copy of them is "
+    "made each time it begins, which costs time and memory.",
+    remedy="Change parameters after optimizer.step to avoid the copy. Nothing is wrong otherwise.",
 )
 CHANGED_BEFORE_VOTE_LATE = Message(
     "US1522",
-    "{function} has changed {entry}{more} in front of its vote, for the first time: this one transaction could not be redone; from now "
-    "on it is copied at the begin of each",
+    "{function} changed {entry}{more} before its vote, for the first time: this one transaction could not have been redone; from now on it "
+    "is copied at the beginning of each",
     cause="The transaction writes parameters or optimizer state before its first optimizer.step, and did not do so in the calls in which "
     "all of them are copied (the first ones, and those whose number is a power of two). If a rank had been lost in this call, the job "
     "would have ended.",
@@ -91,14 +91,14 @@ CHANGED_BEFORE_VOTE_LATE = Message(
 )
 NO_COPY_TO_REDO = Message(
     "US1523",
-    "{function} has changed {entry} in front of its vote for the first time, and was interrupted: there is no copy of what it was, so it "
-    "cannot be redone. Change parameters behind the optimizer's step, or in every call",
+    "{function} changed {entry} before its vote for the first time, and was interrupted: there is no copy of the previous value, so it "
+    "cannot be redone. Change parameters after the optimizer's step, or in every call",
     cause="A rank was lost in the first call in which the transaction wrote parameters or optimizer state before its first optimizer.step.",
     remedy="Start again from a checkpoint, and change parameters after optimizer.step, or in every call, the first included.",
 )
 TAKEN_AWAY = Message(
     "US1524",
-    "{function} has taken {entry} away in front of its vote, and was interrupted: it cannot be redone",
+    "{function} removed {entry} before its vote, and was interrupted: it cannot be redone",
     cause="The transaction removed a parameter or an entry of the optimizer's state before its first optimizer.step, and a rank was lost "
     "in it.",
     remedy="Start again from a checkpoint, and remove parameters or optimizer state after optimizer.step.",
@@ -110,30 +110,29 @@ LOCAL_STATE_TOO_LARGE = Message(
     "US1531",
     "coverage: rank {rank}: {megabytes:.1f} MB of rank-local state would have to be copied to another rank with every vote, more than "
     "{limit:.1f} MB. Accumulate gradients inside one @job.step, keep buffers equal on all ranks, or raise UNDERSTUDY_LOCAL_LIMIT (bytes)",
-    cause="State that differs from rank to rank is copied to other ranks in every step, and there is more of it than the limit allows.",
-    remedy="Keep buffers equal on all ranks where that is possible, or raise UNDERSTUDY_LOCAL_LIMIT and accept the time that the copies "
-    "cost.",
+    cause="State that differs from rank to rank is copied to other ranks in every step, and it is larger than the limit.",
+    remedy="Keep buffers equal on all ranks where possible, or raise UNDERSTUDY_LOCAL_LIMIT and accept the time that the copies take.",
 )
 CARRIED_GRADIENTS_TOO_LARGE = Message(
     "US1532",
     "coverage: rank {rank}: {megabytes:.1f} MB of gradients that are carried from one transaction to the next would have to be copied to "
     "another rank with every vote, more than {limit:.1f} MB. Accumulate gradients inside one @job.step, keep buffers equal on all ranks, "
     "or raise UNDERSTUDY_LOCAL_LIMIT (bytes)",
-    cause="A transaction leaves gradients for a later one. They differ from rank to rank, are copied to other ranks, and there is more "
-    "of them than the limit allows.",
-    remedy="Accumulate gradients inside one @job.step, or raise UNDERSTUDY_LOCAL_LIMIT and accept the time that the copies cost.",
+    cause="A transaction leaves gradients for a later one. They differ from rank to rank, are copied to other ranks, and are larger than "
+    "the limit.",
+    remedy="Accumulate gradients inside one @job.step, or raise UNDERSTUDY_LOCAL_LIMIT and accept the time that the copies take.",
 )
 COPY_CORRUPT = Message(
     "US1533",
-    "the digest of a buddy copy does not agree with its content",
-    cause="The copy of a lost rank's own state that another rank holds was changed in memory or on its way.",
-    remedy="Another spare may try. If it happens again, check the memory and the network of the node that holds the copy.",
+    "the digest of a buddy copy does not match its content",
+    cause="The copy of a lost rank's rank-local state that another rank holds was changed in memory or in transit.",
+    remedy="Check the memory and the network of the node that holds the copy if it happens again. Another spare may be tried.",
 )
 DONORS_DIFFER = Message(
     "US1534",
-    "{entry}, which rank {rank} is to get, is not the same on its replicas: one of them is silently corrupted, or the value differs from "
-    "rank to rank since the last comparison",
-    cause="Several ranks should have the same value for a replacement, and they do not agree.",
-    remedy="Register or broadcast the value so that it stays the same on all ranks; if it should be the same, check the nodes of the "
-    "ranks that disagree.",
+    "{entry}, which rank {rank} is to receive, differs between its replicas: one of them is silently corrupted, or the value has differed "
+    "from rank to rank since the last comparison",
+    cause="Several ranks should have the same value for a newcomer, and their values differ.",
+    remedy="Register or broadcast the value so that it stays the same on all ranks; if it should be the same, check the nodes of the ranks "
+    "that differ.",
 )

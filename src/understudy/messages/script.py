@@ -15,12 +15,12 @@ JOINED_TWICE = Message(
 
 DEFAULT_STORE = Message(
     "US1002",
-    "{where} uses the store of torch's default group: after a loss there is another one, without what was put into this one, and a "
-    "newcomer would wait in its set-up for a key that nobody sets. Share objects by dist.broadcast_object_list or dist.all_gather_object, "
-    "and wait for each other by dist.barrier, in a transaction or in front of the first one",
-    cause="The script calls torch.distributed.distributed_c10d._get_default_store(), which is private to torch. Nothing of what it puts "
-    "there could be given to a newcomer, or be put back for a step that is redone.",
-    remedy="Use collectives in its place, in the set-up or in a transaction: these are recorded for a newcomer, and redone after a loss.",
+    "{where} uses the store of torch's default group: after a loss there is a new store, without the keys of this one, and a newcomer "
+    "would wait in its set-up for a key that no process sets. Share objects by dist.broadcast_object_list or dist.all_gather_object, and "
+    "synchronize by dist.barrier, in a transaction or before the first one",
+    cause="The script calls torch.distributed.distributed_c10d._get_default_store(), which is private to torch. Keys that it sets there "
+    "cannot be given to a newcomer, and cannot be restored for a step that is redone.",
+    remedy="Use collectives instead, in the set-up or in a transaction: these are recorded for a newcomer, and redone after a loss.",
 )
 
 # -- loops and transactions ----------------------------------------------------------------------------------------------------
@@ -42,13 +42,13 @@ ARGUMENTS_CHANGED_IN_REDO = Message(
     "US1112",
     "{function} changes its arguments in place, so it cannot be redone with the same batch",
     cause="A rank was lost while this transaction ran, and the transaction had already written into its arguments. It cannot run again "
-    "with what it was given.",
+    "with its original arguments.",
     remedy="Start again from a checkpoint, and copy the argument in the transaction before changing it.",
 )
 ARGUMENT_OBJECT_CHANGED = Message(
     "US1113",
     "{function} changes an object among its arguments: if a rank is lost, it runs again with the changed one. Register the object, or "
-    "change it behind the call",
+    "change it after the call",
     cause="An object that was passed to the transaction has other contents when the transaction ends. A redo does not restore objects "
     "that are not registered.",
     remedy="Register the object with job.register, or change it after the transaction has returned.",
@@ -56,39 +56,39 @@ ARGUMENT_OBJECT_CHANGED = Message(
 WORK_KEPT = Message(
     "US1121",
     "{function} starts {call} and keeps its Work without waiting for it: a step that is redone could not start it again, and a newcomer "
-    "does not have it, so the result after a loss would be another one. Wait for it inside the transaction",
+    "does not have it, so the result after a loss would differ. Wait for it inside the transaction",
     cause="The transaction issued a collective with async_op=True and ended while its Work object was still referenced and not waited for.",
     remedy="Call wait() on the Work before the transaction returns.",
 )
 SAVE_WAITED_FOR = Message(
     "US1122",
-    "{function} saves a distributed checkpoint in the background (async_save), by collectives that would go on behind its end: the save is "
-    "waited for before the vote. One without collectives, as by torch.save on one rank, need not be waited for",
-    cause="Collectives of a thread that goes on behind its transaction could not be redone after a loss, and a newcomer has no such "
-    "thread. So the transaction that begins the save ends with it.",
-    remedy="None is needed. If the wait costs too much, save without collectives: each rank its own file, or one rank all of it.",
+    "{function} saves a distributed checkpoint in the background (async_save), by collectives that would continue after its end: the save "
+    "is waited for before the vote. One without collectives, as by torch.save on one rank, need not be waited for",
+    cause="Collectives of a thread that continues after its transaction could not be redone after a loss, and a newcomer has no such "
+    "thread. So the transaction that begins the save waits for it.",
+    remedy="Save without collectives if the wait takes too long: each rank its own file, or one rank all of it. Otherwise ignore this.",
 )
 USED_BETWEEN = Message(
     "US1131",
-    "{what} is used between transactions: a newcomer comes by there before its state has arrived, so what it computes or prints there "
-    "would be of its initial state, and where it saves, the job would end. Put it into a @job.section that every rank calls",
+    "{what} is used between transactions: a newcomer runs this code before its state has arrived, so it would compute or print with its "
+    "initial state, and if it saves there, the job would end. Put the code into a @job.section that every rank calls",
     cause="The source between two transactions uses a registered model or object, or writes a file. A worker that takes over a rank runs "
     "this code before it has received the rank's state.",
     remedy="Move the code into a function decorated with @job.section, and call that function on every rank.",
 )
 NAMES_LEFT = Message(
     "US1132",
-    "{names} (set in the loop at {place}) is read behind the loop, and is too large or no plain value: a newcomer that joins there does "
-    "not run the loop, and the name is missing. Let a transaction behind the loop return it, or give it a value in front of the loop",
+    "{names} (set in the loop at {place}) is read after the loop, and is too large or not a plain value: a newcomer that joins there does "
+    "not run the loop, so the name is missing. Return it from a transaction after the loop, or set it before the loop",
     cause="The script reads a variable after a job loop that only the loop sets. Small plain values are kept for a worker that joins "
     "after the loop; this one is too large or of another kind.",
     remedy="Return the value from a transaction after the loop, or set the variable before the loop as well.",
 )
 COMPUTED_OUTSIDE = Message(
     "US1133",
-    "{what} is used for an argument of a transaction, and arguments are computed outside of it: a newcomer comes by there before its state "
-    "has arrived, so what it hands over would be of its initial state. Hand over what it is computed from (the model itself), and compute "
-    "it inside",
+    "{what} is used for an argument of a transaction, and arguments are computed outside of it: a newcomer runs this code before its state "
+    "has arrived, so it would compute the argument from its initial state. Pass the object from which it is computed (the model itself), "
+    "and compute it inside",
     cause="A call of a @job.step or @job.section function has an argument that is computed from a registered model or object, as in "
     "save(model.state_dict()). Python computes arguments before it calls the function, where a worker that takes over a rank has not "
     "received the rank's state yet.",
@@ -96,18 +96,18 @@ COMPUTED_OUTSIDE = Message(
 )
 RESULTS_DROPPED = Message(
     "US1141",
-    "more than {most} results, or {mebibytes} MiB, of transactions outside of job.batches and job.steps: the oldest are not kept any "
-    "more. A newcomer runs the script's own loop from its start, and would need them: if a rank is lost from now on, the job ends. Let "
-    "`for ... in job.steps()` lead that loop, or let these transactions return nothing",
-    cause="The script calls transactions in a loop of its own. Results are kept so that another worker can run this loop again, up to a "
-    "limit that is now reached.",
+    "more than {most} results, or {mebibytes} MiB, of transactions outside of job.batches and job.steps: the oldest are no longer kept. A "
+    "newcomer runs the script's own loop from its start, and would need them: if a rank is lost from now on, the job ends. Use `for ... in "
+    "job.steps()` for that loop, or let these transactions return nothing",
+    cause="The script calls transactions in its own loop. Results are kept so that another worker can run this loop again, up to a limit "
+    "that is now reached.",
     remedy="Iterate with job.steps() or job.batches(), or return nothing from these transactions.",
 )
 RESULT_GONE = Message(
     "US1142",
-    "the result of the transaction at {place} is not kept any more, and this newcomer, which runs the script's own loop from its start, "
-    "would need it. Let `for ... in job.steps()` lead that loop, or let its transactions return nothing",
-    cause="A rank was lost after US1141 had been reported: the results that its replacement needs to run the script's loop were dropped.",
+    "the result of the transaction at {place} is no longer kept, and this newcomer, which runs the script's own loop from its start, needs "
+    "it. Use `for ... in job.steps()` for that loop, or let its transactions return nothing",
+    cause="A rank was lost after US1141 had been reported: the results that its newcomer needs to run the script's loop were dropped.",
     remedy="Start again from a checkpoint, and iterate with job.steps() or job.batches().",
 )
 
@@ -122,26 +122,27 @@ NAME_TAKEN = Message(
 REGISTERED_LATE = Message(
     "US1203",
     "job.register after the first transaction: register everything before training starts",
-    cause="A transaction had already run when job.register or job.state was called, so copies of the state existed without this object.",
+    cause="A transaction had already run when job.register or job.state was called, so the existing copies of the state do not contain "
+    "this object.",
     remedy="Move the call before the first call of a @job.step or @job.section function.",
 )
 ITERATOR_LATE = Message(
     "US1204",
-    "job.iterator after the first transaction: make all iterators before training starts; repeat=True starts over",
-    cause="A transaction had already run when job.iterator was called, for example because each epoch makes its own iterator.",
-    remedy="Make the iterator before the first transaction, and pass repeat=True if it is used for several epochs.",
+    "job.iterator after the first transaction: create all iterators before training starts; repeat=True starts over",
+    cause="A transaction had already run when job.iterator was called, for example because each epoch creates its own iterator.",
+    remedy="Create the iterator before the first transaction, and pass repeat=True if it is used for several epochs.",
 )
 LONG_LIMIT = Message(
     "US1205",
     "job.long({what!r}, limit={limit!r}): the limit is a positive number of seconds",
     cause="job.long was given a limit that is zero, negative or not finite.",
-    remedy="Give a number of seconds, or leave the limit out: then --alone-limit holds.",
+    remedy="Give a number of seconds, or leave the limit out to use --alone-limit.",
 )
 ON_ERROR = Message(
     "US1206",
     'job.section(on_error={given!r}): give "raise" or "report"',
-    cause="job.section knows two ways to treat an error that the function raises.",
-    remedy='Leave on_error out, or give on_error="report" to skip the section and go on with the training.',
+    cause="job.section has two ways to handle an exception that the function raises.",
+    remedy='Leave on_error out, or give on_error="report" to skip the section and continue training.',
 )
 NO_STATE_DICT = Message(
     "US1211",
@@ -154,8 +155,8 @@ UNMOVABLE_STATE = Message(
     "US1212",
     "job.register({name}=...): its state_dict holds a value that cannot be moved to another worker ({reason}); keep numbers, strings, "
     "tensors, arrays and containers of them there",
-    cause="state_dict() of the registered object returned a value that has no encoding, such as a function, a file or an object of a "
-    "class of its own. State is sent between workers without pickle.",
+    cause="state_dict() of the registered object returned a value that has no encoding, such as a function, a file or an instance of a "
+    "user-defined class. State is sent between workers without pickle.",
     remedy="Return numbers, strings, tensors, arrays, and lists, tuples, sets and dicts of them from state_dict().",
 )
 UNMOVABLE_SETTINGS = Message(
@@ -180,7 +181,7 @@ SPARSE_TENSOR = Message(
 )
 NO_SUCH_VALUE = Message(
     "US1215",
-    "job.state(...) was given no {name!r}, and nobody has set it; there is {known}",
+    "the namespace of job.state has no value {name!r}: it was neither passed to job.state nor set since; there is {known}",
     cause="An attribute of a namespace made by job.state was read, but it was neither given to job.state nor assigned before.",
     remedy="Give it a first value in the call of job.state, or correct the name.",
 )
@@ -202,8 +203,8 @@ TENSORS_NOT_REGISTERED = Message(
 )
 ZERO_REDUNDANCY = Message(
     "US1222",
-    "optimizer {optimizer} is a ZeroRedundancyOptimizer: its state is on one rank only, and its step broadcasts parameters behind the "
-    "vote. Use torch.distributed.fsdp.fully_shard on a 2-D mesh (HSDP)",
+    "optimizer {optimizer} is a ZeroRedundancyOptimizer: its state is on one rank only, and its step broadcasts parameters after the vote. "
+    "Use torch.distributed.fsdp.fully_shard on a 2-D mesh (HSDP)",
     cause="ZeroRedundancyOptimizer keeps each part of the optimizer state on one rank, so a lost rank takes its part with it. It also "
     "issues collectives after the vote.",
     remedy="Shard the optimizer state with fully_shard on a 2-D mesh, which keeps a replica of each shard.",

@@ -14,71 +14,72 @@ NO_COMMAND = Message(
 COMMAND_SILENT = Message(
     "US6301",
     "{command} has not answered within {seconds:g} s",
-    cause="Slurm's controller does not answer, or is overloaded.",
-    remedy="Try the command by hand. What was asked for is asked for again.",
+    cause="Slurm's controller does not respond, or is overloaded.",
+    remedy="Run the command by hand. The request is retried.",
 )
 COMMAND_NOT_STARTED = Message(
     "US6302",
     "{command}: {reason}",
     cause="The system refused to start the command.",
-    remedy="The reason is the system's own.",
+    remedy="Resolve the reason, which comes from the operating system.",
 )
 COMMAND_REFUSED = Message(
     "US6303",
     "{command}: {answer}",
-    cause="The command ended with an error. What it printed is quoted.",
-    remedy="Try the command by hand. Some changes (such as draining a node) are for administrators of Slurm only.",
+    cause="The command ended with an error. Its output is quoted.",
+    remedy="Run the command by hand. Some changes (such as draining a node) require an administrator of Slurm.",
 )
 
 # The job's step.
 SEVERAL_TASKS = Message(
     "US6320",
-    "this step of Slurm job {job} has {tasks} tasks on {nodes} node(s), and understudy run is to be started once on each: there "
-    "it starts the ranks itself, srun --ntasks-per-node=1 --nodes={nodes} ... understudy run --nproc-per-node N",
+    "this step of Slurm job {job} has {tasks} tasks on {nodes} node(s), and understudy run must be started once on each node, where it "
+    "starts the ranks itself, srun --ntasks-per-node=1 --nodes={nodes} ... understudy run --nproc-per-node N",
     cause="srun started understudy run several times on a node, once for each task.",
-    remedy="Give srun --ntasks-per-node=1, and understudy run the number of ranks on a node (--nproc-per-node).",
+    remedy="Pass srun --ntasks-per-node=1, and understudy run the number of ranks on a node (--nproc-per-node).",
 )
 WITHOUT_SRUN = Message(
     "US6321",
     "Slurm job {job} has {nodes} nodes, and without srun only this one trains: "
     "srun --no-kill --kill-on-bad-exit=0 --wait=0 understudy run ... (see understudy slurm script)",
-    cause="understudy run was started in a job of several nodes without srun, so the other nodes know nothing of it.",
-    remedy="Start it with srun as shown. `understudy slurm script` writes a whole batch script. If only one node is to train, "
-    "nothing is to be done.",
+    cause="understudy run was started in a job of several nodes without srun, so the other nodes do not take part.",
+    remedy="Start it with srun as shown. `understudy slurm script` writes a complete batch script. If only one node is to train, ignore "
+    "this.",
 )
 
 # The job's secret on its way to the other nodes.
 NO_SECRET = Message(
     "US6330",
-    "the first node has not sent the job's secret within {seconds:g} s (its own messages say why; --token-file goes without)",
-    cause="The first node of the step makes a secret and sends it to the others by sbcast, and it did not come.",
-    remedy="Look at the output of the first node. With --token-file on a shared file system no secret is sent.",
+    "the first node did not send the job's secret within {seconds:g} s (see its messages for the reason; with --token-file no secret is "
+    "sent)",
+    cause="The first node of the step generates a secret and sends it to the others by sbcast, and it did not arrive.",
+    remedy="Read the output of the first node. With --token-file on a shared file system no secret is sent.",
 )
 SECRET_UNREADABLE = Message(
     "US6331",
-    "{path}, in which the job's secret comes, cannot be read: {reason}",
-    cause="The file that sbcast makes on this node cannot be opened.",
-    remedy="Look at the file and at /tmp. With --token-file no secret is sent.",
+    "{path}, which contains the job's secret, cannot be read: {reason}",
+    cause="The file that sbcast creates on this node cannot be opened.",
+    remedy="Check the file and /tmp. With --token-file no secret is sent.",
 )
 SECRET_OF_OTHERS = Message(
     "US6332",
-    "somebody else has made {path}, in which the job's secret comes: give one with --token-file",
-    cause="There is a file of this name that belongs to another user, or that others may read. It is not believed.",
-    remedy="Find out who made it. Give the secret with --token-file.",
+    "another user created {path}, which should contain the job's secret: pass one with --token-file",
+    cause="There is a file of this name that belongs to another user, or that others may read. It is not trusted.",
+    remedy="Find out which user created it. Pass the secret with --token-file.",
 )
 
 # Nodes.
 NODE_STATE = Message(
     "US6340",
     "{state}{reason}{user}",
-    cause="Slurm has the node in this state, for the reason that is quoted, said by the user in brackets.",
-    remedy="Ranks leave a node that Slurm drains or takes for failing. If that is not wanted, resume the node in Slurm.",
+    cause="Slurm lists the node with this state and reason; the name in brackets is the user who set it.",
+    remedy="Resume the node in Slurm if its ranks should stay. Ranks leave a node that Slurm drains or considers failing.",
 )
 NODE_TAKEN = Message(
     "US6341",
-    "Slurm has taken it from the job ({state})",
-    cause="The node is not among the job's nodes any more: Slurm took it for down, or somebody took it out of the job.",
-    remedy="The ranks there go to spares. `sinfo -R` shows why Slurm took the node.",
+    "Slurm has removed it from the job ({state})",
+    cause="The node is no longer among the job's nodes: Slurm considers it down, or it was removed from the job.",
+    remedy="Run `sinfo -R` to see why Slurm removed the node. The ranks there go to spares.",
 )
 
 # Nodes that are claimed.
@@ -117,19 +118,19 @@ CLAIMS_IN_CONTAINER = Message(
 # Batch scripts.
 NO_PROGRAM = Message(
     "US6360",
-    "give the training script, and its arguments behind it",
+    "give the training script, and its arguments after it",
     cause="understudy slurm script was called without a training script.",
     remedy="Give the script at the end of the command.",
 )
 TOO_FEW = Message(
     "US6361",
-    "at least one node and one rank are needed, and no less than no spare nodes",
+    "at least one node and one rank are needed, and the number of spare nodes must not be negative",
     cause="--nodes or --nproc-per-node is below 1, or --spare-nodes is negative.",
-    remedy="Give other numbers.",
+    remedy="Correct the numbers.",
 )
 NOT_IN_A_SCRIPT = Message(
     "US6362",
-    "{value!r}: a line of a batch script cannot have this in it",
-    cause="An option or argument has a line break or a zero byte in it.",
+    "{value!r}: a line of a batch script cannot contain this",
+    cause="An option or argument contains a line break or a zero byte.",
     remedy="Remove it.",
 )

@@ -6,21 +6,21 @@ from understudy.messages.base import Message
 
 DETECTOR_OFF = Message(
     "US2701",
-    "off: the file says so",
-    cause="The file of detectors names this one under off.",
+    "off: disabled in the file",
+    cause="The detectors' file lists this detector under off.",
 )
 
 DETECTOR_FLOODS = Message(
     "US2702",
-    "it finds more than {most} things in one look, for which an agent leaves it out",
-    cause="A look of this detector returned more evidence than an agent takes at once.",
-    remedy="Let the detector report fewer things, for instance only what has changed or the worst of it.",
+    "it reports more than {most} findings in one run, for which an agent disables it",
+    cause="The detector returned more evidence in one run than an agent accepts at once.",
+    remedy="Make the detector report fewer findings, for example only changes or the most severe one.",
 )
 
 NOTHING_FOUND = Message(
     "US2703",
     "nothing was found",
-    cause="No detector has found anything in this look.",
+    cause="No detector found anything in this run.",
 )
 
 PEER_LISTENS = Message(
@@ -32,42 +32,41 @@ PEER_LISTENS = Message(
 NODE_FAILS = Message(
     "US2711",
     "this node does not pass: {checks}",
-    cause="These checks have found something wrong. The table says what.",
-    remedy="Mend what the checks name, or keep the node out of jobs, and check again.",
+    cause="These checks found a fault. The table has the details.",
+    remedy="Fix what the checks name, or keep the node out of jobs, and check again.",
 )
 
 NODE_PASSES = Message(
     "US2712",
     "this node passes",
-    cause="Every check that could be run has passed.",
+    cause="Every check that could run has passed.",
 )
 
 NODE_UNTRIED = Message(
     "US2713",
-    "this node does not pass: nothing of it could be tried out",
-    cause="All checks were left out or could not be run, so nothing speaks for the node.",
-    remedy="Give fewer --only and --skip, or install what the checks need; the table says what.",
+    "this node does not pass: no check could run",
+    cause="All checks were skipped or could not run, so nothing is known about the node.",
+    remedy="Give fewer --only and --skip, or install what the checks need, as the table lists it.",
 )
 
 CHECK_CALLED_OFF = Message(
     "US2714",
-    "the check is called off",
+    "the check is cancelled",
     cause="The command was interrupted. It has left nothing running.",
 )
 
 HOST_NEEDS_SECRET = Message(
     "US2715",
     "{host} is not the loopback address: give both sides the same long random text with --token-file",
-    cause="The two sides of the network check prove to each other by a secret that they belong together. Only on one machine they do "
-    "without.",
-    remedy="Make one, for instance with `openssl rand -hex 32`, and give it to both sides.",
+    cause="The two sides of the network check authenticate each other with a secret. Only on one machine none is needed.",
+    remedy="Generate one, for example with `openssl rand -hex 32`, and give it to both sides.",
 )
 
 SECRET_TOO_SHORT = Message(
     "US2716",
     "the secret in --token-file or UNDERSTUDY_TOKEN is too easy to guess: at least {least} characters",
     cause="A secret protects only if it cannot be guessed.",
-    remedy="Make one, for instance with `openssl rand -hex 32`.",
+    remedy="Generate one, for example with `openssl rand -hex 32`.",
 )
 
 PLACE_UNUSABLE = Message(
@@ -81,7 +80,7 @@ PLAN_NEEDED = Message(
     "US2720",
     "give a plan, or --list; understudy chaos --help shows one",
     cause="`understudy chaos` was called without a plan of faults.",
-    remedy="Give a TOML file, or --list for the faults that there are.",
+    remedy="Give a TOML file, or --list for the available faults.",
 )
 
 PLAN_UNREADABLE = Message(
@@ -93,52 +92,52 @@ PLAN_UNREADABLE = Message(
 
 RANKS_UNKNOWN = Message(
     "US2722",
-    "the job forms still: its ranks are not known yet",
-    cause="The plan was to be laid out for a job whose workers have not joined yet.",
+    "the job is still forming: its ranks are not known yet",
+    cause="The plan is for a job whose workers have not joined yet.",
     remedy="Wait until `understudy status` shows the ranks.",
 )
 
 FAULTS_DONE = Message(
     "US2723",
     "{count} faults, {met} as expected",
-    cause="All faults of the plan have happened, or the run of the plan has ended before.",
+    cause="All faults of the plan have occurred, or the run of the plan ended before.",
 )
 
 FAULTS_UNEXPLAINED = Message(
     "US2724",
-    "incidents that belong to no fault: {incidents}",
-    cause="The job has had incidents that none of the plan's faults explains. Something else disturbed it.",
-    remedy="Look at them in `understudy report`.",
+    "incidents without a fault of the plan: {incidents}",
+    cause="The job had incidents that no fault of the plan explains. Something else disturbed it.",
+    remedy="Read about them in `understudy report`.",
 )
 
 FAULT_WAITS = Message(
     "US2725",
     "fault {number}: {fault} on {target} waits for its point",
-    cause="The fault is armed, and happens when the rank comes to the point that the plan names.",
+    cause="The fault is armed, and occurs when the rank reaches the point that the plan names.",
 )
 
 FAULT_HAPPENED = Message(
     "US2726",
     "fault {number}: {fault} on {target} at step {step}",
-    cause="The fault has happened. What comes of it is not known yet.",
+    cause="The fault has occurred. Its outcome is not known yet.",
 )
 
 FAULT_OVER = Message(
     "US2727",
     "fault {number}: {fault} on {target}: {outcome}",
-    cause="The fault has had an outcome, and it is the expected one.",
+    cause="The fault had the expected outcome.",
 )
 
 FAULT_UNEXPECTED = Message(
     "US2728",
     "fault {number}: {fault} on {target}: {outcome}. NOT AS EXPECTED: {why}",
-    cause="The fault has had another outcome than the plan, or the fault itself, says that it must have.",
-    remedy="Look at the incident in `understudy report`, and at the workers' output.",
+    cause="The outcome of the fault differs from the one that the plan, or the fault itself, requires.",
+    remedy="Read about the incident in `understudy report`, and read the workers' output.",
 )
 
 SECRET_NEEDED_FOR_TOKEN = Message(
     "US2740",
-    "a token is made from the orchestrator's secret: give it with --token-file (or in UNDERSTUDY_TOKEN)",
+    "a token is derived from the orchestrator's secret: pass it with --token-file (or in UNDERSTUDY_TOKEN)",
     cause="`understudy token` was not given the secret that it derives tokens from.",
     remedy="Give the file that the orchestrator was started with.",
 )
@@ -159,14 +158,14 @@ NODE_OF_AGENT = Message(
 
 CERTIFICATE_EXISTS = Message(
     "US2741",
-    "{path} is there already: take it away first, or choose another name",
-    cause="The file of an authority or a certificate exists, and is not written over, because others may rely on it.",
+    "{path} already exists: remove it first, or choose another name",
+    cause="The file of an authority or a certificate exists, and is not overwritten, because it may be in use.",
     remedy="Move it away, or choose another name.",
 )
 
 AUTHORITY_MISSING = Message(
     "US2742",
-    "{path} is not there: make an authority first, with understudy certs init",
+    "{path} does not exist: create an authority first, with understudy certs init",
     cause="A certificate is signed with the key of an authority, and the folder has none.",
     remedy="Run `understudy certs init` on the folder, or give the folder that has one.",
 )
@@ -175,59 +174,60 @@ CERTIFICATE_UNWRITTEN = Message(
     "US2743",
     "{reason}",
     cause="The certificate could not be written.",
-    remedy="Do what the reason says.",
+    remedy="Resolve the reason that is given.",
 )
 
 LISTEN_FORM = Message(
     "US2750",
     "--listen {address}: give HOST:PORT",
     cause="The value has no host, or no port number.",
-    remedy="Give for instance --listen 10.0.0.5:29400.",
+    remedy="Give for example --listen 10.0.0.5:29400.",
 )
 
 AGENT_ENDS = Message(
     "US2751",
-    "the agent ends; what it has started goes on",
-    cause="The agent of a node was ended. Jobs on the node go on, and the next agent with the same --state-dir takes them up.",
+    "the agent ends; the jobs that it started continue",
+    cause="The agent of a node was ended. Jobs on the node continue, and the next agent with the same --state-dir takes control of them.",
 )
 
 DRY_RUN_ANSWERS = Message(
     "US2760",
     "{evidence} of evidence; {answers} of this policy:",
-    cause="`understudy policy check --dry-run` has gone through a journal. The table says what the policy would have done.",
+    cause="`understudy policy check --dry-run` has read a journal. The table shows what the policy would have done.",
 )
 
 DRY_RUN_NOTHING = Message(
     "US2761",
-    "{evidence} of evidence; nothing would have followed",
-    cause="`understudy policy check --dry-run` has gone through a journal, and no rule of the policy applies to what is in it.",
+    "{evidence} of evidence; the policy would not have acted",
+    cause="`understudy policy check --dry-run` has read a journal, and no rule of the policy applies to its evidence.",
 )
 
 CAN_RUN = Message(
     "US2801",
     "a job can run here",
-    cause="`understudy doctor` has found nothing that a job needs and that is missing.",
+    cause="`understudy doctor` found that nothing required is missing.",
 )
 
 CANNOT_RUN = Message(
     "US2802",
-    "no job can run here: see what is missing above",
-    cause="At least one finding of `understudy doctor` is about something without which no job runs.",
-    remedy="Do what the table says for each finding that is marked missing.",
+    "no job can run here: see the missing items above",
+    cause="At least one finding of `understudy doctor` is about a requirement of every job.",
+    remedy="Follow the table for each finding that is marked missing.",
 )
 
 TORCH_UNTESTED = Message(
     "US2803",
-    "torch {version} is not among the versions that Understudy is tested with ({first} to {last}); `understudy doctor` says what works",
+    "torch {version} is not among the versions that Understudy is tested with ({first} to {last}); run `understudy doctor` to see what "
+    "works",
     cause="Understudy uses parts of torch that may change with any minor version.",
-    remedy="Run `understudy doctor`, which tries out all of them, or install a version that is tested.",
+    remedy="Run `understudy doctor`, which tests all of them, or install a tested version.",
 )
 
 PYTHON_UNTESTED = Message(
     "US2804",
-    "{version}: not among those that are tested ({first} to {last})",
-    cause="This version of Python is not in the range that the tests run with.",
-    remedy="Use a Python of the range.",
+    "{version}: not among the tested versions ({first} to {last})",
+    cause="This version of Python is not in the tested range.",
+    remedy="Use a Python version in this range.",
 )
 
 TORCH_MISSING = Message(
@@ -240,13 +240,13 @@ TORCH_MISSING = Message(
 NO_PIDFDS = Message(
     "US2806",
     "cannot be watched by pidfds ({reason})",
-    cause="The kernel, or a sandbox around this process, has no pidfd_open, by which agents learn of the end of workers.",
+    cause="The kernel, or a sandbox around this process, does not support pidfd_open, with which agents detect the end of workers.",
     remedy="Use Linux 5.3 or newer, and allow pidfd_open in the sandbox.",
 )
 
 NO_LOOPBACK = Message(
     "US2807",
-    "nobody can listen on 127.0.0.1 ({reason})",
+    "no process can listen on 127.0.0.1 ({reason})",
     cause="The loopback interface is down or not there, as in some containers.",
     remedy="Set it up with `ip link set lo up`.",
 )
@@ -260,22 +260,22 @@ NO_RUN_DIRECTORIES = Message(
 
 TORCH_TIMED_OUT = Message(
     "US2809",
-    "could not be tried out within {seconds:g} s",
-    cause="Importing and trying out torch took too long, often because of a slow file system or a GPU that does not answer.",
+    "could not be tested within {seconds:g} s",
+    cause="Importing and testing torch took too long, often because of a slow file system or a GPU that does not respond.",
     remedy="Try `python -c 'import torch'` by itself.",
 )
 
 TORCH_ENDED_PROCESS = Message(
     "US2810",
-    "ended the process that tries it out ({signal})",
-    cause="Importing or using torch ended its process by a signal: the installation does not fit this machine.",
+    "ended the process that tests it ({signal})",
+    cause="Importing or using torch ended its process by a signal: the installation does not match this machine.",
     remedy="Install torch again, and try `python -c 'import torch'` by itself.",
 )
 
 TORCH_UNUSABLE = Message(
     "US2811",
-    "cannot be imported or tried out: {reason}",
-    cause="The process that tries out torch failed with this error.",
+    "cannot be imported or tested: {reason}",
+    cause="The process that tests torch failed with this error.",
     remedy="Install torch again, and try `python -c 'import torch'` by itself.",
 )
 
@@ -288,7 +288,7 @@ NUMBER_TOO_LARGE = Message(
 
 NOT_A_TIME = Message(
     "US2902",
-    "{field} is {value!r}, which is no time",
+    "{field} is {value!r}, which is not a time",
     cause="A message or a request holds a time or duration that is not finite, or that no calendar has.",
     remedy="Send seconds since 1970, or a duration in seconds.",
 )
@@ -296,26 +296,26 @@ NOT_A_TIME = Message(
 NAME_UNPRINTABLE = Message(
     "US2903",
     "{field} {value} has characters that cannot be printed",
-    cause="A name holds control characters or undecodable bytes, so that it could not be told from another one when it is shown.",
+    cause="A name holds control characters or undecodable bytes, so it could not be distinguished from other names when it is shown.",
     remedy="Use printable characters in names.",
 )
 
 NAME_TOO_LONG = Message(
     "US2904",
     "{field} {value}... is longer than {most} bytes",
-    cause="A name is longer than the journal and the terminals take it.",
+    cause="A name is longer than the journal and terminals can hold.",
     remedy="Use a shorter name.",
 )
 
 NO_CERTIFICATE = Message(
     "US2905",
-    "{path} holds no certificate",
-    cause="The file has no certificate in PEM form.",
+    "{path} does not contain a certificate",
+    cause="The file does not contain a certificate in PEM form.",
     remedy="Give the orchestrator's certificate, which begins with -----BEGIN CERTIFICATE-----.",
 )
 
 JOB_SAYS = Message(
     "US2906",
     "the job: {message}",
-    cause="The message of the job on which faults were injected, as `understudy status` shows it.",
+    cause="The message of the job into which faults were injected, as `understudy status` shows it.",
 )

@@ -1,60 +1,61 @@
-"""Transactions as a rank runs them: steps, sections, votes, and what is outside of them."""
+"""Transactions as a rank runs them: steps, sections, votes, and code outside of them."""
 
 from __future__ import annotations
 
 from understudy.messages.base import Message
 
-_VOTE = "A vote, right before the first optimizer.step, makes sure that every rank can commit the step."
+_VOTE = "A vote, right before the first optimizer.step, ensures that every rank can commit the step."
 
 NESTED = Message(
     "US4570",
     "{name} is a transaction inside a transaction ({running}); call one after the other",
-    cause="A function with @job.step or @job.section was called while another one ran.",
+    cause="A function with @job.step or @job.section was called while another one was running.",
     remedy="Call transactions one after the other, never one from another.",
 )
 COLLECTIVES_AFTER_VOTE = Message(
     "US4571",
-    "rank {rank}: {function} issues {collectives} after its vote (which precedes the first optimizer.step). If one failed there, state "
-    "would already have changed. Put them before optimizer.step, or into a @job.section of their own",
-    cause=f"{_VOTE} A collective after it could fail when a part of the state has changed, so the step could not be redone.",
-    remedy="Move these collectives before optimizer.step, or into a @job.section of their own.",
+    "rank {rank}: {function} issues {collectives} after its vote (which precedes the first optimizer.step). If one of them failed, state "
+    "would already have changed. Move them before optimizer.step, or into their own @job.section",
+    cause=f"{_VOTE} A collective after it could fail when part of the state has already changed, so the step could not be redone.",
+    remedy="Move these collectives before optimizer.step, or into their own @job.section.",
 )
 COLLECTIVES_OUTSIDE = Message(
     "US4572",
-    "{count} collective(s) {where} are in no transaction: if a rank is lost during one of them, the job ends. Wrap them in @job.section",
-    cause="The script communicates between its steps, where nothing can be redone.",
+    "{count} collective(s) {where} are outside any transaction: if a rank is lost during one of them, the job ends. Wrap them in "
+    "@job.section",
+    cause="The script communicates between its steps, where nothing can be redone after a loss.",
     remedy="Wrap this code in @job.section, or move it into the step.",
 )
 FAILED_AFTER_VOTE = Message(
     "US4573",
-    "rank {rank}: a collective behind the vote of {running} failed, after state had changed. Put collectives before the first "
-    "optimizer.step, or into a @job.section of their own",
+    "rank {rank}: a collective after the vote of {running} failed, when state had already changed. Move collectives before the first "
+    "optimizer.step, or into their own @job.section",
     cause=f"A rank was lost while a collective ran after the vote. {_VOTE}",
-    remedy="Move these collectives before optimizer.step, or into a @job.section of their own, and start from a checkpoint.",
+    remedy="Move these collectives before optimizer.step, or into their own @job.section, and start from a checkpoint.",
 )
 FAILED_OUTSIDE = Message(
     "US4574",
     "rank {rank}: a collective outside any transaction failed ({reason}). Only transactions survive a loss: wrap this code in "
     "@job.section, or move it into the step",
-    cause="A rank was lost, or a connection broke, while this rank communicated outside of its steps and sections.",
+    cause="A rank was lost, or a connection failed, while this rank communicated outside its steps and sections.",
     remedy="Wrap this code in @job.section, or move it into the step, and start from a checkpoint.",
 )
 SECTION_FAILED = Message(
     "US4589",
-    "rank {rank}: section {name} has failed, and is to be skipped on all ranks",
-    cause='The function raised the error of the traceback, and its section was made with on_error="report".',
-    remedy="Correct the error of the traceback. Training goes on meanwhile.",
+    "rank {rank}: section {name} failed, and is skipped on all ranks",
+    cause='The function raised the exception in the traceback, and its section was declared with on_error="report".',
+    remedy="Fix the error in the traceback. Training continues in the meantime.",
 )
 OPTIMIZER_NOT_REGISTERED = Message(
     "US4575",
     "{optimizer} is stepped but not registered: add it to job.register(...)",
-    cause="A step uses an optimizer whose state a newcomer would not get.",
+    cause="A step uses an optimizer whose state a newcomer would not receive.",
     remedy="Pass the optimizer to job.register.",
 )
 OPTIMIZER_IN_SECTION = Message(
     "US4576",
-    "optimizer.step inside the {running}: a section changes nothing; use @job.step",
-    cause="A function with @job.section has called optimizer.step. Only a step may change registered state.",
+    "optimizer.step inside the {running}: a section must not change registered state; use @job.step",
+    cause="A function with @job.section called optimizer.step. Only a step may change registered state.",
     remedy="Use @job.step for this function.",
 )
 OPTIMIZER_OUTSIDE = Message(
@@ -65,50 +66,51 @@ OPTIMIZER_OUTSIDE = Message(
 )
 DRAWN_BY_HAND = Message(
     "US4578",
-    "loader {name} is registered, but the script draws from it by hand (iter, next): a newcomer would start at its beginning. Use "
+    "loader {name} is registered, but the script draws from it directly (iter, next): a newcomer would start at its beginning. Use "
     "job.batches, or job.iterator for next()",
-    cause="The position of an iterator that the script makes itself is not known, so a newcomer could not go on at the same batch.",
+    cause="The position of an iterator that the script creates itself is not known, so a newcomer could not continue at the same batch.",
     remedy="Use job.batches(loader), or job.iterator(loader) for next().",
 )
 OWN_ITERATOR = Message(
     "US4579",
-    "the script goes on to draw from an iterator over a DataLoader that it has made itself, while the job leads its loop: a newcomer's "
-    "starts at the beginning. Let job.iterator(loader) make it",
-    cause="The position of an iterator that the script makes itself is not known, so a newcomer could not go on at the same batch.",
-    remedy="Make the iterator with job.iterator(loader).",
+    "the script keeps drawing from an iterator over a DataLoader that it created itself, while the job controls its loop: a newcomer's "
+    "iterator starts at the beginning. Create it with job.iterator(loader)",
+    cause="The position of an iterator that the script creates itself is not known, so a newcomer could not continue at the same batch.",
+    remedy="Create the iterator with job.iterator(loader).",
 )
 OTHER_TRANSACTIONS = Message(
     "US4580",
     "rank {rank} {mine}, while rank {peer} {theirs}: every rank must run the same transactions, in the same order and number. One of them "
-    "may have left its loop earlier",
+    "may have left its loop early",
     cause="Two ranks are at different places of the script: one has more batches, has left its loop, or has skipped a step or section.",
-    remedy="Give every rank as many batches (DistributedSampler, drop_last), and let all of them call the same steps and sections.",
+    remedy="Give every rank the same number of batches (DistributedSampler, drop_last), and let all of them call the same steps and "
+    "sections.",
 )
 CHANGES_AFTER_VOTE = Message(
     "US4585",
-    "{names} change(s) {point}, behind the vote. From the next transaction on the change is handed over again there; if this rank is lost "
-    "between a vote and that point, the change of that step is lost, which is told.",
+    "{names} change(s) {point}, after the vote. From the next transaction on the change is handed over again there; if this rank is lost "
+    "between a vote and that point, the change of that step is lost, and this is reported.",
     cause="Something that differs from rank to rank changes after its copy was handed over with the vote.",
-    remedy="If no change may be lost, change it before optimizer.step.",
+    remedy="Change it before optimizer.step if no change may be lost.",
 )
 CHANGES_AND_RUNS_AGAIN = Message(
     "US4586",
-    "{names} change(s) {point}, behind the vote. From the next transaction on the change is handed over again there; if this rank is lost "
+    "{names} change(s) {point}, after the vote. From the next transaction on the change is handed over again there; if this rank is lost "
     "between a vote and that point, its newcomer runs the code in between again.",
     cause="Random streams, the data position or plain names change between two transactions. A newcomer runs that code again.",
 )
 OTHER_MODELS = Message(
     "US4590",
-    "ranks do not make the same model: {megabytes:.1f} MB of registered state came from another rank in the set-up, too much to be kept "
-    "for a newcomer. What the script derives from it before the first step (a frozen copy, a norm) would be something else on a newcomer. "
-    "Seed every rank alike or load the same file on each, or raise UNDERSTUDY_SETUP_LIMIT (bytes)",
-    cause="Ranks initialize the model differently, and DDP or the script then copies it from one rank. A newcomer cannot hear this "
+    "ranks do not create the same model: {megabytes:.1f} MB of registered state came from another rank in the set-up, too much to be kept "
+    "for a newcomer. Values that the script derives from it before the first step (a frozen copy, a norm) would differ on a newcomer. Seed "
+    "every rank with the same value or load the same file on each, or raise UNDERSTUDY_SETUP_LIMIT (bytes)",
+    cause="Ranks initialize the model differently, and DDP or the script then copies it from one rank. A newcomer cannot receive this "
     "broadcast again.",
-    remedy="Seed every rank alike or load the same file on each rank, or raise UNDERSTUDY_SETUP_LIMIT.",
+    remedy="Seed every rank with the same value or load the same file on each rank, or raise UNDERSTUDY_SETUP_LIMIT.",
 )
 BACKEND_NOT_COVERED = Message(
     "US4591",
-    "process groups with backend {backends} cannot be re-joined after a loss; use {usable}",
-    cause="The script uses a communication backend that Understudy cannot connect again.",
-    remedy="Use one of the backends that are named.",
+    "process groups with backend {backends} cannot be reconnected after a loss; use {usable}",
+    cause="The script uses a communication backend that Understudy cannot reconnect.",
+    remedy="Use one of the backends that are listed.",
 )

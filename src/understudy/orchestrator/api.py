@@ -54,7 +54,7 @@ def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence
 def _add_health(app: FastAPI, jobs: Jobs) -> None:
     @app.get("/v1/health")
     async def health() -> Health:
-        """Whether the orchestrator serves, and whether something hinders it. Needs no token."""
+        """Show whether the orchestrator serves requests, and its problems. Needs no token."""
         problems = jobs.problems()
         return Health(status="degraded" if problems else "ok", problems=problems)
 
@@ -62,7 +62,7 @@ def _add_health(app: FastAPI, jobs: Jobs) -> None:
 def _add_metrics(app: FastAPI, measured: Metrics, auth: Auth) -> None:
     @app.get("/metrics", **auth.needs(Role.READ), responses=NOT_LET, response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """For Prometheus; [operations](operations.md) lists the metrics."""
+        """Return metrics for Prometheus; [operations](operations.md) lists them."""
         return Response(measured.text(), media_type=CONTENT_TYPE)
 
 
@@ -76,7 +76,9 @@ def _describe_problems(app: FastAPI) -> None:
             for operation in path.values():
                 for parameter in operation.get("parameters", ()):
                     if parameter["name"] == "job":
-                        parameter["description"] = "its name; `-` is the only job of an orchestrator that was started with `understudy run`"
+                        parameter["description"] = (
+                            "name of the job; `-` is the only job of an orchestrator that was started with `understudy run`"
+                        )
         return description
 
     app.openapi = openapi  # type: ignore[method-assign]

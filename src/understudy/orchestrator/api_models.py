@@ -15,26 +15,26 @@ REFUSED: dict[int | str, dict[str, object]] = {**NO_ANSWER, 400: problems.RESPON
 
 
 class Migrate(BaseModel):
-    """A wish to move a rank."""
+    """A request to move a rank."""
 
-    rank: int = Field(ge=0, description="which")
-    to: str = Field(default="", max_length=1000, description="to this node; empty: wherever a spare is best")
-    device: str = Field(default="", max_length=200, description="of that node: index (gpu1), UUID or PCI address; empty: any")
-    reason: str = Field(default="", max_length=1000, description="for the report")
+    rank: int = Field(ge=0, description="rank to move")
+    to: str = Field(default="", max_length=1000, description="target node; empty: the node of the best spare")
+    device: str = Field(default="", max_length=200, description="device of that node: index (gpu1), UUID or PCI address; empty: any")
+    reason: str = Field(default="", max_length=1000, description="reason, shown in the report")
 
 
 class WantDrill(BaseModel):
-    """A wish to see whether a spare computes the same bits as a rank."""
+    """A request to check whether a spare computes the same bits as a rank."""
 
-    rank: int = Field(default=-1, ge=-1, description="which; -1: the one whose last drill is the longest ago")
-    reason: str = Field(default="", max_length=1000, description="for the journal")
+    rank: int = Field(default=-1, ge=-1, description="rank to drill; -1: the one whose last drill is longest ago")
+    reason: str = Field(default="", max_length=1000, description="reason, recorded in the journal")
 
 
 class Believe(BaseModel):
-    """Of a job that is held because replicas differ, or a redo from what it redoes: what this rank holds is right."""
+    """The decision, for a job that is paused because replicas or a redo differ, that the state of this rank is right."""
 
-    rank: int = Field(ge=0, description="which")
-    reason: str = Field(default="", max_length=1000, description="for the report")
+    rank: int = Field(ge=0, description="rank whose state is right")
+    reason: str = Field(default="", max_length=1000, description="reason, shown in the report")
 
 
 class TaintNode(BaseModel):
@@ -51,118 +51,120 @@ class Taint(TaintNode):
 
 
 class Drain(BaseModel):
-    """A wish to have a node empty."""
+    """A request to empty a node."""
 
-    reason: str = Field(default="", max_length=1000, description="why, for status, events and report")
-    deadline: float | None = Field(default=None, gt=0, le=366 * 86400, description="seconds from now by which it should be; null: none")
+    reason: str = Field(default="", max_length=1000, description="reason, shown in status, events and report")
+    deadline: float | None = Field(
+        default=None, gt=0, le=366 * 86400, description="seconds until the node should be empty; null: no deadline"
+    )
     then: Literal["keep", "lose"] = Field(
         default="keep",
-        description="what becomes of ranks that are there at the deadline: they stay, or are given up and recovered elsewhere",
+        description="action for ranks that are still there at the deadline: they stay, or are given up and recovered elsewhere",
     )
-    force: bool = Field(default=False, description="also if it is known that some ranks have nowhere to go")
+    force: bool = Field(default=False, description="drain even if some ranks have no worker to move to")
     also: list[Annotated[str, Field(max_length=1000)]] = Field(
-        default=[], max_length=10_000, description="further nodes that are to be empty, at the same time"
+        default=[], max_length=10_000, description="additional nodes to empty at the same time"
     )
-    dry_run: bool = Field(default=False, description="say what it takes, and change nothing")
+    dry_run: bool = Field(default=False, description="report what the drain needs, and change nothing")
 
 
 class DrainNode(Drain):
-    """The same, with the node."""
+    """A drain request with the name of its node."""
 
-    node: str = Field(max_length=1000, description="its name")
+    node: str = Field(max_length=1000, description="name of the node")
 
 
 class Undrain(BaseModel):
-    """A node that is not to be empty any more."""
+    """A request to use a drained node again."""
 
     check: bool = Field(
-        default=True, description="whether it has to pass its check before it is trusted again, if the job's policy says so"
+        default=True, description="whether the node must pass its check before it is trusted again, if the job's policy requires that"
     )
 
 
 class UndrainNode(Undrain):
-    """The same, with the node."""
+    """An undrain request with the name of its node."""
 
-    node: str = Field(max_length=1000, description="its name")
+    node: str = Field(max_length=1000, description="name of the node")
 
 
 class DrainPlan(BaseModel):
-    """What a drain asks of a job."""
+    """What a drain requires of a job."""
 
-    job: str = Field(description="its name")
-    ranks: list[int] = Field(description="that leave")
-    warm: int = Field(description="spares elsewhere that can take one of them at once")
-    coming: int = Field(description="spares elsewhere that start or will be started, and nodes that may be claimed")
-    pauses: int = Field(description="of the job, if no rank has to wait for a spare; each rank that waits may add one")
+    job: str = Field(description="name of the job")
+    ranks: list[int] = Field(description="ranks that leave")
+    warm: int = Field(description="spares on other nodes that can take over one of them at once")
+    coming: int = Field(description="spares on other nodes that are starting or will be started, and nodes that may be claimed")
+    pauses: int = Field(description="pauses of the job if no rank has to wait for a spare; each waiting rank may add one")
     waiting: int = Field(description="ranks that have to wait for a spare")
-    refused: str = Field(description="why the job cannot do without the nodes; empty if it can")
+    refused: str = Field(description="why the job cannot leave the nodes; empty if it can")
 
 
 class Drained(BaseModel):
-    """The wish was passed on; the jobs' status shows what becomes of it."""
+    """The request was accepted; the jobs' status shows its progress."""
 
-    jobs: list[str] = Field(description="those that have something on the nodes")
-    plans: list[DrainPlan] = Field(default=[], description="of each of these jobs, what the drain takes")
+    jobs: list[str] = Field(description="jobs with ranks or spares on the nodes")
+    plans: list[DrainPlan] = Field(default=[], description="what the drain requires of each of these jobs")
 
 
 class Stop(BaseModel):
-    """A wish to end a job."""
+    """A request to end a job."""
 
-    reason: str = Field(default="asked for", max_length=1000, description="for the journal and the job's last message")
-    exit_code: int = Field(default=130, ge=0, le=255, description="what `understudy run` or `understudy logs --follow` exits with")
+    reason: str = Field(default="requested", max_length=1000, description="reason, for the journal and the job's last message")
+    exit_code: int = Field(default=130, ge=0, le=255, description="exit code of `understudy run` or `understudy logs --follow`")
 
 
 class Accepted(BaseModel):
-    """The wish was passed on; status and report show what becomes of it."""
+    """The request was accepted; status and report show its progress."""
 
     accepted: bool = Field(default=True, description="always true")
 
 
 class DrillAccepted(Accepted):
-    """The drill begins; status shows what becomes of it."""
+    """The drill begins; status shows its result."""
 
-    number: int = Field(description="of the drill, as in status")
+    number: int = Field(description="number of the drill, as in status")
 
 
 class Health(BaseModel):
     """The orchestrator serves."""
 
-    status: str = Field(default="ok", description="`ok`; or `degraded`: it serves, and `problems` says what it cannot do")
-    problems: list[str] = Field(default_factory=list, description="in words; its own messages and the list of jobs tell more")
-    version: str = Field(default=understudy.__version__, description="of Understudy")
+    status: str = Field(default="ok", description="`ok`; or `degraded`: it serves requests, and `problems` lists what it cannot do")
+    problems: list[str] = Field(default_factory=list, description="as text; its own messages and the list of jobs have the details")
+    version: str = Field(default=understudy.__version__, description="version of Understudy")
 
 
 class Submitted(BaseModel):
-    """The job is known from now on, and waits for slots or starts."""
+    """The job was accepted, and waits for slots or starts."""
 
-    job: str = Field(description="its name")
+    job: str = Field(description="name of the job")
 
 
 class JobLine(BaseModel):
     """A job in a list."""
 
-    job: str = Field(description="its name")
+    job: str = Field(description="name of the job")
     state: str = Field(description=f"one of {views.STATES}")
     step: int = Field(description="the last step that every rank has committed")
-    ranks: int = Field(description="how many it has")
+    ranks: int = Field(description="number of ranks")
     generation: int = Field(description="how often the assignment of ranks to workers has changed")
-    incidents: int = Field(description="how many so far")
-    message: str = Field(description="how the job ended, or what it waits for")
+    incidents: int = Field(description="number of incidents so far")
+    message: str = Field(description="how the job ended, or what it is waiting for")
 
 
 class NodeLine(BaseModel):
     """A node in a list."""
 
-    node: str = Field(description="its name")
-    state: str = Field(description="`here`, or `away`: nothing is heard of its agent")
-    taint: str = Field(description="why no new jobs go there; empty: they do")
+    node: str = Field(description="name of the node")
+    state: str = Field(description="`here`, or `away`: its agent sends no messages")
+    taint: str = Field(description="why the node gets no new jobs; empty: it does")
     drain: str = Field(
-        description="empty; `draining`: some job has something there still; `late`: the deadline of the drain is over, and ranks are left "
-        "there; `drained`"
+        description="empty; `draining`: jobs still have ranks or spares there; `late`: the deadline of the drain has passed, and ranks are "
+        "left there; `drained`"
     )
-    address: str = Field(description="where other nodes reach its workers")
-    domain: str = Field(description="its failure domain; empty: one of its own")
-    labels: dict[str, str] = Field(description="as its agent was given them")
-    slots: int = Field(description="how many workers it takes")
-    free: int = Field(description="slots that no job has")
-    jobs: list[str] = Field(description="that have slots there")
+    address: str = Field(description="address at which other nodes reach its workers")
+    domain: str = Field(description="failure domain; empty: the node alone")
+    labels: dict[str, str] = Field(description="labels that were passed to its agent")
+    slots: int = Field(description="number of workers that it can run")
+    free: int = Field(description="slots that no job uses")
+    jobs: list[str] = Field(description="jobs with slots there")

@@ -12,22 +12,22 @@ from understudy.core.state import JobState
 
 
 class ClaimStatus(TypedDict):
-    """A node that was asked for from the scheduler, and is not given back."""
+    """A node that was requested from the scheduler, and has not been returned."""
 
-    claim: Annotated[int, Field(description="its number; numbers are not used again")]
-    rank: Annotated[int, Field(description="for which it was asked for")]
-    reason: Annotated[str, Field(description="why")]
-    node: Annotated[str | None, Field(description="that serves it; null: none has come yet")]
-    ranks: Annotated[list[int], Field(description="that are on this node")]
+    claim: Annotated[int, Field(description="number of the claim; numbers are not reused")]
+    rank: Annotated[int, Field(description="rank for which it was requested")]
+    reason: Annotated[str, Field(description="reason of the claim")]
+    node: Annotated[str | None, Field(description="node that serves it; null: none yet")]
+    ranks: Annotated[list[int], Field(description="ranks on this node")]
 
 
 class FloatingStatus(TypedDict):
-    """Spares that the job claims when it needs them, and gives back."""
+    """Spares that the job claims when it needs them, and returns."""
 
     most: Annotated[int, Field(description="nodes that may be claimed at a time")]
-    asked: Annotated[int, Field(description="how often one was asked for")]
-    claims: Annotated[list[ClaimStatus], Field(description="that are not over, in the order in which they were asked for")]
-    said: Annotated[str, Field(description="what the scheduler has said last, of a claim that it could not fulfil or has ended")]
+    asked: Annotated[int, Field(description="number of requests so far")]
+    claims: Annotated[list[ClaimStatus], Field(description="open claims, in the order of their requests")]
+    said: Annotated[str, Field(description="latest message of the scheduler, about a claim that it could not fulfil or has ended")]
 
 
 def floating_spares(state: JobState) -> FloatingStatus:

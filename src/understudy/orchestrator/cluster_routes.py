@@ -22,7 +22,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
 
     @app.post("/v1/jobs", status_code=201, **submits, responses=REFUSED)
     async def submit(request: Submission, http: Request) -> Submitted:
-        """Submit a job, of a service. It starts as soon as there are slots for its ranks and spares. Its name must not have been used."""
+        """Submit a job to a service. It starts as soon as there are slots for its ranks and spares. Its name must not have been used."""
         if not any(grant.allows(Role.SUBMIT, request.name) for grant in http.state.grants):
             raise HTTPException(403, http_requests.NAME_NOT_ALLOWED(job=request.name))
         try:
@@ -56,8 +56,8 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
 
     @app.post("/v1/nodes/{node}/drain", **operate, responses=REFUSED)
     async def drain(node: str, wish: Drain) -> Drained:
-        """Empty a node, and others at the same time, of all jobs, of a service, and give them no new ones. Refused, for all of them, if
-        one job cannot do without them.
+        """Empty a node, and others at the same time, of all jobs of a service, and give them no new ones. Refused, for all of them, if
+        one job cannot leave them.
         """
         for name in (node, *wish.also):
             if not cluster.is_known(name):
@@ -83,7 +83,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
 
     @app.post("/v1/nodes/{node}/undrain", **operate, responses=REFUSED)
     async def undrain(node: str, wish: Undrain) -> Drained:
-        """Take the drain of a node back, of a service, for all its jobs."""
+        """Cancel the drain of a node of a service, for all its jobs."""
         if not cluster.drain_stage(node):
             raise HTTPException(409, http_requests.NODE_NOT_DRAINED(node=node))
         return Drained(jobs=cluster.undrain(node, wish))

@@ -11,18 +11,20 @@ from typing_extensions import TypedDict
 from understudy.core import drain
 from understudy.core.state import DRAIN, JobState, Node
 
-NodeName = Annotated[str, Field(description="its name")]
-Until = Annotated[float | None, Field(description="unix time at which it ends by itself; null: it does not")]
+NodeName = Annotated[str, Field(description="name of the node")]
+Until = Annotated[float | None, Field(description="unix time at which it expires; null: never")]
 
 
 class TaintStatus(TypedDict):
-    """Why a node is not trusted, from one source."""
+    """The reason why a node is not trusted, from one source."""
 
     node: NodeName
-    source: Annotated[str, Field(description="who says so: `operator`, `drain`, `check` (it is to pass its check first), or a detector")]
-    part: Annotated[str, Field(description="of the node, such as a GPU; empty: the node itself")]
-    device: Annotated[str, Field(description="the device, if ranks are known to compute on it: then it speaks of no others; else empty")]
-    reason: Annotated[str, Field(description="what was seen, and by which rule of the policy, or what a person has said")]
+    source: Annotated[str, Field(description="source: `operator`, `drain`, `check` (the node must pass its check first), or a detector")]
+    part: Annotated[str, Field(description="part of the node, such as a GPU; empty: the node itself")]
+    device: Annotated[
+        str, Field(description="the device, if ranks are known to compute on it: then the taint is limited to it; else empty")
+    ]
+    reason: Annotated[str, Field(description="the evidence and the rule of the policy, or the reason given by a person")]
     until: Until
     leave: Annotated[bool, Field(description="whether ranks are to leave the node")]
     by: Annotated[
@@ -35,34 +37,34 @@ class TaintStatus(TypedDict):
 
 
 class DrainStatus(TypedDict):
-    """How far a node is that is to be empty of this job."""
+    """The progress of the drain of a node for this job."""
 
     node: NodeName
-    reason: Annotated[str, Field(description="as it was asked for")]
+    reason: Annotated[str, Field(description="reason of the request")]
     stage: Annotated[
         str,
         Field(
-            description="`draining`; `late`: its deadline is over, and what is there stays there; `drained`: nothing of the job is there "
-            "any more, no process either"
+            description="`draining`; `late`: its deadline has passed, and ranks that are there stay there; `drained`: no ranks, spares "
+            "or processes of the job are left"
         ),
     ]
-    ranks: Annotated[list[int], Field(description="that are there still")]
-    workers: Annotated[list[str], Field(description="whose processes have not ended")]
-    deadline: Annotated[float | None, Field(description="unix time; null: there is none, or it is over")]
-    then: Annotated[str, Field(description="`keep` or `lose`: what becomes of ranks that are there at the deadline")]
-    waits_for: Annotated[str, Field(description="why no rank is leaving at this moment; empty if one is, or none is there")]
+    ranks: Annotated[list[int], Field(description="ranks that are still there")]
+    workers: Annotated[list[str], Field(description="workers whose processes have not ended")]
+    deadline: Annotated[float | None, Field(description="unix time; null: there is none, or it has passed")]
+    then: Annotated[str, Field(description="`keep` or `lose`: action for ranks that are still there at the deadline")]
+    waits_for: Annotated[str, Field(description="why no rank is leaving now; empty if one is, or none is there")]
 
 
 class EvidenceStatus(TypedDict):
-    """What a detector has seen last, of one kind and of one thing."""
+    """The latest evidence of a detector, of one kind and about one subject."""
 
-    detector: Annotated[str, Field(description="its name")]
+    detector: Annotated[str, Field(description="name of the detector")]
     subject: Annotated[str, Field(description="`worker`, `node`, `device` or `link`")]
-    name: Annotated[str, Field(description="of the worker or the node")]
-    part: Annotated[str, Field(description="of the node; empty: the node itself")]
-    kind: Annotated[str, Field(description="as rules of a policy name it")]
+    name: Annotated[str, Field(description="name of the worker or the node")]
+    part: Annotated[str, Field(description="part of the node; empty: the node itself")]
+    kind: Annotated[str, Field(description="kind, as in rules of a policy")]
     severity: Annotated[str, Field(description="`note`, `suspect` or `lost`")]
-    detail: Annotated[str, Field(description="what was seen")]
+    detail: Annotated[str, Field(description="description")]
     happened: Annotated[float, Field(description="unix time")]
     until: Until
 

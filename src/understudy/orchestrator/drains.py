@@ -30,7 +30,7 @@ def ask(wanted: Sequence[tuple[ServedJob, Sequence[str]]], wish: Drain, by: str)
         several = (http_requests.OF_JOB(job=name, reason=why) if len(wanted) > 1 else why for name, why in refused.items())
         raise Refused("; ".join(several))
     deadline = time.time() + wish.deadline if wish.deadline is not None else 0.0
-    reason, lose = wish.reason or "asked for", wish.then == "lose"
+    reason, lose = wish.reason or "requested", wish.then == "lose"
     for job, (first, *others) in wanted:
         job.service.submit(NodeTainted(first, reason, *DRAIN, leave=True, deadline=deadline, lose=lose, also=tuple(others), by=by))
     return plans

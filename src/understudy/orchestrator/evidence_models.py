@@ -29,42 +29,49 @@ _APART: dict[str, Any] = {  # the same as `_consistent` says
 
 
 class EvidenceItem(BaseModel):
-    """What speaks against a node, or a part of it. Times in seconds; not both of `until` and `for`; a node as a whole has no part, a device
-    or a link has one.
+    """Evidence against a node, or a part of it. Times are in seconds; give `until` or `for`, not both; a node as a whole has no part, a
+    device or a link has one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_APART)
 
-    node: str = Field(min_length=1, max_length=1000, description="its name, as in status, its address, or its host name")
-    source: Name = Field(description="who says so; to policies and people it is the detector `webhook:SOURCE`")
-    kind: Kind = Field(description="what was seen, for the rules of a policy; of one source always the same for the same thing")
+    node: str = Field(min_length=1, max_length=1000, description="name of the node, as in status, its address, or its host name")
+    source: Name = Field(description="source of the evidence; shown as the detector `webhook:SOURCE`, also to policies")
+    kind: Kind = Field(
+        description="kind of the evidence, for the rules of a policy; one source always uses the same kind for the same thing"
+    )
     severity: Literal["note", "suspect"] = Field(
-        default="suspect", description="`note`: a person should know; `suspect`: ranks should not be there"
+        default="suspect", description="`note`: for information; `suspect`: ranks should not be there"
     )
     detail: str = Field(
-        default="", max_length=10_000, description="what was seen, for a person: its first line, up to 200 characters; empty: the kind"
+        default="", max_length=10_000, description="description for people: its first line, up to 200 characters; empty: the kind"
     )
     subject: Literal["node", "device", "link"] = Field(
-        default="node", description="what it speaks against; left out: a device if there is a part, else the node"
+        default="node", description="subject of the evidence; if left out: a device if there is a part, else the node"
     )
-    part: str = Field(default="", pattern=_PART, description="of a device or a link: which, as its node calls it: gpu3, nvme0n1, eth0")
+    part: str = Field(default="", pattern=_PART, description="name of a device or a link, as its node calls it: gpu3, nvme0n1, eth0")
     happened: float = Field(
         default=0.0,
         ge=0,
         le=LAST_TIME,
         allow_inf_nan=False,
-        description="unix time, of the last 7 days; 0: now. With it the same thing told again is not counted again",
+        description="unix time, within the last 7 days; 0: now. With it, repeated reports of the same event count once",
     )
     until: float = Field(
         default=0.0,
         ge=0,
         le=LAST_TIME,
         allow_inf_nan=False,
-        description="unix time, at most 366 days from now, from which on it says nothing any more; one that is past ends what it led to; "
-        "0: it does not wear off",
+        description="unix time, at most 366 days from now, at which the evidence ends; one in the past ends what followed from it; "
+        "0: it does not expire",
     )
     lasts: float = Field(
-        default=0.0, alias="for", ge=0, le=LONGEST, allow_inf_nan=False, description="so long from now on it says something; 0: see `until`"
+        default=0.0,
+        alias="for",
+        ge=0,
+        le=LONGEST,
+        allow_inf_nan=False,
+        description="how long the evidence is valid from now on; 0: see `until`",
     )
 
     @model_validator(mode="after")
@@ -101,12 +108,12 @@ class EvidenceItem(BaseModel):
 
 
 class Heard(BaseModel):
-    """What became of one piece of evidence."""
+    """The result for one piece of evidence."""
 
-    node: str = Field(description="about which it is, as it is called here; empty: it names none")
-    detector: str = Field(description="as which it counts for a policy; empty: it does not count")
+    node: str = Field(description="name of the node here; empty: the evidence names none")
+    detector: str = Field(description="detector as which it counts for a policy; empty: it does not count")
     jobs: list[str] = Field(
-        description="to whose policies it went: those that have the node, as far as the token may speak about them; "
-        "none of a service's: it keeps new jobs away from the node"
+        description="jobs whose policies received it: those with the node, as far as the token allows; "
+        "none, in a service: it keeps new jobs away from the node"
     )
-    refused: str = Field(description="why it went nowhere; empty: it went somewhere")
+    refused: str = Field(description="why it had no effect; empty: it had one")

@@ -90,8 +90,8 @@ def add_evidence(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth) 
 
     @app.post("/v1/evidence", **tells, responses=WRONG | {409: problems.RESPONSE})
     async def evidence(request: Request, items: Annotated[list[EvidenceItem], Body(min_length=1, max_length=100)]) -> list[Heard]:
-        """Tell what speaks against nodes, 1 to 100 things; what follows the policy of each job there says. The answer has what became of
-        each, in the same order: to which jobs it went, or why it went nowhere, as where no node is called so; 409 if none went anywhere.
+        """Report evidence against nodes, 1 to 100 pieces; the policy of each job there decides what follows. The answer has the result for
+        each, in the same order: the jobs that received it, or why it had no effect, such as an unknown node; 409 if none had any effect.
         With a token of one job it reaches that job only.
         """
         nodes, now = desk.nodes(request), time.time()
@@ -106,9 +106,9 @@ def add_evidence(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth) 
 
     @app.post("/v1/evidence/alertmanager", **tells, responses=WRONG | {503: problems.RESPONSE})
     async def alertmanager(request: Request, message: AlertmanagerMessage, reading: Annotated[Reading, Query()]) -> list[Heard]:
-        """For Prometheus' Alertmanager as a webhook: alerts as evidence ([operations](operations.md#evidence-from-elsewhere)). One that is
-        resolved ends what followed from it. The answer has what became of each alert, in the same order; it is 200 also where no alert
-        names a node that is known. Too much evidence is 503 and not 429, because Alertmanager sends again what was answered so.
+        """Accept alerts of Prometheus' Alertmanager as evidence, as a webhook ([operations](operations.md#evidence-from-elsewhere)). One
+        that is resolved ends what followed from it. The answer has the result for each alert, in the same order; it is 200 even if no alert
+        names a node that is known. Too much evidence gives 503 and not 429, because Alertmanager retries after 503.
         """
         said = evidence_of(message.alerts, desk.nodes(request), reading, time.time())
         try:

@@ -60,24 +60,25 @@ def add_reading(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None
 
     @app.get("/v1/jobs", **auth.needs(Role.READ, of_all=False), responses=NOT_LET)
     async def list_jobs(request: Request) -> list[JobLine]:
-        """All jobs that one may look at, in the order in which they came, those that have ended included; then those put aside."""
+        """List all jobs that the token may read, in the order of submission, including those that have ended; then those put aside."""
         lines = [_line(job, cluster) for job in jobs.all()] + [_aside(job, why) for job, why in jobs.aside.items()]
         return [line for line in lines if any(g.allows(Role.READ, line.job) for g in request.state.grants)]
 
     @app.get("/v1/jobs/{job}/status", **read, responses=NO_ANSWER, response_model=views.Status)
     async def status(job: str) -> Response:
-        """Who holds which rank, and how far the job is. Also after its end."""
+        """Show which worker holds which rank, and the progress of the job. Also after its end."""
         # Encoded here: FastAPI would check every rank of our own answer first, and the event loop has agents to serve.
         return Response(STATUS.dump_json(_status(found(job), cluster)), media_type="application/json")
 
     @app.get("/v1/jobs/{job}/state", **read, responses=NO_ANSWER)
     async def state(job: str) -> StateTable:
-        """What is registered, and what the script changes beside that, as all ranks were compared last. Also after the job's end."""
+        """Show registered state, and unregistered state that the script changes, as of the last comparison of all ranks. Also after the
+        job's end."""
         return state_table(found(job).service.machine)
 
     @app.get("/v1/jobs/{job}/topology", **read, responses=NO_ANSWER)
     async def topology(job: str) -> TopologyTable:
-        """Where each group of ranks is in the network, and what the loss of a node or domain would do now. Also after the job's end."""
+        """Show where each group of ranks is in the network, and the effect of a loss of a node or domain now. Also after the job's end."""
         steps = topology_steps(found(job).service.machine)
         table = next(steps)
         for _ in steps:
@@ -86,7 +87,7 @@ def add_reading(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None
 
     @app.get("/v1/jobs/{job}/report", **read, responses=NO_ANSWER)
     async def report(job: str) -> views.Report:
-        """Every incident so far, phase by phase. Also after the job's end."""
+        """Show every incident so far, phase by phase. Also after the job's end."""
         return views.report(found(job).service.machine)
 
 
@@ -107,8 +108,8 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
 
     @app.post("/v1/jobs/{job}/drill", **operate, responses=REFUSED)
     async def drill(job: str, wish: WantDrill) -> DrillAccepted:
-        """Let a warm spare compute a step beside a rank and compare, bit by bit; status shows the verdict. Training goes on meanwhile. Not
-        during an incident or a migration, or without a warm spare, which is used up."""
+        """Let a warm spare compute a step in parallel with a rank and compare them bit by bit; status shows the verdict. Training
+        continues. Not during an incident or a migration, or without a warm spare, which is used up."""
         service = found(job).service
         why_not = service.machine.drill_refusal(wish.rank)
         if why_not:
@@ -119,8 +120,8 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
 
     @app.post("/v1/jobs/{job}/believe", **operate, responses=REFUSED)
     async def believe(job: str, wish: Believe) -> Accepted:
-        """Let a job that is held go on with what this rank holds. Replicas that hold something else are replaced, and their nodes tainted;
-        where a redo differs from what it redoes, nobody holds anything else.
+        """Let a paused job continue with the state of this rank. Replicas with different state are replaced, and their nodes tainted;
+        if a redo differs from the interrupted step, no rank has any other state.
         """
         service = found(job).service
         why_not = service.machine.belief_refusal(wish.rank)
@@ -169,7 +170,7 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
 
     @app.post("/v1/jobs/{job}/stop", **operate, responses=REFUSED)
     async def stop(job: str, wish: Stop) -> Accepted:
-        """End the job on all its nodes, or take it back if it waits for slots."""
+        """End the job on all its nodes, or withdraw it if it is waiting for slots."""
         if cluster is not None and job in jobs.aside:
             cluster.end_parts(job)
         elif cluster is None:
@@ -202,10 +203,10 @@ def add_output(app: FastAPI, found: Finder, auth: Auth) -> None:
     )
     async def output(
         job: str,
-        offset: int = Query(0, ge=0, le=1 << 53, description="from this byte on"),
-        follow: bool = Query(False, description="go on until the job has ended"),
+        offset: int = Query(0, ge=0, le=1 << 53, description="first byte to return"),
+        follow: bool = Query(False, description="continue until the job has ended"),
     ) -> StreamingResponse:
-        """What the workers of a submitted job have printed, each line with its rank and worker in front, in UTF-8."""
+        """Return the output of a submitted job's workers, each line after its rank and worker, in UTF-8."""
         kept = found(job).output
         if kept is None:
             raise HTTPException(409, http_requests.OUTPUT_ELSEWHERE())

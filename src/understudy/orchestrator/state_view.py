@@ -13,30 +13,30 @@ from understudy.orchestrator.views import load
 
 
 class StateEntry(TypedDict):
-    """Something that a script changes while it trains, or has registered."""
+    """A variable or object that a script has registered, or changes while it trains."""
 
-    name: Annotated[str, Field(description="under which it is registered, or by which the script has it")]
-    root: Annotated[str, Field(description="the module, class or function where the script has it; empty if it is registered")]
+    name: Annotated[str, Field(description="name under which it is registered, or its name in the script")]
+    root: Annotated[str, Field(description="module, class or function that contains it; empty if it is registered")]
     kind: Annotated[
         str,
         Field(
-            description="`registered`; `adopted`: nobody has registered it, and a newcomer gets it all the same; `ignored`: by "
-            "`job.ignore`. What starts afresh on a newcomer: `moved` (an iterator), `running` (one around a loop of the job), `left`, "
-            "`large`, `unread` (it has no source), `beyond` (and what lies behind it)"
+            description="`registered`; `adopted`: not registered, but handed over to newcomers; `ignored`: by "
+            "`job.ignore`. State that restarts on a newcomer: `moved` (an iterator), `running` (one around a loop of the job), `left`, "
+            "`large`, `unread` (it has no source), `beyond` (the end of the search)"
         ),
     ]
-    same: Annotated[bool | None, Field(description="whether all ranks have the same; null: nobody compares it")]
-    bytes: Annotated[int, Field(description="on rank 0, of what a newcomer gets; 0 for what is not told")]
-    reason: Annotated[str, Field(description="why it starts afresh; empty if it does not")]
+    same: Annotated[bool | None, Field(description="whether all ranks have the same value; null: it is not compared")]
+    bytes: Annotated[int, Field(description="bytes on rank 0 that a newcomer receives; 0 if not reported")]
+    reason: Annotated[str, Field(description="why it restarts on a newcomer; empty if it does not")]
 
 
 class StateTable(TypedDict):
-    """What a newcomer of a job gets, and what it does not get, as rank 0 has told last."""
+    """The state that a newcomer of a job receives or does not receive, as last reported by rank 0."""
 
-    job: Annotated[str, Field(description="its name")]
-    step: Annotated[int | None, Field(description="of the job when that was told; null: nothing was yet")]
-    entries: Annotated[list[StateEntry], Field(description="what is registered first")]
-    left_out: Annotated[int, Field(description="how many more there are")]
+    job: Annotated[str, Field(description="name of the job")]
+    step: Annotated[int | None, Field(description="transaction of the job at the time of the report; null: no report yet")]
+    entries: Annotated[list[StateEntry], Field(description="entries, registered ones first")]
+    left_out: Annotated[int, Field(description="number of entries that are left out")]
 
 
 def state_table(machine: Machine) -> StateTable:

@@ -33,15 +33,17 @@ def add_events(app: FastAPI, found: Callable[[str], ServedJob], history: Callabl
     @app.get("/v1/jobs/{job}/events", responses=responses, response_class=StreamingResponse, **access)
     async def events(
         job: str,
-        after: int = Query(0, ge=0, le=MOST, description="the number of the last event that is not wanted"),
-        follow: bool = Query(False, description="go on until the job has ended"),
-        last_event_id: int = Header(0, ge=0, le=MOST, description="the same as `after`, as browsers say it; the greater of the two counts"),
+        after: int = Query(0, ge=0, le=MOST, description="return only events with a greater number"),
+        follow: bool = Query(False, description="continue until the job has ended"),
+        last_event_id: int = Header(
+            0, ge=0, le=MOST, description="the same as `after`, as browsers send it; the greater of the two is used"
+        ),
     ) -> StreamingResponse:
-        """What has happened to a job, event by event, as server-sent events. Also after its end.
+        """Return the events of a job, as server-sent events. Also after its end.
 
         `id` is the event's number, from 1 and without gaps; `event` its type; `data` an object with `number`, `time` (unix, in
-        seconds), `type` and the fields of the type, as in the journal. When the job has ended and all was sent, an event `end`
-        comes, without an id, whose data has the `exit_code`. Lines that begin with `:` come when nothing else does.
+        seconds), `type` and the fields of the type, as in the journal. When the job has ended and all events are sent, an event
+        `end` follows, without an id; its data has the `exit_code`. Lines that begin with `:` keep the connection alive.
         """
         known, first = found(job), max(after, last_event_id)
         over = known.running.done()

@@ -25,59 +25,63 @@ NODE = "node"
 
 
 class NodePlace(TypedDict):
-    """A node of the job, and where it is in the network."""
+    """A node of the job, and its location in the network."""
 
-    node: Annotated[str, Field(description="its name")]
-    nvlink_domain: Annotated[str, Field(description="its NVLink domain; empty: nothing says so")]
-    failure_domain: Annotated[str, Field(description="what fails together with it; its own name: nothing else")]
-    switch: Annotated[str, Field(description="its switch; empty: nothing says so")]
-    labels: Annotated[dict[str, str], Field(description="all labels of its place, those without a meaning included")]
-    ranks: Annotated[list[int], Field(description="that are there")]
-    spares: Annotated[int, Field(description="warm ones there")]
-    lost: Annotated[bool, Field(description="whether it is lost or given back")]
+    node: Annotated[str, Field(description="name of the node")]
+    nvlink_domain: Annotated[str, Field(description="NVLink domain; empty: not known")]
+    failure_domain: Annotated[str, Field(description="failure domain; its own name: the node alone")]
+    switch: Annotated[str, Field(description="switch; empty: not known")]
+    labels: Annotated[dict[str, str], Field(description="all labels of its location, including those without a meaning here")]
+    ranks: Annotated[list[int], Field(description="ranks on the node")]
+    spares: Annotated[int, Field(description="warm spares on the node")]
+    lost: Annotated[bool, Field(description="whether it is lost or returned")]
 
 
 class GroupPlace(TypedDict):
-    """A group of ranks that the script has made, and where it is."""
+    """A group of ranks that the script has created, and its location."""
 
-    group: Annotated[str, Field(description="its dimension of a device mesh, or its description; world: all ranks")]
-    ranks: Annotated[list[int], Field(description="its members")]
+    group: Annotated[str, Field(description="dimension of its device mesh, or its description; world: all ranks")]
+    ranks: Annotated[list[int], Field(description="members of the group")]
     kept_together: Annotated[bool, Field(description="whether --keep-together names it")]
-    nvlink_domains: Annotated[dict[str, int], Field(description="its ranks in each; with an empty name: where nothing says so")]
-    failure_domains: Annotated[dict[str, int], Field(description="its ranks in each")]
-    switches: Annotated[dict[str, int], Field(description="its ranks at each")]
-    nodes: Annotated[dict[str, int], Field(description="its ranks on each")]
+    nvlink_domains: Annotated[dict[str, int], Field(description="its ranks in each NVLink domain; under an empty name if not known")]
+    failure_domains: Annotated[dict[str, int], Field(description="its ranks in each failure domain")]
+    switches: Annotated[dict[str, int], Field(description="its ranks at each switch")]
+    nodes: Annotated[dict[str, int], Field(description="its ranks on each node")]
     split: Annotated[bool, Field(description="whether it is to be kept together, and spans several NVLink domains")]
 
 
 class RankMove(TypedDict):
-    """What becomes of a rank when it is lost."""
+    """The effect of the loss of a rank."""
 
-    rank: Annotated[int, Field(description="its number")]
-    spare: Annotated[str | None, Field(description="the warm spare that takes it over; null: none can at once")]
-    node: Annotated[str | None, Field(description="where that spare is")]
+    rank: Annotated[int, Field(description="number of the rank")]
+    spare: Annotated[str | None, Field(description="warm spare that takes it over; null: none can at once")]
+    node: Annotated[str | None, Field(description="node of that spare")]
     splits: Annotated[bool, Field(description="whether its group would span one more NVLink domain")]
 
 
 class LossForecast(TypedDict):
-    """What the loss of a node, or of all nodes of a domain, would do now."""
+    """The effect of a loss of a node, or of all nodes of a domain, now."""
 
     kind: Annotated[str, Field(description=f"`{NODE}`, `{NVLINK_DOMAIN}`, `{FAILURE_DOMAIN}` or `{SWITCH}`")]
-    name: Annotated[str, Field(description="of the node or domain")]
-    nodes: Annotated[list[str], Field(description="that would be lost")]
-    ranks: Annotated[list[RankMove], Field(description="that would be lost, and what becomes of each")]
-    spares_coming: Annotated[int, Field(description="spares that would still start, for ranks that none takes at once")]
+    name: Annotated[str, Field(description="name of the node or domain")]
+    nodes: Annotated[list[str], Field(description="nodes that would be lost")]
+    ranks: Annotated[list[RankMove], Field(description="ranks that would be lost, and the effect on each")]
+    spares_coming: Annotated[int, Field(description="spares that would still start, for ranks that no warm spare takes over")]
 
 
 class TopologyTable(TypedDict):
-    """Where a job is in the network."""
+    """The location of a job in the network."""
 
-    job: Annotated[str, Field(description="its name")]
+    job: Annotated[str, Field(description="name of the job")]
     keep_together: Annotated[list[str], Field(description="groups that are to stay within one NVLink domain")]
-    nodes: Annotated[list[NodePlace], Field(description="in the order of their ranks")]
-    groups: Annotated[list[GroupPlace], Field(description="that the script has made; empty until the first comparison of all ranks")]
-    losses: Annotated[list[LossForecast], Field(description="of nodes with ranks, and of domains with several nodes; the same nodes once")]
-    left_out: Annotated[int, Field(description="losses that were not looked at, because there are very many")]
+    nodes: Annotated[list[NodePlace], Field(description="nodes in the order of their ranks")]
+    groups: Annotated[
+        list[GroupPlace], Field(description="groups that the script has created; empty until the first comparison of all ranks")
+    ]
+    losses: Annotated[
+        list[LossForecast], Field(description="losses of nodes with ranks, and of domains with several nodes; each set of nodes once")
+    ]
+    left_out: Annotated[int, Field(description="number of losses that were not computed, because there are too many")]
 
 
 def topology_steps(machine: Machine) -> Iterator[TopologyTable]:

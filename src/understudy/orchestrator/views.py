@@ -28,22 +28,22 @@ from understudy.orchestrator import claims_view, doubts, journal
 from understudy.orchestrator.rows import Recorded
 
 STATES = (
-    "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (replicas, or a redo and what it redoes, differ, and somebody must "
-    "say what is right), "
-    "`finished`, `failed`, `aside` (the journal cannot be read where it tells of the job; nothing is decided for it)"
+    "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (paused: replicas or a redo differ, and an operator must decide "
+    "which state is right), "
+    "`finished`, `failed`, `aside` (its record in the journal cannot be read; nothing is decided for it)"
 )
 
 
-Rank = Annotated[int, Field(description="from 0 to one less than the job's size")]
-WorkerName = Annotated[str, Field(description="its name, such as `w3`; names are not used again")]
-NodeName = Annotated[str, Field(description="the node on which it is")]
-Pid = Annotated[int | None, Field(description="process id on its node; null while it is not known: the worker is still starting")]
+Rank = Annotated[int, Field(description="number of the rank, from 0 to one less than the job's size")]
+WorkerName = Annotated[str, Field(description="name of the worker, such as `w3`; names are not reused")]
+NodeName = Annotated[str, Field(description="node of the worker")]
+Pid = Annotated[int | None, Field(description="process id on its node; null while the worker is starting and it is not known")]
 Cause = Annotated[
     str,
     Field(
-        description="`killed` (a signal from outside), `crashed` (a signal of its own making), `exited`, `hung`, "
-        "`node` (its node is lost), `digest` (a newcomer whose state did not verify), "
-        "`corrupt` (its state is not that of its replicas), `drained` (it was there at the deadline of a drain), `migrated`"
+        description="`killed` (a signal from outside), `crashed` (a signal raised in the process), `exited`, `hung`, "
+        "`node` (its node is lost), `digest` (a newcomer whose state failed verification), "
+        "`corrupt` (its state differs from that of its replicas), `drained` (it was there at the deadline of a drain), `migrated`"
     ),
 ]
 
@@ -55,7 +55,7 @@ class RankStatus(TypedDict):
     worker: WorkerName
     pid: Pid
     node: NodeName
-    device: Annotated[str, Field(description="of the node, on which it computes: gpu1; empty: a CPU, or not known yet")]
+    device: Annotated[str, Field(description="device of the node on which it computes: gpu1; empty: a CPU, or not known yet")]
     state: Annotated[
         str,
         Field(
@@ -63,12 +63,10 @@ class RankStatus(TypedDict):
             "`released` or `stopped`; `starting` or `warm` while the job forms"
         ),
     ]
-    step: Annotated[int, Field(description="steps that it has committed")]
+    step: Annotated[int, Field(description="steps that the rank has committed")]
     proven: Annotated[
         int | None,
-        Field(
-            description="the step at which a drill of this rank, or else of one with its role, has come to the same bits; null: none has"
-        ),
+        Field(description="the step at which a drill of this rank, or of one with its role, gave the same bits; null: none did"),
     ]
 
 
@@ -81,159 +79,165 @@ class SpareStatus(TypedDict):
     state: Annotated[
         str,
         Field(
-            description="`starting`; `warm`: it can take a rank; `preparing`: it runs the script's set-up as `rank`; `prepared`: it has "
-            "done so, and takes this rank sooner than a warm one"
+            description="`starting`; `warm`: it can take over a rank; `preparing`: it runs the script's set-up as `rank`; `prepared`: it "
+            "has done so, and takes over this rank sooner than a warm one"
         ),
     ]
-    rank: Annotated[int | None, Field(description="for which it is prepared; null if for none")]
+    rank: Annotated[int | None, Field(description="rank for which it is prepared; null if none")]
 
 
 class DrillStatus(TypedDict):
-    """A spare that computed, or computes, a step beside a rank, to see whether it comes to the same."""
+    """A spare that computes a step in parallel with a rank, to check whether the results are the same."""
 
-    number: Annotated[int, Field(description="from 1")]
+    number: Annotated[int, Field(description="number of the drill, from 1")]
     rank: Rank
-    worker: Annotated[str, Field(description="the spare")]
+    worker: Annotated[str, Field(description="worker of the spare")]
     stage: Annotated[
-        str, Field(description="`preparing`: the spare goes through the script's set-up; `computing`: both are at the step; `over`")
+        str, Field(description="`preparing`: the spare runs the script's set-up; `computing`: both are computing the step; `over`")
     ]
     verdict: Annotated[
         str,
         Field(
-            description="`same`: the spare has computed the same bits, and its redo, too; `partly`: as far as was compared; "
-            "`different`: the rank is not survivable as it is; `not reproducible`: two attempts of the spare itself differ; `broken`: "
-            "nothing is known; empty while it lasts"
+            description="`same`: the spare computed the same bits, and so did its redo; `partly`: the same as far as it was compared; "
+            "`different`: a loss of the rank is not survivable as it is; `not reproducible`: two attempts of the spare itself differ; "
+            "`broken`: no result; empty while the drill lasts"
         ),
     ]
-    step: Annotated[int | None, Field(description="steps that were committed before the one that was drilled; null while it lasts")]
-    detail: Annotated[str, Field(description="in what the two differ, the first by name; or why nothing is known")]
-    at: Annotated[float | None, Field(description="unix time of its end, in seconds; null while it lasts")]
-    compared: Annotated[int, Field(description="tensors, values, streams and collectives that were compared")]
-    collectives: Annotated[int, Field(description="collectives among them")]
-    left_out: Annotated[int, Field(description="collectives that were not compared: their results were too much to be sent")]
+    step: Annotated[int | None, Field(description="steps that were committed before the drilled one; null while the drill lasts")]
+    detail: Annotated[str, Field(description="the differences, the first one by name; or why there is no result")]
+    at: Annotated[float | None, Field(description="unix time of its end, in seconds; null while the drill lasts")]
+    compared: Annotated[int, Field(description="number of tensors, values, streams and collectives that were compared")]
+    collectives: Annotated[int, Field(description="number of collectives among them")]
+    left_out: Annotated[int, Field(description="number of collectives that were not compared because their results were too large to send")]
     bytes_moved: Annotated[int, Field(description="bytes of state and results that the spare received")]
-    pause: Annotated[float, Field(description="seconds that the rank has spent on it, and not on its step")]
+    pause: Annotated[float, Field(description="seconds that the rank spent on the drill instead of its step")]
 
 
 class Status(TypedDict):
-    """Where a job is."""
+    """The state of a job."""
 
-    job: Annotated[str, Field(description="its name")]
+    job: Annotated[str, Field(description="name of the job")]
     state: Annotated[str, Field(description=f"one of {STATES}")]
     generation: Annotated[int, Field(description="how often the assignment of ranks to workers has changed")]
     step: Annotated[int, Field(description="the last step that every rank has committed")]
-    transaction: Annotated[int, Field(description="the one that the slowest rank is in, counted from 0; -1: its script still sets up")]
+    transaction: Annotated[int, Field(description="transaction of the slowest rank, counted from 0; -1: its script is still in the set-up")]
     ranks: Annotated[list[RankStatus], Field(description="by rank; empty while the job forms")]
-    spares: Annotated[list[SpareStatus], Field(description="workers that wait for a rank")]
+    spares: Annotated[list[SpareStatus], Field(description="workers that are waiting for a rank")]
     torch: Annotated[
         dict[str, list[str]],
         Field(
-            description="versions of torch in the workers that are there, each with the backends whose groups they join again in place "
-            "after a loss (torch's `_reconfigure`); in groups of others a new communicator takes the place of the old one"
+            description="versions of torch in the current workers, each with the backends whose groups they reconnect in place "
+            "after a loss (torch's `_reconfigure`); in groups of other backends a new communicator replaces the old one"
         ),
     ]
     floating: Annotated[claims_view.FloatingStatus, Field(description="spares that are claimed from the scheduler on demand")]
-    drills: Annotated[list[DrillStatus], Field(description="the last ones, in the order in which they began; the last one may not be over")]
-    incidents: Annotated[int, Field(description="how many so far, one that is open included")]
+    drills: Annotated[
+        list[DrillStatus], Field(description="the latest drills, in the order in which they began; the last one may not be over")
+    ]
+    incidents: Annotated[int, Field(description="number of incidents so far, including an open one")]
     grades: Annotated[dict[str, int], Field(description="closed incidents by grade: `proven`, `drilled`, `unproven`")]
     taints: Annotated[dict[str, str], Field(description="nodes that are not trusted, and why: no new ranks or spares go there")]
-    tainted: Annotated[list[doubts.TaintStatus], Field(description="the same, each taint by itself")]
-    drains: Annotated[list[doubts.DrainStatus], Field(description="nodes that are to be empty, and how far that is")]
+    tainted: Annotated[list[doubts.TaintStatus], Field(description="the same, with each taint separately")]
+    drains: Annotated[list[doubts.DrainStatus], Field(description="nodes that are being drained, and their progress")]
     evidence: Annotated[
-        list[doubts.EvidenceStatus], Field(description="what detectors have seen; of each thing the last, of all the last 200")
+        list[doubts.EvidenceStatus], Field(description="evidence of detectors; the latest of each kind and subject, at most 200")
     ]
-    notices: Annotated[list[str], Field(description="what workers have told, each once")]
-    refused: Annotated[dict[str, int], Field(description="events that meant nothing when they came, by what and why: how often")]
-    message: Annotated[str, Field(description="how the job ended, what it waits for, or why it is held")]
-    exit_code: Annotated[int | None, Field(description="of the job; null while it has not ended")]
+    notices: Annotated[list[str], Field(description="notices of workers, each once")]
+    refused: Annotated[dict[str, int], Field(description="number of ignored events, by type and reason")]
+    message: Annotated[str, Field(description="how the job ended, what it is waiting for, or why it is paused")]
+    exit_code: Annotated[int | None, Field(description="exit code of the job; null while it has not ended")]
 
 
 class RankReport(TypedDict):
-    """One rank's loss, or move."""
+    """The loss or move of one rank."""
 
     rank: Rank
     cause: Cause
-    detail: Annotated[str, Field(description="such as the signal, and where in the script")]
-    old_worker: Annotated[str, Field(description="who held the rank")]
-    new_worker: Annotated[str, Field(description="who has taken it; empty while nobody has")]
+    detail: Annotated[str, Field(description="details, such as the signal, and the place in the script")]
+    old_worker: Annotated[str, Field(description="worker that held the rank")]
+    new_worker: Annotated[str, Field(description="worker that took it over; empty while none has")]
 
 
 class IncidentReport(TypedDict):
     """One interruption, from the fault to the next step that every rank has committed."""
 
-    number: Annotated[int, Field(description="from 1")]
-    planned: Annotated[bool, Field(description="whether it was asked for")]
+    number: Annotated[int, Field(description="number of the incident, from 1")]
+    planned: Annotated[bool, Field(description="whether it was requested")]
     cause: Annotated[
         str,
         Field(
-            description="of the first loss, as there; if nobody was lost, `communication`, `corrupt` where replicas differ, or `section` "
-            "where one has failed and was skipped"
+            description="cause of the first loss; if no rank was lost, `communication`, `corrupt` where replicas differ, or `section` "
+            "where a section failed and was skipped"
         ),
     ]
-    rank: Annotated[int | None, Field(description="the first that was lost; null where communication broke and nobody was lost")]
-    old_worker: Annotated[str, Field(description="who held that rank; empty if nobody was lost")]
-    new_worker: Annotated[str, Field(description="who holds it since; empty while nobody does")]
-    ranks: Annotated[list[RankReport], Field(description="every loss of the incident, in the order in which they were seen")]
+    rank: Annotated[int | None, Field(description="first rank that was lost; null if communication failed and no rank was lost")]
+    old_worker: Annotated[str, Field(description="worker that held that rank; empty if no rank was lost")]
+    new_worker: Annotated[str, Field(description="worker that has held it since; empty while none does")]
+    ranks: Annotated[list[RankReport], Field(description="every loss of the incident, in the order of detection")]
     decision: Annotated[
         str,
         Field(
-            description="`redo`, `roll forward`, `boundary` (a migration), `start anew` (nothing was done yet), `skip` (a section); empty "
-            "until it is made"
+            description="`redo`, `roll forward`, `boundary` (a migration), `start anew` (nothing had been computed yet), `skip` (a "
+            "section); empty until it is made"
         ),
     ]
     fault_at: Annotated[float, Field(description="unix time of the fault, in seconds")]
     step: Annotated[int, Field(description="the last step that the survivors had all committed")]
-    transaction: Annotated[int, Field(description="the one at which the job went on")]
+    transaction: Annotated[int, Field(description="transaction at which the job continued")]
     phases: Annotated[
         dict[str, float], Field(description=f"seconds of each phase ({', '.join(f'`{p}`' for p in PHASES)}); 0: it did not take place")
     ]
     starts: Annotated[
         dict[str, float], Field(description="seconds from the fault to the start of each phase that took place; they overlap")
     ]
-    seconds: Annotated[float | None, Field(description="from the fault to the next commit by every rank; null while it lasts")]
+    seconds: Annotated[
+        float | None, Field(description="seconds from the fault to the next commit by every rank; null while the incident is open")
+    ]
     bytes_moved: Annotated[int, Field(description="bytes of state that newcomers received from donors, over all attempts")]
-    steps_lost: Annotated[int, Field(description="0: the protocol loses none")]
-    digests_verified: Annotated[int, Field(description="how many digests of newcomers' state agreed with the donors'")]
+    steps_lost: Annotated[int, Field(description="steps that were lost; 0: the protocol loses none")]
+    digests_verified: Annotated[int, Field(description="number of digests of newcomers' state that matched the donors'")]
     proven_by: Annotated[
         list[int],
         Field(
-            description="ranks that had come to their vote before the loss, and whose redo has come to the same bits; empty: nothing was "
-            "redone, or nobody had come so far, or it differed"
+            description="ranks that had reached their vote before the loss, and whose redo gave the same bits; empty: nothing was "
+            "redone, no rank had reached its vote, or the redo differed"
         ),
     ]
     collectives: Annotated[
         list[int],
         Field(
-            description="collectives of the redo, on all ranks: into how many survivors put the same as before the loss, and how many "
-            "there were; empty: nothing was there to compare with"
+            description="collectives of the redo, on all ranks: the number whose inputs were the same as before the loss, and the number "
+            "that were compared; empty: there was nothing to compare"
         ),
     ]
-    compared_bytes: Annotated[list[int], Field(description="the same in bytes")]
+    compared_bytes: Annotated[list[int], Field(description="the same, in bytes")]
     uncovered: Annotated[
         list[str],
-        Field(description="what the script changes and is not carried over, the first few by name, as ranks knew at their first commit"),
+        Field(
+            description="state that the script changes and that is not carried over, the first few by name, as of the ranks' first commit"
+        ),
     ]
     without_copies: Annotated[
-        float, Field(description="seconds from the fault until the buddies of every rank had the copy of its state again; 0: not known")
+        float, Field(description="seconds from the fault until every rank's buddies had a copy of its state again; 0: not known")
     ]
     grade: Annotated[
         str,
         Field(
-            description="`proven`: a comparison shows that the result is bitwise what it would have been; `drilled`: a drill shows it; "
-            "`unproven`: neither does; empty while the incident is open, or if a worker of an earlier version took part"
+            description="`proven`: a comparison shows that the result is bitwise the same as without the incident; `drilled`: a drill "
+            "shows it; `unproven`: neither does; empty while the incident is open, or if a worker of an earlier version took part"
         ),
     ]
     why: Annotated[str, Field(description="the reason for the grade")]
-    notes: Annotated[list[str], Field(description="what a person should know")]
+    notes: Annotated[list[str], Field(description="notes for people")]
 
 
 class Report(TypedDict):
-    """What has happened to a job."""
+    """The incidents of a job."""
 
-    job: Annotated[str, Field(description="its name")]
-    incidents: Annotated[list[IncidentReport], Field(description="in the order in which they began; the last one may be open")]
-    floating: Annotated[claims_view.FloatingStatus, Field(description="as in status")]
-    drills: Annotated[list[DrillStatus], Field(description="as in status: what was proven before, and what was not")]
+    job: Annotated[str, Field(description="name of the job")]
+    incidents: Annotated[list[IncidentReport], Field(description="incidents in the order in which they began; the last one may be open")]
+    floating: Annotated[claims_view.FloatingStatus, Field(description="floating spares, as in status")]
+    drills: Annotated[list[DrillStatus], Field(description="drills, as in status")]
 
 
 class NoJournal(FileNotFoundError):

@@ -89,7 +89,7 @@ def test_the_coverage_notice_has_the_first_of_what_is_adopted() -> None:
 def test_the_last_word_of_a_member_is_shown() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     empty = state_table(job.machine)
-    assert empty == {"job": "job", "step": None, "entries": [], "left_out": 0} and "nothing is known yet" in _shown(dict(empty))
+    assert empty == {"job": "job", "step": None, "entries": [], "left_out": 0} and "the state is not known yet" in _shown(dict(empty))
     for step in (1, 2):
         items = (StateItem("counter", "train.py", "adopted", True, 3), StateItem("ticks", "[/]", "moved", None, 0, "an iterator"))
         assert job.submit(events.StateListed("w0", step, items, 7)) == []
