@@ -25,7 +25,6 @@ from understudy.schedulers.kubernetes import names, standing
 from understudy.schedulers.kubernetes.api import Api, Conflict, Exists, Missing, Object, ServerFailed, group_path, labelled, path
 from understudy.schedulers.kubernetes.names import Keys
 from understudy.schedulers.kubernetes.resource import OVER, Job
-from understudy.schedulers.kubernetes.trouble import moment
 from understudy.schedulers.kubernetes.watched import Watched
 
 WHOLE = 10.0  # seconds after which every job is looked at although nothing has changed
@@ -239,9 +238,9 @@ class Controller:
 def _ending(job: Job) -> float:
     """Seconds. Of a job that is over by its own: since its conditions say so."""
     if job.deleted:
-        return max(0.0, time.time() - moment(job.raw["metadata"]["deletionTimestamp"]))
+        return max(0.0, time.time() - standing.moment(job.raw["metadata"]["deletionTimestamp"]))
     since = [
-        moment(each.get("lastTransitionTime"))
+        standing.moment(each.get("lastTransitionTime"))
         for each in job.status.get("conditions") or []
         if each.get("type") in ("Complete", "Failed") and each.get("status") == "True"
     ]
