@@ -13,6 +13,7 @@ from tests.schedulers.kubernetes.recorder import Object, Recorder, parsed
 from understudy.controller import objects
 from understudy.controller.changes import Changes
 from understudy.controller.controller import Controller
+from understudy.controller.refusals import FIRST, MOST, Refusals
 from understudy.controller.reports import KIND, Reports
 from understudy.messages import controller as messages
 from understudy.messages import kubernetes_api
@@ -30,11 +31,19 @@ class Server(Recorder):
     def __init__(self) -> None:
         super().__init__(("/apis", {"groups": []}))
         self.refuses: dict[str, SchedulerFailed] = {}  # pods, by name
+        self.refused: list[str] = []
+        self.numbers: list[int] = []  # as they were written
 
     def create(self, path: str, body: Object) -> Object:
         if parsed(path)[1] == "pods" and body["metadata"]["name"] in self.refuses:
+            self.refused.append(body["metadata"]["name"])
             raise self.refuses[body["metadata"]["name"]]
         return super().create(path, body)
+
+    def patch(self, path: str, changes: Object) -> Object:
+        if "nextNumber" in changes.get("status", {}):
+            self.numbers.append(changes["status"]["nextNumber"])
+        return super().patch(path, changes)
 
     def listed(self, path: str, **selectors: str) -> tuple[list[Object], str]:
         found, version = super().listed(path, **selectors)
@@ -127,6 +136,52 @@ def test_the_number_of_a_pod_that_was_refused_is_not_used_up(server: Server, oth
     assert pods_of(server)[:3] == ["gpt-0", "gpt-1", "gpt-3"] and status(server)["nextNumber"] == 4
 
 
+@pytest.mark.parametrize(
+    ("error", "numbers"),
+    [
+        (SchedulerFailed(QUOTA), [4, 3]),
+        (ServerFailed(kubernetes_api.REFUSED(request="", answer="", status=500)), [4, 3]),
+        (SchedulerAway("no answer"), [4]),  # the pod may have been made
+    ],
+)
+def test_a_pod_that_is_refused_is_not_tried_again_at_once(server: Server, error: SchedulerFailed, numbers: list[int]) -> None:
+    """What is written for an attempt is a change of the job, after which it is looked at again."""
+    status(server)["formed"] = True
+    for number in range(2):
+        server.put(path("pods", "ml"), pod(f"gpt-{number}", number=number, node="w1"))
+    server.refuses["gpt-3"] = error
+    made, told = controller(server)
+    now = [0.0]
+    made._refusals = Refusals(lambda: now[0])
+    for _ in range(5):
+        made._turn(None)
+    assert (server.refused, server.numbers, len(told)) == (["gpt-3"], numbers, 1)
+    assert bool(standing.condition(status(server), KIND)) == (len(numbers) == 2), "it is shown until the next attempt"
+    assert made._changes._later.keys() == {("ml", "gpt")}
+    del server.objects["", "pods", "ml", "gpt-orchestrator-0"]
+    made._turn(None)
+    assert "gpt-orchestrator-0" in pods_of(server), "which is not held up"
+    server.refuses.clear()
+    now[0] = FIRST
+    made._turn(None)
+    assert len(pods_of(server)) == 4 and made._refusals.pending("u-1") is None
+    assert standing.condition(status(server), KIND).get("status") != "True"
+
+
+def test_the_time_until_the_next_attempt_grows() -> None:
+    now = [0.0]
+    refusals, error = Refusals(lambda: now[0]), SchedulerFailed(QUOTA)
+    delays = []
+    for _ in range(7):
+        delays.append(refusals.note("u-1", error))
+        assert refusals.pending("u-1") is error and refusals.pending("u-2") is None
+        now[0] += delays[-1]
+        assert refusals.pending("u-1") is None
+    assert delays == [FIRST, 2.0, 4.0, 8.0, 16.0, MOST, MOST]
+    refusals.forget("u-1")
+    assert refusals.note("u-1", error) == FIRST
+
+
 def test_how_much_of_a_quota_is_used_is_no_news(server: Server) -> None:
     reports = Reports(cast(Api, server))
     for used, more in (("3", 1), ("4", 0), ("5 of services", 1)):
@@ -181,14 +236,49 @@ OWNED = [where for where, what in objects.wanted(job(), "policy/v1") if what["ki
 
 
 @pytest.mark.parametrize("where", OWNED)
-@pytest.mark.parametrize(("owners", "reason"), [(OTHER, "LeftoverObjects"), ([], "NameTaken"), (DEPLOYMENT, "NameTaken")])
-def test_an_object_of_another_owner(server: Server, where: str, owners: list[Object], reason: str) -> None:
-    """Each that the job needs."""
+@pytest.mark.parametrize(("owners", "reason"), [(OTHER, "LeftoverObjects"), (DEPLOYMENT, "NameTaken")])
+@pytest.mark.parametrize("formed", [False, True])
+def test_an_object_of_another_owner(server: Server, where: str, owners: list[Object], reason: str, formed: bool) -> None:
+    """Each that the job needs. A job that trains gets its pods, and what else it needs, all the same."""
+    status(server)["formed"] = formed
     (name,) = [what["metadata"]["name"] for place, what in objects.wanted(job(), "policy/v1") if place == where]
     server.put(where, {"metadata": {"name": name, "ownerReferences": owners}})
-    turns(server)
+    turns(server, 2)
     assert standing.condition(status(server), KIND)["reason"] == reason
-    assert pods_of(server) == [] and (("Warning", KIND) in events(server)) == (reason == "NameTaken")
+    assert bool(pods_of(server)) == formed and (("Warning", KIND) in events(server)) == (reason == "NameTaken")
+    kinds = {kind for (_, kind, _, _) in server.objects}
+    assert {"serviceaccounts", "rolebindings", "clusterrolebindings", "secrets", "services", "networkpolicies"} <= kinds
+
+
+@pytest.mark.parametrize("where", OWNED)
+@pytest.mark.parametrize("same", [True, False])
+def test_an_object_without_an_owner(server: Server, where: str, same: bool) -> None:
+    """It serves if it says what ours would: an account that was made beforehand, or what an orphaning deletion has left."""
+    (there,) = [what for place, what in objects.wanted(job(), "policy/v1") if place == where]
+    there["metadata"].pop("ownerReferences")
+    there["metadata"].pop("labels")
+    account = there["kind"] == "ServiceAccount"
+    there |= {"imagePullSecrets": [{"name": "mine"}]} if account else {"spec": {**there.get("spec", {}), "added": "by the server"}}
+    if not same:
+        there |= {"spec": {}, "subjects": []}
+    server.put(where, there)
+    turns(server)
+    assert bool(pods_of(server)) == (same or account)
+    assert standing.condition(status(server), KIND).get("reason") == (None if same or account else "NameTaken")
+
+
+def test_an_object_that_is_refused_keeps_no_pods_from_a_job_that_trains(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an upgrade without the new rights."""
+
+    def make(api: Api, job: object, budgets: str) -> None:
+        raise SchedulerFailed("GET networkpolicies: forbidden (403)")
+
+    monkeypatch.setattr(objects, "make", make)
+    turns(server)
+    assert pods_of(server) == []
+    status(server)["formed"] = True
+    turns(server)
+    assert len(pods_of(server)) == 4 and standing.condition(status(server), KIND)["reason"] == "Refused"
 
 
 def test_the_secret_of_another_job_is_not_taken(server: Server) -> None:

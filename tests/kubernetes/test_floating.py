@@ -56,7 +56,13 @@ def test_a_claimed_pod_is_as_the_server_has_the_others(kubernetes: Cluster) -> N
         cluster.patch("Node", name, {"metadata": {"labels": {"pool": "gpu"}}})
         cluster.operator.taint(name, "nvidia.com/gpu", "NoSchedule", "present")
     container = {"name": "main", "image": "none", "command": SLEEPS, "resources": {"limits": {"nvidia.com/gpu": "4", "cpu": "1"}}}
-    template = {"containers": [container], "tolerations": tolerates, "nodeSelector": {"pool": "gpu"}, "priorityClassName": "training"}
+    template: Object = {
+        "containers": [container],
+        "tolerations": tolerates,
+        "nodeSelector": {"pool": "gpu"},
+        "priorityClassName": "training",
+    }
+    template["securityContext"] = {"runAsNonRoot": True}
     spec: Object = {"pods": 1, "orchestrators": 1, "spares": {"pods": 0, "floating": {"pods": 1}}, "template": {"spec": template}}
     made = cluster.apply({"apiVersion": API, "kind": KIND, "metadata": {"name": "job"}, "spec": spec})
     cluster.wait_for(lambda: cluster.has("Pod", "job-0"), "its pod")
@@ -72,7 +78,8 @@ def test_a_claimed_pod_is_as_the_server_has_the_others(kubernetes: Cluster) -> N
     assert differs <= own
     first, second = (each["spec"]["containers"][0] for each in (one, claimed))
     assert {key for key in first.keys() | second.keys() if first.get(key) != second.get(key)} == {"env"}
-    assert first["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    profile = {"type": "RuntimeDefault"}
+    assert first["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "seccompProfile": profile}
     ours.close()
     for name in pool:
         cluster.patch("Node", name, {"metadata": {"labels": {"pool": None}}})

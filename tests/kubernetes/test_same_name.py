@@ -104,6 +104,36 @@ def test_an_object_of_somebody_else_is_in_the_way(kubernetes: Cluster, out: Obje
         cluster.wait_for_pod(name, "Running")
 
 
+SHARED = [
+    ("ServiceAccount", "job-orchestrator", "v1"),
+    ("Service", "job", "v1"),
+    ("RoleBinding", "job-orchestrator", "rbac.authorization.k8s.io/v1"),
+    ("PodDisruptionBudget", "job", "policy/v1beta1"),
+    ("NetworkPolicy", "job-orchestrator", "networking.k8s.io/v1"),
+]
+
+
+def test_objects_without_an_owner_serve(kubernetes: Cluster, out: Object) -> None:
+    """An account that was made before the job, and what `kubectl delete --cascade=orphan` has left, with all that the server adds."""
+    cluster = kubernetes
+    kind, name, api = SHARED[0]
+    cluster.apply({"apiVersion": api, "kind": kind, "metadata": {"name": name}, "imagePullSecrets": [{"name": "mine"}]})
+    job = a_job(cluster, 1, out)
+    job["spec"]["template"]["spec"]["containers"][0]["command"] = SLEEPS
+    uids: list[set[str]] = []
+    for _ in range(2):
+        cluster.apply(job)
+        cluster.wait_for(lambda: condition(cluster)["status"] == "True" or cluster.has("Pod", "job-1"), "its pods, or what is in the way")
+        assert condition(cluster)["status"] != "True", condition(cluster)
+        cluster.wait_for_pod("job-1", "Running")
+        uids.append({cluster.get(*each)["metadata"]["uid"] for each in SHARED})
+        for kind, name, api in SHARED:
+            cluster.patch(kind, name, {"metadata": {"ownerReferences": None}}, api, how="application/merge-patch+json")
+        cluster.delete(KIND, "job", API)
+        cluster.wait_for(lambda: not cluster.has(KIND, "job", API), "the end of the job")
+    assert uids[0] == uids[1]
+
+
 def test_its_finalizer_was_taken_away_by_hand(kubernetes: Cluster, out: Object) -> None:
     """Its pods run still, and the right of its orchestrators in the cluster is nobody's. The next job of its name takes nothing of it."""
     cluster = kubernetes

@@ -17,6 +17,7 @@ from understudy.controller import objects
 from understudy.controller.changes import Changes
 from understudy.controller.drain_requests import DrainRequests
 from understudy.controller.reconcile import Plan, plan
+from understudy.controller.refusals import Refusals
 from understudy.controller.reports import Reports
 from understudy.messages import controller as messages
 from understudy.orchestrator.settings import Settings
@@ -25,7 +26,6 @@ from understudy.schedulers.kubernetes import names, standing
 from understudy.schedulers.kubernetes.api import Api, Conflict, Exists, Missing, Object, ServerFailed, group_path, labelled, path
 from understudy.schedulers.kubernetes.names import Keys
 from understudy.schedulers.kubernetes.resource import OVER, Job
-from understudy.schedulers.kubernetes.trouble import moment
 from understudy.schedulers.kubernetes.watched import Watched
 
 WHOLE = 10.0  # seconds after which every job is looked at although nothing has changed
@@ -55,6 +55,7 @@ class Controller:
         self._drains = DrainRequests(api, drains, self._keys, self._changes.of_request) if drains else None
         self._reports = Reports(api)
         self._told: dict[str, str] = {}
+        self._refusals = Refusals()
         self._ensured: dict[str, float] = {}  # by the uid of a job, when that was last (CLOCK_MONOTONIC)
 
     def run(self, lead: Callable[[], bool]) -> None:
@@ -110,13 +111,14 @@ class Controller:
             self._api.replace(where, _with_finalizers(raw, [*finalizers, self._keys.finalizer]))
             return
         there, _ = self._api.listed(path("pods", namespace), labelSelector=labelled({self._keys.job: name}))
-        made = plan(job, there, self._image, silent, _ending(job))
+        pending = self._refusals.pending(job.uid)
+        made = plan(job, there, self._image, silent, _ending(job), may_create=pending is None)
         if made.failed:
             self._refuse(where, raw, made.failed)
             return
         self._carry_out(job, where, made)
         if not (job.deleted or job.over):
-            self._provide(job, where, made, {pod["metadata"]["name"] for pod in there})
+            self._provide(job, where, made, {pod["metadata"]["name"] for pod in there}, pending)
 
     def _carry_out(self, job: Job, where: str, made: Plan) -> None:
         counted = {"nextNumber": made.next_number, "podRestarts": made.restarts}
@@ -131,19 +133,26 @@ class Controller:
                 continue
         if job.over or made.gone:
             self._ensured.pop(job.uid, None)
+            self._refusals.forget(job.uid)
             objects.unmake(self._api, self._keys, job.namespace, job.name, job.uid)
         if made.gone:
             now = self._api.read(where)
             if now["metadata"]["uid"] == job.uid:  # no other one, made since somebody has taken the finalizer away
                 self._let_go(where, now)
 
-    def _provide(self, job: Job, where: str, made: Plan, known: set[str]) -> None:
-        """Make what is wanted, or show why it cannot be made. `known`: the names of pods with the job's label."""
+    def _provide(self, job: Job, where: str, made: Plan, known: set[str], pending: SchedulerFailed | None) -> None:
+        """Make what is wanted, or show why it cannot be made. `known`: the names of pods with the job's label. `pending`: why pods with
+        workers are not created yet, which is shown as before.
+        """
         try:
-            if time.monotonic() - self._ensured.get(job.uid, -ENSURED) >= ENSURED:
-                objects.make(self._api, job, self._budgets)
-                self._ensured[job.uid] = time.monotonic()
+            problem = self._ensure(job)
+            if problem is not None and not job.status.get("formed"):
+                raise problem
             self._create(job, where, made, known)
+            if pending is None:
+                self._refusals.forget(job.uid)
+            if error := pending or problem:
+                raise error
         except objects.Leftover as error:
             self._reports.show_failure(job, where, "LeftoverObjects", str(error))
             self._changes.of_job_later(job.raw, SOON)
@@ -161,6 +170,19 @@ class Controller:
                 self._reports.show_failure(job, where, "PodCannotStart", made.stuck)
             else:
                 self._reports.show_success(job, where)
+
+    def _ensure(self, job: Job) -> SchedulerFailed | None:
+        """Return why an object that the job needs cannot be made. A job that has formed gets its pods all the same: it trains with the
+        objects that are there.
+        """
+        if time.monotonic() - self._ensured.get(job.uid, -ENSURED) < ENSURED:
+            return None
+        try:
+            objects.make(self._api, job, self._budgets)
+        except SchedulerFailed as error:
+            return error
+        self._ensured[job.uid] = time.monotonic()
+        return None
 
     def _create(self, job: Job, where: str, made: Plan, known: set[str]) -> None:
         """A pod with workers that is refused is the last that is tried, since the others are like it. Before the job has formed, so is an
@@ -182,6 +204,7 @@ class Controller:
                 failed = failed or error
                 labels = pod["metadata"]["labels"]
                 if labels[self._keys.role] != names.ORCHESTRATOR:
+                    self._changes.of_job_later(job.raw, self._refusals.note(job.uid, error))
                     self._take_back(job, where, made, int(labels[self._keys.number]), error)
                     break
                 if not job.status.get("formed"):
@@ -191,8 +214,11 @@ class Controller:
             raise failed
 
     def _take_back(self, job: Job, where: str, made: Plan, number: int, error: SchedulerFailed) -> None:
-        """The number of a pod that was refused, and those after it, were not used."""
-        if isinstance(error, SchedulerAway) or number < job.spec.total():
+        """The number of a pod that was refused, and those after it, were not used. If a server that failed has made the pod all the same,
+        its number counts when the pods are listed.
+        """
+        away = isinstance(error, SchedulerAway) and not isinstance(error, ServerFailed)
+        if away or number < job.spec.total():
             return
         now = self._api.read(where)
         if now["metadata"]["uid"] == job.uid and (now.get("status") or {}).get("nextNumber") == made.next_number:
@@ -239,9 +265,9 @@ class Controller:
 def _ending(job: Job) -> float:
     """Seconds. Of a job that is over by its own: since its conditions say so."""
     if job.deleted:
-        return max(0.0, time.time() - moment(job.raw["metadata"]["deletionTimestamp"]))
+        return max(0.0, time.time() - standing.moment(job.raw["metadata"]["deletionTimestamp"]))
     since = [
-        moment(each.get("lastTransitionTime"))
+        standing.moment(each.get("lastTransitionTime"))
         for each in job.status.get("conditions") or []
         if each.get("type") in ("Complete", "Failed") and each.get("status") == "True"
     ]

@@ -36,8 +36,9 @@ class Leftover(SchedulerFailed):
 
 def make(api: Api, job: Job, budgets: str) -> None:
     """Make what the job lacks; what it has stays as it is. `budgets`: the version of PodDisruptionBudgets (`budget_version`). Raises
-    `NameTaken`, `Leftover` and what `Api` raises.
+    `NameTaken` or `Leftover` for the first object that is in the way, after the others were made, and what `Api` raises.
     """
+    problem: SchedulerFailed | None = None
     for where, what in wanted(job, budgets):
         if what["kind"] == "Secret":  # we may make secrets, and read none
             _create(api, where, what)
@@ -45,10 +46,12 @@ def make(api: Api, job: Job, budgets: str) -> None:
         there = _read(api, f"{where}/{what['metadata']['name']}")
         if what["kind"] == "ClusterRoleBinding":
             there = _unless_stale(api, there, Keys(job.group), job.uid)
-        elif there is not None and not owned(there, job.uid):
-            raise _in_the_way(there, what["kind"], job)
+        elif there is not None and not owned(there, job.uid) and not _serves(there, what):
+            problem = problem or _in_the_way(there, what["kind"], job)
         if there is None:
             _create(api, where, what)
+    if problem is not None:
+        raise problem
 
 
 def unmake(api: Api, keys: Keys, namespace: str, name: str, uid: str) -> None:
@@ -56,6 +59,23 @@ def unmake(api: Api, keys: Keys, namespace: str, name: str, uid: str) -> None:
     there = _read(api, group_path(RBAC, "clusterrolebindings", "", binding(namespace, name)))
     if there is not None and _bound_to(there, keys) in ("", uid):
         _delete(api, there)
+
+
+def _serves(there: Object, what: Object) -> bool:
+    """Return whether an object without an owner is as good as ours: a ServiceAccount that somebody has made beforehand, with rights in a
+    cloud or secrets for images, or what `kubectl delete --cascade=orphan` has left of a job of this name.
+    """
+    wanted = {key: value for key, value in what.items() if key not in ("apiVersion", "kind", "metadata")}
+    return not there["metadata"].get("ownerReferences") and _has(there, wanted)
+
+
+def _has(there: object, wanted: object) -> bool:
+    """The server adds fields."""
+    if isinstance(wanted, dict):
+        return isinstance(there, dict) and all(_has(there.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(there, list) and len(there) == len(wanted) and all(map(_has, there, wanted))
+    return there == wanted
 
 
 def _in_the_way(there: Object, kind: str, job: Job) -> SchedulerFailed:

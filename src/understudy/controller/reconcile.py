@@ -35,9 +35,9 @@ class Plan:
     gone: bool = False  # nothing of it is left
 
 
-def plan(job: Job, there: Sequence[Object], image: str, silent: Collection[str], ending: float) -> Plan:
+def plan(job: Job, there: Sequence[Object], image: str, silent: Collection[str], ending: float, may_create: bool = True) -> Plan:
     """`there`: pods with its label. `image`: of orchestrators. `silent`: nodes of the cluster that do not answer. `ending`: for how many
-    seconds the job has been over, or deleted; 0: it is neither.
+    seconds the job has been over, or deleted; 0: it is neither. `may_create`: whether pods with workers may be created now.
     """
     keys = Keys(job.group)
     status = job.status
@@ -57,12 +57,14 @@ def plan(job: Job, there: Sequence[Object], image: str, silent: Collection[str],
         made.delete += [_deletion(pod, silent) for pod in waits]  # for a node that it must not have, and may have by now
         live = [pod for pod in live if pod not in waits]
         made.next_number = max([made.next_number, *(_number(pod, keys) + 1 for pod in workers)])
-        for _ in range(job.spec.total() - len(live)):
+        for _ in range(job.spec.total() - len(live) if may_create else 0):
             made.create.append(pods.worker(job, made.next_number, avoid, there=there))
             made.next_number += 1
         return made
     numbers = {_number(pod, keys) for pod in workers}
-    made.create += [pods.worker(job, number, avoid, there=there) for number in range(job.spec.total()) if number not in numbers]
+    made.create += [
+        pods.worker(job, number, avoid, there=there) for number in range(job.spec.total()) if may_create and number not in numbers
+    ]
     for pod in workers:
         if _phase(pod) == "Failed" and "deletionTimestamp" not in pod["metadata"]:
             if made.restarts >= job.spec.max_restarts:

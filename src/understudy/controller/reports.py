@@ -4,7 +4,6 @@ created.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -43,7 +42,7 @@ class Reports:
         self._write(job, where, True, reason, message)
         known = before.get("status") == "True" and before.get("reason") == reason
         if reason == "Refused":
-            known = known and _without_numbers(before.get("message", "")) == _without_numbers(message)
+            known = known and standing.without_numbers(before.get("message", "")) == standing.without_numbers(message)
         if not known and reason != "LeftoverObjects":  # which is over in a moment
             self.show_event(job.raw, "Warning", KIND, message)
 
@@ -68,8 +67,3 @@ class Reports:
         metadata = {"resourceVersion": now["metadata"]["resourceVersion"]}
         conditions = standing.with_condition(now.get("status") or {}, KIND, failed, reason, message, time.time())
         self._api.patch(f"{where}/status", {"metadata": metadata, "status": {"conditions": conditions}})
-
-
-def _without_numbers(message: str) -> str:
-    """How much of a quota is used changes often, and is no news."""
-    return re.sub(r"\d+", "", message)

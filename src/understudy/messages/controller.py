@@ -75,10 +75,10 @@ ALL_CREATED = Message(
 POD_CANNOT_START = Message(
     "US6913",
     "pod {pod} cannot start: {reason}{message}",
-    cause="The pod's node cannot create a container: its image, or a secret or ConfigMap that it names, is not there, or the image's user "
-    "is root, which pods of jobs are not unless their template says so.",
+    cause="The pod's node cannot create a container: its image, or a secret or ConfigMap that it names, is not there, or the template "
+    "asks for runAsNonRoot and the image's user is root, or has a name in place of a number (non-numeric user).",
     remedy="Make what is missing. For an image whose user is root, make the job again with securityContext.runAsNonRoot: false in its "
-    "template.",
+    "template; for one whose user has a name, with the number of that user as securityContext.runAsUser.",
 )
 NO_RANKS_THERE = Message(
     "US6908",

@@ -128,6 +128,29 @@ def test_the_pod_of_a_claim_may_be_refused(server: Server, ours: KubernetesAlloc
     assert (event["type"], event["reason"], event["message"]) == ("Warning", "CreationFailed", "exceeded quota")
 
 
+def test_a_claim_that_is_refused_again_and_again_is_reported_once(
+    server: Server, ours: KubernetesAllocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt has a number of its own, and others use more or less of the quota meanwhile."""
+    why = 'pods "gpt-claim-{number}" is forbidden: exceeded quota: few, used: pods={number}'
+
+    def create(path: str, body: Object) -> Object:
+        if path == PODS:
+            number = body["metadata"]["labels"][KEYS.claim]
+            raise SchedulerFailed(why.format(number=number))
+        return Server.create(server, path, body)
+
+    monkeypatch.setattr(server, "create", create)
+    for number in (4, 5, 16, 4):
+        with pytest.raises(SchedulerFailed, match=f"claim-{number}"):
+            ours.claim(number, Work("w", ()), (), "gpt-0", "rank 1 leaves")
+    why = "violates PodSecurity"
+    with pytest.raises(SchedulerFailed):
+        ours.claim(17, Work("w", ()), (), "gpt-0", "rank 1 leaves")
+    events = [what["message"] for key, what in server.objects.items() if key[1] == "events"]
+    assert events == ['pods "gpt-claim-4" is forbidden: exceeded quota: few, used: pods=4', "violates PodSecurity"]
+
+
 def test_the_status_is_written_beside_the_controller(server: Server, ours: KubernetesAllocation, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which has shown something since it was read."""
     condition = {"type": "CreationFailed", "status": "True"}

@@ -159,44 +159,72 @@ def with_template(pod: Object | None = None, container: Object | None = None) ->
     return dict(made["spec"])
 
 
-def test_every_pod_fits_the_restricted_standard() -> None:
+def test_every_pod_fits_the_restricted_standard_if_its_template_asks_for_no_root() -> None:
     ours = job(tlsSecretName="tls")
+    ours.spec.template["spec"]["securityContext"] = {"runAsNonRoot": True}
     workers = [pods.worker(ours, 0, ()), pods.worker(ours, 7, ["w1"]), pods.worker(ours, 1 << 20, (), 3)]
     for pod in (*workers, pods.orchestrator(ours, 1, "image")):
         assert restricted(pod["spec"]), pod
-    assert restricted(with_template()) and restricted(with_template({"runAsUser": 1000, "fsGroup": 1000}, {"readOnlyRootFilesystem": True}))
+    assert restricted(with_template({"runAsNonRoot": True}))
+    assert restricted(with_template({"runAsUser": 1000, "fsGroup": 1000}, {"readOnlyRootFilesystem": True}))
+    assert restricted(
+        with_template({"runAsUser": 1000, "runAsNonRoot": None}, {"seccompProfile": {"type": "Localhost", "localhostProfile": "a"}})
+    )
+
+
+def test_only_the_container_that_asks_is_restricted() -> None:
+    """One that prepares a volume as root, say, stays as it is."""
+    spec = with_template(None, {"runAsUser": 1000})
+    assert restricted({"containers": spec["containers"]}) and "securityContext" not in spec
+    assert "securityContext" not in spec["initContainers"][0]
 
 
 @pytest.mark.parametrize(
     ("pod", "container"),
     [
+        (None, None),
+        ({"fsGroup": 1000}, None),
         ({"runAsUser": 0}, None),
         ({"runAsNonRoot": False}, None),
         (None, {"runAsUser": 0}),
         ({"seccompProfile": {"type": "Unconfined"}}, None),
+        ({"runAsUser": 1000}, {"runAsUser": 0}),
+        ({"runAsUser": 1000, "runAsNonRoot": False}, None),
         (None, {"capabilities": {"add": ["IPC_LOCK"]}}),
         (None, {"privileged": True}),
-        (None, {"allowPrivilegeEscalation": True, "capabilities": {"add": ["SYS_ADMIN"]}}),
         (None, {"capabilities": {"add": ["SYS_ADMIN"]}}),
     ],
 )
-def test_what_a_template_says_of_its_security_stays(pod: Object | None, container: Object | None) -> None:
-    """And is nothing that the API server refuses because of what was added: no escalation, but privileged; no root, but user 0."""
+def test_what_does_not_ask_for_no_root_stays_as_it_is(pod: Object | None, container: Object | None) -> None:
+    """Its image may run as root, or as a user with a name, which `runAsNonRoot` would stop."""
     spec = with_template(pod, container)
+    assert (spec.get("securityContext"), spec["containers"][0].get("securityContext")) == (pod, container)
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"seccompProfile": {"type": "Unconfined"}},
+        {"capabilities": {"add": ["IPC_LOCK"]}},
+        {"privileged": True},
+        {"allowPrivilegeEscalation": True, "capabilities": {"add": ["SYS_ADMIN"]}},
+        {"capabilities": {"add": ["SYS_ADMIN"]}},
+    ],
+)
+def test_what_a_template_without_root_says_of_its_security_stays(container: Object) -> None:
+    """And is nothing that the API server refuses because of what was added: no escalation, but privileged."""
+    spec = with_template({"runAsNonRoot": True}, container)
     context = spec["containers"][0]["securityContext"]
-    assert (pod or {}).items() <= spec["securityContext"].items() and (container or {}).items() <= context.items()
+    assert spec["securityContext"] == {"runAsNonRoot": True} and container.items() <= context.items()
     assert not restricted(spec)
-    root = (pod or {}) | (container or {})
-    if root.get("runAsUser") == 0 or root.get("runAsNonRoot") is False:
-        assert context == (container or {}), "root has what Kubernetes gives it"
     forced = context.get("privileged") or "SYS_ADMIN" in (context.get("capabilities") or {}).get("add", [])
     assert not (forced and context.get("allowPrivilegeEscalation") is False)
-    assert not (0 in (spec["securityContext"].get("runAsUser"), context.get("runAsUser")) and spec["securityContext"].get("runAsNonRoot"))
 
 
 def test_a_pod_of_a_job_that_an_earlier_version_made_is_like_its_others() -> None:
-    """They know each other by the secret that they have; an image that runs as root goes on doing so."""
+    """They know each other by the secret that they have, and keep the rights that they have."""
     ours = job()
+    ours.spec.template["spec"]["securityContext"] = {"runAsNonRoot": True}
     earlier = pods.worker(ours, 0, ())
     secret = {"name": TOKEN_VARIABLE, "valueFrom": {"secretKeyRef": {"name": "gpt-token", "key": "token"}}}
     container = earlier["spec"]["containers"][0]

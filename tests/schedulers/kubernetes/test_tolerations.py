@@ -114,6 +114,18 @@ def test_the_same_taint_at_another_time_is_another_one() -> None:
     assert identity(GPU) == identity(GPU | {"timeAdded": None}) != identity(first)
 
 
+@pytest.mark.parametrize(("added", "counts"), [("2026-11-26T07:00:00Z", False), ("2026-11-26T09:00:00Z", True), (None, False)])
+def test_a_pod_that_ran_before_it_was_first_seen(added: str | None, counts: bool) -> None:
+    """As after an upgrade: nothing is noted of it, but when it started and when the taint came."""
+    everything = on_a_gpu_node({"operator": "Exists"})
+    everything["status"]["startTime"] = "2026-11-26T08:00:00Z"
+    unreachable = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": added}
+    first = Tolerated(KEYS)
+    for tolerated in (first, first, Tolerated(KEYS)):
+        assert kinds(tolerated, everything, GPU, unreachable) == ["node.kubernetes.io/unreachable=:NoExecute"] * counts
+        everything["metadata"]["annotations"] = first.annotation(everything)
+
+
 def test_a_cordon_is_none_for_a_pod_that_came_to_a_cordoned_node() -> None:
     cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     node: Object = {"metadata": {"name": "w1"}, "spec": {"unschedulable": True, "taints": [cordon]}, "status": {}}

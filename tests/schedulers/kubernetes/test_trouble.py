@@ -75,16 +75,10 @@ def test_a_pod_that_is_deleted_and_one_that_is_to_be_left() -> None:
         {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting\x1b[2J"}
     ]
     found = of_pod(gone, leave)
-    assert found is not None and found.kind == "deleted" and found.since == standing_time(TIME)
+    assert found is not None and found.kind == "deleted" and found.since == standing.moment(TIME)
     assert found.reason == kubernetes_jobs.POD_DELETED(reason=": EvictionByEvictionAPI evicting\\x1b[2J")
     asked = of_pod(pod("gpt-1", annotations={leave: "a bad DIMM"}), leave)
     assert asked is not None and (asked.kind, asked.reason) == ("asked", kubernetes_jobs.POD_TO_BE_LEFT(reason="a bad DIMM"))
-
-
-def standing_time(text: str) -> float:
-    from understudy.schedulers.kubernetes.trouble import moment
-
-    return moment(text)
 
 
 def test_all_troubles_are_told_and_the_first_names_them() -> None:

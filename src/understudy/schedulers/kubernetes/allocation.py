@@ -196,9 +196,8 @@ class KubernetesAllocation(Allocation):
         except SchedulerAway:
             raise
         except SchedulerFailed as error:
-            name = f"{self._name}.{self._uid[:8]}.claim-{number}"
             with suppress(SchedulerFailed):
-                self._create_event(standing.event(self._job, name, "Warning", "CreationFailed", str(error), time.time()))
+                self._create_event(standing.refusal(self._job, str(error), time.time()))
             raise
 
     def claims(self) -> Mapping[int, Held]:

@@ -49,7 +49,7 @@ def manifest(wish: Wish) -> str:
         lines += [f"      priorityClassName: {_text(wish.priority_class)}"] if wish.priority_class else []
     lines += ["  template:  # of a pod, as anywhere", "    spec:"]
     lines += ["      terminationGracePeriodSeconds: 120  # for its ranks to leave it"]
-    lines += ["      securityContext: {runAsNonRoot: true}  # false for an image whose user is root"]
+    lines += ["      securityContext: {runAsNonRoot: true}  # false for an image whose user is root; if it has a name, add runAsUser"]
     lines += ["      containers:", "        - name: trainer", f"          image: {_text(wish.image)}"]
     lines += [f"          command: [{', '.join(_text(word) for word in words)}]  # in place of torchrun"]
     if wish.gpus:

@@ -1,8 +1,13 @@
-"""Pods with workers fit Kubernetes' Pod Security Standard `restricted`, unless their template asks for something else.
+"""A container whose template asks for no root gets the rest of Kubernetes' Pod Security Standard `restricted`; all others stay as they are.
 
-Each field of the standard is set where the template says nothing about it: no root, the runtime's seccomp profile, no privilege escalation,
-no capabilities. A container whose template asks for root does not fit anyway, and keeps what Kubernetes gives to root. What the template
-has in volumes, ports or host namespaces stays as it is, and so may not fit.
+A container asks by `runAsNonRoot: true` or a `runAsUser` other than 0, its own or its pod's. What the standard wants besides, and the
+template leaves open, is set then: no privilege escalation, no capabilities, the runtime's seccomp profile.
+
+Nothing is set for a container that does not ask, because what its image needs is not known. `runAsNonRoot` stops an image whose user is
+root or has a name. Without capabilities, root cannot write to files of other users. Without privilege escalation there is no sudo, and the
+seccomp profile forbids what binds memory to a NUMA node. Such a pod would not fit the standard anyway.
+
+What the template has in volumes, ports or host namespaces stays as it is, and so may not fit.
 """
 
 from __future__ import annotations
@@ -13,27 +18,30 @@ NEEDS_ESCALATION = ("SYS_ADMIN", "CAP_SYS_ADMIN")  # capabilities with which the
 
 
 def restrict(spec: Object) -> None:
-    """Change the spec of a pod."""
-    pod = dict(spec.get("securityContext") or {})
-    spec["securityContext"] = pod
-    containers = [*spec["containers"], *(spec.get("initContainers") or [])]
-    for container in containers:
-        container["securityContext"] = dict(container.get("securityContext") or {})
-        if not _asks_for_root(pod, container["securityContext"]):
-            _restrict_container(container["securityContext"])
-    pod.setdefault("seccompProfile", {"type": "RuntimeDefault"})
-    if not any(context.get("runAsUser") == 0 for context in (pod, *(each["securityContext"] for each in containers))):
-        pod.setdefault("runAsNonRoot", True)
+    """Change the spec of a pod: security contexts of containers only, since that of the pod is for all of them."""
+    pod = _given(spec.get("securityContext"))
+    for container in [*spec["containers"], *(spec.get("initContainers") or [])]:
+        own = _given(container.get("securityContext"))
+        if _asks_for_no_root(pod | own):
+            container["securityContext"] = _restricted(pod, own)
 
 
-def _asks_for_root(pod: Object, own: Object) -> bool:
-    """What the container says comes before what its pod says."""
-    either = pod | own
-    return either.get("runAsUser") == 0 or either.get("runAsNonRoot") is False
+def _given(context: Object | None) -> Object:
+    return {key: value for key, value in (context or {}).items() if value is not None}
 
 
-def _restrict_container(context: Object) -> None:
-    context.setdefault("capabilities", {"drop": ["ALL"]})
-    added = (context["capabilities"] or {}).get("add") or []
-    if not context.get("privileged") and not any(each in added for each in NEEDS_ESCALATION):
-        context.setdefault("allowPrivilegeEscalation", False)
+def _asks_for_no_root(either: Object) -> bool:
+    """`either`: what the container says, or else its pod."""
+    asked = either.get("runAsNonRoot")
+    return bool(asked) or (asked is None and either.get("runAsUser", 0) != 0)
+
+
+def _restricted(pod: Object, own: Object) -> Object:
+    made = {"capabilities": {"drop": ["ALL"]}, **own}
+    added = made["capabilities"].get("add") or []
+    if not made.get("privileged") and not any(each in added for each in NEEDS_ESCALATION):
+        made.setdefault("allowPrivilegeEscalation", False)
+    for field, value in (("runAsNonRoot", True), ("seccompProfile", {"type": "RuntimeDefault"})):
+        if field not in pod:
+            made.setdefault(field, value)
+    return made

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 
@@ -121,6 +123,19 @@ def events(now: Standing, job: Job, time: float) -> list[Object]:
     return found
 
 
+def refusal(job: Job, message: str, at: float) -> Object:
+    """Return the event of a claimed pod that is refused. Its name is made from the message without numbers, so the server refuses a second
+    event for the same reason as long as it keeps the first: each attempt has another number, and a quota another use.
+    """
+    digest = hashlib.sha256(without_numbers(message).encode()).hexdigest()[:12]
+    return event(job, f"{job.name}.{job.uid[:8]}.refused-{digest}", "Warning", "CreationFailed", message, at)
+
+
+def without_numbers(message: str) -> str:
+    """Return what makes a refusal a new one: how much of a quota is used changes often, and is no news."""
+    return re.sub(r"\d+", "", message)
+
+
 def event(job: Job, name: str, kind: str, reason: str, message: str, at: float) -> Object:
     """Of the resource, as `kubectl describe` shows it. One of the same name is refused."""
     return event_of(job.raw, name, kind, reason, message, at)
@@ -147,3 +162,11 @@ def event_of(raw: Object, name: str, kind: str, reason: str, message: str, at: f
 
 def stamp(time: float) -> str:
     return datetime.fromtimestamp(int(time), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def moment(text: str | None) -> float:
+    """Return the unix time of a time as Kubernetes writes it; 0 if it is none."""
+    try:
+        return datetime.fromisoformat(text or "").timestamp()
+    except ValueError:
+        return 0.0

@@ -3,16 +3,20 @@
 A cluster keeps other work off its GPU nodes by a taint, which the pods of jobs tolerate: it says nothing about a node's health. So a taint
 counts if the pod does not tolerate it, or if it came after the pod had started there. Kubernetes writes the time only into some taints, so
 what a node had when its pod was first seen is kept, in an annotation of the pod, for the orchestrator that leads next.
+
+Known limit: of a pod that has started long before it is first seen, as after an upgrade from a version that wrote no annotation, a taint
+without a time that came in between does not count.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.names import Keys
+from understudy.schedulers.kubernetes.standing import moment
 
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 MOST = 100  # taints of a node that are kept
@@ -41,6 +45,12 @@ def matches(toleration: Object, taint: Object) -> bool:
     return operator == "Exists" or (operator == "Equal" and wanted == value)
 
 
+def came_after(taint: Object, pod: Object) -> bool:
+    """Return whether a taint is known to be newer than the pod. Taints of devices always have a time, those of nodes sometimes."""
+    started = (pod.get("status") or {}).get("startTime")
+    return bool(started) and moment(taint.get("timeAdded")) > moment(started)
+
+
 def identity(taint: Object) -> str:
     """Return a text that two taints share only if they are the same one. One that was removed and added again has another time, if any."""
     return json.dumps([taint.get(field) or "" for field in ("key", "value", "effect", "timeAdded")])
@@ -53,13 +63,13 @@ class Tolerated:
         self._keys = keys
         self._known: dict[str, frozenset[str]] = {}  # by the uid of a pod: identities
 
-    def of(self, pod: Object, taints: Iterable[Object]) -> frozenset[str]:
+    def of(self, pod: Object, taints: Collection[Object]) -> frozenset[str]:
         """Return the identities of those that do not count. `taints`: that its node has now. One that is gone counts when it comes back."""
         uid = pod["metadata"]["uid"]
         now = frozenset(identity(each) for each in taints if tolerates(pod["spec"].get("tolerations") or [], each))
         if uid not in self._known:
             noted = _noted((pod["metadata"].get("annotations") or {}).get(self._keys.tolerated))
-            self._known[uid] = now if noted is None else noted
+            self._known[uid] = frozenset(identity(each) for each in taints if not came_after(each, pod)) if noted is None else noted
         self._known[uid] &= now
         return self._known[uid]
 

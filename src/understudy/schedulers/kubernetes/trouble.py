@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from fnmatch import fnmatchcase
 
 from understudy.common.bounds import plain
@@ -16,7 +15,8 @@ from understudy.messages import kubernetes_jobs
 from understudy.schedulers.base import NodeSeen
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.resource import Evidence
-from understudy.schedulers.kubernetes.tolerations import identity, tolerates
+from understudy.schedulers.kubernetes.standing import moment
+from understudy.schedulers.kubernetes.tolerations import came_after, identity, tolerates
 
 
 @dataclass(frozen=True)
@@ -75,17 +75,11 @@ def of_devices(pod: Object, claims: Mapping[str, Object], tainted: Mapping[tuple
         for result in results:
             device = (str(result.get("driver")), str(result.get("pool")), str(result.get("device")))
             tolerations = result.get("tolerations") or []
-            counts = [each for each in tainted.get(device, ()) if not tolerates(tolerations, each) or _came_after(each, pod)]
+            counts = [each for each in tainted.get(device, ()) if not tolerates(tolerations, each) or came_after(each, pod)]
             if counts:
                 taints = plain(", ".join(map(shown, counts)))
                 found.append(Trouble("device", kubernetes_jobs.DEVICE_TAINTED(device=plain("/".join(device)), taint=taints)))
     return found
-
-
-def _came_after(taint: Object, pod: Object) -> bool:
-    """Of a device: the server writes the time into every such taint."""
-    started = (pod.get("status") or {}).get("startTime")
-    return bool(started) and moment(taint.get("timeAdded")) > moment(started)
 
 
 def seen(pod: Object, troubles: Iterable[Trouble]) -> NodeSeen:
@@ -110,11 +104,3 @@ def matches(text: str, patterns: Iterable[str]) -> bool:
 
 def shown(taint: Object) -> str:
     return f"{taint.get('key', '')}={taint.get('value') or ''}:{taint.get('effect', '')}"
-
-
-def moment(text: str | None) -> float:
-    """Unix time of one as Kubernetes writes it; 0 if it is none."""
-    try:
-        return datetime.fromisoformat(text or "").timestamp()
-    except ValueError:
-        return 0.0
