@@ -14,6 +14,7 @@ from understudy.core import commands, drain, events, floating, home, preparation
 from understudy.core.assignment import choose_spare
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Timeouts, VotePhase
+from understudy.core.places import bounded, open_places
 from understudy.core.state import CHECK, JobState, Node, Stage
 from understudy.core.topology import splits
 from understudy.core.transitions import Phase, Why, WorkerState
@@ -295,7 +296,8 @@ def check_drill(state: JobState) -> None:
     assert state.ranks[drill.rank] == drill.holder, "the rank was given to another one, and its drill goes on"
     for node in state.nodes.values():
         idle = [worker for worker in node.idle(WorkerState.STARTING, WorkerState.WARM) if worker.spare]
-        assert len(idle) >= node.spares or not state.trusted(node), "it is counted as a spare"
+        wanted = min(node.spares, len(open_places(node))) if bounded(state, node) else node.spares
+        assert len(idle) >= wanted or not state.trusted(node), "it is counted as a spare"
 
 
 def check_taints(state: JobState) -> None:
