@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.schedulers.slurm.chosen import chosen, gres
+from understudy.schedulers.slurm.chosen import chosen, last
 from understudy.schedulers.slurm.resources import Resources
 
 NODE = Resources(8, 4000, {"gpu:a100": 4, "nic": 2})
@@ -46,8 +46,13 @@ def test_what_options_set(options: str, names: set[str]) -> None:
     assert chosen(options.split()) == names
 
 
-def test_the_last_list_of_resources_counts() -> None:
-    assert gres(["--gres=nic:1", "--qos=x", "--gres", "gpu:h100:8"]) == "gpu:h100:8" and gres(["--gpus=8"]) == ""
+def test_the_last_of_an_option_counts() -> None:
+    assert last("gres", ["--gres=nic:1", "--qos=x", "--gres", "gpu:h100:8"]) == "gpu:h100:8" and last("gres", ["--gpus=8"]) == ""
+
+
+@pytest.mark.parametrize("options", ["--exclude=n[1-3]", "--exclud n[1-3]", "-x n[1-3]", "-Qxn[1-3]", "-xm1 -x n[1-3]"])
+def test_excluded_nodes(options: str) -> None:
+    assert last("exclude", options.split()) == "n[1-3]" and not chosen(options.split())
 
 
 @pytest.mark.parametrize(

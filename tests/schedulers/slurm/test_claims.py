@@ -42,7 +42,7 @@ def test_what_is_asked_for(programs: Programs, monkeypatch: pytest.MonkeyPatch) 
     claims(1, "--qos=urgent").ask(4, WORK, {"n2", "n1"}, "n2", 'for "rank" 2')
     (call,) = programs.calls("sbatch")
     assert "--comment=understudy: spare of slurm-7.0-r1, claim 4; for 'rank' 2" in call
-    assert {"--job-name=understudy-spare", "--no-requeue", "--exclude=n1,n2", "--nodes=1"} <= {*call} and call[-1] == "--qos=urgent"
+    assert {"--job-name=understudy-spare", "--no-requeue", "--exclude=n1,n2", "--nodes=1", "--qos=urgent"} <= {*call}
     assert {"--cpus-per-task=8", "--mem=4000M", "--gres=gpu:4"} <= {*call}
     given, around = programs.last()
     assert given == "#!/bin/sh\nexec python -m mine 'a b; $(c)'\n", "the secret is not in it"
@@ -73,7 +73,7 @@ def test_what_options_of_the_users_set_is_theirs(
     programs.answer("scontrol show job", HAS.format(without="(null)").replace("gpu:4(IDX:0-3)", "gpu:4(IDX:0-3),nic:2(IDX:0-1)"))
     claims(1, *options).ask(4, WORK, {"n1"}, "n2", "x")
     call = programs.calls("sbatch")[0]
-    assert call[call.index("--exclude=n1") + 1 :] == [*ours, *options, *last]
+    assert call[call.index("--output=/dev/null") + 1 : call.index("--job-name=understudy-spare")] == [*ours, *options, *last]
     assert Resources.of_json(programs.last()[1][NEED_VARIABLE]) == need
 
 
@@ -81,6 +81,18 @@ def test_where_the_job_itself_must_not_be_no_spare_is_either(programs: Programs)
     programs.answer("scontrol show job", HAS.format(without="m[1-9]"))
     claims().ask(4, WORK, {"n2", "n1"}, "n2", "x")
     assert "--exclude=n1,n2,m[1-9]" in programs.calls("sbatch")[0]
+
+
+def test_no_option_of_the_users_hides_a_claim_or_gives_it_a_node_of_the_job(programs: Programs) -> None:
+    """The last of an option counts. A claim with another name or comment would not be found, and be asked for again and again."""
+    claims(1, "--comment=project", "-J", "x", "--requeue", "-xm1").ask(4, WORK, {"n1"}, "n2", "for rank 2")
+    assert programs.calls("sbatch")[0][-4:] == ["--job-name=understudy-spare", f"--comment={mark()}", "--no-requeue", "--exclude=n1,m1"]
+
+
+def test_excluded_nodes_may_be_in_a_file(programs: Programs) -> None:
+    programs.answer("scontrol show hostlist /home/a/hosts", "m[1-3]\n")
+    claims(1, "--exclude=/home/a/hosts").ask(4, WORK, {"n1"}, "n2", "x")
+    assert "--exclude=n1,m[1-3]" in programs.calls("sbatch")[0]
 
 
 def test_nothing_is_asked_for_if_what_the_job_has_is_not_known(programs: Programs) -> None:
@@ -211,7 +223,8 @@ def test_from_anywhere_also_if_no_other_node_can_ever_be_near(programs: Programs
     """Slurm refuses that at once."""
     programs.answer("scontrol show topology", TOPOLOGY)
     programs.answer("scontrol show topology n2", TOPOLOGY.splitlines(keepends=True)[0])
-    near = "sbatch --parsable --export=ALL --nodes=1 --ntasks=1 --output=/dev/null --job-name=understudy-spare --comment="
+    near = "sbatch --parsable --export=ALL --nodes=1 --ntasks=1 --output=/dev/null --cpus-per-task=8 --mem=4000M --gres=gpu:4 "
+    near += "--job-name=understudy-spare --comment="
     near += f"{mark()} (near its peers, if that is free) --no-requeue"
     programs.answer(near, error="sbatch: error: Requested node configuration is not available\n", code=1)
     claims().ask(4, WORK, {"n2"}, "n2", "for rank 2")

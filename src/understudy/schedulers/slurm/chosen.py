@@ -2,7 +2,8 @@
 
 Only those are asked about that say how much a node is to have, and those that Slurm refuses next to ours (`--mem-per-cpu` next to `--mem`).
 They are read as sbatch reads them: long names may be abbreviated, a value may be a word of its own, and short options may be one word.
-`--exclusive` and numbers of tasks only add to what is asked for, so they are none of these.
+Excluded nodes are read, too, since ours are added to them. `--exclusive` and numbers of tasks only add to what is asked for, so they are
+none of these.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ _KINDS = {
     "core-spec": {SPECIALIZED},
     "thread-spec": {SPECIALIZED},
 }
-_SHORT = {"c": "cpus-per-task", "G": "gpus", "S": "core-spec"}
-_SHORT_WORD = re.compile(r"-[hHkOQsvVW]*([cGS])")  # after short options without a value
+_KNOWN = (*_KINDS, *_LISTS, "exclude")
+_SHORT = {"c": "cpus-per-task", "G": "gpus", "S": "core-spec", "x": "exclude"}
+_SHORT_WORD = re.compile(r"-[hHkOQsvVW]*([cGSx])(.*)")  # after short options without a value
 
 
 def chosen(options: Sequence[str]) -> frozenset[str]:
@@ -37,14 +39,15 @@ def chosen(options: Sequence[str]) -> frozenset[str]:
     """
     found: set[str] = set()
     for name, value in _read(options):
-        found |= _KINDS[name] if name in _KINDS else {_named(part) for part in value.split(",")}
+        if name in _LISTS:
+            found.update(_named(part) for part in value.split(","))
+        found.update(_KINDS.get(name, ()))
     return frozenset(found | GPUS if found & GPUS else found)
 
 
-def gres(options: Sequence[str]) -> str:
-    """Return the value of `--gres` in these options, of which the last counts; "" if there is none."""
-    values = [value for name, value in _read(options) if name == "gres"]
-    return values[-1] if values else ""
+def last(wanted: str, options: Sequence[str]) -> str:
+    """Return the value of "gres" or "exclude" in these options, of which the last counts; "" if there is none."""
+    return next((value for name, value in reversed([*_read(options)]) if name == wanted), "")
 
 
 def _read(options: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -52,13 +55,12 @@ def _read(options: Sequence[str]) -> Iterator[tuple[str, str]]:
     for word, after in pairwise([*options, ""]):
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
-            known = [*_KINDS, *_LISTS]
-            if name not in known:
-                name = next((full for full in known if name and full.startswith(name)), "")
+            if name not in _KNOWN:
+                name = next((full for full in _KNOWN if name and full.startswith(name)), "")
             if name:
                 yield name, value if equals else after
         elif short := _SHORT_WORD.match(word):
-            yield _SHORT[short[1]], ""  # their values are not asked for
+            yield _SHORT[short[1]], short[2] or after
 
 
 def _named(part: str) -> str:

@@ -22,7 +22,7 @@ from understudy.common.names import NEED_VARIABLE, OWNER_VARIABLE
 from understudy.messages.base import code_of
 from understudy.schedulers.base import Held, SchedulerAway, SchedulerFailed, Work
 from understudy.schedulers.slurm import commands, likeness, network
-from understudy.schedulers.slurm.chosen import chosen, gres
+from understudy.schedulers.slurm.chosen import chosen, last
 from understudy.schedulers.slurm.step import Step
 
 NAME = "understudy-spare"
@@ -48,17 +48,17 @@ class Claims:
         theirs = chosen(self._options)
         need = likeness.needed(self._step.job, self._step.nodes).without(theirs)
         like = likeness.options(job, self._step.count, need, theirs, time.time())
-        last = need.gres_option(named) if (named := gres(self._options)) else []
+        lists = need.gres_option(named) if (named := last("gres", self._options)) else []
         without = {name: value for name, value in os.environ.items() if not name.startswith("SBATCH_")}  # they are for the user's own jobs
         around = {**without, **work.environment, OWNER_VARIABLE: self._step.job, NEED_VARIABLE: need.as_json()}
-        self._avoid[number] = [*sorted(avoid), *_excluded(job)]
+        self._avoid[number] = [*sorted(avoid), *self._excluded(job)]
 
         def submit(elsewhere: Sequence[str]) -> None:
             comment = self._comment(number, text + _NEAR * bool(elsewhere))
-            options = [f"--job-name={NAME}", f"--comment={comment}", "--no-requeue", *self._later()]
+            ours = [f"--job-name={NAME}", f"--comment={comment}", "--no-requeue"]  # the last count: without these it is not found again
             if excluded := [*self._avoid[number], *elsewhere]:
-                options.append(f"--exclude={','.join(excluded)}")
-            self._jobs[number] = commands.batch(work.command, *options, *like, *self._options, *last, around=around)
+                ours.append(f"--exclude={','.join(excluded)}")
+            self._jobs[number] = commands.batch(work.command, *self._later(), *like, *self._options, *lists, *ours, around=around)
 
         elsewhere = network.outside(near)
         try:
@@ -97,7 +97,7 @@ class Claims:
     def _anywhere(self, number: int, job: commands.JobLine) -> None:
         """Nothing near is free. If this is refused, because it runs by now or else, the next look sees."""
         with contextlib.suppress(SchedulerFailed):
-            avoid = self._avoid.get(number) or [*commands.expand(self._step.nodes), *_excluded(commands.fields(self._step.job))]
+            avoid = self._avoid.get(number) or [*commands.expand(self._step.nodes), *self._excluded(commands.fields(self._step.job))]
             commands.update(job.number, ExcNodeList=",".join(avoid), Comment=job.comment.removesuffix(_NEAR))
 
     def give_back(self, number: int) -> None:
@@ -113,14 +113,14 @@ class Claims:
         if number in self._jobs:
             commands.update(self._jobs[number], Comment=self._comment(number, text))
 
+    def _excluded(self, job: Mapping[str, str]) -> list[str]:
+        """Nodes that the job itself, or its user's options for claimed nodes, exclude."""
+        theirs = last("exclude", self._options)
+        theirs = commands.listed_in(theirs) if "/" in theirs else theirs  # as sbatch distinguishes them
+        return [nodes for nodes in (job.get("ExcNodeList", "(null)"), theirs) if nodes not in ("(null)", "")]
+
     def _comment(self, number: int, text: str) -> str:
         return _plain(f"understudy: spare of {self._step.name}, claim {number}; {text}")
-
-
-def _excluded(job: Mapping[str, str]) -> list[str]:
-    """Nodes that the job itself was to have none of."""
-    found = job.get("ExcNodeList", "(null)")
-    return [] if found == "(null)" else [found]
 
 
 def refuse(why: str) -> None:

@@ -84,6 +84,11 @@ def expand(names: str) -> tuple[str, ...]:
     return tuple(run("scontrol", "show", "hostnames", names).split()) if names else ()
 
 
+def listed_in(file: str) -> str:
+    """The nodes that this file lists, in Slurm's notation."""
+    return run("scontrol", "show", "hostlist", os.path.abspath(file)).strip()
+
+
 def features(nodes: str) -> list[set[str]]:
     """Those that each of these nodes has now."""
     return [set(line.split(",")) for line in run("sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%b").split()]
