@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from understudy.messages import slurm
 from understudy.schedulers.base import SchedulerAway, SchedulerFailed
@@ -86,7 +87,7 @@ def expand(names: str) -> tuple[str, ...]:
 
 def listed_in(file: str) -> str:
     """The nodes that this file lists, in Slurm's notation."""
-    return run("scontrol", "show", "hostlist", os.path.abspath(file)).strip()
+    return run("scontrol", "show", "hostlist", str(Path(file).absolute())).strip()
 
 
 def features(nodes: str) -> list[set[str]]:
