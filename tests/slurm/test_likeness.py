@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from typing import Any
 
@@ -121,10 +122,61 @@ def test_gpus_of_the_whole_job_and_a_user_whose_environment_has_options_for_othe
     job.nothing_is_left()
 
 
+@pytest.mark.parametrize(
+    ("options", "has"),
+    [
+        ("--mem-per-gpu=100 --gpus=2 -c1", {"CPUs": "0", "memory": "200", "gres": "gpu:2(IDX:0-1)"}),
+        ("--gres=gpu:1 --cpus-per-gpu=2", {"CPUs": "0-1", "memory": "400", "gres": "gpu:1(IDX:0)"}),
+        ("--gres=none --mem-per-cpu 50", {"CPUs": "0-3", "memory": "200", "gres": ""}),
+        ("--gpus-per-t=3", {"CPUs": "0-3", "memory": "400", "gres": "gpu:3(IDX:0-2)"}),
+    ],
+)
+def test_what_the_users_options_set_is_theirs_and_all_else_is_as_the_job_has_it(options: str, has: dict[str, str], slurm: Cluster) -> None:
+    """Slurm takes each of these, some of which it would refuse next to what the job has. What is given is found to be enough."""
+    words = ("--nodes=2", "--ntasks-per-node=1", "--gres=gpu:4", "--cpus-per-task=4", "--mem=400", "--exclude=n1")
+    job = slurm.run("alice", "sbatch", "--parsable", "--job-name=job", *words, "--wrap=sleep inf").strip()
+    wait_until(lambda: running(slurm, "job"), "the job", LONG)
+    compared = slurm.home("alice") / "compared"
+    slurm.run("alice", sys.executable, "-c", CLAIM_COMPARED, job, running(slurm, "job"), str(compared), *options.split())
+    wait_until(compared.exists, "that it has compared", LONG)
+    assert compared.read_text() == "" and given(slurm) == has
+
+
+CLAIM_COMPARED = """
+import sys
+from understudy.schedulers.base import Work
+from understudy.schedulers.slurm import commands
+from understudy.schedulers.slurm.claims import Claims
+from understudy.schedulers.slurm.step import Step
+
+job, nodes, file, *options = sys.argv[1:]
+compares = '''
+import os, sys, time
+from understudy.common.names import NEED_VARIABLE
+from understudy.schedulers.slurm.likeness import unlike
+from understudy.schedulers.slurm.resources import Resources
+
+found = unlike(Resources.of_json(os.environ[NEED_VARIABLE]))
+with open(sys.argv[1] + ".new", "w") as file:
+    file.write(found)
+os.rename(file.name, sys.argv[1])
+os.execlp("sleep", "sleep", "inf")
+'''
+claims = Claims(Step(job, "0", 0, nodes, 2, 0, 20000, ()), options)
+claims.ask(0, Work("claim 0", (sys.executable, "-c", compares, file)), commands.expand(nodes), "n2", "for rank 0")
+"""
+
+
 def test_what_is_given_with_less_than_the_job_has_gets_no_rank(slurm: Cluster) -> None:
-    """Its own options ask for less, as a site's plugin might. Nothing of ours begins there, and the job says what is missing."""
-    less = ("--floating-option=--gres=gpu:1", "--floating-option=--mem=200")
-    job = Steady(slurm, "--floating-spares", "1", *less, nodes=4, spare_nodes=0, options=("--mem=400",))
+    """A program in the place of sbatch asks for less, as a site's plugin might. Nothing of ours begins there, and the job says what is
+    missing.
+    """
+    sbatch = slurm.home("alice") / "bin" / "sbatch"
+    slurm.run("alice", "mkdir", str(sbatch.parent))
+    sbatch.write_text(f'#!/bin/sh\nexec {shutil.which("sbatch")} "$@" --gres=gpu:1 --mem=200\n')
+    sbatch.chmod(0o755)
+    before = f'export PATH="{sbatch.parent}:$PATH"'
+    job = Steady(slurm, "--floating-spares", "1", nodes=4, spare_nodes=0, options=("--mem=400",), before=before)
     job.trains()
     slurm.nodes["n3"].off()
     job.wait_until(lambda: said(job.output, floating_spares.NOT_FULFILLED, claim=0), "that the claim is not fulfilled")

@@ -49,10 +49,10 @@ def main() -> int:
     token = os.environ[TOKEN_VARIABLE]
     owner = os.environ[OWNER_VARIABLE]
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    need = Resources.of_json(os.environ.pop(NEED_VARIABLE))
+    need = os.environ.pop(NEED_VARIABLE, "")  # none if an orchestrator of an older version, which runs on, has asked for this node
     if owner_is_over(owner):
         return 0
-    if why := unlike(need):
+    if need and (why := unlike(Resources.of_json(need))):
         refuse(why)
         say(why)
         return 3

@@ -88,7 +88,8 @@ LESS_THAN_THE_JOB = Message(
     "node {node} was given with less than every node of the job has: {missing}",
     cause="Slurm has given a node for a floating spare, and a rank would have less there than on the job's own nodes. None goes there, "
     "and the node is given back.",
-    remedy="Look at what --floating-option asks for, which counts more than what the job has. A plugin of the site may change jobs, too.",
+    remedy="A plugin of the site may have changed what was asked for: ask its administrators. What --floating-option sets itself is not "
+    "compared. The next node is asked for later and later, up to 5 minutes.",
 )
 NOT_COMPARED = Message(
     "US6351",

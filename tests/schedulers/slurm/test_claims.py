@@ -42,7 +42,7 @@ def test_what_is_asked_for(programs: Programs, monkeypatch: pytest.MonkeyPatch) 
     claims(1, "--qos=urgent").ask(4, WORK, {"n2", "n1"}, "n2", 'for "rank" 2')
     (call,) = programs.calls("sbatch")
     assert "--comment=understudy: spare of slurm-7.0-r1, claim 4; for 'rank' 2" in call
-    assert {"--job-name=understudy-spare", "--no-requeue", "--exclude=n1,n2", "--nodes=1"} <= {*call} and call[-1] == "--qos=urgent"
+    assert {"--job-name=understudy-spare", "--no-requeue", "--exclude=n1,n2", "--nodes=1", "--qos=urgent"} <= {*call}
     assert {"--cpus-per-task=8", "--mem=4000M", "--gres=gpu:4"} <= {*call}
     given, around = programs.last()
     assert given == "#!/bin/sh\nexec python -m mine 'a b; $(c)'\n", "the secret is not in it"
@@ -51,10 +51,48 @@ def test_what_is_asked_for(programs: Programs, monkeypatch: pytest.MonkeyPatch) 
     assert "HOME" in around and not [name for name in around if name.startswith(("SBATCH_", "SLURM_"))]
 
 
+@pytest.mark.parametrize(
+    ("options", "ours", "last", "need"),
+    [
+        (["--mem=100G"], ["--cpus-per-task=8", "--gres=gpu:4,nic:2"], [], Resources(8, 0, {"gpu": 4, "nic": 2})),
+        (["--mem-per-cpu", "1G", "-c2"], ["--gres=gpu:4,nic:2"], [], Resources(0, 0, {"gpu": 4, "nic": 2})),
+        (
+            ["--gres=gpu:h100:8"],
+            ["--cpus-per-task=8", "--mem=4000M", "--gres=nic:2"],
+            ["--gres=gpu:h100:8,nic:2"],
+            Resources(8, 4000, {"nic": 2}),
+        ),
+        (["--gpus-per-node=1"], ["--cpus-per-task=8", "--mem=4000M", "--gres=nic:2"], [], Resources(8, 4000, {"nic": 2})),
+        (["--gres=none"], ["--cpus-per-task=8", "--mem=4000M"], [], Resources(8, 4000, {})),
+    ],
+)
+def test_what_options_of_the_users_set_is_theirs(
+    options: list[str], ours: list[str], last: list[str], need: Resources, programs: Programs
+) -> None:
+    """It is not asked for as the job has it, which Slurm refuses next to some of these, and not compared. All else is."""
+    programs.answer("scontrol show job", HAS.format(without="(null)").replace("gpu:4(IDX:0-3)", "gpu:4(IDX:0-3),nic:2(IDX:0-1)"))
+    claims(1, *options).ask(4, WORK, {"n1"}, "n2", "x")
+    call = programs.calls("sbatch")[0]
+    assert call[call.index("--output=/dev/null") + 1 : call.index("--job-name=understudy-spare")] == [*ours, *options, *last]
+    assert Resources.of_json(programs.last()[1][NEED_VARIABLE]) == need
+
+
 def test_where_the_job_itself_must_not_be_no_spare_is_either(programs: Programs) -> None:
     programs.answer("scontrol show job", HAS.format(without="m[1-9]"))
     claims().ask(4, WORK, {"n2", "n1"}, "n2", "x")
     assert "--exclude=n1,n2,m[1-9]" in programs.calls("sbatch")[0]
+
+
+def test_no_option_of_the_users_hides_a_claim_or_gives_it_a_node_of_the_job(programs: Programs) -> None:
+    """The last of an option counts. A claim with another name or comment would not be found, and be asked for again and again."""
+    claims(1, "--comment=project", "-J", "x", "--requeue", "-xm1").ask(4, WORK, {"n1"}, "n2", "for rank 2")
+    assert programs.calls("sbatch")[0][-4:] == ["--job-name=understudy-spare", f"--comment={mark()}", "--no-requeue", "--exclude=n1,m1"]
+
+
+def test_excluded_nodes_may_be_in_a_file(programs: Programs) -> None:
+    programs.answer("scontrol show hostlist /home/a/hosts", "m[1-3]\n")
+    claims(1, "--exclude=/home/a/hosts").ask(4, WORK, {"n1"}, "n2", "x")
+    assert "--exclude=n1,m[1-3]" in programs.calls("sbatch")[0]
 
 
 def test_nothing_is_asked_for_if_what_the_job_has_is_not_known(programs: Programs) -> None:
@@ -185,7 +223,8 @@ def test_from_anywhere_also_if_no_other_node_can_ever_be_near(programs: Programs
     """Slurm refuses that at once."""
     programs.answer("scontrol show topology", TOPOLOGY)
     programs.answer("scontrol show topology n2", TOPOLOGY.splitlines(keepends=True)[0])
-    near = "sbatch --parsable --export=ALL --nodes=1 --ntasks=1 --output=/dev/null --job-name=understudy-spare --comment="
+    near = "sbatch --parsable --export=ALL --nodes=1 --ntasks=1 --output=/dev/null --cpus-per-task=8 --mem=4000M --gres=gpu:4 "
+    near += "--job-name=understudy-spare --comment="
     near += f"{mark()} (near its peers, if that is free) --no-requeue"
     programs.answer(near, error="sbatch: error: Requested node configuration is not available\n", code=1)
     claims().ask(4, WORK, {"n2"}, "n2", "for rank 2")
@@ -212,6 +251,30 @@ def test_one_that_refuses_itself_leaves_the_reason_in_its_comment(programs: Prog
     assert claims().held() == {4: Held(True, "n5", f"Slurm job 12 failed: {why}")}
     programs.answer("scontrol update", error="no\n", code=1)
     refuse(why)
+
+
+def test_after_ones_that_have_refused_themselves_the_next_begins_later(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long again as that has gone on: it would most likely be refused, too. If an agent has started on one, that is over."""
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    found = claims()
+    found.ask(0, WORK, (), "n2", "x")
+    lines = ""
+    for number, (seconds, begins) in enumerate([(10, 10), (25, 35), (90, 125), (1000, 300)], 1):
+        lines += f"{20 + number}|FAILED|n5|NonZeroExitCode|{mark(number - 1)} {slurm.LESS_THAN_THE_JOB(node='n5', missing='x')}\n"
+        programs.answer("squeue", lines.replace("; for rank 2", ";"))
+        assert found.held()[number - 1].over
+        now += seconds
+        found.ask(number, WORK, (), "n2", "x")
+        assert f"--begin=now+{begins}" in programs.calls("sbatch")[-1]
+    found.record(4, "rank 2 on n5")
+    found.ask(5, WORK, (), "n2", "x")
+    assert not any(word.startswith("--begin") for call in (programs.calls("sbatch")[0], programs.calls("sbatch")[-1]) for word in call)
+
+
+def test_one_that_begins_later_may_be_near_its_peers_then(programs: Programs) -> None:
+    programs.answer("squeue", f"12|PENDING||BeginTime|{mark()} (near its peers, if that is free)\n")
+    assert claims().held() == {4: Held(False, "", "Slurm job 12 pending (BeginTime)")} and not programs.calls("scontrol")
 
 
 def test_what_becomes_of_it_stands_there_behind_its_mark(programs: Programs) -> None:

@@ -117,7 +117,7 @@ def test_only_nodes_of_the_step_count_as_long_as_there_are_any(programs: Program
     ],
 )
 def test_a_node_like_those_of_the_job(job: dict[str, str], options: list[str]) -> None:
-    found = likeness.options(job, 3, NODE, NOW)
+    found = likeness.options(job, 3, NODE, (), NOW)
     assert sorted(found) == sorted(["--cpus-per-task=8", "--mem=4000M", "--gres=gpu:a100:4", *options])
 
 
@@ -126,7 +126,17 @@ def test_a_node_like_those_of_the_job(job: dict[str, str], options: list[str]) -
     [({"MinMemoryNode": "4000M"}, ["--mem=4000M"]), ({"MinMemoryCPU": "500M", "MinMemoryNode": "0"}, ["--mem-per-cpu=500M"]), ({}, [])],
 )
 def test_where_slurm_counts_no_memory_it_is_a_property_of_the_node(job: dict[str, str], options: list[str]) -> None:
-    assert sorted(likeness.options(job, 3, Resources(0, 0, {}), NOW)) == sorted(["--cpus-per-task=1", *options])
+    assert sorted(likeness.options(job, 3, Resources(0, 0, {}), (), NOW)) == sorted(options)
+
+
+def test_the_users_default_wckey_is_not_asked_for() -> None:
+    """Slurm writes it with an asterisk, which is no part of its name, and refuses it so where it enforces them."""
+    assert not [option for option in likeness.options({"WCKey": "*usual"}, 3, NODE, (), NOW) if "wckey" in option]
+
+
+def test_what_slurm_refuses_next_to_options_of_the_users_is_left_out() -> None:
+    job = {"MinMemoryNode": "4000M", "CoreSpec": "2", "Partition": "gpu"}
+    assert likeness.options(job, 3, Resources(), ("mem", "spec", "cpu"), NOW) == ["--partition=gpu"]
 
 
 def test_shares_of_gpus_are_asked_for_if_there_are_no_whole_ones() -> None:
@@ -147,7 +157,7 @@ def test_shares_of_gpus_are_asked_for_if_there_are_no_whole_ones() -> None:
 )
 def test_a_constraint_on_several_nodes_becomes_one_on_a_further_node(features: str, have: str, constraint: str, programs: Programs) -> None:
     programs.answer("sinfo --noheader --Node --nodes=n[1-2]", have)
-    assert f"--constraint={constraint}" in likeness.options({"Features": features, "NodeList": "n[1-2]"}, 2, NODE, NOW)
+    assert f"--constraint={constraint}" in likeness.options({"Features": features, "NodeList": "n[1-2]"}, 2, NODE, (), NOW)
 
 
 # -- what was given --------------------------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ partition or QOS may preempt, and else when a node is free; from the block or sw
 second, and else from anywhere. Its comment says whose it is, and is how it is found again by an orchestrator that takes over.
 
 It asks for what a node of the job has (`likeness.py`). Before an agent starts there, it compares that with what it was given: if that is
-less, it ends, and its comment says why. It ends when it is cancelled, and by itself when the job that it is for is over (`owner_is_over`),
-whatever has become of those that should have cancelled it.
+less, it ends, its comment says why, and the next one begins later. It ends when it is cancelled, and by itself when the job that it is for
+is over (`owner_is_over`), whatever has become of those that should have cancelled it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from understudy.common.names import NEED_VARIABLE, OWNER_VARIABLE
 from understudy.messages.base import code_of
 from understudy.schedulers.base import Held, SchedulerAway, SchedulerFailed, Work
 from understudy.schedulers.slurm import commands, likeness, network
+from understudy.schedulers.slurm.chosen import chosen, last
 from understudy.schedulers.slurm.step import Step
 
 NAME = "understudy-spare"
 _MARK = re.compile(r"^understudy: spare of (\S+), claim ([0-9]{1,18});")
+LATEST = 300  # seconds until one begins, at most, after others have refused themselves
 _NEAR = " (near its peers, if that is free)"  # in the comment of one that may not go elsewhere yet
 
 
@@ -36,23 +38,27 @@ class Claims:
         self._jobs: dict[int, str] = {}  # by claim
         self._ending: set[int] = set()  # claims whose job has been told to end, and has not yet
         self._avoid: dict[int, list[str]] = {}  # by claim, in Slurm's notation
+        self._refused: set[str] = set()  # jobs that have refused themselves
+        self._since = 0.0  # when the first of these was seen, if no agent has started on a claimed node since
 
     def ask(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
         if number in self.held():
             return
         job = commands.fields(self._step.job)
-        need = likeness.needed(self._step.job, self._step.nodes)
-        like = likeness.options(job, self._step.count, need, time.time())
+        theirs = chosen(self._options)
+        need = likeness.needed(self._step.job, self._step.nodes).without(theirs)
+        like = likeness.options(job, self._step.count, need, theirs, time.time())
+        lists = need.gres_option(named) if (named := last("gres", self._options)) else []
         without = {name: value for name, value in os.environ.items() if not name.startswith("SBATCH_")}  # they are for the user's own jobs
         around = {**without, **work.environment, OWNER_VARIABLE: self._step.job, NEED_VARIABLE: need.as_json()}
-        self._avoid[number] = [*sorted(avoid), *_excluded(job)]
+        self._avoid[number] = [*sorted(avoid), *self._excluded(job)]
 
         def submit(elsewhere: Sequence[str]) -> None:
             comment = self._comment(number, text + _NEAR * bool(elsewhere))
-            options = [f"--job-name={NAME}", f"--comment={comment}", "--no-requeue"]
+            ours = [f"--job-name={NAME}", f"--comment={comment}", "--no-requeue"]  # the last count: without these it is not found again
             if excluded := [*self._avoid[number], *elsewhere]:
-                options.append(f"--exclude={','.join(excluded)}")
-            self._jobs[number] = commands.batch(work.command, *options, *like, *self._options, around=around)
+                ours.append(f"--exclude={','.join(excluded)}")
+            self._jobs[number] = commands.batch(work.command, *self._later(), *like, *self._options, *lists, *ours, around=around)
 
         elsewhere = network.outside(near)
         try:
@@ -77,36 +83,44 @@ class Claims:
                 continue
             self._jobs[number] = job.number
             (self._ending.add if job.state == "COMPLETING" else self._ending.discard)(number)
-            if job.state == "PENDING" and job.comment.endswith(_NEAR):
+            if job.state == "PENDING" and job.comment.endswith(_NEAR) and job.reason != "BeginTime":
                 self._anywhere(number, job)
             what = f"Slurm job {job.number} {job.state.lower().replace('_', ' ')}"
             why = f" ({job.reason})" if job.reason not in ("None", "") else ""
             refused = job.comment[mark.end() :].strip()  # by itself, if that begins with a code
+            if code_of(refused) and job.number not in self._refused:
+                self._refused.add(job.number)
+                self._since = self._since or time.monotonic()
             found[number] = Held(job.state in commands.OVER, job.node, f"{what}: {refused}" if code_of(refused) else what + why)
         return found
 
     def _anywhere(self, number: int, job: commands.JobLine) -> None:
         """Nothing near is free. If this is refused, because it runs by now or else, the next look sees."""
         with contextlib.suppress(SchedulerFailed):
-            avoid = self._avoid.get(number) or [*commands.expand(self._step.nodes), *_excluded(commands.fields(self._step.job))]
+            avoid = self._avoid.get(number) or [*commands.expand(self._step.nodes), *self._excluded(commands.fields(self._step.job))]
             commands.update(job.number, ExcNodeList=",".join(avoid), Comment=job.comment.removesuffix(_NEAR))
 
     def give_back(self, number: int) -> None:
         if number in self._jobs and number not in self._ending:
             commands.cancel(self._jobs[number])
 
+    def _later(self) -> list[str]:
+        """Options for one that would refuse itself as others have: the next begins after as long again as that has gone on."""
+        return [f"--begin=now+{min(LATEST, int(time.monotonic() - self._since))}"] if self._since else []
+
     def record(self, number: int, text: str) -> None:
+        self._since = 0.0
         if number in self._jobs:
             commands.update(self._jobs[number], Comment=self._comment(number, text))
 
+    def _excluded(self, job: Mapping[str, str]) -> list[str]:
+        """Nodes that the job itself, or its user's options for claimed nodes, exclude."""
+        theirs = last("exclude", self._options)
+        theirs = commands.listed_in(theirs) if "/" in theirs else theirs  # as sbatch distinguishes them
+        return [nodes for nodes in (job.get("ExcNodeList", "(null)"), theirs) if nodes not in ("(null)", "")]
+
     def _comment(self, number: int, text: str) -> str:
         return _plain(f"understudy: spare of {self._step.name}, claim {number}; {text}")
-
-
-def _excluded(job: Mapping[str, str]) -> list[str]:
-    """Nodes that the job itself was to have none of."""
-    found = job.get("ExcNodeList", "(null)")
-    return [] if found == "(null)" else [found]
 
 
 def refuse(why: str) -> None:

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from understudy.messages import slurm
 from understudy.schedulers.base import SchedulerAway, SchedulerFailed
@@ -82,6 +83,11 @@ def nodes(names: Collection[str] = ()) -> list[NodeLine]:
 def expand(names: str) -> tuple[str, ...]:
     """ "n[1-3],m7" as its names, in Slurm's order."""
     return tuple(run("scontrol", "show", "hostnames", names).split()) if names else ()
+
+
+def listed_in(file: str) -> str:
+    """The nodes that this file lists, in Slurm's notation."""
+    return run("scontrol", "show", "hostlist", str(Path(file).absolute())).strip()
 
 
 def features(nodes: str) -> list[set[str]]:

@@ -15,11 +15,12 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from understudy.messages import slurm
 from understudy.schedulers.base import SchedulerAway, SchedulerFailed
 from understudy.schedulers.slurm import commands, resources
+from understudy.schedulers.slurm.chosen import MEMORY, SPECIALIZED
 from understudy.schedulers.slurm.resources import Resources
 
 MARGIN = 120  # seconds that a claimed node may stay at least, however soon the job's own time is over
@@ -43,7 +44,7 @@ FIELDS = {
     "TresFreq": "gpu-freq",
 }
 SHARING = {"NO": "--exclusive", "USER": "--exclusive=user", "MCS": "--exclusive=mcs", "YES": "--oversubscribe"}
-NONE = ("", "(null)", "N/A", "*", "0")
+NONE = ("", "(null)", "N/A", "0")
 
 
 def needed(job: str, nodes: str) -> Resources:
@@ -59,17 +60,18 @@ def needed(job: str, nodes: str) -> Resources:
     return resources.least(lines.values())
 
 
-def options(job: Mapping[str, str], count: int, node: Resources, now: float) -> list[str]:
+def options(job: Mapping[str, str], count: int, node: Resources, theirs: Collection[str], now: float) -> list[str]:
     """Return the options of `sbatch` for one node like the `count` ones that the job with this record began with, for as long as that job
-    may run. `node`: what it is to have. Raises `SchedulerFailed`.
+    may run. `node`: what it is to have, without what options of the user's set (`theirs`). Raises `SchedulerFailed`.
     """
-    given = {FIELDS[name]: value for name, value in job.items() if name in FIELDS and value not in NONE}
+    left_out = {"mem", "mem-per-cpu"} if node.memory or MEMORY in theirs else set()
+    left_out |= {"core-spec", "thread-spec"} if SPECIALIZED in theirs else set()
+    fields = {name: option for name, option in FIELDS.items() if option not in left_out}
+    given = {fields[name]: value for name, value in job.items() if name in fields and _says_something(value)}
     if given.get("prefer") == given.get("constraint", ""):
         del given["constraint"]
     if re.search(r"[\[*]", given.get("constraint", "")):
         given["constraint"] = _constraint(given["constraint"], job.get("NodeList", ""))
-    if node.memory:
-        given = {name: value for name, value in given.items() if name not in ("mem", "mem-per-cpu")}
     if "licenses" in given:
         given["licenses"] = _share(given["licenses"], count)
     if "gpu-freq" in given:
@@ -78,6 +80,11 @@ def options(job: Mapping[str, str], count: int, node: Resources, now: float) -> 
     found += [SHARING[job["OverSubscribe"]]] if job.get("OverSubscribe") in SHARING else []
     found += ["--gres-flags=enforce-binding"] if job.get("GresEnforceBind") == "Yes" else []
     return [*found, *node.options(), *_time(job, now)]
+
+
+def _says_something(value: str) -> bool:
+    """An asterisk alone, or one before the default of the user's (`WCKey`), stands for what the job has without an option."""
+    return value not in NONE and not value.startswith("*")
 
 
 def _constraint(expression: str, nodes: str) -> str:

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 
+from understudy.schedulers.slurm.chosen import ALL_GRES, CPUS, MEMORY
+
 _LINE = re.compile(r"\bNodes=(\S+) CPU_IDs=([0-9,-]*) Mem=([0-9]+) GRES=(\S*)")
 SHARES = ("shard", "mps")  # of GPUs: Slurm refuses to be asked for both, and a whole node may have both
 _SCALE = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
@@ -19,7 +21,7 @@ _SCALE = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 
 @dataclass(frozen=True)
 class Resources:
-    """Of one job on one node. `memory`: in MiB; 0: Slurm does not count memory. `gres`: by name and type, "gpu:a100"."""
+    """Of one job on one node. `cpus`, `memory` (in MiB): 0 if it is not counted. `gres`: by name and type, "gpu:a100"."""
 
     cpus: int = 0
     memory: int = 0
@@ -27,13 +29,21 @@ class Resources:
 
     def options(self) -> list[str]:
         """Return the options of `sbatch` that ask for as much on one node."""
-        found = [f"--cpus-per-task={max(1, self.cpus)}"]
-        if self.memory:
-            found.append(f"--mem={self.memory}M")
+        found = [f"--cpus-per-task={self.cpus}"] if self.cpus else []
+        found += [f"--mem={self.memory}M"] if self.memory else []
+        return [*found, *self.gres_option()]
+
+    def gres_option(self, others: str = "") -> list[str]:
+        """Return the option that asks for these generic resources and the `others`, if that is any. The last such option counts alone."""
         shares = SHARES if any(_name(key) == "gpu" for key in self.gres) else ()
         if asked := [f"{key}:{count}" for key, count in self.gres.items() if _name(key) not in shares]:
-            found.append(f"--gres={','.join(asked)}")
-        return found
+            return [f"--gres={','.join([others, *asked] if others else asked)}"]
+        return []
+
+    def without(self, names: Collection[str]) -> Resources:
+        """Leave out what an option of the user's sets (`chosen`)."""
+        kept = {key: count for key, count in self.gres.items() if _name(key).lower() not in names and ALL_GRES not in names}
+        return Resources(0 if CPUS in names else self.cpus, 0 if MEMORY in names else self.memory, kept)
 
     def lacking(self, needed: Resources) -> str:
         """Describe what these have less of than is needed; "" if there is nothing."""
