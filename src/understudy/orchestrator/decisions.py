@@ -50,7 +50,6 @@ class Decisions:
         """Whether the job waits for the journal."""
         return any(decision.pauses for decision in self._waiting)
 
-    @property
     def prepares(self) -> bool:
         """Whether a spare waits to be asked to set up. The job needs nothing of it, so it does not pause for that."""
         return any(isinstance(command, Prepare) for decision in self._waiting for command in decision.commands)

@@ -231,7 +231,7 @@ class Service:
             self._time_set_ups()
 
     def _expired(self, timer: str) -> None:
-        if timer in SET_UPS and self._decisions.prepares:
+        if timer in SET_UPS and self._decisions.prepares():
             self._time_set_ups()
         else:
             self.submit(Expired(timer))
