@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.integration.processes import wait_until
+from tests.integration.processes import send, wait_until
 from tests.integration.training import LONG
 
 # Debian keeps the programs out of the PATH.
@@ -54,6 +54,19 @@ class Postgres:
         except psycopg.OperationalError:  # no socket yet, or starting up
             return False
         return True
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It answers nothing, and connections stay: as a host that hangs. The processes of connections are children of the server."""
+        self.process.send_signal(signal.SIGSTOP)  # first: it makes no more of them
+        stopped = [int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()]
+        try:
+            for pid in stopped:
+                send(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in (*stopped, self.process.pid):
+                send(pid, signal.SIGCONT)
 
     def stop(self) -> None:
         """At once: connections break."""

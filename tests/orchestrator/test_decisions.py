@@ -86,9 +86,10 @@ def test_a_drill_that_comes_late_is_not_sent_and_a_spare_pauses_nothing() -> Non
         waiting.decisions.send_when_written([DRILL])
         waiting.decisions.send_when_written([PREPARE])
         await waiting.late()
-        assert not waiting.decisions.pause
+        assert not waiting.decisions.pause and waiting.decisions.prepares()
         await waiting.write()
         await waiting.write()
+        assert not waiting.decisions.prepares()
         assert waiting.happened == [[], [PREPARE]]
 
     asyncio.run(run())

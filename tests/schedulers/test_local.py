@@ -52,5 +52,5 @@ def test_what_it_starts_ignores_what_it_is_to_and_nothing_else(ignored: tuple[si
     found = "[number for number in (10, 12, 15) if signal.getsignal(number) is signal.SIG_IGN]"
     code = f"import signal; raise SystemExit({found} != {[*map(int, ignored)]})"
     node = LocalScheduler(ignored).add_node(Work("n0", (sys.executable, "-IS", "-c", code)))
-    assert node.wait(LIMIT) and node.ended() == Ended("exit code 0", False)
+    assert node.wait(LIMIT) and node.ended() == Ended("exit code 0", False, 0)
     node.close()

@@ -331,6 +331,7 @@ class Agent:
             if command.worker in self._starting:
                 self._starting[command.worker] = False
             return
+        worker.fenced = True
         if not worker.alive:
             for event in worker.resync_events():
                 self._orchestrator.send(event)

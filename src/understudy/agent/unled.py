@@ -19,13 +19,25 @@ from understudy.messages import agents
 
 def end_of(workers: Iterable[Worker], world_size: int) -> End | None:
     """The job's end, if it is there. `world_size`: of the job, all of whose ranks may be elsewhere."""
-    finished = set()
-    for worker in workers:
-        if worker.rank < 0:
-            continue
-        if worker.failed:
+    finished = 0
+    for worker in _holders(workers).values():
+        if worker.failed and worker.alive and not worker.fenced:  # it waits to be ended. One that has ended counted as a loss
             return End(1, agents.FAILED_UNLED(worker=worker.label), signal.SIGTERM)
         view = worker.look() if worker.alive else None
-        if worker.finished and (view is None or view.activity is Activity.FINISHED):  # a rank may have been called back
-            finished.add(worker.rank)
-    return End(0, agents.FINISHED_UNLED(ranks=world_size), patient=True) if len(finished) == world_size else None
+        finished += worker.finished and (view is None or view.activity is Activity.FINISHED)  # a rank may have been called back
+    return End(0, agents.FINISHED_UNLED(ranks=world_size), patient=True) if finished == world_size else None
+
+
+def _holders(workers: Iterable[Worker]) -> dict[int, Worker]:
+    """By rank, the one of its workers on this node that counts: the last one that was given the rank, or, while that one only sets up for a
+    migration, the one that still trains.
+    """
+    found: dict[int, Worker] = {}
+    for worker in sorted(workers, key=lambda worker: worker.replay_buffer.generation):  # stable
+        migrated = worker.leaving and not (worker.finished or worker.failed)
+        if worker.rank < 0 or migrated:
+            continue
+        before = found.get(worker.rank)
+        if before is None or not before.alive or before.leaving or before.fenced:
+            found[worker.rank] = worker
+    return found

@@ -31,6 +31,7 @@ class Worker:
     rank: int = -1
     leaving: bool = False  # released, or its script failed: its exit is not a loss
     failed: bool = False  # its script failed: it waits to be ended
+    fenced: bool = False  # the orchestrator has had it killed: it is no part of the job
     silent: bool = False  # has closed its link
     refused: int = 0  # lines of it that were not messages
     started: events.WorkerStarted | None = None

@@ -26,7 +26,7 @@ from understudy.agent.descendants import become_subreaper, kill_all
 from understudy.cli import client
 from understudy.cli.run_directory import RunDirectory
 from understudy.common.backoff import Backoff
-from understudy.common.names import LEAVE, TOKEN_VARIABLE, WORKERS
+from understudy.common.names import LEAVE, TOKEN_VARIABLE, UNUSABLE, WORKERS
 from understudy.common.restarts import Restarts
 from understudy.links.framing import LineReader
 from understudy.links.supervision import Ending, Notice, Stop, Unled
@@ -37,7 +37,6 @@ from understudy.schedulers.local import LocalScheduler
 LAST_WORDS = 5.0  # seconds for the agent to say that the job is over, after the orchestrator has ended by itself
 MARGIN = 10.0  # seconds beyond the workers' own grace, after which this process stops waiting and kills
 FAREWELL = 5.0  # seconds for the orchestrator to close its journal
-UNUSABLE = 2  # exit code of an orchestrator that cannot lead the job, and has said why
 PATIENCE, LONGEST_PATIENCE = 5.0, 300.0  # seconds before it is started again: at first, and in the end
 NOTICES = (signal.SIGUSR1, signal.SIGUSR2)  # go on to the script, if the user does not want the job to end with them
 

@@ -29,6 +29,8 @@ STRICT_VARIABLE = "UNDERSTUDY_STRICT"
 RECORD_VARIABLE = "UNDERSTUDY_RECORD"  # of a job of `understudy run --check`: when the check began, in ns since the epoch
 OWN_TIME_VARIABLE = "UNDERSTUDY_OWN_TIME"  # a worker's own time: "0": nobody looks; "device": by events of its GPU
 
+UNUSABLE = 2  # exit code of an orchestrator that cannot lead, and has said why; of one whose job has ended it is 0, however that was
+
 LEAVE = int(signal.SIGRTMIN) + 1  # to `understudy run`: its node is not part of the job any more, and it ends well
 
 

@@ -25,6 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,7 +34,7 @@ import uvloop
 
 from understudy.common.backoff import Backoff
 from understudy.common.console import say
-from understudy.common.names import JOURNAL, TOKEN_VARIABLE
+from understudy.common.names import JOURNAL, TOKEN_VARIABLE, UNUSABLE
 from understudy.common.tls import trusting
 from understudy.core.events import StopAsked
 from understudy.core.model import Timeouts
@@ -77,10 +78,10 @@ def main(argv: list[str] | None = None) -> int:
             listener = listen(arguments.host, arguments.port)
     except ValueError as error:
         say(str(error))
-        return 2
+        return UNUSABLE
     except OSError as error:
         say(orchestrators.UNUSABLE(reason=str(error)))
-        return 2
+        return UNUSABLE
     try:
         if arguments.members:
             return uvloop.run(_take_part(arguments, folder, settings, entry, listener))
@@ -89,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
         return uvloop.run(_lead(arguments, folder, entry, leadership))
     except (NewerJournal, SchedulerFailed, journal.Damaged, journal.Unreadable) as error:
         say(str(error))
-        return 2
+        return UNUSABLE
 
 
 async def _take_part(arguments: argparse.Namespace, folder: Path, settings: Settings | None, entry: _Entry, listener: socket.socket) -> int:
@@ -137,7 +138,7 @@ async def _lead(arguments: argparse.Namespace, folder: Path, entry: _Entry, lead
         return await _serve(arguments, folder, None, entry, listener, leadership)
     except OSError as error:
         say(orchestrators.ADDRESS_UNUSABLE(address=f"{arguments.host}:{arguments.port}", reason=error.strerror))
-        return 2
+        return UNUSABLE
     finally:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
@@ -162,11 +163,11 @@ async def _serve(
         writer = journal.Journal(place, say, leadership.fence, lambda: leadership.step_down(orchestrators.OVERTAKEN()))
         jobs = Jobs(writer, say, leadership.guard)
     cluster: Cluster | None = None
-    ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     if settings is not None:
         jobs.single, jobs.scheduler = True, from_scheduler(arguments.scheduler, folder)
         job = jobs.begin(settings, known=known.get(settings.spec.job))
-        job.running.add_done_callback(lambda task: None if task.cancelled() else ended.set_result(task.result()))
+        job.running.add_done_callback(partial(_over, ended))
     else:
         cluster = Cluster(jobs, folder, entry.access, say, Timeouts())
         for name, why in aside.items():
@@ -193,18 +194,28 @@ async def _serve(
     server.should_exit = True
     await serving
     await asyncio.to_thread(writer.close)
-    return ended.result()
+    ended.result()
+    return 0  # how the job has ended, its journal and its agents say: its own code could be taken for `UNUSABLE`
 
 
-def _signalled(jobs: Jobs, cluster: Cluster | None, ended: asyncio.Future[int], number: signal.Signals, code: int) -> None:
+def _over(ended: asyncio.Future[None], job: asyncio.Task[int]) -> None:
+    if job.cancelled() or ended.done():
+        return
+    if (error := job.exception()) is not None:
+        ended.set_exception(error)
+    else:
+        ended.set_result(None)
+
+
+def _signalled(jobs: Jobs, cluster: Cluster | None, ended: asyncio.Future[None], number: signal.Signals, code: int) -> None:
     if cluster is None and jobs.all():
         for job in jobs.all():
             job.service.submit(StopAsked(number.name, code))
     elif not ended.done() and cluster is None:  # its job is put aside
-        ended.set_result(code)
+        ended.set_result(None)
     elif not ended.done():
         say(orchestrators.SERVICE_ENDS(signal=number.name))
-        ended.set_result(0)
+        ended.set_result(None)
 
 
 def _lock(folder: Path, shared: bool) -> None:

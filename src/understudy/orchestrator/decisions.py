@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from understudy.core.commands import Command, Drill
+from understudy.core.commands import Command, Drill, Prepare
 from understudy.orchestrator.journal import JobJournal
 
 LATE = 1.0  # seconds that a decision may wait before the job counts as paused
@@ -49,6 +49,10 @@ class Decisions:
     def pause(self) -> bool:
         """Whether the job waits for the journal."""
         return any(decision.pauses for decision in self._waiting)
+
+    def prepares(self) -> bool:
+        """Whether a spare waits to be asked to set up. The job needs nothing of it, so it does not pause for that."""
+        return any(isinstance(command, Prepare) for decision in self._waiting for command in decision.commands)
 
     def send_when_written(self, commands: list[Command]) -> None:
         """All that was given to the journal until now is what must be written before."""

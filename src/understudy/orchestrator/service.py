@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from understudy.common.bounds import OutOfBounds, bounded, plain
 from understudy.common.console import say
 from understudy.common.page_view import Activity, PageView, line_of, whereabouts
-from understudy.core import floating
-from understudy.core.commands import Assign, ClaimNode, Command, EndJob, Record, Recover, SetTimer
+from understudy.core import drill, floating, preparation
+from understudy.core.commands import Assign, ClaimNode, Command, EndJob, Prepare, Record, Recover, SetTimer
 from understudy.core.events import (
     CommunicationBroken,
     DrillAsked,
@@ -59,6 +59,7 @@ WATCH = 0.2  # seconds between two looks for silent nodes
 LOOK = 1.0  # seconds between two looks at the pages, or less where the shortest limit is less than a minute
 REPORT = 1.0  # seconds between two reports of how far the journal is, where no decision waits for it
 NEWS = 1.0  # new things a second that one family of detectors may write into the journal, and `MOST` at once
+SET_UPS = (preparation.TIMER, drill.TIMER)  # of spares, ahead of a loss
 KEEP = 2.0  # seconds between two notes of the progress in the journal, ...
 KEEP_WORKERS = 500  # ... or more where there are more than so many workers for each of these seconds
 
@@ -95,7 +96,7 @@ class Service:
         self._output = output
         self._guard = guard
         self._links: dict[str, AgentLink] = {}
-        self._timers = Timers(lambda timer: self.submit(Expired(timer)))
+        self._timers = Timers(self._expired)
         self._decisions = Decisions(journal, self._send_decision, self._needs, self._pause, self._go_on)
         self._watch = HangWatch(machine.state.timeouts)
         self._reported_alone: set[tuple[int, int, str]] = set()  # rank, activity, line
@@ -226,6 +227,19 @@ class Service:
         if not self._suspended:
             self._report()
         self._carry_out(decision)
+        if any(isinstance(command, Prepare) for command in decision):
+            self._time_set_ups()
+
+    def _expired(self, timer: str) -> None:
+        if timer in SET_UPS and self._decisions.prepares():
+            self._time_set_ups()
+        else:
+            self.submit(Expired(timer))
+
+    def _time_set_ups(self) -> None:
+        """A spare has its time from when it is asked, however long that had to wait for the journal."""
+        for timer in self.machine.state.timers.intersection(SET_UPS):
+            self._timers.set(timer, self.machine.state.timeouts.hang_first)
 
     def _needs(self, command: Command) -> bool:
         """Whether ranks wait for it."""

@@ -52,6 +52,7 @@ class Member:
         self._apply = apply
         self._memory = Memory(number, len(urls), storage.acknowledged)
         self._forgot = storage.forgot  # why this one takes no part any more
+        self._sharing: set[int] = set()  # those that understand what is known of the others; an older version would hang up
         self._shared = 0.0  # CLOCK_MONOTONIC, when what is known of the others was last told to them
         self._roster = Roster(number, len(urls), storage.identity, storage.roster)
         self._raft: Raft | None = None  # there is none without a roster
@@ -110,13 +111,16 @@ class Member:
     # -- for the connections --------------------------------------------------------------------------------------------
 
     def hello(self, to: int) -> MemberHello:
-        if self._new_roster:
-            return MemberHello(self._number, self._roster.identity, ())
         known = self._memory.of(to) if to in self._dials else NOTHING
+        if self._new_roster:
+            return MemberHello(self._number, self._roster.identity, (), known)
         return replace(self._roster.hello(), acknowledged=known, forgot=bool(self._forgot))
 
     def greeted(self, hello: MemberHello) -> None:
-        if hello.member not in self._dials or self._new_roster:
+        if hello.member not in self._dials:
+            return
+        (self._sharing.discard if hello.acknowledged is None else self._sharing.add)(hello.member)
+        if self._new_roster:
             return
         if self._roster.hear(hello):
             self._new_roster = True
@@ -135,7 +139,7 @@ class Member:
             if self._raft is not None:
                 self._raft.discount(hello.member)
         term, log = (self._raft.term, self._raft.log) if self._raft is not None else (self._storage.hard_state[0], self._storage.log)
-        if hello.acknowledged.lacking(term, log):
+        if hello.acknowledged is not None and hello.acknowledged.lacking(term, log):
             self._take_no_part(quorums.FORGOT(url=self._urls[hello.member]))
 
     def _takes_part(self) -> bool:
@@ -236,8 +240,8 @@ class Member:
         self._say(step)
         if raft.role is Role.LEADER and now >= self._shared + HEARTBEAT:
             self._shared = now
-            for dial in self._dials.values():
-                dial.send(self._memory.known())
+            for other in self._sharing:
+                self._dials[other].send(self._memory.known())
         if raft.committed > self._applied:
             self._apply([entry.text for entry in raft.log[self._applied : raft.committed]])
             self._applied = raft.committed

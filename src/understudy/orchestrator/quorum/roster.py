@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.orchestrator.quorum.memory import NOTHING, Acknowledged
+from understudy.orchestrator.quorum.memory import Acknowledged
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class MemberHello:
     member: int
     identity: str
     roster: tuple[str, ...]  # identities by number; empty: it has none
-    acknowledged: Acknowledged = NOTHING  # what is known here of the one to which this is said
+    acknowledged: Acknowledged | None = None  # what is known here of the one to which this is said; None: its version is older
     forgot: bool = False  # it takes no part any more: it lacks what it has had, or others do
 
 

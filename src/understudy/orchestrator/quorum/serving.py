@@ -54,7 +54,7 @@ async def serve(
     listener: socket.socket,
     scheduler: SchedulerAccess | None = None,
 ) -> int:
-    """Until the job is over or SIGTERM comes; the job's exit code if this one leads then, else 0. `make`: this one, given what it calls
+    """Until the job is over or SIGTERM comes; then 0, or 1 if the server broke down. `make`: this one, given what it calls
     with what is committed. `urls`: of all, by number. `scheduler`: of a job that has them from a scheduler.
     """
     writer = Replicated(folder / JOURNAL, say)
@@ -80,7 +80,7 @@ async def serve(
     try:
         await _first(serving, running, member.elected, *going)
         if member.elected.done() and not (over.is_set() or asked.is_set()):
-            code = await _lead(member, writer, front, settings, access, scheduler, _first(serving, running, *going))
+            await _lead(member, writer, front, settings, access, scheduler, _first(serving, running, *going))
         for task in (serving, running):
             if task.done():  # without either there is no control
                 task.result()
@@ -102,7 +102,7 @@ async def _lead(
     access: Access,
     scheduler: SchedulerAccess | None,
     end: Any,
-) -> int:
+) -> None:
     """Serves the job until its end, or until `end`."""
     fence = member.elected.result()
     known = writer.lead(member)
@@ -118,7 +118,7 @@ async def _lead(
         if job.running.cancelled():  # it is put aside
             await ending
         if job.service.machine.state.ended is None:
-            return 0
+            return
         await job.running  # its agents go
     finally:
         ending.cancel()
@@ -126,7 +126,6 @@ async def _lead(
     writer.end()
     with suppress(TimeoutError):
         await asyncio.wait_for(_all_told(member), FAREWELL)
-    return job.running.result()
 
 
 async def _all_told(member: Candidate) -> None:
