@@ -15,9 +15,9 @@ from pydantic import ValidationError
 from tests.core.core_job import Job
 from tests.said import said
 
-from understudy.core.events import LostNode, NodesLost, NodeTainted
+from understudy.core.events import LostNode, NodesLost, NodeTainted, StopAsked
 from understudy.core.model import JobSpec, Timeouts
-from understudy.core.state import BY_JOB
+from understudy.core.state import BY_JOB, BY_SERVICE, CHECK, CORRUPT, OPERATOR
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
 from understudy.links.messages import EndPart, Hello, Part, Seen, decode, encode
 from understudy.links.submission import Submission
@@ -26,10 +26,12 @@ from understudy.orchestrator import cluster as module
 from understudy.orchestrator import marks, queue
 from understudy.orchestrator.agent_link import TRY_LATER, AgentLink, Close
 from understudy.orchestrator.cluster import LATE, Cluster
+from understudy.orchestrator.detection import Responses
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.marks import NodeMarks
 from understudy.orchestrator.nodes import Node
 from understudy.orchestrator.security import Access
+from understudy.policy.rules import parse
 
 HOT = Evidence("thermometer", Subject.NODE, "n0", Severity.SUSPECT, "91 degrees", 100.0)
 
@@ -57,6 +59,39 @@ def test_a_person_s_word_outlives_what_an_agent_repeats(tmp_path: Path) -> None:
         cluster.observe(replace(HOT, happened=time.time() + 1.0))
         assert cluster.taint("n0") == "91 degrees (thermometer)"
         assert len(observed) == 6, "each job decides for itself"
+
+    asyncio.run(scenario())
+
+
+def test_a_job_s_policy_takes_no_node_from_the_others(tmp_path: Path) -> None:
+    """Nor does what an earlier version has set because of a detector. What the core has found counts, also after the job's end; a check that
+    the job's end has left open does not.
+    """
+    job = Job(JobSpec("job", world_size=2, workers_per_node=1, nodes=2, spares=2))
+    served = SimpleNamespace(service=SimpleNamespace(machine=job.machine))
+    jobs = SimpleNamespace(all=lambda: [served], observe=lambda evidence, may: [], aside={})
+
+    async def scenario() -> None:
+        cluster = Cluster(cast(Jobs, jobs), tmp_path, Access(["secret"]), lambda text: None, Timeouts())
+
+        def counts(*, of: str, source: str, by: str = "") -> bool:
+            job.machine.handle(NodeTainted("n0", of, source, by=by), 200.0)
+            found = cluster.taint("n0")
+            job.machine.handle(NodeTainted("n0", "", source), 201.0)
+            assert not cluster.taint("n0")
+            return found == of
+
+        policy = parse('[[rule]]\nname = "slow"\nkind = "straggler"\naction = "taint"', "x.toml")
+        slow = Evidence("straggler", Subject.NODE, "n0", Severity.SUSPECT, "slow on purpose", 100.0, "straggler")
+        event = Responses(policy, lambda text: None).event_of(slow, job.machine.state, 150.0)
+        assert isinstance(event, NodeTainted)
+        assert not counts(of="slow", source="straggler", by=event.by)
+        assert not counts(of="hot", source="of an earlier version")
+        assert counts(of="differs", source=CORRUPT) and counts(of="to be checked", source=CHECK[0])
+        assert counts(of="loud", source=OPERATOR, by=BY_SERVICE) and not counts(of="loud", source=OPERATOR, by=BY_JOB)
+        job.machine.handle(StopAsked("enough", 0), 202.0)
+        assert job.machine.state.ended is not None
+        assert counts(of="differs", source=CORRUPT) and not counts(of="to be checked", source=CHECK[0])
 
     asyncio.run(scenario())
 

@@ -86,6 +86,13 @@ WAITS_FOR_SLOTS = Message(
     remedy="Wait for other jobs to end, start agents on more nodes, or submit the job with fewer ranks or spares.",
 )
 
+PART_SAW = Message(
+    "US5317",
+    "evidence from the job's part on node {node} was dropped: in a service the node's own agent says what is seen there",
+    cause="A job's part speaks for its job only, and the node serves others, too. The parts that this version starts send none.",
+    remedy="Nothing, for a part of an earlier version; it ends with its job. Else see which program has the job's token.",
+)
+
 WAITS_FOR_OTHERS = Message(
     "US5316",
     "waits for slots: those that are free are kept for {jobs}, which came before and waited for more than {minutes:.0f} minutes",

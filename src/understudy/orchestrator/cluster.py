@@ -143,15 +143,18 @@ class Cluster:
 
     def taint(self, name: str) -> str:
         """Why a node gets no new jobs: what a person with the right for all jobs has said, what Understudy has found in any job, also one
-        that has ended, or what was seen there. What the operators of a job say concerns that job only.
+        that has ended, or what was seen there. What the operators of a job say concerns that job only, and so does what its policy made of
+        evidence.
         """
         tainted = self._marks.why(name) or next((taint.reason for taint in self._taints(name)), "")
         return cut(tainted, DETAIL) or (self.nodes[name].doubt(time.time()) if name in self.nodes else "")
 
     def _taints(self, name: str) -> Iterator[Taint]:
         """What jobs know of the node, and what concerns all of them."""
-        known = (job.service.machine.state.nodes.get(name) for job in self._jobs.all())
-        return (taint for node in known if node is not None for taint in node.taints.values() if taint.by != BY_JOB)
+        for job in self._jobs.all():
+            state = job.service.machine.state
+            if (node := state.nodes.get(name)) is not None:
+                yield from (taint for taint in node.taints.values() if taint.concerns_all(ended=state.ended is not None))
 
     def observe(self, evidence: Evidence, may: Callable[[str], bool] = lambda job: True) -> list[str]:
         """Evidence about a node: each job that has it does what its own policy says, and no new one is placed there while it holds. Gives

@@ -140,6 +140,7 @@ class Jobs:
             silent_since=self._silent_since,
             policy=parse(settings.policy, "policy") if settings.policy else None,
             scheduler=self.scheduler,
+            shared=folder is not None,
         )
         if known is not None:
             service.resume(known.events)
