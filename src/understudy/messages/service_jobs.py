@@ -109,7 +109,7 @@ NODE_DRAINED = Message(
 
 MARKS_UNREADABLE = Message(
     "US5310",
-    "{path} cannot be read, nodes without jobs that were drained or tainted are not any more: {reason}",
+    "{path} cannot be read, so nodes without jobs that were drained or tainted are not any more; the file is kept as {kept}: {reason}",
     cause="The file in which the service keeps what people have said of nodes is damaged.",
     remedy="Drain or taint the nodes again that should get no jobs.",
 )

@@ -13,7 +13,7 @@ from understudy.orchestrator.api_models import NOT_LET, REFUSED, Accepted, Drain
 from understudy.orchestrator.auth import Auth
 from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.security import Role
-from understudy.policy.rules import parse
+from understudy.policy.rules import default, parse
 
 
 def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
@@ -26,10 +26,11 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
         if not any(grant.allows(Role.SUBMIT, request.name) for grant in http.state.grants):
             raise HTTPException(403, http_requests.NAME_NOT_ALLOWED(job=request.name))
         try:
+            policy = default()
             if request.policy:
                 async with reading:  # one after the other and not here, where agents are served
-                    await asyncio.to_thread(parse, request.policy, "policy")
-            return Submitted(job=cluster.submit(request).name)
+                    policy = await asyncio.to_thread(parse, request.policy, "policy")
+            return Submitted(job=cluster.submit(request, policy).name)
         except FileExistsError as error:
             raise HTTPException(409, str(error)) from error
         except ValueError as error:
