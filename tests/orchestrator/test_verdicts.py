@@ -46,9 +46,7 @@ class Running:
         self.machine = Machine(JobSpec("job", 3, 1, 3, spares=3), Timeouts(heartbeat=0.1, node_lost=0.3))
         journal = JobJournal(lambda entry: self.journalled.append(entry[1]) if isinstance(entry, tuple) else None, Chain())
         rules = parse(policy, "x.toml") if policy else None
-        self.service = Service(
-            self.machine, journal, clock=lambda: self.now, tell=self.told.append, far=True, policy=rules, shared=shared
-        )
+        self.service = Service(self.machine, journal, clock=lambda: self.now, tell=self.told.append, far=True, policy=rules, shared=shared)
         links = [self.service.attach(NodeJoined(f"n{number}", "127.0.0.1", number)) for number in range(3)]
         for name, known in list(self.machine.state.workers.items()):
             self.service.submit(WorkerStarted(name, known.node, 1))

@@ -135,6 +135,13 @@ AGENT_SENT_AWAY = Message(
     remedy="Give each node a token or certificate with its name. If none of yours did this, change the secret.",
 )
 
+NODE_KEPT_WAITING = Message(
+    "US5318",
+    "the agent of node {node} is not let in, and tries again: {reason}",
+    cause="It says more of its node than this version keeps of one. Earlier versions took that, so its parts go on without it.",
+    remedy="Start that agent again with fewer or shorter labels: its jobs go on.",
+)
+
 NOT_ITS_PART = Message(
     "US5314",
     "node {node} reported the end of its part in job {job}, which has none there",

@@ -47,10 +47,15 @@ PLACING = 0.1  # seconds in which jobs get slots in one look: agents and other j
 REST = 4.0  # of the time that a look has taken, until what changes makes another one
 NODES = 10_000  # that are known
 FORGET = 86400.0  # seconds after which a node is forgotten of which nothing is heard, and that has nothing of a job
+WAITING, WAITING_OF_ONE = 5000, 1000  # jobs that wait: of all, and of one credential
 RESTARTS = 3  # of a part that was given up, for each job and node
 ORPHANS = 1000  # jobs that are put aside because the journal does not know them
 ENVIRONMENT = "environment.json"  # in a job's folder, written when it is submitted
 KNOCK = 30.0  # seconds without a knock of its parts after which such a job has ended
+
+
+class TooManyWaiting(Exception):
+    """No more jobs may wait, of whoever submits this one, or at all."""
 
 
 class Cluster:
@@ -65,6 +70,7 @@ class Cluster:
         self._timeouts = timeouts
         self._requests: dict[str, Submission] = {}
         self._since: dict[str, float] = {}  # of the jobs that wait: since when, by the loop's clock
+        self._holders: dict[str, str] = {}  # of the jobs that wait: who has submitted them, as far as this process knows
         self._orphans: dict[str, float] = {}  # jobs that are put aside because the journal does not know them, and their parts' last knock
         self._marks = NodeMarks(state, tell)
         jobs.up = self._up
@@ -91,12 +97,15 @@ class Cluster:
         self._marks.recall(_trusted_in(known.values()))
         self._place()
 
-    def submit(self, request: Submission, policy: Policy) -> ServedJob:
-        """`policy`: the request's own, or the one that ships. Raises `FileExistsError` if the name was used before, `OSError` if it cannot
-        be kept.
+    def submit(self, request: Submission, policy: Policy, holder: str = "") -> ServedJob:
+        """`policy`: the request's own, or the one that ships. `holder`: of which credential (`Auth.holder`). Raises `FileExistsError` if the
+        name was used before, `OSError` if it cannot be kept, `TooManyWaiting`.
         """
         if self._jobs.get(request.name) is not None or request.name in self._jobs.aside:
             raise FileExistsError(http_requests.JOB_NAME_USED(job=request.name))
+        self._holders = {name: self._holders[name] for name in self.waiting if name in self._holders}
+        if list(self._holders.values()).count(holder) >= WAITING_OF_ONE or len(self.waiting) >= WAITING:
+            raise TooManyWaiting(http_requests.TOO_MANY_WAITING(most=WAITING_OF_ONE, of_all=WAITING))
         folder = self._folder(request.name)
         folder.mkdir(parents=True, exist_ok=True)
         fd = os.open(folder / ENVIRONMENT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -106,7 +115,7 @@ class Cluster:
         text = request.model_dump_json(exclude={"environment"})  # which may hold secrets, and the journal none
         job = self._jobs.begin(settings, request=text, folder=folder, policy=policy)
         self._take_on(job, request)
-        self.waiting[request.name] = ""
+        self.waiting[request.name], self._holders[request.name] = "", holder
         self._place_now()
         return job
 
