@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,9 +17,12 @@ from pydantic import ValidationError
 from tests.core.core_job import Job
 from tests.said import said
 
-from understudy.core.events import LostNode, NodesLost, NodeTainted
+from understudy.common.names import JOURNAL
+from understudy.core import placement
+from understudy.core.events import Event, LostNode, NodeJoined, NodesLost, NodeTainted, StopAsked
 from understudy.core.model import JobSpec, Timeouts
-from understudy.core.state import BY_JOB
+from understudy.core.placement import Offer, place
+from understudy.core.state import BY_JOB, BY_SERVICE, CHECK, CORRUPT, OPERATOR
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
 from understudy.links.messages import EndPart, Hello, Part, Seen, decode, encode
 from understudy.links.submission import Submission
@@ -26,10 +31,15 @@ from understudy.orchestrator import cluster as module
 from understudy.orchestrator import marks, queue
 from understudy.orchestrator.agent_link import TRY_LATER, AgentLink, Close
 from understudy.orchestrator.cluster import LATE, Cluster
+from understudy.orchestrator.detection import Responses
 from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.journal import Journal
 from understudy.orchestrator.marks import NodeMarks
 from understudy.orchestrator.nodes import Node
+from understudy.orchestrator.rows import Recorded
 from understudy.orchestrator.security import Access
+from understudy.orchestrator.settings import Settings
+from understudy.policy.rules import parse
 
 HOT = Evidence("thermometer", Subject.NODE, "n0", Severity.SUSPECT, "91 degrees", 100.0)
 
@@ -57,6 +67,39 @@ def test_a_person_s_word_outlives_what_an_agent_repeats(tmp_path: Path) -> None:
         cluster.observe(replace(HOT, happened=time.time() + 1.0))
         assert cluster.taint("n0") == "91 degrees (thermometer)"
         assert len(observed) == 6, "each job decides for itself"
+
+    asyncio.run(scenario())
+
+
+def test_a_job_s_policy_takes_no_node_from_the_others(tmp_path: Path) -> None:
+    """Nor does what an earlier version has set because of a detector. What the core has found counts, also after the job's end; a check that
+    the job's end has left open does not.
+    """
+    job = Job(JobSpec("job", world_size=2, workers_per_node=1, nodes=2, spares=2))
+    served = SimpleNamespace(service=SimpleNamespace(machine=job.machine))
+    jobs = SimpleNamespace(all=lambda: [served], observe=lambda evidence, may: [], aside={})
+
+    async def scenario() -> None:
+        cluster = Cluster(cast(Jobs, jobs), tmp_path, Access(["secret"]), lambda text: None, Timeouts())
+
+        def counts(*, of: str, source: str, by: str = "") -> bool:
+            job.machine.handle(NodeTainted("n0", of, source, by=by), 200.0)
+            found = cluster.taint("n0")
+            job.machine.handle(NodeTainted("n0", "", source), 201.0)
+            assert not cluster.taint("n0")
+            return found == of
+
+        policy = parse('[[rule]]\nname = "slow"\nkind = "straggler"\naction = "taint"', "x.toml")
+        slow = Evidence("straggler", Subject.NODE, "n0", Severity.SUSPECT, "slow on purpose", 100.0, "straggler")
+        event = Responses(policy, lambda text: None).event_of(slow, job.machine.state, 150.0)
+        assert isinstance(event, NodeTainted)
+        assert not counts(of="slow", source="straggler", by=event.by)
+        assert not counts(of="hot", source="of an earlier version")
+        assert counts(of="differs", source=CORRUPT) and counts(of="to be checked", source=CHECK[0])
+        assert counts(of="loud", source=OPERATOR, by=BY_SERVICE) and not counts(of="loud", source=OPERATOR, by=BY_JOB)
+        job.machine.handle(StopAsked("enough", 0), 202.0)
+        assert job.machine.state.ended is not None
+        assert counts(of="differs", source=CORRUPT) and not counts(of="to be checked", source=CHECK[0])
 
     asyncio.run(scenario())
 
@@ -117,6 +160,62 @@ def test_nodes_are_kept_for_a_job_that_has_waited_for_long(waiting: Callable[...
     assert list(waiting("a", {"six": 6, "huge": 9, "one": 1}, long=["huge"])) == ["huge"]
 
 
+def test_sums_refuse_what_placing_would_and_nothing_else() -> None:
+    """Also after jobs were placed in the same look, of which the nodes themselves are not asked again."""
+    for seed in range(300):
+        chance = random.Random(seed)
+        sizes = {f"n{number}": chance.randint(0, 8) for number in range(chance.randint(0, 8))}
+        free = dict(sizes)
+        waiting = queue.Queue([Node(Hello(name, "here", size, name[-1:], {}, ()), None, 0.0) for name, size in sizes.items()])
+        for number in range(8):
+            nodes, ranks = chance.randint(1, 4), chance.randint(1, 4)
+            spec = JobSpec(f"job{number}", nodes * ranks, ranks, nodes, spares=chance.randint(0, 3))
+            found, wanted = waiting.place(spec, 0.0), place(spec, [Offer(name, name[-1:], slots) for name, slots in free.items()])
+            assert isinstance(found, str) == isinstance(wanted, str)
+            if not isinstance(found, str):
+                assert found == wanted
+                for part in found:
+                    free[part.node] -= part.spares + ranks * (part.rank < nodes)
+
+
+def test_a_look_sorts_nodes_only_for_what_is_placed_or_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(spec: JobSpec, offers: Sequence[Offer]) -> list[placement.Part] | str:
+        asked.append(spec.job)
+        return place(spec, offers)
+
+    monkeypatch.setattr(queue, "place", counted)
+    waiting = queue.Queue([Node(Hello(f"n{number}", "here", 8, "", {}, ()), None, 0.0) for number in range(4)])
+    for number in range(5, 50):
+        assert isinstance(waiting.place(JobSpec(f"large{number}", number, 1, number, spares=0), 0.0), str)
+    assert isinstance(waiting.place(JobSpec("fits", 4, 1, 4, spares=0), 0.0), list)
+    assert asked == ["fits"]
+
+
+def test_many_jobs_that_fit_are_placed_in_several_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents and other jobs are served in between; and a node that comes then makes no look of its own."""
+    monkeypatch.setattr(module, "SETTLE", 0.0)
+    monkeypatch.setattr(module, "PLACING", 0.0)
+    monkeypatch.setattr(module, "REST", 1e9)
+    jobs = SimpleNamespace(all=list, get=lambda name: None, aside={})
+
+    async def scenario() -> None:
+        cluster = Cluster(cast(Jobs, jobs), tmp_path, Access(["secret"]), lambda text: None, Timeouts())
+        cluster.attach(Hello("n0", "here", 8, "", {}, ()))
+        for number in range(3):
+            cluster._requests[f"job{number}"] = Submission(name=f"job{number}", program=["train.py"], folder="/", spares=0)
+            cluster.waiting[f"job{number}"] = ""
+        cluster._place()
+        assert list(cluster.waiting) == ["job1", "job2"]
+        cluster.attach(Hello("n1", "here", 8, "", {}, ()))
+        assert list(cluster.waiting) == ["job1", "job2"]
+        cluster._place()
+        assert list(cluster.waiting) == ["job2"]
+
+    asyncio.run(scenario())
+
+
 def test_nodes_that_do_not_come_any_more_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not those that have something of a job; and of too many, those first of which nothing was heard for longest."""
     monkeypatch.setattr(module, "NODES", 4)
@@ -170,7 +269,51 @@ def test_what_people_say_of_nodes_is_kept(tmp_path: Path) -> None:
     assert [again.why(f"n{number}") for number in range(3)] == ["", service_jobs.NODE_TAINTED(reason="loud"), ""]
     assert again.trusted_at("n2") == 300.0 and not told
     (tmp_path / marks.FILE).write_text('{"drained": 7}')
-    assert not NodeMarks(tmp_path, told.append).why("n1") and said(told[0], service_jobs.MARKS_UNREADABLE)
+    kept = NodeMarks(tmp_path, told.append)
+    assert not kept.why("n1") and said(told[0], service_jobs.MARKS_UNREADABLE)
+    kept.drain("n3", "the next word")
+    assert (tmp_path / f"{marks.FILE}.damaged-1").read_text() == '{"drained": 7}'
+    assert not NodeMarks(tmp_path, told.append).why("n0"), "what an earlier version has left is of old"
+    assert len(told) == 1
+
+
+def test_what_people_have_said_and_how_long_jobs_wait_outlive_a_restart(tmp_path: Path) -> None:
+    """Also where no earlier version has kept whom people trusted: the jobs' events say it, but not what one job's operators have said."""
+
+    def recorded(name: str, *told: Event) -> Recorded:
+        spec = JobSpec(name, world_size=2, workers_per_node=1, nodes=2, spares=0)
+        request = Submission(name=name, program=["train.py"], folder="/", nodes=2, spares=0)
+        joined = [NodeJoined(f"n{number}", "here", number) for number in range(2 * bool(told))]
+        return Recorded(Settings(spec), request.model_dump_json(), [(100.0, event) for event in joined] + [(150.0, e) for e in told], {})
+
+    waits = tmp_path / "jobs" / "waits"
+    waits.mkdir(parents=True)
+    (waits / module.ENVIRONMENT).write_text("{}")
+    os.utime(waits / module.ENVIRONMENT, (time.time() - 10_000.0,) * 2)
+    over = recorded("over", NodeTainted("n0", ""), NodeTainted("n1", "", by=BY_JOB), StopAsked("enough", 0))
+
+    async def scenario() -> None:
+        journal = Journal(tmp_path / JOURNAL, lambda text: None)
+        journal.start()
+        jobs = Jobs(journal, lambda text: None)
+        cluster = Cluster(jobs, tmp_path, Access(["secret"]), lambda text: None, Timeouts())
+        try:
+            cluster.resume({"over": over, "waits": recorded("waits")})
+            for name in ("n0", "n1"):
+                cluster.attach(Hello(name, "here", 1, "", {}, ()))
+                cluster.observe(replace(HOT, name=name, happened=120.0))
+            assert not cluster.taint("n0") and cluster.taint("n1")
+            cluster.observe(replace(HOT, happened=160.0))
+            assert cluster.taint("n0")
+            assert asyncio.get_running_loop().time() - cluster._since["waits"] > queue.PATIENCE
+            assert NodeMarks(tmp_path, lambda text: None).trusted_at("n0") == 150.0
+        finally:
+            for job in jobs.all():
+                job.running.cancel()
+            await asyncio.gather(*(job.running for job in jobs.all()), return_exceptions=True)
+            journal.close()
+
+    asyncio.run(scenario())
 
 
 def test_a_part_of_a_job_that_has_ended_may_first_show_which_journal_it_depends_on(tmp_path: Path) -> None:

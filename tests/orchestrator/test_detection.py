@@ -14,7 +14,7 @@ from tests.said import arguments_of, said
 from understudy import extensions
 from understudy.core.events import Committed, Event, LostNode, MigrationAsked, NodesLost, NodeTainted, UsesDevice, WorkerLost
 from understudy.core.model import JobSpec, LossCause
-from understudy.core.state import BY_JOB, CHECK
+from understudy.core.state import BY_JOB, CHECK, CORRUPT
 from understudy.detectors.base import GROUP, Detector, Evidence, JobView, Severity, Subject
 from understudy.messages import policies, service_jobs
 from understudy.messages.base import code_of
@@ -81,7 +81,7 @@ def test_evidence_becomes_an_event_once() -> None:
     assert job.sees(lost, 101.0) == WorkerLost(worker, LossCause.HUNG, why, 100.0)
     assert job.sees(lost, 102.0) is None, "it is known"
     by = policies.DECIDED(detail="91 degrees", detector="thermometer", rule="a node or a part of it that is suspected")
-    assert job.sees(HOT, 102.0) == NodeTainted("n0", by, "thermometer", "", 0.0, True)
+    assert job.sees(HOT, 102.0) == NodeTainted("n0", by, "thermometer", "", 0.0, True, by=BY_JOB)
     assert job.sees(replace(HOT, happened=103.0, detail="92 degrees"), 103.0) is None, "it is known"
     assert job.sees(replace(DEAD, name="nobody"), 103.0) is None
     assert job.sees(replace(HOT, name="nowhere"), 103.0) is None
@@ -90,10 +90,13 @@ def test_evidence_becomes_an_event_once() -> None:
     )
 
 
-@pytest.mark.parametrize(("detector", "by"), [("thermometer", ""), ("webhook:site", BY_JOB), ("alertmanager:GpuXid", BY_JOB)])
-def test_what_is_told_from_outside_concerns_the_job_only(detector: str, by: str) -> None:
-    """A service hears by itself what concerns all jobs. And so does the check that follows."""
-    job = Answered()
+@pytest.mark.parametrize(
+    ("detector", "by"),
+    [("thermometer", BY_JOB), ("straggler", BY_JOB), ("webhook:site", BY_JOB), ("alertmanager:GpuXid", BY_JOB), (CORRUPT, "")],
+)
+def test_what_follows_from_a_policy_concerns_the_job_only(detector: str, by: str) -> None:
+    """A service hears by itself what concerns all jobs. And so does the check that follows. What the core has found stays its word."""
+    job = Answered('[[rule]]\nname = "all"\naction = "taint"')
     job.state.spec = replace(job.state.spec, admission=True)
     job.job.machine.handle(NodesLost((LostNode("n0", "gone"),)), 100.0)  # its rank is elsewhere, so it is checked
     job.job.machine.handle(NodeTainted("n0", "hot", detector, by=by), 101.0)

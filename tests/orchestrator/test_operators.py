@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import httpx
+import pytest
 from tests.orchestrator.test_evidence_routes import ACCESS, Served, within
 from tests.said import said
 
 from understudy.messages import http_requests, service_jobs
+from understudy.orchestrator import cluster as module
+from understudy.orchestrator import cluster_routes, jobs
 from understudy.orchestrator.security import Role
+from understudy.policy.rules import Policy, parse
 
 __all__ = ["within"]
 
@@ -62,6 +67,49 @@ def test_what_is_said_for_all_jobs_is_taken_back_for_all(within: Callable[..., N
         assert (await served.post({}, OF_ALL, "/v1/nodes/n1/taint")).status_code == 200
         assert served.cluster.taint("n1") == "" and taints(served, "a") == taints(served, "b") == []
         assert (await served.post({}, OF_ALL, "/v1/nodes/n7/taint")).status_code == 404
+
+    within(check)
+
+
+def test_jobs_of_one_token_wait_in_bounds(within: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAITING_OF_ONE", 2)
+    monkeypatch.setattr(module, "WAITING", 3)
+    ann, bob, eve = (ACCESS.token(Role.SUBMIT, days=days) for days in (1.0, 2.0, 3.0))
+
+    async def check(served: Served) -> None:
+        async def submit(name: str, token: str) -> httpx.Response:
+            policy = '[[rule]]\nname = "all"\naction = "note"'
+            body = {"name": name, "program": ["train.py"], "folder": "/", "policy": policy}
+            return await served.post(body, token, "/v1/jobs")
+
+        assert [(await submit(f"of-ann-{number}", ann)).status_code for number in range(2)] == [201, 201]
+        for name, token in (("of-ann-2", ann), ("of-eve", eve)):
+            answer = await submit(name, token)
+            assert answer.status_code == 429 and said(answer.json()["detail"], http_requests.TOO_MANY_WAITING, most=2, of_all=3)
+            assert (await submit("of-bob", bob)).status_code in (201, 409), "others may, as far as all may"
+        assert served.cluster is not None
+        del served.cluster.waiting["of-ann-0"]
+        assert (await submit("of-ann-2", ann)).status_code == 201
+
+    within(check)
+
+
+def test_a_submitted_policy_is_read_once_and_not_where_agents_are_served(
+    within: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bool] = []
+
+    def parsed(text: str, name: str) -> Policy:
+        read.append(threading.current_thread() is threading.main_thread())
+        return parse(text, name)
+
+    async def check(served: Served) -> None:
+        for place in (cluster_routes, jobs):
+            monkeypatch.setattr(place, "parse", parsed)
+        policy = '[[rule]]\nname = "all"\naction = "note"\n[trust]\ncheck = true'
+        body = {"name": "job", "program": ["train.py"], "folder": "/", "policy": policy}
+        assert (await served.post(body, ACCESS.token(Role.SUBMIT), "/v1/jobs")).status_code == 201
+        assert read == [False] and served.job("job").service.machine.state.spec.admission
 
     within(check)
 

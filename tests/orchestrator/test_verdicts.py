@@ -24,6 +24,7 @@ from understudy.core.events import (
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, Timeouts
 from understudy.detectors.base import Evidence, Severity, Subject
+from understudy.links.messages import Seen, encode
 from understudy.messages import service_jobs
 from understudy.orchestrator.chain import Chain
 from understudy.orchestrator.journal import JobJournal
@@ -38,14 +39,14 @@ ALL_LEAVE = '[[rule]]\nname = "corrupt"\ndetector = "corrupt"\naction = "leave"\
 class Running:
     """The service of a job that trains: three ranks with the same state, one on each node."""
 
-    def __init__(self, policy: str = "") -> None:
+    def __init__(self, policy: str = "", *, shared: bool = False) -> None:
         self.told: list[str] = []
         self.journalled: list[Event] = []
         self.now = 100.0
         self.machine = Machine(JobSpec("job", 3, 1, 3, spares=3), Timeouts(heartbeat=0.1, node_lost=0.3))
         journal = JobJournal(lambda entry: self.journalled.append(entry[1]) if isinstance(entry, tuple) else None, Chain())
         rules = parse(policy, "x.toml") if policy else None
-        self.service = Service(self.machine, journal, clock=lambda: self.now, tell=self.told.append, far=True, policy=rules)
+        self.service = Service(self.machine, journal, clock=lambda: self.now, tell=self.told.append, far=True, policy=rules, shared=shared)
         links = [self.service.attach(NodeJoined(f"n{number}", "127.0.0.1", number)) for number in range(3)]
         for name, known in list(self.machine.state.workers.items()):
             self.service.submit(WorkerStarted(name, known.node, 1))
@@ -86,6 +87,21 @@ def test_no_other_detector_can_speak_as_a_person_or_the_core_does(name: str) -> 
         assert job.observed() == ([("corrupt", "n0", "lost")] if name == "corrupt" else []), "what the core has set is evidence of its own"
         wanted = service_jobs.RESERVED_DETECTOR(node="n0", detector=name)
         assert [line for line in job.told if codes(line) == [wanted.code]] == [wanted]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["run", "service"])
+def test_in_a_service_a_job_s_part_is_no_witness_against_the_node(shared: bool) -> None:
+    """Whoever has submitted the job has its token."""
+
+    def scenario() -> None:
+        job = Running(shared=shared)
+        for _ in range(2):
+            job.service.receive(job.links["n0"], encode(Seen("thermometer", "node", "suspect", "", "", "91 degrees", 100.0, 0.0)))
+        job.service.look()
+        assert list(job.taints("n0")) == ([] if shared else [("thermometer", "")])
+        assert job.told.count(service_jobs.PART_SAW(node="n0")) == shared
 
     run(scenario)
 

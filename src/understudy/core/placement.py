@@ -32,18 +32,24 @@ class Part:
     spares: int
 
 
+def missing(spec: JobSpec, fitting: int, free: int) -> str:
+    """Return what is missing for the job, "" if nothing is. `fitting`: nodes with room for its ranks; `free`: slots of all nodes."""
+    if fitting < spec.nodes:
+        nodes = f"{spec.nodes} node{'s' * (spec.nodes != 1)}"
+        return forming.TOO_FEW_NODES(nodes=nodes, slots=spec.workers_per_node, fitting=fitting)
+    left = free - spec.nodes * spec.workers_per_node
+    return forming.TOO_FEW_SLOTS(spares=spec.spares, free=left) if left < spec.spares else ""
+
+
 def place(spec: JobSpec, offers: Sequence[Offer]) -> list[Part] | str:
     """The parts of the job, or what is missing."""
     fitting = sorted((o for o in offers if o.free >= spec.workers_per_node), key=lambda o: (o.free, o.node))
-    if len(fitting) < spec.nodes:
-        nodes = f"{spec.nodes} node{'s' * (spec.nodes != 1)}"
-        return forming.TOO_FEW_NODES(nodes=nodes, slots=spec.workers_per_node, fitting=len(fitting))
+    if lacking := missing(spec, len(fitting), sum(o.free for o in offers)):
+        return lacking
     chosen = sorted(fitting[: spec.nodes], key=lambda o: o.node)
     hosts = {o.node: number for number, o in enumerate(chosen)}
     domains = {o.domain for o in chosen}
     rest = {o.node: o.free - (spec.workers_per_node if o.node in hosts else 0) for o in offers}
-    if sum(rest.values()) < spec.spares:
-        return forming.TOO_FEW_SLOTS(spares=spec.spares, free=sum(rest.values()))
     where = {o.node: o for o in offers}
     spares = dict.fromkeys(hosts, 0)
 

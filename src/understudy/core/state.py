@@ -39,6 +39,14 @@ class Taint:
     device: str = ""  # of the node, if it is a device that ranks compute on: then it speaks of no other rank there
     by: str = ""  # whose right it was set with: `BY_JOB`, `BY_SERVICE`; "": Understudy set it itself, or an earlier version did
 
+    def concerns_all(self, *, ended: bool) -> bool:
+        """Whether it counts for all jobs of a service. `ended`: the job that knows it has, so that no check of it comes to an end any more.
+        What an earlier version has set because of a detector counts for the job alone, as it does now.
+        """
+        if self.by:
+            return self.by == BY_SERVICE
+        return self.source in OURS and not (ended and self.source == CHECK[0])
+
 
 OPERATOR = "operator"  # source of what a person says
 CORRUPT = "corrupt"  # ... of what is said of a node whose rank held something else than its replicas

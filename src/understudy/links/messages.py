@@ -40,6 +40,14 @@ class BadMessage(ValueError):
     """A message that is not one of ours: its text says what is wrong with it."""
 
 
+class NodeTooLong(BadMessage):
+    """A `Hello` that says more of its node than is kept of one. Earlier versions took it."""
+
+    def __init__(self, text: str, node: str) -> None:
+        super().__init__(text)
+        self.node = node
+
+
 @dataclass(frozen=True)
 class Pages:
     """From the agent, a few times a second: the pages of its workers, by worker. Progress, not an event: never
@@ -195,13 +203,13 @@ def taken(text: str | bytes) -> tuple[Message, str]:
 
 
 def check_node(hello: Hello) -> None:
-    """Raise `BadMessage` for a node that no service takes."""
+    """Raise `BadMessage` for a node that no service takes; `NodeTooLong`: since this version."""
     if not 0 <= hello.slots <= MOST_SLOTS:
         raise BadMessage(wire.SLOTS_OUT_OF_RANGE(slots=hello.slots, most=MOST_SLOTS))
     if len(hello.parts) > MOST_SLOTS or any(not 0 <= number <= MOST_SLOTS for part in hello.parts for number in (part.slots, part.spares)):
         raise BadMessage(wire.PARTS_OUT_OF_RANGE(most=MOST_SLOTS))
     if (length := len(encode(replace(hello, parts=())))) > MOST_OF_NODE:
-        raise BadMessage(wire.NODE_TOO_LONG(length=length, most=MOST_OF_NODE))
+        raise NodeTooLong(wire.NODE_TOO_LONG(length=length, most=MOST_OF_NODE), hello.node)
 
 
 def recalled(text: str | bytes, limit: int | None = None) -> tuple[Message, str]:

@@ -286,6 +286,13 @@ NODE_UNNAMED = Message(
     remedy="Make one for each node: `understudy token --role agent --node NODE`, or `understudy certs client DIR NODE --role agent`.",
 )
 
+TOO_MANY_WAITING = Message(
+    "US5250",
+    "too many jobs wait for slots: {most} of one token or certificate may, and {of_all} of all",
+    cause="Every job that waits is looked at whenever slots become free.",
+    remedy="Submit the job again when some of them have begun, or cancel some.",
+)
+
 TOO_MANY_NODES = Message(
     "US5249",
     "this orchestrator knows {most} nodes already",

@@ -86,6 +86,13 @@ WAITS_FOR_SLOTS = Message(
     remedy="Wait for other jobs to end, start agents on more nodes, or submit the job with fewer ranks or spares.",
 )
 
+PART_SAW = Message(
+    "US5317",
+    "evidence from the job's part on node {node} was dropped: in a service the node's own agent says what is seen there",
+    cause="A job's part speaks for its job only, and the node serves others, too. The parts that this version starts send none.",
+    remedy="Nothing, for a part of an earlier version; it ends with its job. Else see which program has the job's token.",
+)
+
 WAITS_FOR_OTHERS = Message(
     "US5316",
     "waits for slots: those that are free are kept for {jobs}, which came before and waited for more than {minutes:.0f} minutes",
@@ -102,7 +109,7 @@ NODE_DRAINED = Message(
 
 MARKS_UNREADABLE = Message(
     "US5310",
-    "{path} cannot be read, nodes without jobs that were drained or tainted are not any more: {reason}",
+    "{path} cannot be read, so nodes without jobs that were drained or tainted are not any more; the file is kept as {kept}: {reason}",
     cause="The file in which the service keeps what people have said of nodes is damaged.",
     remedy="Drain or taint the nodes again that should get no jobs.",
 )
@@ -126,6 +133,13 @@ AGENT_SENT_AWAY = Message(
     "an agent that said it was node {node} was sent away: {reason}",
     cause="Its token or certificate is for another node, or for none.",
     remedy="Give each node a token or certificate with its name. If none of yours did this, change the secret.",
+)
+
+NODE_KEPT_WAITING = Message(
+    "US5318",
+    "the agent of node {node} is not let in, and tries again: {reason}",
+    cause="It says more of its node than this version keeps of one. Earlier versions took that, so its parts go on without it.",
+    remedy="Start that agent again with fewer or shorter labels: its jobs go on.",
 )
 
 NOT_ITS_PART = Message(

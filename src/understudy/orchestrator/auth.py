@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from contextlib import suppress
 from typing import Any
 
@@ -12,10 +13,10 @@ from starlette.requests import HTTPConnection
 
 from understudy.common.bounds import plain
 from understudy.core.events import NodeJoined
-from understudy.links.messages import FENCE, BadMessage, Hello, Message, decode
+from understudy.links.messages import FENCE, BadMessage, Hello, Message, NodeTooLong, decode
 from understudy.links.proof import NONCE
 from understudy.messages import http_requests, service_jobs
-from understudy.orchestrator.agent_link import POLICY_VIOLATION, shortened
+from understudy.orchestrator.agent_link import POLICY_VIOLATION, TRY_LATER, shortened
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.problems import problem
 from understudy.orchestrator.security import Access, Grant, Role, Unknown
@@ -56,6 +57,15 @@ class Auth:
         except Unknown as error:
             raise HTTPException(401, str(error), {"WWW-Authenticate": "Bearer"}) from error
 
+    @staticmethod
+    def holder(connection: HTTPConnection) -> str:
+        """Return something that tells one credential from another one, for those who were let in; "": nobody is asked for any."""
+        given = (connection.headers.get("authorization") or "").partition(" ")[2].strip()
+        certificate = getattr(connection.state, "certificate", None) or {}
+        # A token's last part, its signature, can be written in several ways.
+        text = given.rpartition(".")[0] or given or "".join(str(certificate.get(name, "")) for name in ("issuer", "serialNumber"))
+        return hashlib.sha256(text.encode()).hexdigest() if text else ""
+
     def _name(self, job: str) -> str:
         known = self._jobs.get(job)
         return known.name if known is not None else job
@@ -77,6 +87,11 @@ class Auth:
         try:
             with suppress(TimeoutError, KeyError):
                 said = decode(await asyncio.wait_for(socket.receive_text(), HELLO))
+        except NodeTooLong as error:  # its agent may be of an earlier version and have parts that train: it stays, and comes again
+            node = plain(next((grant.node for grant in grants if grant.node), error.node))[:100]
+            self._jobs.tell_once(f"labels of {node}", service_jobs.NODE_KEPT_WAITING(node=node, reason=str(error)))
+            await socket.close(TRY_LATER, shortened(str(error)))
+            return None
         except BadMessage as error:
             why = f": {plain(str(error))}"
         except WebSocketDisconnect:

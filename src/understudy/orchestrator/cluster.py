@@ -15,13 +15,13 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from understudy.common.bounds import cut
 from understudy.core.events import LostNode, NodesLost, NodeTainted, StopAsked
 from understudy.core.model import Timeouts
-from understudy.core.state import BY_JOB, BY_SERVICE, CHECK, DRAIN, Taint
+from understudy.core.state import BY_JOB, BY_SERVICE, CHECK, DRAIN, OPERATOR, Taint
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity
 from understudy.links.messages import BadMessage, EndPart, Hello, Part, PartEnded, Seen, StartPart, decode, encode
 from understudy.links.submission import Submission
@@ -38,16 +38,24 @@ from understudy.orchestrator.rows import Recorded
 from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.settings import Settings
 from understudy.orchestrator.verdicts import RESERVED
-from understudy.policy.rules import applied, default, parse
+from understudy.policy.rules import Policy, applied
 
 LATE = 10.0  # seconds after an agent has come, for its parts to hear by themselves that their job has ended
 SETTLE = 3.0  # seconds after a start in which agents come back and nothing is placed
 LOOK = 0.5  # seconds between two looks at silent nodes
+PLACING = 0.1  # seconds in which jobs get slots in one look: agents and other jobs are served by the same loop
+REST = 4.0  # of the time that a look has taken, until what changes makes another one
 NODES = 10_000  # that are known
 FORGET = 86400.0  # seconds after which a node is forgotten of which nothing is heard, and that has nothing of a job
+WAITING, WAITING_OF_ONE = 5000, 1000  # jobs that wait: of all, and of one credential
 RESTARTS = 3  # of a part that was given up, for each job and node
 ORPHANS = 1000  # jobs that are put aside because the journal does not know them
+ENVIRONMENT = "environment.json"  # in a job's folder, written when it is submitted
 KNOCK = 30.0  # seconds without a knock of its parts after which such a job has ended
+
+
+class TooManyWaiting(Exception):
+    """No more jobs may wait, of whoever submits this one, or at all."""
 
 
 class Cluster:
@@ -62,15 +70,18 @@ class Cluster:
         self._timeouts = timeouts
         self._requests: dict[str, Submission] = {}
         self._since: dict[str, float] = {}  # of the jobs that wait: since when, by the loop's clock
+        self._holders: dict[str, str] = {}  # of the jobs that wait: who has submitted them, as far as this process knows
         self._orphans: dict[str, float] = {}  # jobs that are put aside because the journal does not know them, and their parts' last knock
         self._marks = NodeMarks(state, tell)
         jobs.up = self._up
         self._ready_at = asyncio.get_running_loop().time() + SETTLE
+        self._rests_until = 0.0  # by the loop's clock
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
     def resume(self, known: dict[str, Recorded]) -> None:
         """The jobs of an earlier life of this service."""
+        now = asyncio.get_running_loop().time()
         for name, recorded in known.items():
             try:
                 request = Submission.model_validate_json(recorded.request)
@@ -82,24 +93,30 @@ class Cluster:
             self._take_on(job, request)
             if job.service.machine.state.ended is None and not job.service.machine.state.nodes:
                 self.waiting[name] = ""
-                self._place()
+                self._since[name] = now - self._age(name)
+        self._marks.recall(_trusted_in(known.values()))
+        self._place()
 
-    def submit(self, request: Submission) -> ServedJob:
-        """Raises `FileExistsError` if the name was used before, `OSError` if it cannot be kept, `BadPolicy`."""
-        policy = parse(request.policy, "policy") if request.policy else default()
+    def submit(self, request: Submission, policy: Policy, holder: str = "") -> ServedJob:
+        """`policy`: the request's own, or the one that ships. `holder`: of which credential (`Auth.holder`). Raises `FileExistsError` if the
+        name was used before, `OSError` if it cannot be kept, `TooManyWaiting`.
+        """
         if self._jobs.get(request.name) is not None or request.name in self._jobs.aside:
             raise FileExistsError(http_requests.JOB_NAME_USED(job=request.name))
+        self._holders = {name: self._holders[name] for name in self.waiting if name in self._holders}
+        if list(self._holders.values()).count(holder) >= WAITING_OF_ONE or len(self.waiting) >= WAITING:
+            raise TooManyWaiting(http_requests.TOO_MANY_WAITING(most=WAITING_OF_ONE, of_all=WAITING))
         folder = self._folder(request.name)
         folder.mkdir(parents=True, exist_ok=True)
-        fd = os.open(folder / "environment.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        fd = os.open(folder / ENVIRONMENT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "w") as file:
             json.dump(request.environment, file)
         settings = Settings(applied(request.spec(), policy), request.timeouts, request.policy)
         text = request.model_dump_json(exclude={"environment"})  # which may hold secrets, and the journal none
-        job = self._jobs.begin(settings, request=text, folder=folder)
+        job = self._jobs.begin(settings, request=text, folder=folder, policy=policy)
         self._take_on(job, request)
-        self.waiting[request.name] = ""
-        self._place()
+        self.waiting[request.name], self._holders[request.name] = "", holder
+        self._place_now()
         return job
 
     def stop(self, job: ServedJob, reason: str, exit_code: int) -> None:
@@ -123,13 +140,18 @@ class Cluster:
         self.end_parts(job)  # on nodes that have not heard of it from the job's service
 
     def _place(self) -> None:
-        """Gives slots to those that wait (`queue.py`)."""
-        now = asyncio.get_running_loop().time()
+        """Gives slots to those that wait (`queue.py`): as many as `PLACING` seconds suffice for, one at least. The others have their turn
+        with the next look.
+        """
+        if not self.waiting:
+            return
+        began = now = asyncio.get_running_loop().time()
         if now < self._ready_at:
             self.waiting = dict.fromkeys(self.waiting, service_jobs.WAITS_FOR_NODES())
             return
         self._since = {name: self._since.get(name, now) for name in self.waiting}
         queue = Queue(self._trusted())
+        ends = time.monotonic() + PLACING
         for name, since in self._since.items():
             request = self._requests[name]
             found = queue.place(request.spec(), now - since)
@@ -140,18 +162,30 @@ class Cluster:
             for part in found:
                 slots = part.spares + (request.workers_per_node if part.rank < request.nodes else 0)
                 self._start(self.nodes[part.node], Part(name, part.rank, slots, part.spares))
+            if time.monotonic() > ends:
+                break
+        done = asyncio.get_running_loop().time()
+        self._rests_until = done + REST * (done - began)
+
+    def _place_now(self) -> None:
+        """Something has changed. If the last look was just now, the next one (`watch`) comes soon enough: nodes may come by the thousand."""
+        if asyncio.get_running_loop().time() >= self._rests_until:
+            self._place()
 
     def taint(self, name: str) -> str:
         """Why a node gets no new jobs: what a person with the right for all jobs has said, what Understudy has found in any job, also one
-        that has ended, or what was seen there. What the operators of a job say concerns that job only.
+        that has ended, or what was seen there. What the operators of a job say concerns that job only, and so does what its policy made of
+        evidence.
         """
         tainted = self._marks.why(name) or next((taint.reason for taint in self._taints(name)), "")
         return cut(tainted, DETAIL) or (self.nodes[name].doubt(time.time()) if name in self.nodes else "")
 
     def _taints(self, name: str) -> Iterator[Taint]:
         """What jobs know of the node, and what concerns all of them."""
-        known = (job.service.machine.state.nodes.get(name) for job in self._jobs.all())
-        return (taint for node in known if node is not None for taint in node.taints.values() if taint.by != BY_JOB)
+        for job in self._jobs.all():
+            state = job.service.machine.state
+            if (node := state.nodes.get(name)) is not None:
+                yield from (taint for taint in node.taints.values() if taint.concerns_all(ended=state.ended is not None))
 
     def observe(self, evidence: Evidence, may: Callable[[str], bool] = lambda job: True) -> list[str]:
         """Evidence about a node: each job that has it does what its own policy says, and no new one is placed there while it holds. Gives
@@ -203,7 +237,7 @@ class Cluster:
         known = [(job, job.service.machine.state.nodes.get(name)) for job in self._jobs.all()]
         wide = [job for job, node in known if node is not None and node.drain is not None and node.drain.by != BY_JOB]
         having = drains.take_back(wide, name, wish)
-        self._place()
+        self._place_now()
         return having
 
     def drain_stage(self, name: str) -> str:
@@ -235,10 +269,18 @@ class Cluster:
             node = job.service.machine.state.nodes.get(name)
             if node is not None and (node.taints or node.device_taints or not job.running.done()):
                 job.service.submit(NodeTainted(name, ""))
-        self._place()
+        self._place_now()
 
     def _trusted(self) -> list[Node]:
-        return [node for name, node in self.nodes.items() if node.link is not None and not self.taint(name)]
+        """Those here without a `taint`."""
+        doubted: set[str] = set()
+        for job in self._jobs.all():
+            state = job.service.machine.state
+            ended = state.ended is not None
+            doubted.update(n.name for n in state.nodes.values() if any(t.concerns_all(ended=ended) for t in n.taints.values()))
+        there = ((name, node) for name, node in self.nodes.items() if node.link is not None and name not in doubted)
+        now = time.time()
+        return [node for name, node in there if not self._marks.why(name) and not node.doubt(now)]
 
     def _start(self, node: Node, part: Part) -> None:
         request = self._requests[part.job]
@@ -272,7 +314,7 @@ class Cluster:
         node = self.nodes[hello.node] = Node(hello, link, now, now)
         if old is not None:
             node.placed, node.restarts, node.suspected = old.placed, old.restarts, old.suspected
-        self._place()
+        self._place_now()
         return link
 
     def _has_room(self) -> bool:
@@ -340,7 +382,7 @@ class Cluster:
             times = node.restarts[message.job] = node.restarts.get(message.job, 0) + 1
             if times <= RESTARTS and job.service.machine.state.ended is None:
                 self._start(node, part)
-        self._place()
+        self._place_now()
 
     @staticmethod
     def _placed(node: Node, job: ServedJob) -> Part | None:
@@ -400,10 +442,26 @@ class Cluster:
     def _folder(self, job: str) -> Path:
         return self._state / "jobs" / job
 
+    def _age(self, job: str) -> float:
+        """Seconds since the job was submitted, as far as that is known."""
+        try:
+            return max(0.0, time.time() - (self._folder(job) / ENVIRONMENT).stat().st_mtime)
+        except OSError:
+            return 0.0
+
     def _environment(self, job: str) -> dict[str, str]:
         try:
-            found: dict[str, str] = json.loads((self._folder(job) / "environment.json").read_text())
+            found: dict[str, str] = json.loads((self._folder(job) / ENVIRONMENT).read_text())
         except (OSError, ValueError):
             self._tell(service_jobs.ENVIRONMENT_UNREADABLE(job=job))
             return {}
         return found
+
+
+def _trusted_in(known: Iterable[Recorded]) -> dict[str, float]:
+    """When a person last said for all jobs that a node is to be trusted, by node, as far as these jobs were told: unix times."""
+    found: dict[str, float] = {}
+    for then, event in (one for recorded in known for one in recorded.events):
+        if isinstance(event, NodeTainted) and (event.source, event.part, event.reason) == (OPERATOR, "", "") and event.by != BY_JOB:
+            found[event.node] = max(then, found.get(event.node, 0.0))
+    return found

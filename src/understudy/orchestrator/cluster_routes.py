@@ -8,28 +8,33 @@ from fastapi import FastAPI, HTTPException, Request
 
 from understudy.links.submission import Submission
 from understudy.messages import http_requests
-from understudy.orchestrator import drains
+from understudy.orchestrator import drains, problems
 from understudy.orchestrator.api_models import NOT_LET, REFUSED, Accepted, Drain, Drained, NodeLine, Submitted, TaintNode, Undrain
 from understudy.orchestrator.auth import Auth
-from understudy.orchestrator.cluster import Cluster
+from understudy.orchestrator.cluster import Cluster, TooManyWaiting
 from understudy.orchestrator.security import Role
-from understudy.policy.rules import parse
+from understudy.policy.rules import default, parse
 
 
 def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
     reading = asyncio.Lock()
     read, submits, operate = auth.needs(Role.READ), auth.needs(Role.SUBMIT, of_all=False), auth.needs(Role.OPERATE)
 
-    @app.post("/v1/jobs", status_code=201, **submits, responses=REFUSED)
+    @app.post("/v1/jobs", status_code=201, **submits, responses=REFUSED | {429: problems.RESPONSE})
     async def submit(request: Submission, http: Request) -> Submitted:
-        """Submit a job to a service. It starts as soon as there are slots for its ranks and spares. Its name must not have been used."""
+        """Submit a job to a service. It starts as soon as there are slots for its ranks and spares. Its name must not have been used.
+        429 if too many jobs of this token or certificate are waiting, or of all.
+        """
         if not any(grant.allows(Role.SUBMIT, request.name) for grant in http.state.grants):
             raise HTTPException(403, http_requests.NAME_NOT_ALLOWED(job=request.name))
         try:
+            policy = default()
             if request.policy:
                 async with reading:  # one after the other and not here, where agents are served
-                    await asyncio.to_thread(parse, request.policy, "policy")
-            return Submitted(job=cluster.submit(request).name)
+                    policy = await asyncio.to_thread(parse, request.policy, "policy")
+            return Submitted(job=cluster.submit(request, policy, auth.holder(http)).name)
+        except TooManyWaiting as error:
+            raise HTTPException(429, str(error)) from error
         except FileExistsError as error:
             raise HTTPException(409, str(error)) from error
         except ValueError as error:

@@ -27,7 +27,6 @@ MOST = 1000  # pieces of evidence that a detector may find in one look; notes of
 TAINTS = 100  # of one node: a detector may name parts without end
 SHARE = 3  # what is kept is shared by so many: a third is for one detector, and those that are called alike, at most
 OFTEN = 10.0  # seconds
-FROM_OUTSIDE = frozenset({"webhook", "alertmanager"})  # families of detectors: a service hears by itself what concerns all jobs
 _FOUND_BY_CORE = frozenset({CORRUPT, DEVICE})
 LITTLE = 0.1  # of the time that a taint still lasts: an end that is put off by less is let be
 
@@ -77,6 +76,8 @@ class Responses:
     """What follows from evidence about one job: what its policy says, as far as the machine does not know it already.
 
     No detector can call itself as a person's word is called: whoever has this makes sure of it (`verdicts.RESERVED`).
+    What follows concerns this job only, since its policy and its script are those of whoever has submitted it: what is seen of a node a
+    service hears by itself (`Cluster.observe`). Only what the core has found itself stays as it was.
     What was seen before a person said that the node is to be trusted says nothing any more: an agent repeats what it has seen.
     Where the policy's limits do not let ranks leave a node now, it is tainted all the same, and asked again at every look (`look`).
     """
@@ -145,7 +146,7 @@ class Responses:
             ends = self._keep_end((node.name, evidence.detector, evidence.part), evidence.kind, decision.until)
             leaves = decision.action is Action.LEAVE
             until = _last(ends.values()) if evidence.detector not in _FOUND_BY_CORE else 0.0  # what the core has set has no end
-            by = BY_JOB if family(evidence.detector) in FROM_OUTSIDE else ""
+            by = "" if evidence.detector in _FOUND_BY_CORE else BY_JOB
             asked = NodeTainted(node.name, decision.why, evidence.detector, evidence.part, until, leaves, by=by)
             return self._new(asked, state, now)
         self._note(decision)

@@ -20,7 +20,7 @@ from understudy.orchestrator.rows import Recorded
 from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.orchestrator.service import Service
 from understudy.orchestrator.settings import Settings
-from understudy.policy.rules import parse
+from understudy.policy.rules import Policy, parse
 
 TOLD = 100  # things that are told once
 
@@ -115,8 +115,18 @@ class Jobs:
             found.append(orchestrators.JOBS_ASIDE(count=len(self.aside)))
         return found
 
-    def begin(self, settings: Settings, *, request: str = "", known: Recorded | None = None, folder: Path | None = None) -> ServedJob:
-        """A new job, or one that is `known` and goes on where it was. With a `folder` its output is kept there."""
+    def begin(
+        self,
+        settings: Settings,
+        *,
+        request: str = "",
+        known: Recorded | None = None,
+        folder: Path | None = None,
+        policy: Policy | None = None,
+    ) -> ServedJob:
+        """A new job, or one that is `known` and goes on where it was. With a `folder` its output is kept there. `policy`: the one of the
+        settings, where they were read already.
+        """
         name = settings.spec.job
         output = Output(folder / FILE, self._tell) if folder is not None else None
 
@@ -138,8 +148,9 @@ class Jobs:
             up=lambda node: self.up(node),
             far=folder is not None,
             silent_since=self._silent_since,
-            policy=parse(settings.policy, "policy") if settings.policy else None,
+            policy=policy or (parse(settings.policy, "policy") if settings.policy else None),
             scheduler=self.scheduler,
+            shared=folder is not None,
         )
         if known is not None:
             service.resume(known.events)

@@ -8,13 +8,14 @@ know, and of nodes without a job nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from understudy.messages import service_jobs
+from understudy.orchestrator.database import set_aside
 
 FILE = "nodes.json"
 EARLIER = "drained.json"  # of earlier versions: drained nodes, and why
@@ -39,15 +40,28 @@ class NodeMarks:
         self._file = folder / FILE
         self._tell = tell
         self._kept = _Kept()
+        self.is_new = not self._file.exists()  # no version that keeps who was trusted has written it
+        read = folder / EARLIER if self.is_new and (folder / EARLIER).exists() else self._file
         try:
-            if self._file.exists() or not (folder / EARLIER).exists():
-                self._kept = _KEPT.validate_json(self._file.read_bytes())
+            if read == self._file:
+                self._kept = _KEPT.validate_json(read.read_bytes())
             else:
-                self._kept.drained = _EARLIER.validate_json((folder / EARLIER).read_bytes())
+                self._kept.drained = _EARLIER.validate_json(read.read_bytes())
         except FileNotFoundError:
             pass
         except (OSError, ValidationError) as error:
-            tell(service_jobs.MARKS_UNREADABLE(path=self._file, reason=str(error)))
+            self._set_aside(read, str(error))
+
+    def _set_aside(self, damaged: Path, reason: str) -> None:
+        """Keep what cannot be read, which the next mark would replace."""
+        try:
+            kept = set_aside(damaged)
+        except OSError:  # then nothing can be written there either
+            kept = damaged
+        self._tell(service_jobs.MARKS_UNREADABLE(path=damaged, kept=kept, reason=reason))
+        self.is_new = True
+        if kept != damaged:
+            self._write()  # or the next start would read what a version before has left
 
     def why(self, node: str) -> str:
         """Why it gets no new jobs; "": nobody has said that it should not."""
@@ -82,6 +96,12 @@ class NodeMarks:
         self._kept.tainted.pop(node, None)
         self._kept.trusted[node] = now
         self._write()
+
+    def recall(self, trusted: Mapping[str, float]) -> None:
+        """What the journal knows of when people trusted nodes (unix times), for a file that is new."""
+        if self.is_new and trusted:
+            self._kept.trusted = {node: max(then, self.trusted_at(node)) for node, then in trusted.items()}
+            self._write()
 
     def _write(self) -> None:
         unfinished = self._file.with_name(f".{FILE}.{os.getpid()}")

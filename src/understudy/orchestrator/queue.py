@@ -3,58 +3,106 @@
 In the order in which they came, each gets slots as soon as there are enough. One that does not fit yet is passed by later ones that do.
 When it has waited for `PATIENCE`, as many nodes as it needs are kept for it, those on which least runs: no later job is placed there, so
 they become free in time. One that would not fit even if all jobs were over keeps nothing.
+
+A look costs little for a job that does not fit: sums say so, and nodes are sorted for those only that do, and whenever nodes are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable
 
 from understudy.core.model import JobSpec
-from understudy.core.placement import Part, place
+from understudy.core.placement import Offer, Part, missing, place
 from understudy.messages import service_jobs
 from understudy.orchestrator.nodes import Node
 
 PATIENCE = 600.0  # seconds
+NAMED = 5  # of the jobs for which nodes are kept, those that others are shown
+
+
+class Room:
+    """Of some nodes: how many have how many slots."""
+
+    def __init__(self, slots: Iterable[int] = ()) -> None:
+        self._nodes = Counter(slots)
+
+    def change(self, slots: int, count: int) -> None:
+        """So many more nodes with so many slots."""
+        self._nodes[slots] += count
+        if not self._nodes[slots]:
+            del self._nodes[slots]
+
+    def lacks(self, spec: JobSpec) -> str:
+        """Return what is missing for the job, "": nothing."""
+        fitting = sum(count for slots, count in self._nodes.items() if slots >= spec.workers_per_node)
+        return missing(spec, fitting, sum(slots * count for slots, count in self._nodes.items()))
 
 
 class Queue:
     """Of one look at the jobs that wait: they are asked about in their order, and one that fits is started before the next."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Iterable[Node]) -> None:
         """`nodes`: those that may get jobs."""
-        self._nodes = nodes
-        self._kept: dict[str, str] = {}  # nodes that are kept for a job, and which
-        self._missing: dict[tuple[int, int, int], str] = {}  # what jobs of a shape lack; there is less and less in one look
+        self._sizes: dict[str, int] = {}  # slots by node, free or not
+        self._offers: dict[str, Offer] = {}  # of nodes that are not kept
+        for node in nodes:
+            self._sizes[node.hello.node] = node.hello.slots
+            self._offers[node.hello.node] = node.offer()
+        self._free = Room(offer.free for offer in self._offers.values())  # of nodes that are not kept
+        self._free_of_all = Room(offer.free for offer in self._offers.values())
+        self._whole = Room(self._sizes.values())  # of nodes that are not kept, as if nothing ran there
+        self._idlest: list[Offer] = []  # nodes that are not kept, those last on which least runs; empty: to be sorted
+        self._keepers: dict[str, None] = {}  # jobs for which nodes are kept
+        self._answers: dict[tuple[int, int, int], str] = {}  # what jobs of a shape lack; there is less and less in one look
         self._hopeless: set[tuple[int, int, int]] = set()  # shapes for which no more nodes can be kept
 
     def place(self, spec: JobSpec, waited: float) -> list[Part] | str:
         """Return the parts of the job, or what it waits for. `waited`: seconds."""
         shape = spec.nodes, spec.workers_per_node, spec.spares
-        if shape in self._missing and (waited < PATIENCE or shape in self._hopeless):
-            return self._missing[shape]
-        others = [node for node in self._nodes if node.hello.node not in self._kept]
-        parts = place(spec, [node.offer() for node in others])
+        if shape in self._answers and (waited < PATIENCE or shape in self._hopeless):
+            return self._answers[shape]
+        lacking = self._free.lacks(spec)
+        parts = lacking or place(spec, list(self._offers.values()))
         if not isinstance(parts, str):
+            self._take(spec, parts)
             return parts
-        self._missing[shape] = self._why(spec, parts)
-        if waited >= PATIENCE and not self._keep(spec, others):
+        self._answers[shape] = self._why(spec, parts)
+        if waited >= PATIENCE and not self._keep(spec):
             self._hopeless.add(shape)
-        return self._missing[shape]
+        return self._answers[shape]
 
-    def _keep(self, spec: JobSpec, nodes: Sequence[Node]) -> bool:
+    def _take(self, spec: JobSpec, parts: Iterable[Part]) -> None:
+        """The slots of these parts are free no more."""
+        for part in parts:
+            offer = self._offers[part.node]
+            taken = offer.free - part.spares - (spec.workers_per_node if part.rank < spec.nodes else 0)
+            for room in (self._free, self._free_of_all):
+                room.change(offer.free, -1)
+                room.change(taken, 1)
+            self._offers[part.node] = Offer(offer.node, offer.domain, taken)
+        self._idlest = []
+
+    def _keep(self, spec: JobSpec) -> bool:
         """Keep as many nodes as the job needs, those first on which least runs now. False: all of them would not be enough."""
-        kept: list[str] = []
+        if self._whole.lacks(spec):
+            return False
+        if not self._idlest:
+            self._idlest = sorted(self._offers.values(), key=lambda o: (self._sizes[o.node] - o.free, o.node), reverse=True)
         fitting = slots = 0
-        for node in sorted(nodes, key=lambda node: (node.hello.slots - node.free(), node.hello.node)):
-            kept.append(node.hello.node)
-            fitting += node.hello.slots >= spec.workers_per_node
-            slots += node.hello.slots
-            if fitting >= spec.nodes and slots >= spec.world_size + spec.spares:
-                self._kept |= dict.fromkeys(kept, spec.job)
-                return True
-        return False
+        while fitting < spec.nodes or slots < spec.nodes * spec.workers_per_node + spec.spares:
+            offer = self._idlest.pop()
+            size = self._sizes[offer.node]
+            fitting += size >= spec.workers_per_node
+            slots += size
+            del self._offers[offer.node]
+            self._free.change(offer.free, -1)
+            self._whole.change(size, -1)
+        self._keepers[spec.job] = None
+        return True
 
-    def _why(self, spec: JobSpec, missing: str) -> str:
-        if self._kept and not isinstance(place(spec, [node.offer() for node in self._nodes]), str):
-            return service_jobs.WAITS_FOR_OTHERS(jobs=", ".join(dict.fromkeys(self._kept.values())), minutes=PATIENCE / 60)
-        return service_jobs.WAITS_FOR_SLOTS(reason=missing)
+    def _why(self, spec: JobSpec, lacking: str) -> str:
+        if self._keepers and not self._free_of_all.lacks(spec):
+            more = f" and {len(self._keepers) - NAMED} more" * (len(self._keepers) > NAMED)
+            return service_jobs.WAITS_FOR_OTHERS(jobs=", ".join(list(self._keepers)[:NAMED]) + more, minutes=PATIENCE / 60)
+        return service_jobs.WAITS_FOR_SLOTS(reason=lacking)

@@ -81,10 +81,12 @@ class Service:
         silent_since: SilentSince = lambda node_rank, seconds: None,
         policy: Policy | None = None,
         scheduler: SchedulerAccess | None = None,
+        shared: bool = False,
     ) -> None:
         """`guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one. `up`,
         `silent_since`: as `Liveness` has them. `policy`: what is done about evidence. `scheduler`: as `Scheduling` has them, of a
-        job in a scheduler's allocation.
+        job in a scheduler's allocation. `shared`: its nodes are those of a service, whose own agents say what is seen there; the
+        job's parts do not.
         """
         self.machine = machine
         self._pages: dict[str, PageView] = {}
@@ -119,6 +121,7 @@ class Service:
             if scheduler is not None
             else None
         )
+        self._shared = shared
         self._suspended = False
         self._warned_stall = False
         self._complaints: set[str] = set()
@@ -382,7 +385,10 @@ class Service:
             self._output(message.text)
             return
         if isinstance(message, Seen):
-            self.observe(evidence_of(message, link.node))
+            if self._shared:
+                self._complain(service_jobs.PART_SAW(node=link.node))
+            else:
+                self.observe(evidence_of(message, link.node))
             return
         if not isinstance(message, FromAgent):
             self._complain(service_jobs.NOT_AN_AGENTS_MESSAGE(node=link.node, type=type(message).__name__))
