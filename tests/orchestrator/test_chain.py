@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -35,6 +36,8 @@ from understudy.orchestrator.jobs import Jobs, ServedJob
 from understudy.orchestrator.settings import Settings
 
 LONG = 60.0
+IDENTITY, ANOTHER = "a" * 16, "b" * 16
+KNOWN = f"7-0123456789abcdef-{IDENTITY}"
 
 
 def written(place: Path | str, count: int = 1) -> dict[str, Chain]:
@@ -160,23 +163,40 @@ def test_a_journal_that_has_gone_on_from_an_older_copy_has_the_number_and_not_th
 
 def test_a_position_that_is_none() -> None:
     assert Position.read(str(Position(7, "0123456789abcdef"))) == Position(7, "0123456789abcdef")
+    assert Position.read(KNOWN) == Position(7, "0123456789abcdef", IDENTITY) and str(Position.read(KNOWN)) == KNOWN
     assert str(Position()) == NO_POSITION and Chain().has(Position())
-    for text in (None, "", "7", "7-", "-7-0123456789abcdef", "7-0123456789ABCDEF", f"{'9' * 16}-0123456789abcdef", "7-0123456789abcdef\n"):
+    for text in (
+        None,
+        "",
+        "7",
+        "7-",
+        "-7-0123456789abcdef",
+        "7-0123456789ABCDEF",
+        f"{'9' * 16}-0123456789abcdef",
+        "7-0123456789abcdef\n",
+        f"{KNOWN}0",
+    ):
         assert Position.read(text) is None
 
 
 def test_an_agent_keeps_its_position_for_the_next_one(tmp_path: Path) -> None:
-    first = JournalPosition(tmp_path)
+    first = JournalPosition(tmp_path, lambda: bool(workers))
+    workers = ["w0"]
     assert first.header() == {POSITION: NO_POSITION}
-    first.report(Journalled("7-0123456789abcdef"))
-    first.report(Journalled("8-\r\nfoo: bar"))
-    second = JournalPosition(tmp_path)
+    first.report(Journalled("6-0123456789abcdef"))
+    assert first.header() == {POSITION: "6-0123456789abcdef"}, "of a job that an earlier version has begun"
+    first.report(Journalled(KNOWN))
+    for wrong in ("8-\r\nfoo: bar", f"{KNOWN}-{IDENTITY}", "8-0123456789abcdef-0"):
+        first.report(Journalled(wrong))
+    second = JournalPosition(tmp_path, lambda: bool(workers))
     assert second.header() == {POSITION: NO_POSITION}, "without workers nothing depends on it"
     second.take_up()
-    assert first.header() == second.header() == {POSITION: "7-0123456789abcdef"}
+    assert first.header() == second.header() == {POSITION: KNOWN}
     (tmp_path / FILE).write_bytes(b"\xff")
     second.take_up()
-    assert second.header() == {POSITION: "7-0123456789abcdef"}
+    assert second.header() == {POSITION: KNOWN}
+    workers.clear()
+    assert first.header() == second.header() == {POSITION: NO_POSITION}, "nor when they have ended"
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -215,7 +235,7 @@ def test_a_decision_comes_after_the_position_of_its_event(tmp_path: Path, positi
         assert kinds == [commands.StartWorker, *([Journalled] if position else []), commands.Assign], "an earlier version is told nothing"
         recorded = journal.read(tmp_path / JOURNAL)
         assert recorded is not None and recorded.chain.last.number == 3
-        assert not position or found[1] == Journalled(str(recorded.chain.last))
+        assert not position or found[1] == Journalled(f"{recorded.chain.last}-{recorded.settings.identity}")
         job.running.cancel()
 
     asyncio.run(scenario())
@@ -230,10 +250,14 @@ def test_an_agent_that_knows_more_puts_the_job_aside_and_nothing_is_decided(tmp_
         jobs = Jobs(file, told.append)
         job, link, _ = await first_rank(jobs, NO_POSITION)
         last = job.service._journal.chain.last
-        assert jobs.admit(job, "n1", None) and jobs.admit(job, "n1", last) and jobs.admit(job, "n1", Position())
-        assert not jobs.admit(job, "n1", Position(last.number + 1, last.checksum))
-        assert not jobs.admit(job, "n2", None), "nor is any other agent let in"
-        assert jobs.get("job") is None and said(jobs.aside["job"], orchestrators.JOURNAL_BEHIND, node="n1", number=last.number + 1)
+        agent = events.NodeJoined("n0", "127.0.0.1", 0)
+        assert jobs.admit(job, agent, None) and jobs.admit(job, agent, last) and jobs.admit(job, agent, Position())
+        further = Position(last.number + 1, last.checksum)
+        mistaken = [replace(agent, ranks=2), replace(agent, claim=3)]
+        assert all(jobs.admit(job, one, further) for one in mistaken) and not jobs.aside, "it hears that it should not have been started"
+        assert not jobs.admit(job, agent, further)
+        assert not jobs.admit(job, replace(agent, node="n1"), None), "nor is any other agent let in"
+        assert jobs.get("job") is None and said(jobs.aside["job"], orchestrators.JOURNAL_BEHIND, node="n0", number=further.number)
         assert said(told[-1], service_jobs.JOB_PUT_ASIDE, job="job")
         await asyncio.gather(job.running, return_exceptions=True)
         assert job.running.cancelled()

@@ -83,7 +83,8 @@ def test_a_part_on_a_node_that_is_back_is_started_once(tmp_path: Path) -> None:
 def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, str]]:
     """Jobs wait, of so many ranks each on one node, for nodes of 8 slots. Gives those that wait still, and for what."""
     monkeypatch.setattr(module, "SETTLE", 0.0)
-    jobs = SimpleNamespace(all=list, get=lambda name: None, aside={})
+    new = SimpleNamespace(service=SimpleNamespace(machine=SimpleNamespace(state=SimpleNamespace(nodes={}))))
+    jobs = SimpleNamespace(all=list, get=lambda name: new, aside={})
 
     def wait(nodes: str, ranks: dict[str, int], long: Sequence[str] = ()) -> dict[str, str]:
         async def scenario() -> dict[str, str]:

@@ -21,6 +21,7 @@ import os
 import resource
 import signal
 import socket
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -57,6 +58,8 @@ from understudy.schedulers.kubernetes.names import JOB_VARIABLE
 GARBAGE = (50_000, 20, 50)  # hardly anything here is garbage in cycles, and an incident of a big job makes objects by the 100,000
 _PR_SET_PDEATHSIG = 1
 
+UNUSABLE = 2  # exit code of an orchestrator that cannot lead (`cli/supervisor.py`)
+
 T = TypeVar("T")
 
 
@@ -77,10 +80,10 @@ def main(argv: list[str] | None = None) -> int:
             listener = listen(arguments.host, arguments.port)
     except ValueError as error:
         say(str(error))
-        return 2
+        return UNUSABLE
     except OSError as error:
         say(orchestrators.UNUSABLE(reason=str(error)))
-        return 2
+        return UNUSABLE
     try:
         if arguments.members:
             return uvloop.run(_take_part(arguments, folder, settings, entry, listener))
@@ -89,7 +92,7 @@ def main(argv: list[str] | None = None) -> int:
         return uvloop.run(_lead(arguments, folder, entry, leadership))
     except (NewerJournal, SchedulerFailed, journal.Damaged, journal.Unreadable) as error:
         say(str(error))
-        return 2
+        return UNUSABLE
 
 
 async def _take_part(arguments: argparse.Namespace, folder: Path, settings: Settings | None, entry: _Entry, listener: socket.socket) -> int:
@@ -137,7 +140,7 @@ async def _lead(arguments: argparse.Namespace, folder: Path, entry: _Entry, lead
         return await _serve(arguments, folder, None, entry, listener, leadership)
     except OSError as error:
         say(orchestrators.ADDRESS_UNUSABLE(address=f"{arguments.host}:{arguments.port}", reason=error.strerror))
-        return 2
+        return UNUSABLE
     finally:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
@@ -166,7 +169,7 @@ async def _serve(
     if settings is not None:
         jobs.single, jobs.scheduler = True, from_scheduler(arguments.scheduler, folder)
         job = jobs.begin(settings, known=known.get(settings.spec.job))
-        job.running.add_done_callback(lambda task: None if task.cancelled() else ended.set_result(task.result()))
+        job.running.add_done_callback(lambda task: _over(task, ended))
     else:
         cluster = Cluster(jobs, folder, entry.access, say, Timeouts())
         for name, why in aside.items():
@@ -194,6 +197,14 @@ async def _serve(
     await serving
     await asyncio.to_thread(writer.close)
     return ended.result()
+
+
+def _over(running: asyncio.Task[int], ended: asyncio.Future[int]) -> None:
+    """End with the job's exit code; or, if the job was put aside, as if the journal could not be read: the command line above goes on
+    without an orchestrator then, and tries again.
+    """
+    if not ended.done():
+        ended.set_result(UNUSABLE if running.cancelled() else running.result())
 
 
 def _signalled(jobs: Jobs, cluster: Cluster | None, ended: asyncio.Future[int], number: signal.Signals, code: int) -> None:
@@ -270,12 +281,12 @@ def _patiently(place: Path | str, read: Callable[[], T]) -> T:
     while True:
         try:
             return read()
-        except sa.exc.OperationalError as error:
+        except (sa.exc.OperationalError, sqlite3.OperationalError) as error:
             if not isinstance(place, Path):
                 raise
             if not told:
                 told = True
-                say(orchestrators.JOURNAL_UNREADABLE_NOW(path=place, reason=str(error.orig)))
+                say(orchestrators.JOURNAL_UNREADABLE_NOW(path=place, reason=str(getattr(error, "orig", error))))
             time.sleep(backoff.delay())
 
 

@@ -117,6 +117,7 @@ async def _lead(
         await _first(job.running, ending)
         if job.running.cancelled():  # it is put aside
             await ending
+            return 0
         if job.service.machine.state.ended is None:
             return 0
         await job.running  # its agents go
