@@ -15,18 +15,21 @@ from pydantic import ValidationError
 from tests.core.core_job import Job
 from tests.said import said
 
-from understudy.core.events import LostNode, NodesLost, NodeTainted
+from understudy.common.names import JOURNAL
+from understudy.core.events import LostNode, NodeJoined, NodesLost, NodeTainted
 from understudy.core.model import JobSpec, Timeouts
 from understudy.core.state import BY_JOB
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
-from understudy.links.messages import EndPart, Hello, Part, Seen, decode, encode
+from understudy.links.messages import EndPart, Hello, Part, Seen, StartPart, decode, encode
 from understudy.links.submission import Submission
 from understudy.messages import http_requests, service_jobs, wire
 from understudy.orchestrator import cluster as module
 from understudy.orchestrator import marks, queue
 from understudy.orchestrator.agent_link import TRY_LATER, AgentLink, Close
+from understudy.orchestrator.chain import Position
 from understudy.orchestrator.cluster import LATE, Cluster
 from understudy.orchestrator.jobs import Jobs
+from understudy.orchestrator.journal import Journal, read
 from understudy.orchestrator.marks import NodeMarks
 from understudy.orchestrator.nodes import Node
 from understudy.orchestrator.security import Access
@@ -200,3 +203,72 @@ def test_a_part_of_a_job_that_has_ended_may_first_show_which_journal_it_depends_
 def test_more_ranks_than_any_job_has_are_refused() -> None:
     with pytest.raises(ValidationError, match=wire.TOO_MANY_RANKS.code):
         Submission(name="huge", program=["train.py"], folder="/", nodes=100_000, workers_per_node=1024)
+
+
+def started(link: AgentLink) -> list[str]:
+    """The jobs of which the node was given a part."""
+    found = []
+    while not link.outbox.empty():
+        message = decode(str(link.outbox.get_nowait()))
+        found += [message.part.job] if isinstance(message, StartPart) else []
+    return found
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60.0):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def test_a_job_is_placed_once_the_journal_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else an orchestrator that is started again would not know whose parts the nodes have."""
+    monkeypatch.setattr(module, "SETTLE", 0.0)
+
+    async def scenario() -> None:
+        journal = Journal(tmp_path / JOURNAL, pytest.fail)
+        jobs = Jobs(journal, lambda text: None)
+        cluster = Cluster(jobs, tmp_path, Access(["secret"]), lambda text: None, Timeouts())
+        link = cluster.attach(Hello("n0", "here", 8, "", {}, ()))
+        for name in ("job", "stopped"):
+            cluster.submit(Submission(name=name, program=["train.py"], folder="/", spares=0))
+        cluster._place()
+        assert started(link) == [] and list(cluster.waiting) == ["job", "stopped"]
+        stopped = jobs.get("stopped")
+        assert stopped is not None
+        cluster.stop(stopped, "not wanted", 1)
+        journal.start()
+        await until(lambda: not cluster.waiting and "stopped" in cluster._requests)
+        assert started(link) == ["job"] and read(tmp_path / JOURNAL, "job") is not None
+        for job in jobs.all():
+            job.running.cancel()
+        journal.close(60.0)
+
+    asyncio.run(scenario())
+
+
+def test_a_job_that_waits_and_is_put_aside_is_not_placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is one whose nodes have come by themselves."""
+    monkeypatch.setattr(module, "SETTLE", 0.0)
+
+    async def scenario() -> None:
+        journal = Journal(tmp_path / JOURNAL, pytest.fail)
+        journal.start()
+        jobs = Jobs(journal, lambda text: None)
+        cluster = Cluster(jobs, tmp_path, Access(["secret"]), lambda text: None, Timeouts())
+        for name in ("aside", "there", "new"):
+            cluster.submit(Submission(name=name, program=["train.py"], folder="/", spares=0))
+        await until(lambda: len(cluster._requests) == 3)
+        aside, there = jobs.get("aside"), jobs.get("there")
+        assert aside is not None and there is not None and list(cluster.waiting) == ["aside", "there", "new"]
+        joined = NodeJoined("n1", "there", 0)
+        assert not jobs.admit(aside, joined, Position(9, "0123456789abcdef"))
+        there.service.attach(joined)
+        assert started(cluster.attach(Hello("n0", "here", 8, "", {}, ()))) == ["new"] and not cluster.waiting
+        cluster.waiting["aside"] = ""
+        cluster.end_parts("aside")
+        assert not cluster.waiting
+        for job in jobs.all():
+            job.running.cancel()
+        journal.close(60.0)
+
+    asyncio.run(scenario())
