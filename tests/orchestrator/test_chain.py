@@ -420,7 +420,7 @@ def test_where_a_version_knows_no_identity_the_chain_alone_is_compared(tmp_path:
         job = own.begin(SETTINGS)
         assert len(job.service._journal.identity) == 16 and own.begin(SETTINGS).service._journal.identity != job.service._journal.identity
         assert not job.service.is_of_another(Position(7, "0" * 16)) and job.service.is_of_another(Position(7, "0" * 16, ANOTHER))
-        known = journal.Recorded(SETTINGS, "", [], {})
+        known = rows.Recorded(SETTINGS, "", [], {})
         before = older.begin(SETTINGS, known=known)
         assert before.service._journal.identity == "" and not before.service.is_of_another(Position(7, "0" * 16, ANOTHER))
         for one in (*own.all(), *older.all(), job):
