@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from fastapi import FastAPI
 from tests.integration.postgres import needs_postgres, postgres
 from tests.journals import version1
 from tests.journals.damage import DAMAGES, checkpointed
@@ -25,16 +29,20 @@ from understudy.agent.position import FILE, JournalPosition
 from understudy.common.names import JOURNAL
 from understudy.core import commands, events
 from understudy.core.model import JobSpec, LossCause, Timeouts
-from understudy.links.messages import NO_POSITION, POSITION, Journalled, decode
-from understudy.messages import orchestrators, service_jobs
+from understudy.links.messages import NO_POSITION, ONLY, POSITION, Journalled, decode, encode
+from understudy.messages import http_requests, orchestrators, service_jobs
 from understudy.messages.base import Message
 from understudy.orchestrator import database, journal, migrations, rows
 from understudy.orchestrator.agent_link import ASIDE, AgentLink, Close
+from understudy.orchestrator.api import create_app
 from understudy.orchestrator.chain import Chain, Position
 from understudy.orchestrator.jobs import Jobs, ServedJob
+from understudy.orchestrator.security import Access
 from understudy.orchestrator.settings import Settings
 
 LONG = 60.0
+IDENTITY, ANOTHER = "a" * 16, "b" * 16
+KNOWN = f"7-0123456789abcdef-{IDENTITY}"
 
 
 def written(place: Path | str, count: int = 1) -> dict[str, Chain]:
@@ -160,23 +168,40 @@ def test_a_journal_that_has_gone_on_from_an_older_copy_has_the_number_and_not_th
 
 def test_a_position_that_is_none() -> None:
     assert Position.read(str(Position(7, "0123456789abcdef"))) == Position(7, "0123456789abcdef")
+    assert Position.read(KNOWN) == Position(7, "0123456789abcdef", IDENTITY) and str(Position.read(KNOWN)) == KNOWN
     assert str(Position()) == NO_POSITION and Chain().has(Position())
-    for text in (None, "", "7", "7-", "-7-0123456789abcdef", "7-0123456789ABCDEF", f"{'9' * 16}-0123456789abcdef", "7-0123456789abcdef\n"):
+    for text in (
+        None,
+        "",
+        "7",
+        "7-",
+        "-7-0123456789abcdef",
+        "7-0123456789ABCDEF",
+        f"{'9' * 16}-0123456789abcdef",
+        "7-0123456789abcdef\n",
+        f"{KNOWN}0",
+    ):
         assert Position.read(text) is None
 
 
 def test_an_agent_keeps_its_position_for_the_next_one(tmp_path: Path) -> None:
-    first = JournalPosition(tmp_path)
+    first = JournalPosition(tmp_path, lambda: bool(workers))
+    workers = ["w0"]
     assert first.header() == {POSITION: NO_POSITION}
-    first.report(Journalled("7-0123456789abcdef"))
-    first.report(Journalled("8-\r\nfoo: bar"))
-    second = JournalPosition(tmp_path)
+    first.report(Journalled("6-0123456789abcdef"))
+    assert first.header() == {POSITION: "6-0123456789abcdef"}, "of a job that an earlier version has begun"
+    first.report(Journalled(KNOWN))
+    for wrong in ("8-\r\nfoo: bar", f"{KNOWN}-{IDENTITY}", "8-0123456789abcdef-0"):
+        first.report(Journalled(wrong))
+    second = JournalPosition(tmp_path, lambda: bool(workers))
     assert second.header() == {POSITION: NO_POSITION}, "without workers nothing depends on it"
     second.take_up()
-    assert first.header() == second.header() == {POSITION: "7-0123456789abcdef"}
+    assert first.header() == second.header() == {POSITION: KNOWN}
     (tmp_path / FILE).write_bytes(b"\xff")
     second.take_up()
-    assert second.header() == {POSITION: "7-0123456789abcdef"}
+    assert second.header() == {POSITION: KNOWN}
+    workers.clear()
+    assert first.header() == second.header() == {POSITION: NO_POSITION}, "nor when they have ended"
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -215,7 +240,7 @@ def test_a_decision_comes_after_the_position_of_its_event(tmp_path: Path, positi
         assert kinds == [commands.StartWorker, *([Journalled] if position else []), commands.Assign], "an earlier version is told nothing"
         recorded = journal.read(tmp_path / JOURNAL)
         assert recorded is not None and recorded.chain.last.number == 3
-        assert not position or found[1] == Journalled(str(recorded.chain.last))
+        assert not position or found[1] == Journalled(f"{recorded.chain.last}-{recorded.settings.identity}")
         job.running.cancel()
 
     asyncio.run(scenario())
@@ -230,10 +255,14 @@ def test_an_agent_that_knows_more_puts_the_job_aside_and_nothing_is_decided(tmp_
         jobs = Jobs(file, told.append)
         job, link, _ = await first_rank(jobs, NO_POSITION)
         last = job.service._journal.chain.last
-        assert jobs.admit(job, "n1", None) and jobs.admit(job, "n1", last) and jobs.admit(job, "n1", Position())
-        assert not jobs.admit(job, "n1", Position(last.number + 1, last.checksum))
-        assert not jobs.admit(job, "n2", None), "nor is any other agent let in"
-        assert jobs.get("job") is None and said(jobs.aside["job"], orchestrators.JOURNAL_BEHIND, node="n1", number=last.number + 1)
+        agent = events.NodeJoined("n0", "127.0.0.1", 0)
+        assert jobs.admit(job, agent, None) and jobs.admit(job, agent, last) and jobs.admit(job, agent, Position())
+        further = Position(last.number + 1, last.checksum)
+        mistaken = [replace(agent, ranks=2), replace(agent, claim=3)]
+        assert all(jobs.admit(job, one, further) for one in mistaken) and not jobs.aside, "it hears that it should not have been started"
+        assert not jobs.admit(job, agent, further)
+        assert not jobs.admit(job, replace(agent, node="n1"), None), "nor is any other agent let in"
+        assert jobs.get("job") is None and said(jobs.aside["job"], orchestrators.JOURNAL_BEHIND, node="n0", number=further.number)
         assert said(told[-1], service_jobs.JOB_PUT_ASIDE, job="job")
         await asyncio.gather(job.running, return_exceptions=True)
         assert job.running.cancelled()
@@ -341,3 +370,104 @@ def test_the_last_position_is_that_of_the_chain(tmp_path: Path) -> None:
     with database.reading(tmp_path / JOURNAL) as connection:
         assert connection is not None
         assert rows.last(connection, "job") == chains["job"].last and rows.last(connection, "none") == Position()
+
+
+async def knocked(app: FastAPI, position: str) -> tuple[int, str]:
+    """An agent with this position connects: the status of the answer and its text, or the code with which it is sent away."""
+    hello = encode(events.NodeJoined("n0", "127.0.0.1", 0))
+    incoming = iter([{"type": "websocket.connect"}, {"type": "websocket.receive", "text": hello}])
+    answers: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> MutableMapping[str, Any]:
+        return next(incoming, {"type": "websocket.disconnect", "code": 1000})
+
+    async def send(answer: MutableMapping[str, Any]) -> None:
+        answers.append(answer)
+
+    headers = [(b"authorization", b"Bearer secret"), (POSITION.encode(), position.encode())]
+    scope = {"type": "websocket", "path": f"/v1/jobs/{ONLY}/agent", "headers": headers, "query_string": b"", "client": ("192.0.2.7", 1)}
+    await app({**scope, "subprotocols": [], "extensions": {"websocket.http.response": {}}, "state": {}}, receive, send)
+    text = b"".join(answer.get("body", b"") for answer in answers).decode()
+    return next((int(answer.get("status", 0) or answer.get("code", 0)) for answer in answers if {"status", "code"} & set(answer)), 0), text
+
+
+def test_an_agent_of_an_earlier_job_is_refused_alone(tmp_path: Path) -> None:
+    """Its command was not ended, and looks for its orchestrator at the same address with the same secret."""
+    told: list[str] = []
+
+    async def scenario() -> None:
+        jobs = Jobs(journal.Journal(tmp_path / JOURNAL, told.append), told.append)
+        jobs.single = True
+        job = jobs.begin(Settings(JobSpec("job", 1, 1, spares=0), Timeouts(), identity=IDENTITY))
+        app = create_app(jobs, Access(["secret"]), None)
+        further = f"40-0123456789abcdef-{ANOTHER}"
+        for _ in range(2):
+            status, text = await knocked(app, further)
+            assert status == 503 and said(json.loads(text)["detail"], http_requests.OF_ANOTHER_JOB, host="192.0.2.7")
+        assert len(told) == 1 and jobs.get(ONLY) is job and not jobs.aside and not job.service.machine.state.nodes
+        assert (await knocked(app, NO_POSITION)) == (0, "") and "n0" in job.service.machine.state.nodes
+        code, _ = await knocked(app, KNOWN)
+        assert code == ASIDE and "job" in jobs.aside, "its own agents know more"
+        await asyncio.gather(job.running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_where_a_version_knows_no_identity_the_chain_alone_is_compared(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        file = journal.Journal(tmp_path / JOURNAL, pytest.fail)
+        own, older = Jobs(file, pytest.fail), Jobs(file, pytest.fail)
+        job = own.begin(SETTINGS)
+        assert len(job.service._journal.identity) == 16 and own.begin(SETTINGS).service._journal.identity != job.service._journal.identity
+        assert not job.service.is_of_another(Position(7, "0" * 16)) and job.service.is_of_another(Position(7, "0" * 16, ANOTHER))
+        known = rows.Recorded(SETTINGS, "", [], {})
+        before = older.begin(SETTINGS, known=known)
+        assert before.service._journal.identity == "" and not before.service.is_of_another(Position(7, "0" * 16, ANOTHER))
+        for one in (*own.all(), *older.all(), job):
+            one.running.cancel()
+
+    asyncio.run(scenario())
+    assert Settings.from_json(SETTINGS.identified().to_json()).identity and not Settings.from_json(SETTINGS.to_json()).identity
+    with pytest.raises(ValueError, match=orchestrators.SETTINGS_REFUSED.code):
+        Settings.from_json(replace(SETTINGS, identity="-").to_json())
+
+
+def test_an_index_that_does_not_fit_its_table_is_found_by_the_chain(tmp_path: Path) -> None:
+    """A start of the orchestrator does not compare them; `understudy journal verify` does."""
+    place = tmp_path / JOURNAL
+    written(place)
+    with closing(sqlite3.connect(place)) as file:
+        event = file.execute("select * from events where job = 'job' and number = 4").fetchone()
+        (index,) = file.execute("select * from sqlite_master where name = 'ix_events_job_number'").fetchall()
+        file.execute("delete from events where job = 'job' and number = 4")
+        file.execute("pragma writable_schema = on")
+        file.execute("delete from sqlite_master where name = 'ix_events_job_number'")
+        file.commit()
+    with closing(sqlite3.connect(place)) as file:
+        file.execute(f"insert into events values ({', '.join('?' * len(event))})", event)
+        file.execute("pragma writable_schema = on")
+        file.execute("insert into sqlite_master values (?, ?, ?, ?, ?)", index)
+        file.commit()
+    aside: dict[str, str] = {}
+    assert list(journal.read_all(place, aside=aside)) == ["other"] and said(aside["job"], orchestrators.EVENTS_MISSING, number=4)
+    with pytest.raises(journal.Damaged):
+        journal.read_all(place, check=database.THOROUGH)
+
+
+def test_a_file_is_checked_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / JOURNAL
+    written(place)
+    checks: list[str] = []
+    run = sa.Connection.exec_driver_sql
+
+    def recorded(connection: sa.Connection, statement: str, *parameters: Any) -> Any:
+        checks.extend([statement] if "_check" in statement else [])
+        return run(connection, statement, *parameters)
+
+    monkeypatch.setattr(sa.Connection, "exec_driver_sql", recorded)
+    journal.read_all(place)
+    journal.read_all(place)
+    assert checks == [f"PRAGMA {database.QUICK}"]
+    place.write_bytes(place.read_bytes()[:-4096])
+    with pytest.raises(journal.Damaged):
+        journal.read_all(place)

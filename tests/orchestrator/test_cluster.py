@@ -24,22 +24,23 @@ from understudy.core.model import JobSpec, Timeouts
 from understudy.core.placement import Offer, place
 from understudy.core.state import BY_JOB, BY_SERVICE, CHECK, CORRUPT, OPERATOR
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
-from understudy.links.messages import EndPart, Hello, Part, Seen, decode, encode
+from understudy.links.messages import EndPart, Hello, Part, Seen, StartPart, decode, encode
 from understudy.links.submission import Submission
 from understudy.messages import http_requests, service_jobs, wire
 from understudy.orchestrator import cluster as module
 from understudy.orchestrator import marks, queue
 from understudy.orchestrator.agent_link import TRY_LATER, AgentLink, Close
+from understudy.orchestrator.chain import Position
 from understudy.orchestrator.cluster import LATE, Cluster
 from understudy.orchestrator.detection import Responses
 from understudy.orchestrator.jobs import Jobs
-from understudy.orchestrator.journal import Journal
+from understudy.orchestrator.journal import Journal, read
 from understudy.orchestrator.marks import NodeMarks
 from understudy.orchestrator.nodes import Node
 from understudy.orchestrator.rows import Recorded
 from understudy.orchestrator.security import Access
 from understudy.orchestrator.settings import Settings
-from understudy.policy.rules import parse
+from understudy.policy.rules import default, parse
 
 HOT = Evidence("thermometer", Subject.NODE, "n0", Severity.SUSPECT, "91 degrees", 100.0)
 
@@ -72,8 +73,8 @@ def test_a_person_s_word_outlives_what_an_agent_repeats(tmp_path: Path) -> None:
 
 
 def test_a_job_s_policy_takes_no_node_from_the_others(tmp_path: Path) -> None:
-    """Nor does what an earlier version has set because of a detector. What the core has found counts, also after the job's end; a check that
-    the job's end has left open does not.
+    """Nor does what an earlier version has set because of a detector. What the core has found counts, also after the job's end; a check
+    that the job's end has left open does not.
     """
     job = Job(JobSpec("job", world_size=2, workers_per_node=1, nodes=2, spares=2))
     served = SimpleNamespace(service=SimpleNamespace(machine=job.machine))
@@ -126,7 +127,8 @@ def test_a_part_on_a_node_that_is_back_is_started_once(tmp_path: Path) -> None:
 def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, str]]:
     """Jobs wait, of so many ranks each on one node, for nodes of 8 slots. Gives those that wait still, and for what."""
     monkeypatch.setattr(module, "SETTLE", 0.0)
-    jobs = SimpleNamespace(all=list, get=lambda name: None, aside={})
+    new = SimpleNamespace(service=SimpleNamespace(machine=SimpleNamespace(state=SimpleNamespace(nodes={}))))
+    jobs = SimpleNamespace(all=list, get=lambda name: new, aside={})
 
     def wait(nodes: str, ranks: dict[str, int], long: Sequence[str] = ()) -> dict[str, str]:
         async def scenario() -> dict[str, str]:
@@ -342,3 +344,72 @@ def test_a_part_of_a_job_that_has_ended_may_first_show_which_journal_it_depends_
 def test_more_ranks_than_any_job_has_are_refused() -> None:
     with pytest.raises(ValidationError, match=wire.TOO_MANY_RANKS.code):
         Submission(name="huge", program=["train.py"], folder="/", nodes=100_000, workers_per_node=1024)
+
+
+def started(link: AgentLink) -> list[str]:
+    """The jobs of which the node was given a part."""
+    found = []
+    while not link.outbox.empty():
+        message = decode(str(link.outbox.get_nowait()))
+        found += [message.part.job] if isinstance(message, StartPart) else []
+    return found
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60.0):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def test_a_job_is_placed_once_the_journal_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else an orchestrator that is started again would not know whose parts the nodes have."""
+    monkeypatch.setattr(module, "SETTLE", 0.0)
+
+    async def scenario() -> None:
+        journal = Journal(tmp_path / JOURNAL, pytest.fail)
+        jobs = Jobs(journal, lambda text: None)
+        cluster = Cluster(jobs, tmp_path, Access(["secret"]), lambda text: None, Timeouts())
+        link = cluster.attach(Hello("n0", "here", 8, "", {}, ()))
+        for name in ("job", "stopped"):
+            cluster.submit(Submission(name=name, program=["train.py"], folder="/", spares=0), default())
+        cluster._place()
+        assert started(link) == [] and list(cluster.waiting) == ["job", "stopped"]
+        stopped = jobs.get("stopped")
+        assert stopped is not None
+        cluster.stop(stopped, "not wanted", 1)
+        journal.start()
+        await until(lambda: not cluster.waiting and "stopped" in cluster._requests)
+        assert started(link) == ["job"] and read(tmp_path / JOURNAL, "job") is not None
+        for job in jobs.all():
+            job.running.cancel()
+        journal.close(60.0)
+
+    asyncio.run(scenario())
+
+
+def test_a_job_that_waits_and_is_put_aside_is_not_placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is one whose nodes have come by themselves."""
+    monkeypatch.setattr(module, "SETTLE", 0.0)
+
+    async def scenario() -> None:
+        journal = Journal(tmp_path / JOURNAL, pytest.fail)
+        journal.start()
+        jobs = Jobs(journal, lambda text: None)
+        cluster = Cluster(jobs, tmp_path, Access(["secret"]), lambda text: None, Timeouts())
+        for name in ("aside", "there", "new"):
+            cluster.submit(Submission(name=name, program=["train.py"], folder="/", spares=0), default())
+        await until(lambda: len(cluster._requests) == 3)
+        aside, there = jobs.get("aside"), jobs.get("there")
+        assert aside is not None and there is not None and list(cluster.waiting) == ["aside", "there", "new"]
+        joined = NodeJoined("n1", "there", 0)
+        assert not jobs.admit(aside, joined, Position(9, "0123456789abcdef"))
+        there.service.attach(joined)
+        assert started(cluster.attach(Hello("n0", "here", 8, "", {}, ()))) == ["new"] and not cluster.waiting
+        cluster.waiting["aside"] = ""
+        cluster.end_parts("aside")
+        assert not cluster.waiting
+        for job in jobs.all():
+            job.running.cancel()
+        journal.close(60.0)
+
+    asyncio.run(scenario())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import json
+import sqlite3
 import sys
 import threading
 from pathlib import Path
@@ -23,6 +25,7 @@ from understudy.core import events
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Timeouts, VotePhase
 from understudy.messages import orchestrators
+from understudy.orchestrator import __main__ as start
 from understudy.orchestrator import database, journal, rows, views
 from understudy.orchestrator.settings import Settings
 
@@ -218,3 +221,66 @@ def test_a_full_disk_behind_the_terminal_does_not_end_who_tells_of_it(monkeypatc
             tell("something")
         with contextlib.suppress(OSError):
             full.close()  # what could not be written is still there
+
+
+def test_what_fails_after_a_commit_writes_nothing_again(tmp_path: Path) -> None:
+    told: list[str] = []
+    file = journal.Journal(tmp_path / JOURNAL, told.append)
+    calls: list[int] = []
+
+    def listener(written: list[journal.Numbered]) -> None:
+        calls.append(len(written))
+        if len(calls) == 2:
+            raise RuntimeError("the listener's bug")
+
+    file.listener = listener
+    file.start()
+    writer = file.begin(SETTINGS)
+    for number, event in enumerate(STORY[:2]):
+        reached = threading.Event()
+        writer.append(float(number), event)
+        writer.mark(reached.set)
+        assert reached.wait(60.0), "the mark is reached at the next attempt"
+    file.close(60.0)
+    assert len(calls) > 2 and codes(told[0]) == [orchestrators.JOURNAL_UNWRITTEN.code, orchestrators.JOURNAL_BUG.code]
+    found = journal.read(tmp_path / JOURNAL)
+    assert found is not None and [event for _, event in found.events] == STORY[:2] and found.chain.last == writer.chain.last
+
+
+def test_a_disk_without_room_to_read_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite's driver says so itself where the journal is looked at before it is read."""
+    told: list[str] = []
+    monkeypatch.setattr(start, "say", told.append)
+    full = sqlite3.OperationalError("disk I/O error")
+    full.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+    outcomes = iter([full, full, None])
+
+    def refused(place: Path) -> None:
+        if (error := next(outcomes)) is not None:
+            raise error
+
+    monkeypatch.setattr(database, "_roll_back", refused)
+    write(tmp_path, STORY)
+    found = start._patiently(tmp_path / JOURNAL, lambda: journal.read(tmp_path / JOURNAL))
+    assert found is not None and len(found.events) == len(STORY)
+    assert len(told) == 1 and codes(told[0]) == [orchestrators.JOURNAL_UNREADABLE_NOW.code]
+
+
+@pytest.mark.parametrize("aside, code", [(True, 2), (False, 0)])
+def test_one_whose_only_job_is_put_aside_ends_as_if_it_could_not_read_the_journal(aside: bool, code: int) -> None:
+    async def scenario() -> None:
+        go, ended = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+        async def job() -> int:
+            await go.wait()
+            return 0
+
+        running = asyncio.create_task(job())
+        running.add_done_callback(lambda task: start._over(ended, task))
+        await asyncio.sleep(0)
+        if aside:
+            running.cancel()
+        go.set()
+        assert await ended == code
+
+    asyncio.run(scenario())

@@ -12,6 +12,7 @@ the proof that it knows the agent's token (`links.proof`). Others may stand in i
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 import time
 from collections import deque
@@ -23,6 +24,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.http11 import Response
 
 from understudy.common.backoff import Backoff
+from understudy.common.bounds import plain
 from understudy.core import events
 from understudy.links import messages, proof
 from understudy.links.sockets import SocketLimits, dial
@@ -34,8 +36,10 @@ ONE_OF_SEVERAL = replace(ALONE, open=1.5, ping=1.0, pong=2.0)  # where there are
 TELL_AFTER = 5.0  # seconds without a connection before the user hears of it
 MOST_LINES = 4 << 20  # characters that wait for the orchestrator
 MOST_AT_ONCE = 1 << 16
+MOST_DETAIL = 500  # characters of why an orchestrator refuses
 _REFUSALS = {401, 403, 404, 409}
 _REFUSED_CLOSE = {1008, 4401, 4403, 4409}
+_ASIDE = 4002
 
 
 Sent = events.Event | messages.Seen | messages.NodeMessage
@@ -72,6 +76,7 @@ class OrchestratorLink:
         self._serves = serves
         self._shows = shows
         self._admitted = False  # by an orchestrator, in this life
+        self._led = False  # something was received over this connection
         self._known = False  # one has proven that it knows the token: the others do, too
         self._kept: deque[Sent] = deque()
         self._pages: messages.Pages | None = None
@@ -134,15 +139,15 @@ class OrchestratorLink:
                         if fence < self._fence:
                             raise InvalidHandshake(agents.LED_ONCE(old=fence, new=self._fence))
                         self._fence = fence
-                        told, self._away_since = False, None
+                        told, self._led, self._away_since = False, False, None
                         try:
                             await self._talk(socket)
                         finally:
                             self._away_since = time.monotonic()
                         trouble = "it closed the connection"
                 except InvalidStatus as error:
-                    trouble = f"HTTP status {error.response.status_code}"
                     proven = self._is_proven(nonce, error.response)
+                    trouble = f"HTTP status {error.response.status_code}" + (_detail(error.response) if proven else "")
                     if error.response.status_code in _REFUSALS and not others and self._may_refuse(proven):
                         raise Refused(agents.REFUSED(url=address, reason=trouble)) from error
                 except InvalidURI as error:  # its own, or one to which it was sent on
@@ -158,6 +163,8 @@ class OrchestratorLink:
                         if self._may_refuse(proven):
                             raise Refused(agents.NODE_REFUSED(url=address, reason=error.rcvd.reason or error.rcvd.code)) from error
                         self._away_since = away_since  # nobody leads this node
+                    elif error.rcvd is not None and error.rcvd.code == _ASIDE and not self._led:
+                        self._away_since = away_since  # nor if the job is put aside as soon as this agent has come
                     trouble = "it closed the connection"
                 except (OSError, InvalidHandshake, TimeoutError) as error:
                     trouble = str(error) or type(error).__name__
@@ -248,9 +255,18 @@ class OrchestratorLink:
                 except messages.BadMessage as error:
                     self._say(agents.NOT_A_MESSAGE(reason=str(error)))
                     continue
-                self._admitted = True
+                self._admitted = self._led = True
                 for message in told:
                     self._on_command(message)
+
+
+def _detail(response: Response) -> str:
+    """Return what an answer says in addition to its status, as it can be shown; "" if it says nothing."""
+    try:
+        said = json.loads(response.body or b"")["detail"]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    return f": {plain(said)[:MOST_DETAIL]}" if isinstance(said, str) else ""
 
 
 def _fence_of(socket: ClientConnection) -> int:

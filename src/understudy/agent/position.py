@@ -8,16 +8,19 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from understudy.links.messages import NO_POSITION, POSITION, Journalled
 
 FILE = "journal-position"
-_FORM = re.compile(r"\d{1,15}-[0-9a-f]{16}", re.ASCII)
+_FORM = re.compile(r"\d{1,15}-[0-9a-f]{16}(-[0-9a-f]{16})?", re.ASCII)
 
 
 class JournalPosition:
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, serves: Callable[[], bool]) -> None:
+        """`serves`: whether the agent has live workers."""
+        self._serves = serves
         self._file = run_dir / FILE
         self._known = NO_POSITION
 
@@ -37,7 +40,7 @@ class JournalPosition:
 
     def header(self) -> dict[str, str]:
         """Return what is shown to an orchestrator."""
-        return {POSITION: self._known}
+        return {POSITION: self._known if self._serves() else NO_POSITION}
 
     def _set(self, text: str) -> bool:
         fits = _FORM.fullmatch(text) is not None

@@ -91,7 +91,7 @@ class Agent:
         self._failures: dict[str, events.ScriptFailed] = {}  # by worker
         self._tasks: set[asyncio.Task[None]] = set()
         self._control = SupervisorLink(control, self._stop, self._parent_gone, self._notice, self._unled) if control is not None else None
-        self._position = JournalPosition(config.run_dir)
+        self._position = JournalPosition(config.run_dir, self._serves)
         self._orchestrator = OrchestratorLink(
             self._address,
             f"/v1/jobs/{quote(config.job, safe='')}/agent",
@@ -100,7 +100,7 @@ class Agent:
             self._resync_events,
             self._obey,
             self._output.say,
-            lambda: any(worker.alive for worker in self._workers.values()),
+            self._serves,
             self._position.header,
         )
         self._progress = Progress(config, self._workers, self._orchestrator, lambda why: self._stop(signal.SIGTERM, 1, why))
@@ -195,6 +195,9 @@ class Agent:
         except FileNotFoundError:
             return None
         return str(json.loads(text)["url"])
+
+    def _serves(self) -> bool:
+        return any(worker.alive for worker in self._workers.values())
 
     # Commands.
 

@@ -125,12 +125,13 @@ def _verified(place: Path) -> list[_Job]:
     # Here, because they bring SQLAlchemy, which the other commands do without.
     import sqlalchemy
 
+    from understudy.orchestrator import database
     from understudy.orchestrator import journal as journal_file
     from understudy.orchestrator.migrations import NewerJournal
 
     aside: dict[str, str] = {}
     try:
-        jobs = journal_file.read_all(place, aside=aside)
+        jobs = journal_file.read_all(place, aside=aside, check=database.THOROUGH)
     except (journal_file.Damaged, NewerJournal) as error:
         _refuse(str(error), 1)
     except (sqlite3.Error, sqlalchemy.exc.SQLAlchemyError, OSError) as error:

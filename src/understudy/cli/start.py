@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import secrets
 import shlex
 import socket
 import ssl
@@ -87,7 +88,7 @@ def execute(
     orchestrator = None
     if _hosts_orchestrator(plan):
         orchestrator = [sys.executable, "-P", "-m", "understudy.orchestrator", "--run-dir", str(run.path)]
-        settings = {"spec": asdict(plan.spec), "timeouts": asdict(plan.timeouts), "policy": plan.policy}
+        settings = {"spec": asdict(plan.spec), "timeouts": asdict(plan.timeouts), "policy": plan.policy, "identity": secrets.token_hex(8)}
         orchestrator += ["--host", plan.host, "--spec-json", json.dumps(settings)]
         if tls_cert and tls_cert.is_dir():
             orchestrator += ["--tls-cert", f"{certificate}/tls.crt", "--tls-key", f"{certificate}/tls.key"]

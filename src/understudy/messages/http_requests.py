@@ -113,6 +113,14 @@ PART_ASIDE = Message(
     remedy="Use the Understudy that wrote the journal, or end the job with `understudy cancel`.",
 )
 
+OF_ANOTHER_JOB = Message(
+    "US5250",
+    "the agent at {host} has workers of another job, which was started earlier with the same address and secret: it is refused, and this "
+    "job goes on without it; end the `understudy run` of that job there",
+    cause="A job was started again while the command of the one before it still ran on another node.",
+    remedy="End the older `understudy run` on that node, and start the new job there. Each job can have its own --token-file.",
+)
+
 JOB_NAME_USED = Message(
     "US5218",
     "a job named {job} already exists, or existed before",

@@ -21,6 +21,7 @@ import os
 import resource
 import signal
 import socket
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -163,7 +164,7 @@ async def _serve(
         writer = journal.Journal(place, say, leadership.fence, lambda: leadership.step_down(orchestrators.OVERTAKEN()))
         jobs = Jobs(writer, say, leadership.guard)
     cluster: Cluster | None = None
-    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     if settings is not None:
         jobs.single, jobs.scheduler = True, from_scheduler(arguments.scheduler, folder)
         job = jobs.begin(settings, known=known.get(settings.spec.job))
@@ -194,28 +195,32 @@ async def _serve(
     server.should_exit = True
     await serving
     await asyncio.to_thread(writer.close)
-    ended.result()
-    return 0  # how the job has ended, its journal and its agents say: its own code could be taken for `UNUSABLE`
+    return ended.result()
 
 
-def _over(ended: asyncio.Future[None], job: asyncio.Task[int]) -> None:
-    if job.cancelled() or ended.done():
+def _over(ended: asyncio.Future[int], job: asyncio.Task[int]) -> None:
+    """End with 0; or, if the job was put aside, as if the journal could not be read: the command line above goes on without an orchestrator
+    then, and tries again.
+    """
+    if ended.done():
         return
-    if (error := job.exception()) is not None:
+    if job.cancelled():
+        ended.set_result(UNUSABLE)
+    elif (error := job.exception()) is not None:
         ended.set_exception(error)
     else:
-        ended.set_result(None)
+        ended.set_result(0)  # how the job has ended, its journal and its agents say: its own code could be taken for `UNUSABLE`
 
 
-def _signalled(jobs: Jobs, cluster: Cluster | None, ended: asyncio.Future[None], number: signal.Signals, code: int) -> None:
+def _signalled(jobs: Jobs, cluster: Cluster | None, ended: asyncio.Future[int], number: signal.Signals, code: int) -> None:
     if cluster is None and jobs.all():
         for job in jobs.all():
             job.service.submit(StopAsked(number.name, code))
     elif not ended.done() and cluster is None:  # its job is put aside
-        ended.set_result(None)
+        ended.set_result(0)
     elif not ended.done():
         say(orchestrators.SERVICE_ENDS(signal=number.name))
-        ended.set_result(None)
+        ended.set_result(0)
 
 
 def _lock(folder: Path, shared: bool) -> None:
@@ -281,12 +286,12 @@ def _patiently(place: Path | str, read: Callable[[], T]) -> T:
     while True:
         try:
             return read()
-        except sa.exc.OperationalError as error:
+        except (sa.exc.OperationalError, sqlite3.OperationalError) as error:
             if not isinstance(place, Path):
                 raise
             if not told:
                 told = True
-                say(orchestrators.JOURNAL_UNREADABLE_NOW(path=place, reason=str(error.orig)))
+                say(orchestrators.JOURNAL_UNREADABLE_NOW(path=place, reason=str(getattr(error, "orig", error))))
             time.sleep(backoff.delay())
 
 

@@ -70,13 +70,20 @@ class Auth:
         known = self._jobs.get(job)
         return known.name if known is not None else job
 
-    async def greet(self, socket: WebSocket, role: Role, job: str, kind: type[NodeJoined | Hello], fence: int) -> NodeJoined | Hello | None:
-        """The agent's first message, which must be of this `kind`; None if it was sent away."""
+    async def greet(
+        self, socket: WebSocket, role: Role, job: str, kind: type[NodeJoined | Hello], fence: int, unfit: str = ""
+    ) -> NodeJoined | Hello | None:
+        """The agent's first message, which must be of this `kind`; None if it was sent away. `unfit`: why it is, although it has the right
+        to come; it may try again.
+        """
         shown = self._access.proof(socket.headers.get("authorization"), socket.headers.get(NONCE))
         try:
             grants = [grant for grant in self.grants(socket) if grant.allows(role, self._name(job))]
             if not grants:
                 raise HTTPException(403, _needed(role, job))
+            if unfit:
+                self._jobs.tell_once("agents of another job", unfit)
+                raise HTTPException(503, unfit)
         except HTTPException as error:
             await socket.send_denial_response(problem(error.status_code, str(error.detail), shown))
             return None

@@ -8,6 +8,11 @@ What it finds, and when:
   orchestrator. A journal that does not have this event with this checksum is not the one that the agent's workers depend on: its job is put
   aside, before the agent has joined and anything is decided about its workers.
 
+A position also has the identity of its job, which is made where the job begins and is part of its first row. An agent that shows another
+one belongs to an earlier job with the same address and secret, whose command was not ended on that node. It is refused, alone, and may
+try again: nothing is decided about its workers, and nothing about this job. Where an earlier version has begun the job, or is the agent,
+there is no identity, and the chain alone is compared.
+
 Why a position is the number and checksum of an event, and not a generation: whatever is missing is found, also what a person has asked for
 and no agent repeats; and a journal that has gone on from an older copy may have the number again, but never the checksum.
 
@@ -32,14 +37,17 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 SIZE = 8  # bytes: one accident in 10 ** 19 stays unseen
-_SHOWN = re.compile(r"(\d{1,15})-([0-9a-f]{16})", re.ASCII)
+_SHOWN = re.compile(r"(\d{1,15})-([0-9a-f]{16})(?:-([0-9a-f]{16}))?", re.ASCII)
 
 
 class Position(NamedTuple):
-    """The `number` of an event of a job, from 1, and its `checksum` in hexadecimal; or the beginning."""
+    """The `number` of an event of a job, from 1, and its `checksum` in hexadecimal; or the beginning. Between orchestrators and agents it
+    also has the job's `identity` (`settings.py`).
+    """
 
     number: int = 0
     checksum: str = "0" * (2 * SIZE)
+    identity: str = ""
 
     def after(self, now: float, event: str) -> Position:
         """Return the position of the next event, which is written as `event` at unix time `now`."""
@@ -48,13 +56,13 @@ class Position(NamedTuple):
         return Position(number, blake2b(text.encode(errors="surrogatepass"), digest_size=SIZE).hexdigest())
 
     def __str__(self) -> str:
-        return f"{self.number}-{self.checksum}"
+        return f"{self.number}-{self.checksum}" + (f"-{self.identity}" if self.identity else "")
 
     @staticmethod
     def read(text: str | None) -> Position | None:
         """Return the position that `str` has made; None for anything else."""
         found = _SHOWN.fullmatch(text or "")
-        return Position(int(found[1]), found[2]) if found is not None else None
+        return Position(int(found[1]), found[2], found[3] or "") if found is not None else None
 
 
 class Chain:

@@ -12,6 +12,7 @@ this orchestrator, or by one before it, and then the part itself has come with t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import time
@@ -68,7 +69,7 @@ class Cluster:
         self._access = access
         self._tell = tell
         self._timeouts = timeouts
-        self._requests: dict[str, Submission] = {}
+        self._requests: dict[str, Submission] = {}  # of the jobs that the journal has
         self._since: dict[str, float] = {}  # of the jobs that wait: since when, by the loop's clock
         self._holders: dict[str, str] = {}  # of the jobs that wait: who has submitted them, as far as this process knows
         self._orphans: dict[str, float] = {}  # jobs that are put aside because the journal does not know them, and their parts' last knock
@@ -98,8 +99,8 @@ class Cluster:
         self._place()
 
     def submit(self, request: Submission, policy: Policy, holder: str = "") -> ServedJob:
-        """`policy`: the request's own, or the one that ships. `holder`: of which credential (`Auth.holder`). Raises `FileExistsError` if the
-        name was used before, `OSError` if it cannot be kept, `TooManyWaiting`.
+        """`policy`: the request's own, or the one that ships. `holder`: of which credential (`Auth.holder`). Raises `FileExistsError` if
+        the name was used before, `OSError` if it cannot be kept, `TooManyWaiting`.
         """
         if self._jobs.get(request.name) is not None or request.name in self._jobs.aside:
             raise FileExistsError(http_requests.JOB_NAME_USED(job=request.name))
@@ -114,27 +115,42 @@ class Cluster:
         settings = Settings(applied(request.spec(), policy), request.timeouts, request.policy)
         text = request.model_dump_json(exclude={"environment"})  # which may hold secrets, and the journal none
         job = self._jobs.begin(settings, request=text, folder=folder, policy=policy)
-        self._take_on(job, request)
+        self._watch_end(job)
         self.waiting[request.name], self._holders[request.name] = "", holder
         self._place_now()
+        loop = asyncio.get_running_loop()
+
+        def written() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._begun, request)
+
+        self._jobs.journal.mark(written)
         return job
+
+    def _begun(self, request: Submission) -> None:
+        """The journal has the job: only now may nodes have something of it, which an orchestrator that is started again would not know."""
+        self._requests[request.name] = request
+        self._place_now()
 
     def stop(self, job: ServedJob, reason: str, exit_code: int) -> None:
         self.waiting.pop(job.name, None)
         job.service.submit(StopAsked(reason, exit_code))
 
     def end_parts(self, job: str) -> None:
-        """Ends what the nodes have of a job."""
+        """Ends what the nodes have of a job, which gets no slots any more."""
+        self.waiting.pop(job, None)
         for node in self.nodes.values():
             if node.link is not None and any(part.job == job for part in node.hello.parts):
                 node.link.outbox.put_nowait(encode(EndPart(job)))
 
     def _take_on(self, job: ServedJob, request: Submission) -> None:
         self._requests[job.name] = request
+        self._watch_end(job)
+
+    def _watch_end(self, job: ServedJob) -> None:
         job.running.add_done_callback(lambda running: None if running.cancelled() else self._over(job.name))
 
     def _over(self, job: str) -> None:
-        self.waiting.pop(job, None)
         for node in self.nodes.values():
             node.placed.pop(job, None)
         self.end_parts(job)  # on nodes that have not heard of it from the job's service
@@ -143,6 +159,7 @@ class Cluster:
         """Gives slots to those that wait (`queue.py`): as many as `PLACING` seconds suffice for, one at least. The others have their turn
         with the next look.
         """
+        self.waiting = {name: why for name, why in self.waiting.items() if self._waits(name)}
         if not self.waiting:
             return
         began = now = asyncio.get_running_loop().time()
@@ -153,7 +170,10 @@ class Cluster:
         queue = Queue(self._trusted())
         ends = time.monotonic() + PLACING
         for name, since in self._since.items():
-            request = self._requests[name]
+            request = self._requests.get(name)
+            if request is None:
+                self.waiting[name] = self._jobs.journal.obstacle() if self._jobs.journal.trouble else ""
+                continue
             found = queue.place(request.spec(), now - since)
             if isinstance(found, str):
                 self.waiting[name] = found
@@ -168,9 +188,14 @@ class Cluster:
         self._rests_until = done + REST * (done - began)
 
     def _place_now(self) -> None:
-        """Something has changed. If the last look was just now, the next one (`watch`) comes soon enough: nodes may come by the thousand."""
+        """Place jobs after a change. If the last look was just now, the next one (`watch`) is soon enough: nodes may come by the thousand."""
         if asyncio.get_running_loop().time() >= self._rests_until:
             self._place()
+
+    def _waits(self, name: str) -> bool:
+        """Whether a job may get slots: not one that was put aside, nor one that has nodes already."""
+        job = self._jobs.get(name)
+        return job is not None and not job.service.machine.state.nodes
 
     def taint(self, name: str) -> str:
         """Why a node gets no new jobs: what a person with the right for all jobs has said, what Understudy has found in any job, also one

@@ -22,6 +22,10 @@ from sqlalchemy import event as sa_event
 from understudy.messages import orchestrators
 from understudy.orchestrator import migrations
 
+# What finds damage of an SQLite file: QUICK reads every page and row, THOROUGH also compares the indexes with their tables. A start of the
+# orchestrator does without that, which takes several times as long. Events are read through their index, so one that does not fit shows as
+# events that are missing or in a wrong place, which the chain of checksums finds (`chain.py`); that job is put aside.
+QUICK, THOROUGH = "quick_check(1)", "integrity_check(1)"
 SILENT = 5.0  # seconds for which a transaction that holds the lease may ask nothing
 
 metadata = sa.MetaData()
@@ -96,10 +100,14 @@ def engine(place: Path | str, *, readonly: bool = False, synchronous: str = "NOR
     return made
 
 
+_sound: dict[tuple[Path, str], tuple[int, ...]] = {}  # files that this process has checked, how, and as they were then
+
+
 @contextmanager
-def reading(place: Path | str) -> Iterator[sa.Connection | None]:
+def reading(place: Path | str, check: str = QUICK) -> Iterator[sa.Connection | None]:
     """A connection that sees the journal as this version has it; None if there is none yet. Raises `migrations.NewerJournal`, and
-    `sqlite3.DatabaseError` if an SQLite file is damaged.
+    `sqlite3.DatabaseError` if an SQLite file is damaged, which is looked for once in each process, as `check` does, and again when the
+    file has changed.
 
     Nothing is changed there: of an SQLite file of an older version it sees a copy in memory that was brought up to date. (A PostgreSQL
     database is read by the orchestrator that leads, and has been brought up to date with the lease.)
@@ -112,8 +120,8 @@ def reading(place: Path | str) -> Iterator[sa.Connection | None]:
     source = engine(place.resolve() if isinstance(place, Path) else place, readonly=True)
     try:
         with source.connect() as connection:
-            if isinstance(place, Path) and (wrong := connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()) != "ok":
-                raise sqlite3.DatabaseError(wrong)
+            if isinstance(place, Path):
+                _check(connection, place, check)
             found = migrations.version_of(connection)
             if found is None:
                 yield None
@@ -133,6 +141,17 @@ def reading(place: Path | str) -> Iterator[sa.Connection | None]:
                 copy.dispose()
     finally:
         source.dispose()
+
+
+def _check(connection: sa.Connection, place: Path, check: str) -> None:
+    """Raise `sqlite3.DatabaseError` if the file is damaged."""
+    files = [file.stat() for end in ("", "-wal") if (file := place.with_name(place.name + end)).exists()]
+    now = tuple(number for file in files for number in (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns))
+    if _sound.get((place, check)) == now:
+        return
+    if (wrong := connection.exec_driver_sql(f"PRAGMA {check}").scalar()) != "ok":
+        raise sqlite3.DatabaseError(wrong)
+    _sound[place, check] = now
 
 
 def _roll_back(place: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from understudy.common.bounds import plain
+from understudy.core.events import NodeJoined
 from understudy.core.machine import Machine
 from understudy.detectors.base import Evidence
 from understudy.links.messages import ONLY
@@ -91,19 +92,19 @@ class Jobs:
             return next(iter(self.aside.values()), None)
         return self.aside.get(name)
 
-    def admit(self, job: ServedJob, node: str, position: Position | None) -> bool:
-        """Return whether an agent of this job may join, which knows the journal as far as `position`. If that is further than the journal
-        itself is, the job is put aside.
+    def admit(self, job: ServedJob, joined: NodeJoined, position: Position | None) -> bool:
+        """Return whether an agent of this job may join, which knows the journal as far as `position`, or is to hear why it may not. If that
+        is further than the journal itself is, the job is put aside; not by an agent that should not have been started.
         """
         if self._jobs.get(job.name) is not job:
             return False
-        if position is None or not job.service.lacks(position):
+        if position is None or not job.service.lacks(position) or job.service.refuses(joined):
             return True
         self._guard()
         del self._jobs[job.name]
         job.service.suspend()
         job.running.cancel()
-        self.put_aside(job.name, orchestrators.JOURNAL_BEHIND(node=node, number=position.number))
+        self.put_aside(job.name, orchestrators.JOURNAL_BEHIND(node=joined.node, number=position.number))
         return False
 
     def problems(self) -> list[str]:
@@ -127,7 +128,7 @@ class Jobs:
         """A new job, or one that is `known` and goes on where it was. With a `folder` its output is kept there. `policy`: the one of the
         settings, where they were read already.
         """
-        name = settings.spec.job
+        name, settings = settings.spec.job, settings.identified() if known is None else settings
         output = Output(folder / FILE, self._tell) if folder is not None else None
 
         def tell(text: str) -> None:

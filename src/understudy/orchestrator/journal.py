@@ -132,7 +132,7 @@ class Journal:
         job = settings.spec.job
         made = self._chains[job] = chain if chain is not None else Chain()
         self._entries.put((job, _Begun(settings, request)))
-        return JobJournal(lambda entry: self._entries.put((job, entry)), made, self.obstacle)
+        return JobJournal(lambda entry: self._entries.put((job, entry)), made, self.obstacle, settings.identity)
 
     def obstacle(self) -> str:
         """Why what was given to it is not written yet, and what can be done."""
@@ -164,21 +164,21 @@ class Journal:
                     self._batch.forget_pages()
                 if sure and self._batch.only_marks():
                     self._batch.reach()
-                    self._batch = _Batch()
                     continue
                 with engine.begin() as connection:
                     older = None if sure else database.prepare(connection)
                     if self._fence is not None:
                         database.check(connection, self._fence)
                     written = self._batch.write(connection, last, sure)
+                self._batch.forget_written()  # first: what fails from here on must not write it again
+                unsure, sure = not sure, True
                 for event in written:
                     position = last[event.job] = Position(event.number, event.checksum)
                     if (chain := self._chains.get(event.job)) is not None:
                         chain.add(position)
                 self.listener(written)
                 self._batch.reach()
-                self._room.reserve(again=not sure)
-                self._batch, sure = _Batch(), True
+                self._room.reserve(again=unsure)
             except database.Deposed:
                 self._deposed()
                 break
@@ -229,8 +229,9 @@ class JobJournal:
 
     strict = False  # whether the job's end waits for the journal, too, as decisions do
 
-    def __init__(self, put: Callable[[_Entry], None], chain: Chain, obstacle: Callable[[], str] = str) -> None:
+    def __init__(self, put: Callable[[_Entry], None], chain: Chain, obstacle: Callable[[], str] = str, identity: str = "") -> None:
         self._put = put
+        self.identity = identity  # as in `Settings`
         self.chain = chain  # of what is written
         self.obstacle = obstacle  # says why what was given to it is not written yet, and what can be done
 
@@ -280,10 +281,15 @@ class _Batch:
     def forget_pages(self) -> None:
         self._pages.clear()
 
+    def forget_written(self) -> None:
+        """Drop all rows, which are written, and keep the marks."""
+        self._begun, self._events, self._pages = {}, {}, {}
+
     def reach(self) -> None:
-        """All of it is written."""
+        """Call the marks: all of the batch is written."""
         while self._marks:
             self._marks.pop(0).reached()
+        self.size = 0
 
     def write(self, connection: sa.Connection, last: dict[str, Position], sure: bool) -> list[Numbered]:
         """All its events, with their numbers and checksums. `last` gets what is looked up here. Unless `sure`, a commit that has failed may
@@ -318,11 +324,13 @@ def read(place: Path | str, job: str | None = None) -> Recorded | None:
     return next(iter(jobs.values()), None)
 
 
-def read_all(place: Path | str, only: str | None = None, aside: dict[str, str] | None = None) -> dict[str, Recorded]:
+def read_all(
+    place: Path | str, only: str | None = None, aside: dict[str, str] | None = None, check: str = database.QUICK
+) -> dict[str, Recorded]:
     """All jobs in the order in which they were begun, or `only` one. Those that cannot be read go into `aside`, with the reason. Raises
-    `migrations.NewerJournal`, `Damaged`, and `Unreadable` without an `aside`.
+    `migrations.NewerJournal`, `Damaged`, and `Unreadable` without an `aside`. `check`: as in `database.reading`.
     """
-    with _undamaged(place), database.reading(place) as connection:
+    with _undamaged(place), database.reading(place, check) as connection:
         if connection is None:
             return {}
         jobs: dict[str, Recorded] = {}

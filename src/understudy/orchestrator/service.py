@@ -185,6 +185,11 @@ class Service:
         while self._liveness.waits or self._links:  # noqa: ASYNC110
             await asyncio.sleep(WATCH)
 
+    def is_of_another(self, known: Position) -> bool:
+        """Return whether an agent with this position has workers of another job."""
+        own = self._journal.identity
+        return bool(own and known.identity) and own != known.identity
+
     def lacks(self, known: Position) -> bool:
         """Return whether the journal does not have an event of which an agent knows."""
         return not self._journal.chain.has(known)
@@ -200,7 +205,7 @@ class Service:
 
     def _report(self) -> None:
         """Report to the agents how far the journal is."""
-        position = str(self._journal.chain.last)
+        position = str(self._journal.chain.last._replace(identity=self._journal.identity))
         for link in self._links.values():
             link.report(position)
 
@@ -317,6 +322,11 @@ class Service:
             if taken is None or taken.gone:
                 link.outbox.put_nowait(Close(POLICY_VIOLATION, http_requests.NODE_RANK_TAKEN(node_rank=joined.node_rank)))
         return link
+
+    def refuses(self, joined: NodeJoined) -> bool:
+        """Return whether `attach` would refuse this agent."""
+        known = floating.known(self.machine.state, joined)
+        return not known or bool(self._mistaken(joined, self._links.get(joined.node), asyncio.get_running_loop().time()))
 
     def _mistaken(self, joined: NodeJoined, old: AgentLink | None, now: float) -> str:
         """Why this agent is one that should not have been started, or ""."""

@@ -1,16 +1,18 @@
 """What the orchestrator is started with, as JSON: `{"spec": {...JobSpec}, "timeouts": {...Timeouts}, "policy": "..."}`.
 
 `policy` is the text of a policy's file (`policy.rules`), empty for the one that ships. `timeouts` may be left out, and so may every field
-that has a default; other keys are not looked at. The command line writes it, the orchestrator reads it and keeps it in the journal, so that
-a journal can be read without anything else.
+that has a default; other keys are not looked at. `identity` is made where a job begins. The command line writes all of it, the orchestrator
+reads it and keeps it in the journal, so that a journal can be read without anything else.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+import secrets
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from understudy.core.model import JobSpec, Timeouts
 from understudy.messages import orchestrators
@@ -22,6 +24,13 @@ class Settings:
     spec: JobSpec
     timeouts: Timeouts = field(default_factory=Timeouts)
     policy: str = ""
+    identity: Annotated[str, Field(pattern="^([0-9a-f]{16})?$")] = (
+        ""  # of this job, also among those of its name; "": by an earlier version
+    )
+
+    def identified(self) -> Settings:
+        """Return the settings of a job that begins, with an identity."""
+        return self if self.identity else replace(self, identity=new_identity())
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -43,6 +52,11 @@ def _as_begun(text: str) -> object:
     if isinstance(found, dict) and isinstance(found.get("spec"), dict):
         found["spec"].setdefault("bounded_places", False)
     return found
+
+
+def new_identity() -> str:
+    """Return 16 random hexadecimal digits."""
+    return secrets.token_hex(8)
 
 
 _ADAPTER = TypeAdapter(Settings)

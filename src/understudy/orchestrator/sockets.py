@@ -39,12 +39,14 @@ def add_parts(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth, fen
             answer = problem(404, http_requests.NO_SUCH_JOB(job=job)) if aside is None else problem(503, http_requests.PART_ASIDE())
             await socket.send_denial_response(answer)
             return
-        joined = await auth.greet(socket, Role.WORKER, job, NodeJoined, fence)
+        shown = Position.read(socket.headers.get(POSITION))
+        other = shown is not None and known.service.is_of_another(shown)
+        unfit = http_requests.OF_ANOTHER_JOB(host=socket.client.host if socket.client is not None else "") if other else ""
+        joined = await auth.greet(socket, Role.WORKER, job, NodeJoined, fence, unfit)
         if not isinstance(joined, NodeJoined):
             return
-        shown = socket.headers.get(POSITION, "")
-        if jobs.admit(known, joined.node, Position.read(shown)):
-            await _serve(socket, known.service, known.service.attach(joined, shown if Position.read(shown) is not None else ""))
+        if jobs.admit(known, joined, shown):
+            await _serve(socket, known.service, known.service.attach(joined, str(shown or "")))
         else:
             await socket.close(ASIDE, http_requests.PART_ASIDE())
 

@@ -83,7 +83,7 @@ class Replicated(Journal):
         assert self._member is not None
         if self._settings is None:
             self._member.propose("begun " + json.dumps({"settings": settings.to_json(), "request": request}))
-        return _Replicated(self, self._member, self._chain)
+        return _Replicated(self, self._member, self._chain, (self._settings or settings).identity)
 
     def mark(self, reached: Callable[[], None]) -> None:
         """When it is in this member's file, too."""
@@ -99,7 +99,8 @@ class Replicated(Journal):
 class _Replicated(JobJournal):
     strict = True
 
-    def __init__(self, journal: Replicated, member: Candidate, chain: Chain) -> None:
+    def __init__(self, journal: Replicated, member: Candidate, chain: Chain, identity: str) -> None:
+        self.identity = identity
         self.chain = chain
         self._journal = journal
         self._member = member

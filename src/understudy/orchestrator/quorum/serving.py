@@ -117,6 +117,7 @@ async def _lead(
         await _first(job.running, ending)
         if job.running.cancelled():  # it is put aside
             await ending
+            return
         if job.service.machine.state.ended is None:
             return
         await job.running  # its agents go
