@@ -72,8 +72,8 @@ def test_a_person_s_word_outlives_what_an_agent_repeats(tmp_path: Path) -> None:
 
 
 def test_a_job_s_policy_takes_no_node_from_the_others(tmp_path: Path) -> None:
-    """Nor does what an earlier version has set because of a detector. What the core has found counts, also after the job's end; a check that
-    the job's end has left open does not.
+    """Nor does what an earlier version has set because of a detector. What the core has found counts, also after the job's end; a check
+    that the job's end has left open does not.
     """
     job = Job(JobSpec("job", world_size=2, workers_per_node=1, nodes=2, spares=2))
     served = SimpleNamespace(service=SimpleNamespace(machine=job.machine))

@@ -98,8 +98,8 @@ class Cluster:
         self._place()
 
     def submit(self, request: Submission, policy: Policy, holder: str = "") -> ServedJob:
-        """`policy`: the request's own, or the one that ships. `holder`: of which credential (`Auth.holder`). Raises `FileExistsError` if the
-        name was used before, `OSError` if it cannot be kept, `TooManyWaiting`.
+        """`policy`: the request's own, or the one that ships. `holder`: of which credential (`Auth.holder`). Raises `FileExistsError` if
+        the name was used before, `OSError` if it cannot be kept, `TooManyWaiting`.
         """
         if self._jobs.get(request.name) is not None or request.name in self._jobs.aside:
             raise FileExistsError(http_requests.JOB_NAME_USED(job=request.name))
@@ -168,7 +168,7 @@ class Cluster:
         self._rests_until = done + REST * (done - began)
 
     def _place_now(self) -> None:
-        """Something has changed. If the last look was just now, the next one (`watch`) comes soon enough: nodes may come by the thousand."""
+        """Something has changed. If the last look was just now, the next one (`watch`) comes soon enough: thousands of nodes may come."""
         if asyncio.get_running_loop().time() >= self._rests_until:
             self._place()
 
