@@ -188,7 +188,7 @@ class Cluster:
         self._rests_until = done + REST * (done - began)
 
     def _place_now(self) -> None:
-        """Place jobs after a change. If the last look was just now, the next one (`watch`) is soon enough: nodes may come by the thousand."""
+        """Place jobs after a change. If the last look was just now, the next one (`watch`) is soon enough: thousands of nodes may come."""
         if asyncio.get_running_loop().time() >= self._rests_until:
             self._place()
 
