@@ -200,7 +200,8 @@ def test_many_jobs_that_fit_are_placed_in_several_looks(tmp_path: Path, monkeypa
     monkeypatch.setattr(module, "SETTLE", 0.0)
     monkeypatch.setattr(module, "PLACING", 0.0)
     monkeypatch.setattr(module, "REST", 1e9)
-    jobs = SimpleNamespace(all=list, get=lambda name: None, aside={})
+    waits = SimpleNamespace(service=SimpleNamespace(machine=SimpleNamespace(state=SimpleNamespace(nodes={}))))
+    jobs = SimpleNamespace(all=list, get=lambda name: waits, aside={})
 
     async def scenario() -> None:
         cluster = Cluster(cast(Jobs, jobs), tmp_path, Access(["secret"]), lambda text: None, Timeouts())

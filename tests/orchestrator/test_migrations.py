@@ -372,7 +372,7 @@ def test_an_event_gets_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     before = path.read_bytes()
     as_version1_said(path)
     assert path.read_bytes() == before
-    assert "from now on" in append(path)[0]
+    assert said(append(path)[0], orchestrators.JOURNAL_UPGRADED, found=1, known=5)
     with sqlite3.connect(path) as connection:
         kinds = {json.loads(text)["type"] for (text,) in connection.execute("select event from events")}
     connection.close()

@@ -119,6 +119,6 @@ def test_a_drain_of_all_jobs_taken_back_leaves_that_of_one(within: Callable[...,
         assert (await served.post({"node": "n1", "force": True}, OF_B, "/v1/jobs/b/drain")).status_code == 200
         refused = await served.post({}, OF_ALL, "/v1/nodes/n1/undrain")
         assert refused.json()["detail"] == http_requests.NODE_NOT_DRAINED(node="n1")
-        assert taints(served, "b") == [("drain", "asked for", "job")]
+        assert taints(served, "b") == [("drain", "requested", "job")]
 
     within(check)

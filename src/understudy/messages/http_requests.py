@@ -295,7 +295,7 @@ NODE_UNNAMED = Message(
 )
 
 TOO_MANY_WAITING = Message(
-    "US5250",
+    "US5251",
     "too many jobs wait for slots: {most} of one token or certificate may, and {of_all} of all",
     cause="Every job that waits is looked at whenever slots become free.",
     remedy="Submit the job again when some of them have begun, or cancel some.",
