@@ -296,7 +296,7 @@ def test_once_shows_what_is_wrong_with_one_that_raises_or_floods(installed: Call
 
 def test_the_example_of_the_help_can_be_used(tmp_path: Path) -> None:
     lines = [line.strip() for line in detectors("--help").stdout.splitlines()]
-    first, last = lines.index('off = ["nvml"]  # does not look'), lines.index("every = 60  # seconds")
+    first, last = lines.index('off = ["nvml"]  # disabled'), lines.index("every = 60  # seconds")
     (tmp_path / "d.toml").write_text("\n".join(lines[first : last + 1]))
     assert [one.name for one in choose(read_file(tmp_path / "d.toml"))][-1] == "command:disk"
 

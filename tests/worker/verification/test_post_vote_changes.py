@@ -14,6 +14,7 @@ from understudy.worker.encoding.messages import BuddyCopy, CopyDigests, HandedAg
 from understudy.worker.errors import PeerLost
 from understudy.worker.generation.context import RankContext
 from understudy.worker.generation.membership import Membership
+from understudy.worker.progress import Uncommitted
 from understudy.worker.state.buddy_store import BuddyStore, StoredBuddyCopy
 from understudy.worker.state.rank_local import seal, unseal
 from understudy.worker.step.boundary import StepBoundary
@@ -49,7 +50,7 @@ class Rank:
         self.did: list[str] = []
         self.buddies = [1]
         self.store = BuddyStore()
-        self.progress = SimpleNamespace(transaction=transaction, world_size=2, step=0)
+        self.progress = SimpleNamespace(transaction=transaction, world_size=2, step=0, recovery=Uncommitted())
         self.local = Local()
         self.local.vote(transaction - 1)
         self.lost = False  # another rank is
