@@ -1,7 +1,7 @@
 """A hook on the parameters of the first layer makes their gradients smaller from step 6 on, and in step 9 once more."""
 
 # group: state out of sight
-# expect: told US1423 "handles[0]"
+# expect: told US1423 "net.0.weight._backward_hooks[0]"
 
 from _common import DDP, join_seeded, nn, start_trace, torch
 
