@@ -1,6 +1,6 @@
 """`python -m understudy.cli.claimed`: what a node runs that a scheduler has given to a job of ours on demand.
 
-It is told by its environment (`CLAIM_VARIABLE`), and finds out where it is. If it was given less than a node of the job has, it ends before
+Its environment says what to serve (`CLAIM_VARIABLE`); it finds out where it is. If it was given less than a node of the job has, it ends before
 a rank can come, and leaves the reason with the scheduler. It ends when the orchestrator says so, when the scheduler does,
 and when the job that it is for is over, which it asks for itself: those that should have ended it may all be gone.
 """

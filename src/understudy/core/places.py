@@ -1,8 +1,8 @@
 """How many workers a node has places for, and which of them (its local rank) a worker gets.
 
 A *bounded* node has as many places as its agent offered spares when it joined, and each has an accelerator of its own: it was started for
-spares only, or is claimed from the scheduler. No rank goes there beyond that number, or it would find no device of its own, and its script
-would fail as if that were its own fault. A rehearsing spare, or one that waits, computes nothing that a rank needs: it keeps no rank away.
+spares only, or is claimed from the scheduler. No rank goes there beyond that number: it would find no device of its own, and its script
+would fail. A spare that rehearses or waits keeps no rank away.
 
 The other nodes run ranks from the start, and the user has said how many spares there are in addition. A rank from elsewhere may get a local
 rank there that is not below `LOCAL_WORLD_SIZE`; other spares are preferred (`assignment`, row *place*).
@@ -30,14 +30,17 @@ def open_places(node: Node) -> list[int]:
     """Return the local ranks that no rank has on this bounded node, and whose device is trusted. A worker that was released keeps its place
     until it has ended.
     """
-    taken = {worker.local_rank for worker in node.workers.values() if worker.state in (*_TAKEN, WorkerState.RELEASED)}
-    return sorted(set(range(node.room)) - taken - node.tainted_places())
+    return _free(node, node.room)
 
 
 def empty_places(state: JobState, node: Node) -> list[int]:
     """Return the local ranks of the ranks that were started on this node, as far as no worker has them and their device is trusted."""
+    return _free(node, state.spec.workers_per_node)
+
+
+def _free(node: Node, size: int) -> list[int]:
     taken = {worker.local_rank for worker in node.workers.values() if worker.state in (*_TAKEN, WorkerState.RELEASED)}
-    return sorted(set(range(state.spec.workers_per_node)) - taken - node.tainted_places())
+    return sorted(set(range(size)) - taken - node.tainted_places())
 
 
 def idle_spares(node: Node) -> list[Worker]:
@@ -55,8 +58,7 @@ def displaced(state: JobState, node: Node) -> int:
     """Return how many spares of this node are to be replaced elsewhere: they have taken ranks, and the node has no place for others."""
     if node.claim >= 0 or not bounded(state, node):
         return 0
-    ending = sum(worker.state is WorkerState.RELEASED for worker in node.workers.values())
-    return max(0, node.spares - len(open_places(node)) - ending)
+    return max(0, node.spares - len(open_places(node)) - len(node.idle(WorkerState.RELEASED)))
 
 
 def room(state: JobState, node: Node) -> int:
@@ -71,8 +73,7 @@ def clearing(state: JobState, node: Node) -> int:
     """Return how many spares start on the node as soon as workers that were released have ended."""
     if node.lost or not bounded(state, node):
         return 0
-    ending = sum(worker.state is WorkerState.RELEASED for worker in node.workers.values())
-    return max(0, min(ending, node.spares - len(node.idle(*_IDLE))))
+    return max(0, min(len(node.idle(WorkerState.RELEASED)), node.spares - len(node.idle(*_IDLE))))
 
 
 def with_places(state: JobState, idle: Iterable[Worker]) -> list[Worker]:
@@ -110,11 +111,8 @@ def local_rank(state: JobState, worker: Worker, rank: int, taken: Container[str]
         promised = sum(other.name in taken for other in node.idle(WorkerState.WARM) if other.prepare is None)
         places = [number for number in open_places(node) if number not in _ahead(node, WorkerState.WARM)]
         return places[promised] if promised < len(places) else -1
-    used = (
-        _ahead(node, WorkerState.WARM, WorkerState.REHEARSING)
-        | failed
-        | {other.local_rank for other in node.workers.values() if other.state in _TAKEN}
-    )
+    held = {other.local_rank for other in node.idle(*_TAKEN)}
+    used = held | failed | _ahead(node, WorkerState.WARM, WorkerState.REHEARSING)
     return next(number for number in range(len(used) + 1) if number not in used)
 
 

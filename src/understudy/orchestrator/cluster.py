@@ -56,7 +56,7 @@ KNOCK = 30.0  # seconds without a knock of its parts after which such a job has 
 
 
 class TooManyWaiting(Exception):
-    """No more jobs may wait, of whoever submits this one, or at all."""
+    """Too many jobs wait already: of this credential, or of all."""
 
 
 class Cluster:
@@ -484,7 +484,7 @@ class Cluster:
 
 
 def _trusted_in(known: Iterable[Recorded]) -> dict[str, float]:
-    """When a person last said for all jobs that a node is to be trusted, by node, as far as these jobs were told: unix times."""
+    """When a person last said for all jobs that a node is to be trusted, by node, as far as these jobs know: unix times."""
     found: dict[str, float] = {}
     for then, event in (one for recorded in known for one in recorded.events):
         if isinstance(event, NodeTainted) and (event.source, event.part, event.reason) == (OPERATOR, "", "") and event.by != BY_JOB:

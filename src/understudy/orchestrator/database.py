@@ -176,7 +176,7 @@ def _opened(place: Path, mode: str) -> sqlite3.Connection:
 
 
 def _text(data: bytes) -> str:
-    """What was damaged may be no UTF-8; that is for whoever reads it to judge, and concerns this row only."""
+    """Damaged text may be no UTF-8. Its reader decides what follows, for this row only."""
     return data.decode(errors="surrogateescape")
 
 

@@ -76,7 +76,7 @@ class Responses:
     """What follows from evidence about one job: what its policy says, as far as the machine does not know it already.
 
     No detector can call itself as a person's word is called: whoever has this makes sure of it (`verdicts.RESERVED`).
-    What follows concerns this job only, since its policy and its script are those of whoever has submitted it: what is seen of a node a
+    What follows concerns this job only, since its policy and its script come from its submitter: what is seen of a node a
     service hears by itself (`Cluster.observe`). Only what the core has found itself stays as it was.
     What was seen before a person said that the node is to be trusted says nothing any more: an agent repeats what it has seen.
     Where the policy's limits do not let ranks leave a node now, it is tainted all the same, and asked again at every look (`look`).

@@ -64,7 +64,7 @@ class NodeMarks:
             self._write()  # or the next start would read what a version before has left
 
     def why(self, node: str) -> str:
-        """Why it gets no new jobs; "": nobody has said that it should not."""
+        """Return why people keep new jobs from it; "": they do not."""
         return self._kept.drained.get(node) or self._kept.tainted.get(node, "")
 
     def is_drained(self, node: str) -> bool:
@@ -75,7 +75,7 @@ class NodeMarks:
         return bool(self.why(node))
 
     def trusted_at(self, node: str) -> float:
-        """Unix time at which a person last said that it is to be trusted; 0: nobody has."""
+        """Unix time at which a person last said that it is to be trusted; 0: never."""
         return self._kept.trusted.get(node, 0.0)
 
     def drain(self, node: str, reason: str) -> None:

@@ -61,7 +61,7 @@ class Room:
             self._tell(orchestrators.NO_RESERVE(folder=self._log.parent, free=(self.free() or 0) / MIB, wanted=SIZE / MIB))
 
     def _extend(self, log: Path) -> bool:
-        """Whether it is as long as it should be. Only what is behind its end is touched. Raises `OSError`."""
+        """Whether it is as long as it should be. Only what lies after its end is touched. Raises `OSError`."""
         descriptor = os.open(log, os.O_RDWR | os.O_CLOEXEC)
         try:
             size = os.fstat(descriptor).st_size

@@ -197,7 +197,7 @@ class Member:
             dial.send(self.hello(other))
 
     async def _stay_away(self, why: str) -> None:
-        """For the rest of the job, whoever starts this one again."""
+        """For the rest of the job, also after a restart."""
         self._tell_once(why)
         if not self._storage.forgot:
             await self._write(lambda: self._storage.forget(why))
