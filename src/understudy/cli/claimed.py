@@ -1,8 +1,8 @@
 """`python -m understudy.cli.claimed`: what a node runs that a scheduler has given to a job of ours on demand.
 
-Its environment says what to serve (`CLAIM_VARIABLE`); it finds out where it is. If it was given less than a node of the job has, it ends before
-a rank can come, and leaves the reason with the scheduler. It ends when the orchestrator says so, when the scheduler does,
-and when the job that it is for is over, which it asks for itself: those that should have ended it may all be gone.
+Its environment (`CLAIM_VARIABLE`) says what to serve; where it is, it finds out. If it was given less than a node of the job has, it ends
+before a rank can come, and leaves the reason with the scheduler. It ends when the orchestrator says so, when the scheduler does, and when
+the job that it is for is over, which it asks for itself: those that should have ended it may all be gone.
 """
 
 from __future__ import annotations
