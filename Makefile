@@ -30,7 +30,7 @@ CONFORMANCE := conformance-1 conformance-2 conformance-3
 PARTS := whole-units model whole-faults whole-control whole-recovery whole-leaving drills \
 	matrix $(CONFORMANCE) slurm kubernetes whole-newest
 
-.PHONY: help setup setup-newest demo drain lint test clusters newest costs covering whole $(PARTS) conformance mutants format bench peers compare clean
+.PHONY: help docs setup setup-newest demo drain lint test clusters newest costs covering whole $(PARTS) conformance mutants format bench peers compare clean
 
 help:
 	@echo "To begin:"
@@ -58,9 +58,10 @@ help:
 	@echo "    make slurm            everything on a real Slurm cluster; 56 min"
 	@echo "    make kubernetes       everything on a real Kubernetes control plane; 57 min"
 	@echo "    make whole-newest     the tests that depend most on torch, on torch $(TORCH_NEWEST); 9 min, its first setup included"
-	@echo "  make conformance  its three parts in one go; writes docs/conformance.md"
+	@echo "  make conformance  its three parts in one go; writes docs/evidence/conformance.md"
 	@echo "  make mutants      change the meaning of the pure parts in one place at a time, and list the changes that no fast test notices"
 	@echo "More:"
+	@echo "  make docs         build docs/ as a site in site/, and check all of its links"
 	@echo "  make format       let ruff rewrite the sources"
 	@echo "  make bench        recovery and overhead benchmarks"
 	@echo "  make peers        what Understudy is compared with, in .venv-peers"
@@ -160,7 +161,10 @@ mutants: setup
 	$(BIN)/python -m tests.mutants --at-once $(TESTS_AT_ONCE)
 
 conformance: setup
-	$(BIN)/python -m tests.conformance --at-once $(TESTS_AT_ONCE) --write docs/conformance.md
+	$(BIN)/python -m tests.conformance --at-once $(TESTS_AT_ONCE) --write docs/evidence/conformance.md
+
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --site-dir site
 
 format: setup
 	$(BIN)/ruff check --fix $(SOURCES)

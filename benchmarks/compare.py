@@ -14,7 +14,7 @@ Before the repeats a run without faults says how long a step takes and what a di
 steps (`--between` seconds of training before, between and after the faults) and the tuned interval between checkpoints
 (peers/interval.py).
 
-What each column says stands in docs/benchmarks.md, "Other systems". Systems, in the order of the table:
+What each column says stands in docs/evidence/benchmarks.md, "Other systems". Systems, in the order of the table:
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ are steady, send SIGKILL to a random rank at a random moment of a step (both fro
 Two measures of the same thing stand side by side: what `understudy report` says, phase by phase, and what the metrics
 files of all ranks show from outside, from just before the signal to the first later step that every rank has committed.
 The bandwidth of the state transfer is compared with a plain Gloo send of as many bytes, measured in the same run after
-the job has ended. docs/benchmarks.md explains every row.
+the job has ended. docs/evidence/benchmarks.md explains every row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes the HTTP part of docs/api.md from the interface's own OpenAPI description, between two markers there.
+"""Writes the HTTP part of docs/reference/api.md from the interface's own OpenAPI description, between two markers there.
 
 `python scripts/api_page.py` rewrites it; with `--check` nothing is written, and the exit code is 1, after a diff, if it is stale.
 """
@@ -20,7 +20,7 @@ from understudy.orchestrator.cluster import Cluster
 from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.security import Access
 
-PAGE = ROOT / "docs" / "api.md"
+PAGE = ROOT / "docs" / "reference" / "api.md"
 ORDER = ("path", "query", "header")
 LIMITS = {
     "minimum": "at least {}",

@@ -1,4 +1,4 @@
-"""Writes which room of the package imports which into docs/architecture.md, between two markers there.
+"""Writes which room of the package imports which into docs/internals/architecture.md, between two markers there.
 
 `python scripts/import_graph.py` rewrites it; with `--check` nothing is written, and the exit code is 1, after a diff, if it is stale.
 What may import what is held by the contracts in pyproject.toml (`lint-imports`, part of `make lint`); this shows what does.
@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.generated import ROOT, write
 
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "internals" / "architecture.md"
 PACKAGE = "understudy"
 WORKER = f"{PACKAGE}.worker"
 

@@ -1,6 +1,6 @@
 """`python -m tests.conformance`: what real training scripts do, one small script each, with kills, compared bit by bit with torchrun.
 
-The exit code is 1 if a script does not come out as its header says. `make conformance` runs all of it and writes docs/conformance.md;
+The exit code is 1 if a script does not come out as its header says. `make conformance` runs all of it and writes the page of results;
 `tests/conformance/test_drawn.py` a few in each run of the gate.
 """
 

@@ -38,7 +38,7 @@ from understudy.detectors.prometheus_here import PrometheusHere, Rules
 from understudy.messages import detector_files, node_programs, prometheus, tools
 from understudy.messages.base import Message
 
-OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operate" / "operations.md"
 CHECK = '[[command]]\nname = "{}"\nargv = ["/bin/sh", "-c", "{}"]\n'
 RULES = """
 [[prometheus]]

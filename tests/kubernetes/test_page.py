@@ -1,4 +1,4 @@
-"""docs/kubernetes.md: its commands, as they stand, by somebody who has nothing but a training script. A node loses its power, another one
+"""The commands of docs/operate/kubernetes.md as they stand, by somebody who has nothing but a training script. A node loses its power, another one
 is drained.
 
 kubectl is a current one, and the server an old one. It has budgets in another version (`as_here`), which kubectl complains of, and does not
@@ -43,7 +43,7 @@ def _gpus(cluster: Cluster, count: str) -> None:
 
 
 def test_the_page(bare: Cluster) -> None:
-    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    page = (ROOT / "docs" / "operate" / "kubernetes.md").read_text()
     install, job, drain = re.findall(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     image = bare.image("my/image")
     for file in (ROOT / "examples").glob("*.py"):

@@ -77,7 +77,7 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
 
 
 def test_links_and_paths_of_the_sources_exist() -> None:
-    """Docstrings, help and messages that name a page. Those of the HTTP interface are links of docs/api.md."""
+    """Docstrings, help and messages that name a page. Those of the HTTP interface are links of docs/reference/api.md."""
     for path in [*(ROOT / "src").rglob("*.py"), *(ROOT / "scripts").rglob("*"), *(ROOT / "deploy").rglob("*"), ROOT / "Makefile"]:
         for name in re.findall(r"\bdocs/[\w/]+\.md\b", path.read_text() if path.is_file() and path.suffix != ".pyc" else ""):
             assert (ROOT / name).exists(), f"{path} names {name}"
@@ -105,11 +105,11 @@ def test_codes_of_messages_exist(page: Path) -> None:
 
 
 def test_the_guide_quotes_messages_as_they_are() -> None:
-    quoted = [line for block in blocks(ROOT / "docs" / "guide.md", "") for line in block.splitlines()]
+    quoted = [line for block in blocks(ROOT / "docs" / "script" / "guide.md", "") for line in block.splitlines()]
     assert len(quoted) > 20
     for line in quoted:
         (code, *_) = codes(line) or ("none",)
-        assert code in messages() and said(line, messages()[code]), f"docs/guide.md has what no message says: {line}"
+        assert code in messages() and said(line, messages()[code]), f"docs/script/guide.md has what no message says: {line}"
 
 
 def test_contributing_shows_the_layers_as_they_are() -> None:
@@ -143,7 +143,7 @@ def test_options_exist(page: Path) -> None:
 
 
 def test_every_option_of_run_is_described() -> None:
-    described = set(OPTION.findall((ROOT / "docs" / "api.md").read_text()))
+    described = set(OPTION.findall((ROOT / "docs" / "reference" / "api.md").read_text()))
     long = {option for option in options()["run"] if option.startswith("--")} - {"--help"}
     assert long <= described
 
@@ -166,7 +166,7 @@ def test_plans_of_faults_can_be_carried_out(page: Path) -> None:
 
 
 def test_the_policy_of_the_page_can_be_used() -> None:
-    (block,) = [block for block in blocks(ROOT / "docs" / "operations.md", "toml") if "[[rule]]" in block]
+    (block,) = [block for block in blocks(ROOT / "docs" / "operate" / "operations.md", "toml") if "[[rule]]" in block]
     names = ["a GPU that fell off the bus", "a link that flaps", "slow ranks", "nodes that were silent"]
     assert [rule.name for rule in policy(block, "operations.md").rule] == names
 
@@ -190,7 +190,7 @@ def test_api_names_exist(page: Path) -> None:
 
 
 def test_public_names_are_described() -> None:
-    text = (ROOT / "docs" / "api.md").read_text()
+    text = (ROOT / "docs" / "reference" / "api.md").read_text()
     for name in (n for n in vars(understudy.Job) if not n.startswith("_")):
         assert f"`job.{name}" in text
     for name in set(understudy.__all__) - {"Job", "__version__"}:
@@ -198,7 +198,7 @@ def test_public_names_are_described() -> None:
 
 
 def test_http_interface() -> None:
-    text = (ROOT / "docs" / "api.md").read_text()
+    text = (ROOT / "docs" / "reference" / "api.md").read_text()
     described = set(re.findall(r"`(GET|POST) (/[^\s`]+)", text))
     app = create_app(cast(Jobs, None), Access(["secret"]), cast(Cluster, object()))
     served = {(m, r.path) for r in app.routes if isinstance(r, APIRoute) for m in r.methods or ()}
@@ -240,18 +240,18 @@ def test_a_stale_description_is_found(tmp_path: Path) -> None:
     assert "-A node in a list." in stale.stdout and "+A node, in a list." in stale.stdout and "scripts/api_page.py" in stale.stdout
     for more, code in (([], 0), (["--check"], 0)):
         assert subprocess.run([*command, *more], env=environment).returncode == code
-    assert "A node, in a list." in (tmp_path / "docs" / "api.md").read_text()
+    assert "A node, in a list." in (tmp_path / "docs" / "reference" / "api.md").read_text()
 
 
 def test_metrics_are_described() -> None:
     source = (ROOT / "src" / "understudy" / "orchestrator" / "metrics.py").read_text()
     made = {name + "_total" * (kind == "Counter") for kind, name in re.findall(r"(Gauge|Counter)MetricFamily\(\s*\"(\w+)\"", source)}
-    described = set(re.findall(r"`(understudy_\w+)", (ROOT / "docs" / "operations.md").read_text()))
+    described = set(re.findall(r"`(understudy_\w+)", (ROOT / "docs" / "operate" / "operations.md").read_text()))
     assert made == described
 
 
 def test_keys_of_status_and_report() -> None:
-    named = set(INLINE.findall((ROOT / "docs" / "api.md").read_text()))
+    named = set(INLINE.findall((ROOT / "docs" / "reference" / "api.md").read_text()))
     kinds = (views.Status, views.RankStatus, views.SpareStatus, views.Report, views.IncidentReport, views.RankReport)
     for kind in kinds:
         assert set(kind.__annotations__) <= named, kind.__name__
@@ -285,7 +285,7 @@ def test_make_help_lists_every_target() -> None:
 
 
 def test_every_dependency_has_its_sentence() -> None:
-    text = (ROOT / "docs" / "dependencies.md").read_text()
+    text = (ROOT / "docs" / "internals" / "dependencies.md").read_text()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *(item for group in project["optional-dependencies"].values() for item in group)]
     for requirement in wanted:

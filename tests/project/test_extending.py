@@ -1,4 +1,4 @@
-"""The code of docs/extending.md, as it stands there, installed as packages of others."""
+"""The code of docs/internals/extending.md, as it stands there, installed as packages of others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from understudy.worker.frameworks.aggregate import Frameworks, Shards
 from understudy.worker.frameworks.base import SharedObject, disagreement
 from understudy.worker.state.registry import State
 
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "extending.md"
 PARTS = re.findall(r"^## An? ([\w ]+)$.*?^```toml\n(.*?)^```$.*?^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 EXAMPLES = {title: (toml, code) for title, toml, code in PARTS}
 LONGEST = 40  # lines

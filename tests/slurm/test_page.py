@@ -1,4 +1,4 @@
-"""docs/slurm.md: its commands, as they stand, by somebody who has nothing but a training script; then a node loses its power."""
+"""docs/operate/slurm.md: its commands, as they stand, by somebody who has nothing but a training script; then a node loses its power."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [needs_slurm, pytest.mark.timeout(600)]
 
 
 def test_the_page(slurm: Cluster) -> None:
-    page = (ROOT / "docs" / "slurm.md").read_text()
+    page = (ROOT / "docs" / "operate" / "slurm.md").read_text()
     first = re.search(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert first is not None
     home = slurm.home("alice")

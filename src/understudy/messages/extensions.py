@@ -20,7 +20,7 @@ WRONG_KIND = Message(
     "US8002",
     "{entry} must be {wanted}, but is a {found}",
     cause="The type of the object that the entry point names is not the one that its group requires.",
-    remedy="Correct the entry point. docs/extending.md describes the object that each group requires.",
+    remedy="Correct the entry point. docs/internals/extending.md describes the object that each group requires.",
 )
 INCOMPLETE = Message(
     "US8003",

@@ -45,7 +45,7 @@ def test_the_units_start_a_service(tmp_path: Path) -> None:
         words = command(DEPLOY / "systemd" / f"understudy-{name}.service")
         named = {match for word in words for match in re.findall(r"\$\{(\w+)\}", word)}
         set_by_systemd = {"STATE_DIRECTORY", "CREDENTIALS_DIRECTORY"}
-        page = (DEPLOY.parent / "docs" / "operations.md").read_text()
+        page = (DEPLOY.parent / "docs" / "operate" / "operations.md").read_text()
         assert all(f"{variable}=" in page for variable in named - set_by_systemd)
     with marked() as mark:
         service = Service(tmp_path, mark, UNDERSTUDY_TOKEN=secret.read_text().strip())
@@ -89,7 +89,7 @@ def test_alerts_are_about_metrics_that_exist_and_are_described() -> None:
     expressions = re.findall(r"expr: (.*)", text)
     assert set(re.findall(r"understudy_\w+", " ".join(expressions))) <= made
     alerts = set(re.findall(r"alert: (\w+)", text))
-    page = (DEPLOY.parent / "docs" / "operations.md").read_text()
+    page = (DEPLOY.parent / "docs" / "operate" / "operations.md").read_text()
     assert alerts == set(re.findall(r"^\| `(Understudy\w+)` \|", page, re.MULTILINE))
     assert len(alerts) == len(expressions)
 

@@ -34,7 +34,7 @@ def by_rule(rule: str) -> str:
 
 
 ALERTMANAGER = shutil.which("prometheus-alertmanager", path=WHERE)
-OPERATIONS = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
+OPERATIONS = Path(__file__).resolve().parents[3] / "docs" / "operate" / "operations.md"
 (CONFIGURATION,) = re.findall(r"```yaml\n(route:.*?)```", OPERATIONS.read_text(), re.DOTALL)
 URL, FILE = "http://10.0.0.5:29400", "/etc/alertmanager/understudy-token"
 

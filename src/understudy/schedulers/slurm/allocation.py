@@ -1,7 +1,7 @@
 """The nodes of a step of a Slurm job, as Slurm has them.
 
 An ordinary user may shrink his own job, write its comment and cancel it; the state of a node only an administrator may change
-(`AdminLevel=Admin`; an operator may not). What Slurm 22.05 does with each was measured (docs/slurm.md): in a job that was started with
+(`AdminLevel=Admin`; an operator may not). Slurm 22.05 was measured (docs/operate/slurm.md): in a job that was started with
 `--no-kill`, a node that is gone leaves the job by itself once Slurm takes it for down, and `srun` hears of it. `srun` waits for ever for
 the task of a node that is taken out of the job before that, and takes a task that is killed for the job's own failure. So our task is ended
 first (`leave.py`), and a node on which that cannot be done is left to Slurm. When the batch script's own node is lost, nobody ends the job

@@ -46,7 +46,7 @@ def of_joining(way: str) -> Finding:
 def of_gpus(gpus: list[dict[str, Any]], nccl: str, build: str, vendors: list[str]) -> Iterator[Finding]:
     """`vendors`: of the devices that the kernel has, whatever torch sees."""
     if gpus and build.startswith("ROCm"):
-        yield Finding("ROCm", LIMITED, doctor.ROCM_UNTESTED(build=build), "compare a run with a loss with one without: docs/gpu.md")
+        yield Finding("ROCm", LIMITED, doctor.ROCM_UNTESTED(build=build), "compare runs with and without a loss: docs/evidence/gpu.md")
     if not gpus and vendors:
         to_do = "install a torch that is built for them, or look at the container's devices; or go on, on the CPU"
         yield Finding("GPUs", LIMITED, doctor.GPUS_NOT_SEEN(vendors=" and ".join(vendors), build=build), to_do)

@@ -11,7 +11,7 @@ processor, counts for all that time. The time between two is drawn, because a st
 same place.
 
 A look costs some fifty microseconds while the main thread computes, most of them for a turn of the interpreter's lock. Only while that one
-sleeps are all threads looked at, for some hundred to three hundred microseconds, which is in nobody's way (docs/benchmarks.md).
+sleeps are all threads looked at, for some hundred to three hundred microseconds, which is in nobody's way (docs/evidence/benchmarks.md).
 
 With NCCL the main thread says nothing, because kernels wait in its place. Where the device is timed instead (`collectives.device_times`),
 the same thread takes what was measured: each measurement stands for the time in transactions since the one before (`DeviceOwnTime`).
