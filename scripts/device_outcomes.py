@@ -1,4 +1,4 @@
-"""Write the table of a failed device's consequences into `docs/operate/operations.md`, from the tests that show it (`tests/outcomes.py`)."""
+"""Write the outcomes of a failed device into `docs/operate/operations.md`, from the tests that show it (`tests/outcomes.py`)."""
 
 from __future__ import annotations
 

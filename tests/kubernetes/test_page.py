@@ -1,5 +1,5 @@
-"""The commands of docs/operate/kubernetes.md as they stand, by somebody who has nothing but a training script. A node loses its power, another one
-is drained.
+"""The commands of docs/operate/kubernetes.md as they stand, for a user who has nothing but a training script. A node loses its
+power, another one is drained.
 
 kubectl is a current one, and the server an old one. It has budgets in another version (`as_here`), which kubectl complains of, and does not
 know the rules in the schema, for which kubectl would refuse it beforehand: it is told not to look (`--validate=false`).
