@@ -33,7 +33,7 @@ def test_both_controllers_and_the_orchestrator_that_leads_are_killed(kubernetes:
         kubernetes.kill(leader)
     job.let(f"go on {phase}")
     job.wait_until(lambda: job.pod_of(1) == "job-4", "rank 1 on the spare pod")
-    job.wait_until(lambda: job.pod_names("spare") == ["job-5"] and job.status["spares"] == 2, "the next spare")
+    job.wait_until(lambda: job.pod_names("spare") == ["job-5"] and job.status["spares"] == 1, "the next spare")
     job.let("end")
     outcome = job.ends()
     assert outcome.code == 0 and outcome.record == undisturbed.record, outcome.output
