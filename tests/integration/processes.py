@@ -122,7 +122,9 @@ def wait_for_end(pid: int | None, limit: float = LIMIT) -> None:
     except ProcessLookupError:
         return
     try:
-        ready, _, _ = select.select([fd], [], [], max(0.0, limit))
+        ended = select.poll()  # not select(), whose descriptors are below 1024
+        ended.register(fd, select.POLLIN)
+        ready = ended.poll(max(0.0, limit) * 1000)
     finally:
         os.close(fd)
     if not ready:

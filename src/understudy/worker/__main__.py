@@ -18,6 +18,7 @@ import contextlib
 import faulthandler
 import gc
 import os
+import resource
 import signal
 import socket
 from pathlib import Path
@@ -72,6 +73,7 @@ def main() -> None:
     if os.getppid() != agent:
         os.kill(os.getpid(), signal.SIGKILL)  # it has died, and the next one knows nothing of this worker
     faulthandler.enable()
+    _allow_descriptors()
     connection = socket.socket(fileno=link)
     for fd in (link, *outputs):
         os.set_inheritable(fd, False)
@@ -96,6 +98,16 @@ def main() -> None:
     page.enter(Activity.SETUP, -1, process=Process.UNJOINED)
     _listen(session.current, page)
     script.run(control, arguments, module)
+
+
+def _allow_descriptors() -> None:
+    """Raise the number of descriptors that this process may open to the hard limit.
+
+    Anything that reaches a worker may connect to it. Our own listeners close what does not introduce itself (`transport/strangers.py`);
+    Gloo's accept everything, and end the process when no descriptor is left.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _listen(here: session.Session, page: PageWriter) -> None:
