@@ -62,7 +62,7 @@ class Training:
             with closing(sqlite3.connect(self.file)) as journal:
                 ((last,),) = journal.execute("select number || '-' || checksum from events where job = 'job' order by number desc limit 1")
             found = [file.read_text() for file in self.service.folder.glob("agent-?/parts/job/journal-position")]
-            return found == [last] * 2
+            return [position.rpartition("-")[0] for position in found] == [last] * 2  # after it comes the job's identity
 
         wait_until(known, "the agents know how far the journal is", LONG)
 

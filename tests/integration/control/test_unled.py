@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+import pytest
 from tests.integration.processes import Mark, marked, pid_of, send, wait_until
 from tests.integration.training import JOBS, LONG, Outcome
 from tests.said import said
 
 from understudy.messages import agents, orchestrators, starting
+from understudy.messages.base import Message
 
 FAILS = """
 import sys, time
@@ -36,10 +40,31 @@ for _ in job.steps(3):
 """
 
 
-class Run:
-    """`understudy run` on one node, whose orchestrator was killed and finds its journal damaged."""
+def overwritten(journal: Path) -> None:
+    for file in journal.parent.glob("journal.db-*"):
+        file.unlink()
+    journal.write_bytes(b"no database" * 10_000)
 
-    def __init__(self, folder: Path, mark: Mark, script: Path, begun: str) -> None:
+
+def without_its_last_events(journal: Path) -> None:
+    """The agent knows of the first one that is missing."""
+    (position,) = journal.parent.rglob("journal-position")
+    with closing(sqlite3.connect(journal)) as database, database:
+        database.execute("delete from events where number >= ?", (int(position.read_text().partition("-")[0]),))
+
+
+class Run:
+    """`understudy run` on one node, whose orchestrator was killed and finds its journal damaged in a way that `report` names."""
+
+    def __init__(
+        self,
+        folder: Path,
+        mark: Mark,
+        script: Path,
+        begun: str,
+        damage: Callable[[Path], None] = overwritten,
+        report: Message = orchestrators.JOURNAL_DAMAGED,
+    ) -> None:
         self.folder = folder
         self.run = folder / "run"
         words = [
@@ -60,11 +85,9 @@ class Run:
             self.process = subprocess.Popen([sys.executable, "-m", "understudy.cli", *words], stdout=output, stderr=output, env=variables)
         self.wait_until((folder / begun).exists, "the script has begun")
         pid = pid_of(lambda: json.loads((self.run / "orchestrator.json").read_text()))
-        for file in self.run.glob("journal.db-*"):
-            file.unlink()
-        (self.run / "journal.db").write_bytes(b"no database" * 10_000)
+        damage(self.run / "journal.db")
         send(pid, signal.SIGKILL)
-        self.wait_until(lambda: said(self.output, orchestrators.JOURNAL_DAMAGED), "the damage is reported")
+        self.wait_until(lambda: said(self.output, report), "the damage is reported")
         self.wait_until(lambda: said(self.output, starting.ORCHESTRATOR_UNUSABLE), "and what works meanwhile")
 
     @property
@@ -81,17 +104,22 @@ class Run:
     def ends(self) -> int:
         (self.folder / "let go").touch()
         code = self.process.wait(LONG)
-        (self.run / "journal.db").unlink()  # every journal of the tests is read at their end
+        for file in self.run.glob("journal.db*"):  # every journal of the tests is read at their end
+            file.unlink()
         return code
 
 
+DAMAGES = {overwritten: orchestrators.JOURNAL_DAMAGED, without_its_last_events: orchestrators.JOURNAL_BEHIND}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_training_of_a_single_run_ends_normally_without_an_orchestrator(
-    tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]
+    tmp_path: Path, undisturbed_spread: Callable[[int], Outcome], damage: Callable[[Path], None]
 ) -> None:
     """Its journal is damaged for good: that is reported again and again, and ends nothing."""
     with marked() as mark:
-        run = Run(tmp_path, mark, JOBS / "spread.py", "marker held 6")
-        run.wait_until(lambda: run.output.count(orchestrators.JOURNAL_DAMAGED.code) > 2, "it is tried again")
+        run = Run(tmp_path, mark, JOBS / "spread.py", "marker held 6", damage, DAMAGES[damage])
+        run.wait_until(lambda: run.output.count(DAMAGES[damage].code) > 2, "it is tried again")
         assert run.output.count(starting.ORCHESTRATOR_UNUSABLE.code) == 1
         code = run.ends()
         output = run.output
