@@ -25,7 +25,7 @@ from understudy.core.model import (
 )
 from understudy.core.proofs import proven
 from understudy.core.transitions import Phase
-from understudy.messages import coverage, grades, newcomers, recoveries, script
+from understudy.messages import coverage, forming, grades, newcomers, recoveries, script
 from understudy.messages.base import Message
 
 PROVEN, DRILLED, UNPROVEN = Grade
@@ -410,17 +410,24 @@ def test_a_change_that_only_some_drills_have_seen_voids_the_others_only() -> Non
     assert [proven(state, rank) >= 0 for rank in (0, 2)] == [False, True] and len(told) == 1
 
 
-def test_of_a_loss_before_anything_was_committed() -> None:
+@pytest.mark.parametrize("protected", [True, False])
+def test_of_a_loss_before_anything_was_committed(protected: bool) -> None:
+    """A script that is not protected may have computed something."""
     job = Job(JobSpec("job", 2, 2, spares=1), forming=True)
     job.warm()
+    if not protected:
+        job.submit(events.Notice("w0", 0, script.OWN_PROCESS_GROUP(where="train.py:3")))
     job.lose(job.machine.state.ranks[1])
+    told = []
     for name in sorted(job.machine.state.recovery.waiting if job.machine.state.recovery else ()):
         place = Position(-1, VotePhase.RUNNING)
-        job.submit(events.Quiesced(name, job.machine.state.generation, place, (), 0))
+        told += of(commands.Tell, job.submit(events.Quiesced(name, job.machine.state.generation, place, (), 0)))
+    assert any(said(tell, forming.STARTS_ANEW if protected else forming.STARTS_ANEW_UNPROTECTED, restarts=1) for tell in told)
     job.warm()
     commit(job, {}, 0, 1)
     incident = only(job)
-    assert (incident.decision, incident.grade) == ("start anew", PROVEN) and said(incident.why, grades.STARTED_OVER)
+    expected = (PROVEN, grades.STARTED_OVER) if protected else (Grade.UNPROVEN, grades.NOT_PROTECTED)
+    assert (incident.decision, incident.grade) == ("start anew", expected[0]) and said(incident.why, expected[1])
 
 
 def test_a_rank_that_was_corrupt_is_not_proven() -> None:

@@ -43,7 +43,8 @@ def start_anew(state: JobState, reason: str) -> None:
         return
     state.restarts += 1
     state.generation = state.next_generation()
-    state.tell(forming.STARTS_ANEW(reason=reason, restarts=state.restarts, most=state.spec.max_restarts))
+    starts = forming.STARTS_ANEW if state.protected else forming.STARTS_ANEW_UNPROTECTED
+    state.tell(starts(reason=reason, restarts=state.restarts, most=state.spec.max_restarts))
     for worker in state.members():
         fence(state, worker, "the job starts anew")
     for worker in state.newcomers():

@@ -23,7 +23,7 @@ By kind of incident:
     planned move          the same
     between two steps     survivors have redone nothing; the newcomer computes a step that no rank had begun, and needs a drill
     section               as a redo, but drills say nothing of what is computed there: all of it has to be compared
-    set-up                all ranks start from the beginning: proven
+    set-up                all ranks start from the beginning: proven, unless the script is not protected and may have computed something
     in place              no newcomers: as a redo, and what was compared in part needs a drill of each rank
     skipped section       nothing was computed, so there is no grade, unless a rank was lost as well
     several losses        what the weakest rank has; of one that was lost again, what each of its newcomers has
@@ -115,7 +115,7 @@ def drilled(state: JobState, result: DrillResult) -> None:
 
 def grade(state: JobState, incident: OpenIncident) -> Graded:
     if incident.decision == _START_ANEW:
-        return Graded(Grade.PROVEN, grades.STARTED_OVER())
+        return Graded(Grade.PROVEN, grades.STARTED_OVER()) if state.protected else Graded(Grade.UNPROVEN, grades.NOT_PROTECTED())
     new = _new(state, incident)
     redone = _redone(incident)
     verdicts = {rank: proofs.verdict(state, rank, _held(state, incident, rank)) for rank in _concerned(state, incident)}

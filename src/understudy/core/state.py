@@ -23,7 +23,7 @@ from understudy.core.incident import OpenIncident
 from understudy.core.mismatch import Crashes
 from understudy.core.model import DrillResult, Incident, JobSpec, LossCause, Timeouts
 from understudy.core.transitions import JOB, WORKER, Phase, Why, WorkerState
-from understudy.messages import moves
+from understudy.messages import moves, script
 
 
 @dataclass(frozen=True)
@@ -327,6 +327,11 @@ class JobState:
     def complete(self) -> bool:
         """Whether the nodes of all ranks have joined."""
         return self.all_of("joined", self.spec.nodes, self.places.__contains__)
+
+    @property
+    def protected(self) -> bool:
+        """Whether no rank has reported that the script makes its own process group."""
+        return not any(script.OWN_PROCESS_GROUP.code in notice for notice in self.notices)
 
     def all_of(self, question: str, count: int, true: Callable[[int], bool]) -> bool:
         """Whether `true` holds for every number below `count`. The first for which it does not is asked first the next time, so that

@@ -128,6 +128,13 @@ STARTS_ANEW = Message(
     cause="A rank was lost before the first step was committed. Nothing had been computed yet, so all workers are started from scratch.",
     remedy="Find out what ends workers in the set-up of the script if it repeats. Otherwise ignore this.",
 )
+STARTS_ANEW_UNPROTECTED = Message(
+    "US4053",
+    "{reason} in a script that is not protected: all ranks restart from the beginning of the script, and what they had computed since "
+    "then, or since its own checkpoint, is lost ({restarts} of at most {most} times)",
+    cause="The script makes its own default process group, as US1003 has reported, so none of its ranks can be recovered.",
+    remedy="Change the script as US1003 explains (`understudy explain US1003`).",
+)
 STARTED_TOO_OFTEN = Message(
     "US4051",
     "the job restarted from the beginning {restarts} of at most {most} times, and lost a rank before its first transaction again: {reason}",

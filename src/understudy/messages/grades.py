@@ -12,6 +12,13 @@ STARTED_OVER = Message(
     "no transaction had been committed, and all ranks started from the beginning",
     cause="The loss came before anything had been computed, so there is nothing that could be wrong.",
 )
+NOT_PROTECTED = Message(
+    "US4192",
+    "the script makes its own process group, so all ranks restarted from its beginning",
+    cause="US1003 has reported that the script is not protected. Its ranks may have computed something before the loss, and load a "
+    "checkpoint after it: we know nothing of either.",
+    remedy="Change the script as US1003 explains (`understudy explain US1003`).",
+)
 NO_NEWCOMER = Message(
     "US4171",
     "no rank has a new worker{compared}",

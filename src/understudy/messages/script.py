@@ -23,6 +23,22 @@ DEFAULT_STORE = Message(
     remedy="Use collectives instead, in the set-up or in a transaction: these are recorded for a newcomer, and redone after a loss.",
 )
 
+OWN_PROCESS_GROUP = Message(
+    "US1003",
+    "this job is not protected: its script makes its own default process group ({where}) and has not called understudy.join(), so a loss "
+    "restarts every rank from the beginning of the script",
+    cause="torch.distributed.init_process_group was called by the script, or by a library such as a trainer, under `understudy run`. "
+    "Such a script runs as under torchrun: nothing of it is recovered within a step.",
+    remedy="Call understudy.join() in place of init_process_group, register what the script trains, and wrap the step in @job.step: "
+    "docs/quickstart.md. A script that is to stay as it is should load its own checkpoint when it starts again.",
+)
+GROUP_BEFORE_JOIN = Message(
+    "US1004",
+    "understudy.join() was called after init_process_group, whose place it takes",
+    cause="The default process group is made by understudy.join(), because a loss replaces it. The script, or a library, had made one.",
+    remedy="Remove the call of init_process_group. If a library makes it, call understudy.join() before that library does.",
+)
+
 # -- loops and transactions ----------------------------------------------------------------------------------------------------
 
 NESTED_LOOPS = Message(

@@ -30,6 +30,7 @@ from understudy.core.events import Notice, ScriptFailed, WorkerWarm
 from understudy.links import messages
 from understudy.links.lifeline import Lifeline
 from understudy.links.page import PageWriter
+from understudy.messages import script as script_rules
 from understudy.messages import worker_processes
 from understudy.worker import script
 from understudy.worker.api import session
@@ -112,9 +113,10 @@ def _allow_descriptors() -> None:
 
 def _listen(here: session.Session, page: PageWriter) -> None:
     """Install what looks at the script from outside, of most things where it was asked for."""
-    from understudy.worker.guards import default_store
+    from understudy.worker.guards import default_store, own_group
 
     default_store.refuse()
+    own_group.watch(lambda where: _report_unprotected(here.control, where))
     if (own_time := os.environ.get(OWN_TIME_VARIABLE)) != "0":
         (DeviceOwnTime(page, here.control.own_share) if own_time == "device" else OwnTime(page, here.control.at_work)).start()
     if os.environ.get("UNDERSTUDY_SILENT_FAULTS"):
@@ -134,6 +136,10 @@ def _listen(here: session.Session, page: PageWriter) -> None:
 
         here.opened = FileAccessGuard()
         here.opened.install()
+
+
+def _report_unprotected(control: Control, where: str) -> None:
+    control.send(Notice(control.worker, int(os.environ["RANK"]), script_rules.OWN_PROCESS_GROUP(where=where)))
 
 
 def _warm_event(worker: str, server: Any) -> WorkerWarm:

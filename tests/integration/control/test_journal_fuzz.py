@@ -174,6 +174,7 @@ def test_some_damages_end_no_rank(tmp_path: Path) -> None:
     assert found["tail aside"] == found["old_copy aside"] == found["row aside"] == 1, found
 
 
+@pytest.mark.timeout(7200)
 @pytest.mark.whole
 def test_five_hundred_damages_end_no_rank(tmp_path: Path) -> None:
     found = damaged(tmp_path, 500)

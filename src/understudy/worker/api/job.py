@@ -30,6 +30,7 @@ from understudy.worker.data.iterators import LoaderIterator
 from understudy.worker.data.loaders import Counter, LoaderSource, Source
 from understudy.worker.data.loops import JobLoop, Loops, iterate
 from understudy.worker.errors import UsageError, errors_of_functions
+from understudy.worker.guards import own_group
 from understudy.worker.guards.loop_checks import TRANSACTION, arguments_ahead, read_ahead
 from understudy.worker.guards.loop_variables import Behind, read_behind
 from understudy.worker.recovery.newcomer import Newcomer
@@ -340,6 +341,9 @@ def join(backend: str | None = None) -> Job:
         return Job(None)
     if session.current.runtime is not None:
         raise UsageError(script.JOINED_TWICE())
+    if dist.is_initialized():
+        raise UsageError(script.GROUP_BEFORE_JOIN())
+    own_group.expect()
     drawn.watch()
     here = session.current
     here.control.page.enter(Activity.SETUP, -1)

@@ -1,0 +1,43 @@
+"""A script that makes its own default process group is reported once; `understudy.join` makes ours, which is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch.distributed as dist
+from torch.distributed import HashStore, distributed_c10d
+
+from understudy.worker import patches
+from understudy.worker.guards import own_group
+
+
+@pytest.fixture
+def reports() -> Iterator[list[str]]:
+    before, found = patches.standing(), []
+    own_group.watch(found.append)
+    yield found
+    own_group.expect()
+    assert patches.standing() == before
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def test_the_place_of_the_first_call_is_reported(reports: list[str]) -> None:
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    dist.destroy_process_group()
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    (place,) = reports
+    assert Path(place.rpartition(":")[0]) == Path(__file__)
+
+
+def test_a_call_by_the_name_in_torchs_own_module_is_reported(reports: list[str]) -> None:
+    distributed_c10d.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    assert len(reports) == 1 and dist.is_initialized()
+
+
+def test_the_group_of_the_job_is_expected(reports: list[str]) -> None:
+    own_group.expect()
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    assert reports == []
