@@ -1,4 +1,4 @@
-# Everything happens in .venv; nothing global is touched. pip's own configuration decides where packages come from.
+# Environments are in .venv and .venv-*; nothing global is touched. pip's own configuration decides where packages come from.
 TORCH_VERSION ?= 2.13.0
 PYTHON ?= python3
 # The newest torch that is tested; part of the tests runs on it in an environment of its own.
@@ -16,7 +16,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-torch-$(TORCH_VERSION)
 NEWEST_STAMP := $(NEWEST)/.setup-torch-$(TORCH_NEWEST)
 PEERS_STAMP := $(PEERS)/.setup-torch-$(TORCH_VERSION)-torchft-$(TORCHFT_VERSION)-nvrx-$(NVRX_VERSION)
-# What of the gate also runs on the newest torch: the rows of the covering array that join communicators again, and torch's insides.
+# The tests of the gate that also run on the newest torch: the covering array that joins communicators again, the contract of backends, and
+# the internals of torch.
 ON_NEWEST := tests/matrix/test_covering.py tests/contract/test_backend.py tests/worker/doctor/test_torch_internals.py
 # And what `make whole-newest` adds to that.
 WHOLE_ON_NEWEST := tests/contract tests/faults/test_losses.py tests/worker \
@@ -37,18 +38,18 @@ help:
 	@echo "  make setup        a virtual environment in .venv with the package and its tools (torch 2.13 to 2.14, Python 3.11 to 3.13); 2 min"
 	@echo "  make demo         train, kill a rank in the middle, compare with the undisturbed run; 2 min"
 	@echo "  make drain        train on two nodes, drain one of them under the job, compare with the undisturbed run; 2 min"
-	@echo "  make test         lint, types, unit tests, and the jobs of the covering array on this machine; at most 10 min on two cores"
-	@echo "The rest of the gate (.ci/run):"
+	@echo "  make test         lint, types, unit tests, and the real jobs of the gate on this machine; at most 10 min on two cores"
+	@echo "  make lint         lint, types and the import contracts; 1 min; part of make test"
+	@echo "The rest of the gate (.ci/run), and tools for it:"
 	@echo "  make clusters     jobs of the covering array on a real Slurm and a real Kubernetes control plane; 5 min"
-	@echo "  make newest       the jobs that depend on torch $(TORCH_NEWEST), in .venv-newest; 5 min, and as much for its first setup"
-	@echo "  make lint         only lint, types and the import contracts; 1 min"
+	@echo "  make newest       the tests of the gate that depend on torch, on torch $(TORCH_NEWEST); 5 min, and as much for its first setup"
 	@echo "  make covering     print the jobs of the covering array: mode, phase, fault, groups and scheduler of each"
 	@echo "  make costs        measure what the gate costs, and record it (two cores, one of them busy)"
 	@echo "Everything (before an issue is called resolved); each part ends within an hour and can be run alone:"
 	@echo "  make whole        all parts, one after the other"
-	@echo "    make whole-units      the unit tests and rows of the model that take minutes; 15 min on a busy machine"
+	@echo "    make whole-units      unit tests, rows of the model and contracts of ports that take minutes; 15 min on a busy machine"
 	@echo "    make model            the protocol in every order of events, within larger bounds; 56 min on a busy machine"
-	@echo "    make whole-faults     faults in every place of a step, each in every mode; 9 min"
+	@echo "    make whole-faults     faults in every place of a step, each in every mode; contracts of ports; covering array; 9 min"
 	@echo "    make whole-control    command line, agents, orchestrators, service, hosts; 38 min on a busy machine"
 	@echo "    make whole-recovery   scripts that lose ranks; drills, redo, messages; 52 min on a busy machine"
 	@echo "    make whole-leaving    nodes that are left before they fail: detectors, policies, drains, checks; 26 min"
@@ -188,4 +189,4 @@ compare: setup
 	$(BIN)/python benchmarks/compare.py
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(NEWEST) build dist .mypy_cache .ruff_cache .pytest_cache src/*.egg-info
+	rm -rf $(VENV) $(PEERS) $(NEWEST) build dist site .mypy_cache .ruff_cache .pytest_cache src/*.egg-info

@@ -1,13 +1,14 @@
-"""Writes which room of the package imports which into docs/internals/architecture.md, between two markers there.
+"""Writes the rooms of the package and their imports into docs/internals/rooms.md, between two markers there.
 
-`python scripts/import_graph.py` rewrites it; with `--check` nothing is written, and the exit code is 1, after a diff, if it is stale.
-What may import what is held by the contracts in pyproject.toml (`lint-imports`, part of `make lint`); this shows what does.
+`python scripts/import_graph.py` rewrites them. With `--check` it writes nothing; if the page is stale it prints a diff and exits with 1.
+The tables show what each room imports. The layers, from the contracts in pyproject.toml, are what it may import (`make lint`).
 """
 
 from __future__ import annotations
 
 import ast
 import sys
+import tomllib
 from pathlib import Path
 
 import grimp
@@ -16,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.generated import ROOT, write
 
-PAGE = ROOT / "docs" / "internals" / "architecture.md"
+PAGE = ROOT / "docs" / "internals" / "rooms.md"
 PACKAGE = "understudy"
 WORKER = f"{PACKAGE}.worker"
 
@@ -63,9 +64,17 @@ def table(graph: grimp.ImportGraph, parent: str) -> list[str]:
     return lines
 
 
+def layers(package: str) -> list[str]:
+    """The contract for the rooms of `package`, from the top down."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (found,) = (contract["layers"] for contract in contracts if contract["type"] == "layers" and contract["containers"] == [package])
+    return ["```", *found, "```"]
+
+
 def made() -> str:
     graph = grimp.build_graph(PACKAGE, cache_dir=None)
-    return "\n".join([*table(graph, PACKAGE), "", "Inside the worker:", "", *table(graph, WORKER)])
+    parts = [*table(graph, PACKAGE), "", *layers(PACKAGE), "", "## Inside the worker", "", *table(graph, WORKER), "", *layers(WORKER)]
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":

@@ -112,11 +112,21 @@ def test_the_guide_quotes_messages_as_they_are() -> None:
         assert code in messages() and said(line, messages()[code]), f"docs/script/guide.md has what no message says: {line}"
 
 
-def test_contributing_shows_the_layers_as_they_are() -> None:
+def test_the_rooms_page_shows_the_layers_as_they_are() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
-    shown = [block.splitlines() for block in blocks(ROOT / "CONTRIBUTING.md", "") if "| " in block]
+    shown = [block.splitlines() for block in blocks(ROOT / "docs" / "internals" / "rooms.md", "") if "| " in block]
     assert shown == layers, "the contracts in pyproject.toml are what holds"
+
+
+def test_contributing_names_every_folder_of_the_tests_and_every_script() -> None:
+    """Folders that mirror a room are named as a whole."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    rooms = {path.name for path in (ROOT / "src" / "understudy").iterdir()}
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"} - rooms
+    scripts = {path.name for path in (ROOT / "scripts").iterdir() if path.is_file()}
+    for name in (*sorted(folders), *sorted(scripts)):
+        assert f"| `{name}`" in text, f"CONTRIBUTING.md lacks {name}"
 
 
 @EVERY_PAGE

@@ -66,7 +66,7 @@ def test_the_detector(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.utime(flags / "n0", (50, 50))
     monkeypatch.setenv("FLAGS", str(flags))
     found = collect(OtherDetectors(pytest.fail), bool)
-    detail = "somebody has put up a flag: the fan is loud"
+    detail = "flag: the fan is loud"
     assert found[0] == Evidence("flag", Subject.NODE, "n0", Severity.SUSPECT, detail, 50.0)
     assert set(VIEW.nodes.values()) == {"n0"}
 

@@ -1,4 +1,4 @@
-"""The phases of an incident in order, as status, reports and tables name them (docs/internals/architecture.md, "An unplanned loss")."""
+"""The phases of an incident in order, as status, reports and tables name them (docs/internals/index.md, "A recovery, in order")."""
 
 from __future__ import annotations
 

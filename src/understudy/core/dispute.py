@@ -19,6 +19,11 @@ replicas is gone does not make the other one right. Held is a state of the machi
 
 Known limit: the rank-local state of an odd rank (random streams, data position) has no replica. Its newcomer gets what the odd worker
 handed to its buddies, and the incident says so.
+
+A redo that differs only in the inputs of collectives (`RedoDiffers.partly`) holds the job only if a drill of the role has passed, which
+shows that two attempts give the same, and the same call is issued in every step, so that the drill has seen it. Otherwise it is reported,
+and the redo goes on: a number in a collective may be of no consequence, such as a time that is summed up for a user. If all ranks of a
+dispute are lost, the recovery goes on and finds that their state is nowhere.
 """
 
 from __future__ import annotations

@@ -11,6 +11,12 @@ The spare is ended then, with one exception: a loss that comes before both were 
 prepared spare (`preparation.keep`). One that was told may have taken state over, and never takes a rank.
 
 What a verdict is worth: it holds for the script, the state and the devices as they were at that step.
+
+`Drill` is sent only when its event is in the journal: an orchestrator that did not know of it would give the rank to a spare that never
+takes it.
+
+Known limit: if a node has room for one spare only, and a rank is lost while the agent is about to report that there is no room for another
+one, that report counts although the room is there a moment later. Without another spare the job ends.
 """
 
 from __future__ import annotations

@@ -15,6 +15,10 @@ Spares of the job's own go first (`assignment.choose_spare`), and only they are 
 transaction is committed: as long as the job can be started anew, it is.
 
 Known limits: what a person asks for (a migration) claims nothing. In a recovery a node is not waited for longer than any spare that warms.
+
+The number of a claim is used once, and `ClaimNode` is sent only when it is in the journal. An orchestrator that takes over compares what
+the scheduler has with `open_claims`, asks again for what is missing, and cancels the rest. If nothing can be started on a node, it is given
+back and another one is claimed after a pause.
 """
 
 from __future__ import annotations

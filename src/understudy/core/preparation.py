@@ -15,6 +15,10 @@ alive.
 Ranks that are to leave their node come first, then those on tainted nodes, then those on the spare's own node; last come ranks whose group
 is kept together in another NVLink domain. A preparation costs nobody anything when it fails: the spare is replaced, and a rank in whose
 set-up two have failed is left alone.
+
+`Prepare` is sent only when it is in the journal, and a worker that is asked to be two different ranks ends itself. At the end of the job a
+prepared spare is killed and not asked to end: exit handlers of a rank that it has never been might write over the files of that rank. It is
+off by default, because the script's own effects before its first transaction happen alongside the live rank.
 """
 
 from __future__ import annotations

@@ -16,4 +16,7 @@ Where the log is kept elsewhere, a lock says who leads: `leased` has the place o
 
 Limits: the members do not change during a job, and the log is kept whole, as the journal is. A majority must be there for anything to be
 decided; training goes on without, as without any orchestrator. A member whose disk refuses says nothing until it takes what is written.
+
+An orchestrator that is away when the job ends has a journal without the end; the others have it. If the disks of a majority are full,
+decisions wait.
 """

@@ -19,6 +19,10 @@ therefore watched for where its results go.
 Limits: operations that are waited for later (`async_op=True`) are waited for at once while recording, except point-to-point
 receives, whose value is read at the next collective. Large results that a script copies into registered state itself count as not
 registered.
+
+A wrapper around the Python functions would miss collectives that are called from C++. A call on a newcomer that does not match the record
+ends the job, with the first difference. Where a large output has changed what a rank had in registered state, all ranks keep such outputs
+whole; what has no room is reported. At the first transaction the record goes to the buddies; each rank keeps those of up to two others.
 """
 
 from __future__ import annotations

@@ -12,6 +12,17 @@ twice shows whether a spare that takes over would go on as the rank would have. 
 
 Other ranks know nothing of it. Whatever goes wrong, the rank goes on with its step, and says so (`DrillBroken`): a spare that does not come
 to its place in time, a connection that breaks, a generation that ends. The spare's side is `rehearsal`.
+
+The rank waits for its spare for at most `Drill.patience` seconds in total, which is never more than half of the hang limit. A collective
+waits only where too much data is on its way to a slow spare; then the drill is cancelled and the step goes on. A mark after the state shows
+that it is complete. A parameter that the step changes before its vote for the first time may be sent in its new form; the rank notices that
+at its vote, and the drill is cancelled.
+
+Rank-local state and position come from the rank's own copy, not from a buddy: the bytes are the same, and no third worker is involved.
+Rejected: to fork a spare for each rank when it is needed. The threads of a script's data or of BLAS, and a CUDA context, do not survive a
+fork.
+
+Known limits: one drill at a time, for all roles. Nothing is compared for moved objects that cannot be read.
 """
 
 from __future__ import annotations

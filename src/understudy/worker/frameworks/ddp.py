@@ -12,6 +12,10 @@ reduces only at its end, with one collective more. A newcomer has to count, so e
 Limits: a loss between a static graph's first backward and the rebuild that its second one brings ends the job, because counting anew
 would put that rebuild off, and other bits would come out. `GradBucket.parameters()`, which only comm hooks read, is cached by torch
 from the first rebuild on.
+
+A pending rebuild happens before the vote. One in the middle of a transaction, as with two forwards in the first step, happens there, and a
+redo starts from the layout with which the attempt began. Whether the next forward broadcasts buffers and the next backward reduces is
+restored as well, because a forward without gradients, as in an evaluation, changes it.
 """
 
 from __future__ import annotations

@@ -3,6 +3,26 @@
 It runs the script from its start. Until the place where the job continues, collectives are replayed, loops and transactions that
 are over are passed by, and the batch of the current iteration is drawn again and compared. At that place it attaches,
 receives its state, proves it, and is a rank like the others.
+
+Rules of the way through the script. Places are [loop, iteration, index] (`data.loops`).
+
+- Loops that are over yield nothing. Of the last one, the last batch is drawn again and compared. If it came to the end of its loader, so
+  does this one, because a sampler may count. Transactions that are over return the result of the lost rank from the buddy copy, or of
+  another rank, with a note.
+- At the loop where the job is, the data goes to the last position that the lost rank handed over. A batch that differs rejects this spare;
+  if a file that the set-up has read is newer than the first set-up, it ends the job, because every other spare would read the same.
+- If the job goes on in the next iteration, and the rank was lost before it handed over what changes after its vote, the newcomer runs the
+  last iteration again: its transactions return what they returned, and after the last of them streams and names are those of the vote. This
+  happens only when needed, because the code there may print and save. Changes of registered state by that code are overwritten, with a
+  note.
+- Code between transactions runs; the state that arrives overwrites its results. Saving or copying state there is refused
+  (`guards.state_reads`), and so is writing a file from scratch (`guards.file_access`). Where all other ranks have ended, the place is after
+  the last transaction. Values that the script changes from there on are put back before it saves, because those of the donors include that
+  change already.
+
+Rejected: to receive the state earlier, where the script first reads it. It was built and removed. Donors hold the state at the begin of the
+next transaction, so anything that the script changes in between (a schedule, a counter, a loader) would be changed twice, and no rule for
+putting it back was right for all orders.
 """
 
 from __future__ import annotations

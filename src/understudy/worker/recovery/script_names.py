@@ -5,6 +5,9 @@ there the newcomer runs on by itself, as it does with the streams, so nothing of
 
 Known limits: what all ranks have alike is known as of the top of the iteration and as of the last commit. An iteration that is gone through
 once more has it as of the commit from its top on.
+
+Where the batch of an iteration that is over is drawn again, it is tried with the values of the set-up first, then with those after that
+iteration. The digest of the batch shows which of them are right.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A survivor that has come to rest waits for the slowest one and for the decision. What it will have to say of its state then it can
 work out meanwhile: parameters and moments change only behind a vote, so those of a rank that has not voted stay as they are. What
 the digests are worth is seen in the recovery as ever: donors are compared with each other, and the newcomer with them.
+
+Not for ranks that wait in a vote, after which these change, nor with FSDP2, which has other tensors in their place then.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ Messages between two ranks are announced, too, and wait for nobody: whoever come
 
 Known limits: only the first `MOST` collectives of a group are checked, and messages of a pair. What a receive from anybody takes is not
 compared, nor are other messages to that rank with the same tag.
+
+The last member compares because it never waits. With a fixed member there would be one more message between the last one and the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The coverage report: which losses this job survives, told once it is known."""
+"""The coverage report: which losses this job survives, told once it is known.
+
+It follows the second full comparison, or the first one if parameters have no replica.
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ A rank that has come to its vote issues nothing more: whoever waits for it hears
 
 Known limits: ranks of a script that wait for each other in another way (a file, a store of their own) look slow; so nothing is checked any
 more after `PATIENCE`, if the script need not wait in that place itself.
+
+A thread looks, instead of a limit for the wait itself, because torch's store prints to stderr at each limit that passes.
 """
 
 from __future__ import annotations

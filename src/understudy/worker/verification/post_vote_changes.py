@@ -12,6 +12,10 @@ it but those before a transaction. A newcomer sets them where it comes by that m
 
 Nothing changes behind the vote of most scripts, and reading values costs. So after a number of transactions without a finding a rank looks
 at its values only where it reads them anyway, before a transaction. If it finds something, it looks at every point from then on.
+
+Each copy lists the points at which it was handed over again. A newcomer compares them with those of the donors, and reports the points that
+its rank had not reached. Donors publish digests of their values at the vote, at each such point and now: a rank that had the lost rank's
+value of a shared entry at one of these is its replica.
 """
 
 from __future__ import annotations

@@ -17,6 +17,10 @@ collectives may have been ended, and what they gave may be anything.
 
 Known limits: what a step changes beside its gradients, buffers, values and streams is compared in drills only, and a rank that was lost has
 nothing to compare.
+
+A redo is not disputed if the cause is known: the last drill of the role found it not reproducible, a rank of the incident was corrupt, or
+communication broke without a loss. `Committed` carries the number of equal digests, and the incident lists the ranks that have proven the
+redo.
 """
 
 from __future__ import annotations

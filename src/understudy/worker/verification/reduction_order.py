@@ -1,4 +1,11 @@
-"""In which order a process group adds up: a sum over ranks has other bits in another order, although every rank gives the same numbers."""
+"""In which order a process group adds up: a sum over ranks has other bits in another order, although every rank gives the same numbers.
+
+Each Gloo group of three or more ranks adds up numbers of very different sizes (`Groups.sums`), in every generation. The bits of the sum
+must be those of the begin of training.
+
+Known limits: it shows the algorithm that Gloo uses for a small sum. NCCL chooses its own by size and topology, and may choose another one
+for a newcomer on another node; its groups are not probed. Orders inside a kernel are not visible at all.
+"""
 
 from __future__ import annotations
 

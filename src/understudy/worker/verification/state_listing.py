@@ -1,4 +1,7 @@
-"""What a newcomer of this job would get, for `understudy status --state` and, in short, for the coverage report."""
+"""What a newcomer of this job would get, for `understudy status --state` and, in short, for the coverage report.
+
+Rank 0 sends it to the orchestrator after each full comparison. The core keeps the last one.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,10 @@ at once, and the buddies read it with the next vote, or when the generation is o
 What a collective reads on an accelerator is known later: a thread sends its mark then, if the vote has not come yet.
 
 One *mark* is sent for each collective: it supports only a test for equality.
+
+The kernel delivers what a process had sent before it was killed, so the buddies read those marks. They are published with the copy, and the
+first attempt of the newcomer is compared with them like a redo. A GPU thread sends what has arrived; what has not arrived when the vote
+begins is not sent.
 """
 
 from __future__ import annotations

@@ -7,6 +7,12 @@ several queue threads there is no such mark short of destroying the communicator
 From torch 2.14 on the same communicator is joined again with other peers (`rejoining`). Before, and after a connection that did not come
 about, another one replaces it: the dead one stays in memory with a sleeping thread, but without a descriptor (`rendezvous.Door`), and its
 device, with the thread that reads from all connections, goes over.
+
+Costs of replacing, in pure Python: a dead communicator stays in memory with its sleeping queue thread. The thread ends only in the
+destructor, and torch's `ProcessGroup` keeps every backend in a map that no Python method empties. Cancelling a thread that waits on a C++
+condition variable would end the process. The store of the first generation stays open, because the `ProcessGroup` holds it, and one more
+for each later generation in which the script makes a group. With rejoining only that is left, plus what a failed connection leaves.
+`tests/integration/recovery/test_leaks.py` counts all of it.
 """
 
 from __future__ import annotations

@@ -14,6 +14,9 @@ goes on must ask whether its generation is over, which was announced before; a v
 
 Nothing of that runs while no generation is being aborted. `count` is for the hang watch, and for the time that a worker spends by itself:
 it finds the same waits, and leaves them alone.
+
+Known limit: where the kernel or torch does not show these waits, the limit for quiescing ends a blocked rank.
+`tests/integration/recovery/test_gloo_waits.py` fails when Gloo no longer needs this.
 """
 
 from __future__ import annotations

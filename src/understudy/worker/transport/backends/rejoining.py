@@ -5,6 +5,22 @@ communicator has not had. They meet in the store with which the communicator was
 is ours: to end what waits for a lost peer, and to let go of it (`Communicator.abort` and `drain`).
 
 It is asked of the communicator inside a group and not of the group, which refuses if it has several of them (`cpu:gloo,cuda:nccl`).
+
+How torch's way differs from what is needed here, and what is done about it:
+
+- Groups with several backends (`cpu:gloo,cuda:nccl`) are refused. The communicator inside the group is asked instead.
+- A group that is made for it is not initialised until its first `_reconfigure`. Gloo groups are made as usual, and can be reconfigured all
+  the same. NCCL groups are joined while they are made.
+- A handle contains the address of the store that the communicator was made with. That store is a `rendezvous.Door`, which has no address
+  and opens to the store of the current generation.
+- Handles must differ, and communicators that were made without peers, as on a newcomer, have the same one. Such a communicator is joined
+  alone first, under a random number.
+- A group reports the size and rank of its communicator, which are 1 and 0 during the set-up of a newcomer. Such groups have no default
+  backend until they are joined, and report what they were made with.
+- A wait for a peer that is lost or stopped, and a message that is half sent, are not ended by torch: see `gloo_waits` and `sockets`.
+- torch closes connections one after the other, up to 10 ms each. They are shut before, so there is nothing to wait for.
+
+Members need not use the same way: one that replaces its communicator meets others that join theirs again.
 """
 
 from __future__ import annotations
