@@ -89,8 +89,8 @@ class Flags:
             metavar="STEP|off",
             envvar="UNDERSTUDY_DRILL",
             help="From this step on, a spare occasionally computes one step of a rank in parallel, and both are compared bit by bit "
-            "(docs/script/check-and-incidents.md). The set-up of the script then happens a second time while the rank is running. off: only "
-            "on understudy drill.",
+            "(docs/script/check-and-incidents.md). The set-up of the script then happens a second time while the rank is running. off: "
+            "only on understudy drill.",
             rich_help_panel=OURS,
         ),
     ] = "1"
