@@ -32,6 +32,16 @@ def said(text: object, message: Message, **arguments: object) -> bool:
     return re.search(_pattern(message, arguments), _plain(str(text))) is not None
 
 
+def begins(text: str, message: Message) -> bool:
+    """Return whether the message begins with `text`, with any arguments in it.
+
+    The last word of `text` must be a word of the template, and not its first.
+    """
+    words = message.template.split(" ")
+    starts = [" ".join(words[: count + 1]).rstrip(",;:.") for count, word in enumerate(words) if count and not {"{", "}"} & set(word)]
+    return any(re.fullmatch(_pattern(Message(message.code, start, message.cause), {}), text) for start in starts)
+
+
 def refused(
     kind: type[BaseException], message: Message, **arguments: object
 ) -> AbstractContextManager[pytest.ExceptionInfo[BaseException], bool]:

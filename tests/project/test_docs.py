@@ -21,7 +21,7 @@ from fastapi.routing import APIRoute
 from scripts.api_page import describe
 from scripts.api_page import page as api_page
 from tests.pages import FENCE, PAGES, README, ROOT, anchors, blocks, prose, script_for_torchrun
-from tests.said import codes, said
+from tests.said import begins, codes, said
 
 import understudy
 from understudy.chaos.plan import make
@@ -104,12 +104,26 @@ def test_codes_of_messages_exist(page: Path) -> None:
     assert set(codes(page.read_text())) <= messages().keys()
 
 
-def test_the_guide_quotes_messages_as_they_are() -> None:
-    quoted = [line for block in blocks(ROOT / "docs" / "script" / "guide.md", "") for line in block.splitlines()]
-    assert len(quoted) > 20
-    for line in quoted:
+def test_the_pages_about_scripts_quote_messages_as_they_are() -> None:
+    """Whole ones in blocks without a language, and their beginnings in code that begins with a code and a colon."""
+    pages = sorted((ROOT / "docs" / "script").glob("*.md"))
+    whole = [(page, line) for page in pages for block in blocks(page, "") for line in block.splitlines()]
+    beginnings = [(page, text) for page in pages for text in INLINE.findall(prose(page)) if re.match(r"US\d{4}:", text)]
+    assert len(whole) >= 2 and len(beginnings) > 50
+    for page, line in whole:
         (code, *_) = codes(line) or ("none",)
-        assert code in messages() and said(line, messages()[code]), f"docs/script/guide.md has what no message says: {line}"
+        assert code in messages() and said(line, messages()[code]), f"{page} has what no message says: {line}"
+    for page, text in beginnings:
+        assert text[:6] in messages() and begins(text, messages()[text[:6]]), f"{page} has what no message begins with: {text}"
+
+
+def test_beginnings_of_messages_that_are_not_one_are_found() -> None:
+    message = messages()["US4571"]
+    assert begins("US4571: rank 1: train_step issues 1 collectives after its vote", message)
+    assert begins("US4571: rank 1: train_step issues", message)
+    others = ("rank 1: train_step has", "rank", "rank 1: train_step", "worker 1: train_step issues")
+    for wrong in (*(f"US4571: {other}" for other in others), "US4570: rank 1: train_step issues"):
+        assert not begins(wrong, message), wrong
 
 
 def test_the_rooms_page_shows_the_layers_as_they_are() -> None:

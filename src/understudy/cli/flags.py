@@ -88,9 +88,9 @@ class Flags:
             "--drill",
             metavar="STEP|off",
             envvar="UNDERSTUDY_DRILL",
-            help="From this step on, a spare occasionally computes one step of a rank in parallel, and both are compared bit by bit (see "
-            "the guide). The set-up of the script then happens a second time while the rank is running. off: only on "
-            "understudy drill.",
+            help="From this step on, a spare occasionally computes one step of a rank in parallel, and both are compared bit by bit "
+            "(docs/script/check-and-incidents.md). The set-up of the script then happens a second time while the rank is running. off: "
+            "only on understudy drill.",
             rich_help_panel=OURS,
         ),
     ] = "1"
@@ -115,8 +115,8 @@ class Flags:
         _option(
             OURS,
             "--unproven",
-            help="Action after a recovery whose result is unproven (see the guide): continue with a warning, or pause until "
-            "`understudy believe` is run.",
+            help="Action after a recovery whose result is unproven (docs/script/check-and-incidents.md): continue with a warning, or "
+            "pause until `understudy believe` is run.",
         ),
     ] = Unproven.CONTINUE
     policy: Annotated[

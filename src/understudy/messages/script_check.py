@@ -268,7 +268,7 @@ MORE_STEPS = Message(
 
 NO_STEPS_SEEN = Message(
     "US2546",
-    "The check requires steps: does the script call understudy.join(), and is its training step a @job.step (docs/script/guide.md)?",
+    "The check requires steps: does the script call understudy.join(), and is its training step a @job.step (docs/script/index.md)?",
     cause="The script ended without a committed step.",
 )
 

@@ -41,7 +41,7 @@ def evaluate(chosen: torch.Tensor) -> float:
 
 
 for number in job.steps(9):
-    if number != 7:  # which follows on a loss behind the vote: see the limits in docs/script/guide.md
+    if number != 7:  # which follows on a loss behind the vote: see docs/script/limits.md
         seen.count += job.rank + 1  # before the first transaction of the iteration
     log(job, "loss", train(torch.randn(4, 8)))
     if number % 2:
