@@ -1,4 +1,4 @@
-"""Write the outcomes of a failed device into `docs/operate/operations.md`, from the tests that show it (`tests/outcomes.py`)."""
+"""Write the outcomes of a failed device into `docs/operate/lose-a-node.md`, from the tests that show it (`tests/outcomes.py`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.generated import ROOT, write
 
-PAGE = ROOT / "docs" / "operate" / "operations.md"
+PAGE = ROOT / "docs" / "operate" / "lose-a-node.md"
 TESTS = ("tests/faults/test_device_errors.py", "tests/worker/devices/test_device_errors.py", "tests/core/test_device_faults.py")
 
 

@@ -36,7 +36,7 @@ def test_the_makefile_and_the_documentation_name_the_range() -> None:
     (line,) = re.findall(r'"  make setup .*"', (ROOT / "Makefile").read_text())
     for first, last in (tested.TORCH, tested.PYTHON):
         assert f"{first} to {last}" in line
-    assert f"{tested.TORCH[0]} to {tested.TORCH[1]}" in (ROOT / "docs" / "operate" / "operations.md").read_text()
+    assert f"{tested.TORCH[0]} to {tested.TORCH[1]}" in (ROOT / "docs" / "operate" / "index.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ from understudy.detectors.prometheus_here import PrometheusHere, Rules
 from understudy.messages import detector_files, node_programs, prometheus, tools
 from understudy.messages.base import Message
 
-OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operate" / "operations.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operate" / "detectors-and-policy.md"
 CHECK = '[[command]]\nname = "{}"\nargv = ["/bin/sh", "-c", "{}"]\n'
 RULES = """
 [[prometheus]]
@@ -94,7 +94,7 @@ def test_without_a_file_what_is_built_in_and_installed_looks(installed: Callable
 
 
 def test_the_example_of_the_documentation_can_be_used(tmp_path: Path) -> None:
-    (example,) = re.findall(r"^```toml\n(off = .*?)^```$", OPERATIONS.read_text(), re.MULTILINE | re.DOTALL)
+    (example,) = re.findall(r"^```toml\n(off = .*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "detectors.toml").write_text(example)
     text = read_file(tmp_path / "detectors.toml")
     made = {one.name: one for one in choose(text, names=["n0"], since=NOW)}
@@ -106,7 +106,7 @@ def test_the_example_of_the_documentation_can_be_used(tmp_path: Path) -> None:
 
 
 def test_the_limits_that_the_documentation_shows_are_those_that_hold_without_it() -> None:
-    (example,) = re.findall(r"^```toml\n(off = .*?)^```$", OPERATIONS.read_text(), re.MULTILINE | re.DOTALL)
+    (example,) = re.findall(r"^```toml\n(off = .*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert read(NvmlSettings, tomllib.loads(example)["nvml"]).limits() == DEFAULT
     given = read(NvmlSettings, {"pcie_replays": {"count": 1, "seconds": 2}, "slowdown": 3}).limits()
     assert (given.pcie_replays, given.slowdown, given.nvlink_crc) == (Rate(1, 2.0), 3.0, DEFAULT.nvlink_crc)

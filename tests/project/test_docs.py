@@ -58,12 +58,12 @@ def _options_of(command: Any) -> set[str]:
 
 
 def uses(page: Path) -> list[tuple[str, list[str]]]:
-    """Every `understudy COMMAND ...` in code: the command, and its own options, not those of the script behind it."""
-    code = [*INLINE.findall(prose(page)), *(line for block in blocks(page, "sh") for line in block.splitlines())]
+    """Every `understudy COMMAND ...` in code: the command, and its own options, not those of the script after it."""
+    code = [*INLINE.findall(prose(page)), *(line for kind in ("sh", "bash") for block in blocks(page, kind) for line in block.splitlines())]
     found = []
     for line in code:
         for command, rest in re.findall(r"(?:^|\s)understudy (\w[\w-]*)([^#]*)", line):
-            own = re.split(r"\s\S*\.py\b|\s-m\s", rest, maxsplit=1)[0]
+            own = re.sub(r"=\S+", "", re.split(r"\s\S*\.py\b|\s-m\s", rest, maxsplit=1)[0])  # not --floating-option=--qos=urgent
             found.append((command, OPTION.findall(own)))
     return found
 
@@ -190,9 +190,9 @@ def test_plans_of_faults_can_be_carried_out(page: Path) -> None:
 
 
 def test_the_policy_of_the_page_can_be_used() -> None:
-    (block,) = [block for block in blocks(ROOT / "docs" / "operate" / "operations.md", "toml") if "[[rule]]" in block]
+    (block,) = [block for block in blocks(ROOT / "docs" / "operate" / "detectors-and-policy.md", "toml") if "[[rule]]" in block]
     names = ["a GPU that fell off the bus", "a link that flaps", "slow ranks", "nodes that were silent"]
-    assert [rule.name for rule in policy(block, "operations.md").rule] == names
+    assert [rule.name for rule in policy(block, "detectors-and-policy.md").rule] == names
 
 
 @EVERY_PAGE
@@ -270,7 +270,7 @@ def test_a_stale_description_is_found(tmp_path: Path) -> None:
 def test_metrics_are_described() -> None:
     source = (ROOT / "src" / "understudy" / "orchestrator" / "metrics.py").read_text()
     made = {name + "_total" * (kind == "Counter") for kind, name in re.findall(r"(Gauge|Counter)MetricFamily\(\s*\"(\w+)\"", source)}
-    described = set(re.findall(r"`(understudy_\w+)", (ROOT / "docs" / "operate" / "operations.md").read_text()))
+    described = set(re.findall(r"`(understudy_\w+)", (ROOT / "docs" / "operate" / "watch.md").read_text()))
     assert made == described
 
 

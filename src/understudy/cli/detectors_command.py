@@ -38,7 +38,7 @@ def detectors(
     Exit code: 0; 1 if --once finds something suspect; 2 if the file cannot be used; then every mistake is reported with its location.
 
     [bold]understudy detectors --once detectors.toml[/bold]
-      For example with this file; a complete one is in the operations page of the documentation.
+      For example with this file; the documentation has a complete one (Detectors and policy).
 
       off = \\["nvml"]  # disabled
       \\[\\[command]]  # repeatable

@@ -30,7 +30,7 @@ to look at.
     sample = "DCGM_FI_DEV_GPU_TEMP"
     ...
 
-`docs/operate/operations.md` has a whole one. The command line passes its text on, so that an agent that is started again has it, too.
+`docs/operate/detectors-and-policy.md` has a complete one. The command line passes its text on, so that a restarted agent has it, too.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ UNKNOWN_SETTING = Message(
     "there is no {name!r}",
     cause="A setting or an option was given that does not exist here. Unknown settings are rejected, because a misspelt one would "
     "otherwise go unnoticed.",
-    remedy="Look for a typing error. docs/operate/operations.md has a complete file.",
+    remedy="Look for a typing error. docs/operate/detectors-and-policy.md has a complete file.",
 )
 MISSING_SETTING = Message(
     "US3281",

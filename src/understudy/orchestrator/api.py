@@ -62,7 +62,7 @@ def _add_health(app: FastAPI, jobs: Jobs) -> None:
 def _add_metrics(app: FastAPI, measured: Metrics, auth: Auth) -> None:
     @app.get("/metrics", **auth.needs(Role.READ), responses=NOT_LET, response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """Return metrics for Prometheus; [operations](../operate/operations.md) lists them."""
+        """Return metrics for Prometheus; [Watch](../operate/watch.md#metrics) says which one answers which question."""
         return Response(measured.text(), media_type=CONTENT_TYPE)
 
 

@@ -106,8 +106,8 @@ def add_evidence(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth) 
 
     @app.post("/v1/evidence/alertmanager", **tells, responses=WRONG | {503: problems.RESPONSE})
     async def alertmanager(request: Request, message: AlertmanagerMessage, reading: Annotated[Reading, Query()]) -> list[Heard]:
-        """Accept alerts of Prometheus' Alertmanager as [evidence](../operate/operations.md#evidence-from-elsewhere), as a webhook. An alert
-        that is resolved ends what followed from it. The answer has the result for each alert, in the same order; it is 200 even if no alert
+        """Accept alerts of Prometheus Alertmanager as [evidence](../operate/detectors-and-policy.md#evidence-from-elsewhere), as a webhook.
+        A resolved alert ends what followed from it. The answer has the result for each alert, in the same order; it is 200 even if no alert
         names a node that is known. Too much evidence gives 503 and not 429, because Alertmanager retries after 503.
         """
         said = evidence_of(message.alerts, desk.nodes(request), reading, time.time())

@@ -36,7 +36,7 @@ def command(unit: Path) -> list[str]:
 
 
 def test_the_units_start_a_service(tmp_path: Path) -> None:
-    """The very command lines of the units, with their variables set as operations.md says; and a back-up while it runs."""
+    """The very command lines of the units, with their variables set as docs/operate/access.md says; and a back-up while it runs."""
     secret = tmp_path / "secret"
     secret.write_text("a secret of sufficient length\n")
     (tmp_path / "token").write_text(secret.read_text())
@@ -45,7 +45,7 @@ def test_the_units_start_a_service(tmp_path: Path) -> None:
         words = command(DEPLOY / "systemd" / f"understudy-{name}.service")
         named = {match for word in words for match in re.findall(r"\$\{(\w+)\}", word)}
         set_by_systemd = {"STATE_DIRECTORY", "CREDENTIALS_DIRECTORY"}
-        page = (DEPLOY.parent / "docs" / "operate" / "operations.md").read_text()
+        page = (DEPLOY.parent / "docs" / "operate" / "access.md").read_text()
         assert all(f"{variable}=" in page for variable in named - set_by_systemd)
     with marked() as mark:
         service = Service(tmp_path, mark, UNDERSTUDY_TOKEN=secret.read_text().strip())
@@ -89,7 +89,7 @@ def test_alerts_are_about_metrics_that_exist_and_are_described() -> None:
     expressions = re.findall(r"expr: (.*)", text)
     assert set(re.findall(r"understudy_\w+", " ".join(expressions))) <= made
     alerts = set(re.findall(r"alert: (\w+)", text))
-    page = (DEPLOY.parent / "docs" / "operate" / "operations.md").read_text()
+    page = (DEPLOY.parent / "docs" / "operate" / "watch.md").read_text()
     assert alerts == set(re.findall(r"^\| `(Understudy\w+)` \|", page, re.MULTILINE))
     assert len(alerts) == len(expressions)
 

@@ -34,8 +34,8 @@ def by_rule(rule: str) -> str:
 
 
 ALERTMANAGER = shutil.which("prometheus-alertmanager", path=WHERE)
-OPERATIONS = Path(__file__).resolve().parents[3] / "docs" / "operate" / "operations.md"
-(CONFIGURATION,) = re.findall(r"```yaml\n(route:.*?)```", OPERATIONS.read_text(), re.DOTALL)
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "operate" / "detectors-and-policy.md"
+(CONFIGURATION,) = re.findall(r"```yaml\n(route:.*?)```", PAGE.read_text(), re.DOTALL)
 URL, FILE = "http://10.0.0.5:29400", "/etc/alertmanager/understudy-token"
 
 
@@ -202,7 +202,7 @@ def test_an_alert_comes_to_a_job_without_a_service(job: Started) -> None:
 
 
 def test_the_page_s_examples_are_of_these_routes() -> None:
-    (told,) = re.findall(rf"{URL}/v1/evidence -d '\s*(\[.*?\])'", OPERATIONS.read_text(), re.DOTALL)
+    (told,) = re.findall(rf"{URL}/v1/evidence -d '\s*(\[.*?\])'", PAGE.read_text(), re.DOTALL)
     (item,) = [EvidenceItem.model_validate(item) for item in json.loads(told)]
     assert (item.node, item.part, item.lasts) == ("gpu-07", "gpu3", 86400)
     assert f"- url: {URL}/v1/evidence/alertmanager\n" in CONFIGURATION
