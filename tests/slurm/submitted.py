@@ -113,7 +113,7 @@ class Submitted:
             answers.append(done.stdout)
             return True
 
-        self.wait_until(answered, f"an answer to {what}")
+        wait_until(answered, f"an answer to {what}", LONG)  # of ours, also while Slurm is away
         found: dict[str, Any] = json.loads(answers[-1])
         return found
 
