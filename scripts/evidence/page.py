@@ -67,7 +67,9 @@ def _entry(entry: Entry) -> str:
 def _origin(entry: Entry) -> str:
     """Return how it was run, at which commit, when and where."""
     commands = ", ".join(f"`{line}`" for line in entry["command"].splitlines())
-    where = f"commit `{entry['commit']}`" if entry.get("commit") else f"recorded in `{entry['recorded']}`"
+    where = (
+        f"commit `{entry['commit']}`" if entry.get("commit") else "recorded in " + " ".join(f"`{one}`" for one in entry["recorded"].split())
+    )
     return f"{commands}; " + ", ".join(part for part in (where, entry.get("date"), entry.get("machine")) if part) + "."
 
 

@@ -11,28 +11,7 @@ from typing import Any
 from scripts.evidence.store import Entry
 
 WORDS = 10  # of what a conformance script does
-LITTLE = {
-    "a",
-    "an",
-    "and",
-    "as",
-    "at",
-    "by",
-    "for",
-    "from",
-    "in",
-    "is",
-    "its",
-    "of",
-    "on",
-    "or",
-    "than",
-    "that",
-    "the",
-    "to",
-    "which",
-    "with",
-}
+LITTLE = re.compile(r"(a|an|and|as|at|by|for|from|in|is|its|of|on|or|than|that|the|to|which|with)", re.IGNORECASE)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -50,18 +29,17 @@ def plain(entry: Entry) -> str:
 
 
 def model(entry: Entry) -> str:
-    """Rows of the model, those of a group together: sums, and the longest way of all."""
+    """The rows of a group as one: sums, and the longest path."""
     rows: list[dict[str, Any]] = entry["rows"]
     groups = list(dict.fromkeys(row["group"] for row in rows))
     lines = [_model_row(group, [row for row in rows if row["group"] == group]) for group in groups]
     lines.append(_model_row("all", rows))
-    return table(["what happens, in every order", "rows", "states", "transitions", "longest way", "finished", "other ends"], lines)
+    return table(["what happens", "rows", "states", "transitions", "longest path"], lines)
 
 
 def _model_row(name: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    sums = [sum(int(row[field]) for row in rows) for field in ("states", "transitions", "finished", "others")]
-    longest = max(int(row["longest"]) for row in rows)
-    return [name, f"{len(rows)}", f"{sums[0]:,}", f"{sums[1]:,}", f"{longest}", f"{sums[2]:,}", f"{sums[3]:,}"]
+    states, transitions = (sum(int(row[field]) for row in rows) for field in ("states", "transitions"))
+    return [name, f"{len(rows)}", f"{states:,}", f"{transitions:,}", f"{max(int(row['longest']) for row in rows)}"]
 
 
 def matrix(entry: Entry) -> str:
@@ -83,18 +61,26 @@ def _outcomes(cells: Sequence[Sequence[str]], modes: Sequence[str], phases: Sequ
     (usual, _), *others = counts.most_common()
     text = [usual]
     for outcome, _ in others:
-        at = {
-            mode: [phase for phase, found in zip(phases, row, strict=True) if found == outcome]
+        found = {
+            mode: ", ".join(phase for phase, cell in zip(phases, row, strict=True) if cell == outcome)
             for mode, row in zip(modes, cells, strict=True)
         }
-        at = {mode: where for mode, where in at.items() if where}
-        same = len({tuple(where) for where in at.values()}) == 1
-        who = "" if len(at) == len(modes) else f" ({', '.join(at)})"
-        text.append(
-            f"{outcome} in "
-            + (", ".join(next(iter(at.values()))) + who if same else "; ".join(f"{m}: {', '.join(w)}" for m, w in at.items()))
-        )
+        where = {mode: at for mode, at in found.items() if at}
+        if len(set(where.values())) > 1:
+            text.append(f"{outcome} in " + "; ".join(f"{at} ({mode})" for mode, at in where.items()))
+        else:
+            (at,) = set(where.values())
+            text.append(f"{outcome} in {at}" + f" ({', '.join(where)})" * (len(where) < len(modes)))
     return "; ".join(text)
+
+
+def outcomes(entry: Entry) -> str:
+    """The faults of an outcome in one row. Columns: the fault, any others, a detail, and the outcome."""
+    found: dict[str, list[str]] = {}
+    for fault, *_, detail, outcome in entry["rows"]:
+        found.setdefault(outcome, []).append(f"{fault} ({detail})")
+    first, *_, detail, last = entry["columns"]
+    return table([last, f"{first} ({detail})"], [[outcome, "; ".join(faults)] for outcome, faults in found.items()])
 
 
 def groups(entry: Entry) -> str:
@@ -110,12 +96,13 @@ def scripts(entry: Entry) -> str:
     graded = any(result.get("grades") for result in entry["rows"])
     text = []
     for group, members in _grouped(entry["rows"]):
-        lines = [
-            [f"`{result['script']}`", brief(result["about"]).replace("__", r"\_\_"), _verdict(result)] + [_grades(result)] * graded
-            for result in members
-        ]
+        lines = [_line(result) + [_grades(result)] * graded for result in members]
         text += [f"## {_title(group)}", table(["script", "what it does", "verdict", *(["grades"] * graded)], lines)]
     return "\n\n".join(text)
+
+
+def _line(result: Mapping[str, Any]) -> list[str]:
+    return [f"`{result['script']}`", brief(result["about"]).replace("__", r"\_\_"), _verdict(result)]
 
 
 def _grouped(results: Sequence[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -151,9 +138,16 @@ def brief(about: str) -> str:
     if ends and ends[-1] >= 4:
         return " ".join(words[: ends[-1]]).rstrip(":;")
     cut = words[:WORDS]
-    while len(cut) > 1 and cut[-1].lower() in LITTLE:
+    while len(cut) > 1 and LITTLE.fullmatch(cut[-1]):
         cut.pop()
     return " ".join(cut).rstrip(",:;.") + " …"
 
 
-VIEWS: dict[str, Callable[[Entry], str]] = {"plain": plain, "model": model, "matrix": matrix, "groups": groups, "scripts": scripts}
+VIEWS: dict[str, Callable[[Entry], str]] = {
+    "plain": plain,
+    "model": model,
+    "matrix": matrix,
+    "outcomes": outcomes,
+    "groups": groups,
+    "scripts": scripts,
+}
