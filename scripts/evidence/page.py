@@ -53,14 +53,16 @@ def _summary(entries: Entries, headings: dict[str, str]) -> str:
     for key, entry in entries.items():
         if entry.get("what"):
             anchor = re.sub(r"[^\w -]", "", headings[key]).lower().replace(" ", "-")
-            rows.append([f"[{headings[key]}](#{anchor})", entry["what"], entry.get("result", ""), entry.get("date", "")])
-    return views.table(["section", "tried", "result", "date"], rows)
+            rows.append([f"[{entry['what']}](#{anchor})", entry.get("result", "")])
+    return views.table(["tried", "result"], rows)
 
 
 def _entry(entry: Entry) -> str:
-    view = views.VIEWS[entry.get("view", "plain")]
+    """An entry without table and summary is shown by its notes alone."""
+    figures = views.VIEWS[entry.get("view", "plain")](entry)
+    origin = _origin(entry) if figures or entry.get("what") else ""
     noise = f"**Noise:** {entry['noise']}" if entry.get("noise") else ""
-    parts = [_origin(entry), view(entry), noise, *_notes(entry.get("notes", ()))]
+    parts = [origin, figures, noise, *_notes(entry.get("notes", ()))]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -8,7 +8,7 @@ The fields of an entry:
     date      of the run, or of `recorded`
     machine   and what else was running there
     noise     why differences between these figures mean nothing; absent: they mean something
-    columns, rows   the figures, as text; `shown`: the columns that the page has (absent: all)
+    columns, rows   the figures, as text; `shown`: the columns that the page has (absent: all); `hidden`: rows that it lacks, by first cell
     view      how the page shows the rows (`views.py`; absent: as they are)
     notes     sentences about these figures
 

@@ -21,11 +21,10 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def plain(entry: Entry) -> str:
-    if not entry.get("rows"):
-        return ""
     columns: list[str] = entry["columns"]
     shown = [columns.index(name) for name in entry.get("shown", columns)]
-    return table([columns[at] for at in shown], [[row[at] for at in shown] for row in entry["rows"]])
+    rows = [[row[at] for at in shown] for row in entry["rows"] if row[0] not in entry.get("hidden", ())]
+    return table([columns[at] for at in shown], rows) if shown and rows else ""
 
 
 def model(entry: Entry) -> str:
