@@ -32,6 +32,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import evidence
+
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # also when it is imported from elsewhere
 
 from peers import measures, tables
@@ -138,6 +140,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--usual", type=int, default=10, help="steps between the usual checkpoints (10)")
     parser.add_argument("--seed", type=int, default=0, help="of parameters, data and places (0)")
     parser.add_argument("--json", default="", help="file for all figures")
+    evidence.add_option(parser, "compare-later")
     parser.add_argument("--plots", default="", help="folder for plots")
     parser.add_argument("--keep", default="", help="folder for logs and outputs of all runs; default: none are kept")
     args = parser.parse_args()
@@ -186,6 +189,8 @@ def main() -> None:
                     one.repeat(number, training)
                     print(f"\n{one.title()}, {args.faults} faults in {training.steps} steps, after {number} repeats:\n")
                     print(tables.table(one.figures, cannot) + "\n", flush=True)
+                if args.write:
+                    evidence.write_table(args.write, tables.table(one.figures, cannot))
     finally:
         if args.json:
             results = [

@@ -32,6 +32,8 @@ import httpx
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+import evidence
+
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from peers.tables import markdown, spread
@@ -199,6 +201,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="of these jobs (2)")
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="checkout of an earlier version; without: only this one")
     parser.add_argument("--json", default="", help="file for all figures")
+    evidence.add_option(parser, "drill")
     args = parser.parse_args()
     models = args.models.split(",")
     if unknown := [name for name in models if name not in MODELS]:
@@ -236,6 +239,10 @@ def report(args: argparse.Namespace, drills: dict[str, list[Drilled]], kills: li
     print(drills_table({model: some for model, some in drills.items() if some}))
     if kills:
         print("\n" + kills_table(kills))
+    if args.write and all(drills.values()):
+        evidence.write_table(args.write, drills_table(drills))
+        if kills:
+            evidence.write_table(f"{args.write}-kills", kills_table(kills))
     if args.json:
         every = {model: [asdict(one) for one in some] for model, some in drills.items()}
         given = {name: str(value) for name, value in vars(args).items()}

@@ -33,6 +33,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+import evidence
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "examples"))
 
@@ -183,6 +185,17 @@ def record(results: list[Result], args: argparse.Namespace) -> dict[str, Any]:
     return {"machine": machine(), "arguments": vars(args), "results": entries}
 
 
+def medians(results: list[Result]) -> tuple[list[str], list[list[str]]]:
+    """Columns and a row for each combination, in seconds."""
+    columns = list(results[0].rows())
+    rows = []
+    for result in results:
+        moved, raw = result.bandwidths()
+        cells = [f"{statistics.median(result.rows()[name]):.3f}" for name in columns]
+        rows.append([f"{result.parallel}, {result.model}", *cells, f"{moved / raw:.2f}" if moved and raw else ""])
+    return ["mode, model", *columns, "of raw"], rows
+
+
 def machine() -> dict[str, Any]:
     return {
         "processors": len(os.sched_getaffinity(0)),
@@ -201,6 +214,7 @@ def main() -> None:
     parser.add_argument("--spares", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", default="", help="file for all figures")
+    evidence.add_option(parser, "recovery")
     parser.add_argument("--keep", default="", help="folder for run directories and logs; default: none are kept")
     args = parser.parse_args()
     console = Console()
@@ -211,6 +225,8 @@ def main() -> None:
             for model in args.models.split(","):
                 results.append(measure(parallel, model, args, folder / f"{parallel}-{model}"))
                 show(results[-1], console)
+        if args.write:
+            evidence.write_rows(args.write, *medians(results))
     finally:
         if args.json and results:
             Path(args.json).write_text(json.dumps(record(results, args), indent=1) + "\n")

@@ -9,9 +9,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from scripts.evidence.page import document
-from scripts.evidence.store import FOLDER, PAGES, load
-from scripts.generated import difference
+from scripts.evidence.page import write
+from scripts.evidence.store import FOLDER, PAGES
 
 
 def main(argv: list[str] | None = None, folder: Path = FOLDER) -> int:
@@ -20,16 +19,6 @@ def main(argv: list[str] | None = None, folder: Path = FOLDER) -> int:
     check: bool = parser.parse_args(argv).check
     stale = [write(page, check, folder) for page in PAGES]
     return int(any(stale))
-
-
-def write(page: str, check: bool = False, folder: Path = FOLDER) -> bool:
-    """Return whether the page is stale, which it only is with `check`."""
-    path, new = folder / f"{page}.md", document(page, load(page, folder))
-    if check:
-        old = path.read_text() if path.exists() else ""
-        return difference(f"docs/evidence/{page}.md", old, new, "python -m scripts.evidence")
-    path.write_text(new)
-    return False
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def matrix(entry: Entry) -> str:
     outcomes = {(row[1], row[0]): row[2:] for row in entry["rows"]}
     faults: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     for fault in dict.fromkeys(row[1] for row in entry["rows"]):
-        faults.setdefault(tuple(tuple(outcomes.get((fault, mode), ())) for mode in modes), []).append(f"`{fault}`")
+        faults.setdefault(tuple(tuple(outcomes.get((fault, mode), [""] * len(phases))) for mode in modes), []).append(f"`{fault}`")
     rows = [[_outcomes(cells, modes, phases), ", ".join(names)] for cells, names in faults.items()]
     reasons = [f"({number}) Not applicable: {reason}." for number, reason in enumerate(entry.get("reasons", ()), 1)]
     return "\n\n".join([table(["outcome", "faults"], rows), *reasons])

@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.table import Table
 from rich.text import Text
-from scripts.evidence import store
-from scripts.evidence.__main__ import write
+from scripts.evidence import record as evidence
+from scripts.evidence.store import FOLDER
 
 from tests.conformance.verdict import BITWISE, BORROWED
 from understudy.core.model import Grade
@@ -28,12 +28,11 @@ def elsewhere(results: Sequence[Values], *folders: Path) -> list[dict[str, Any]]
     return found
 
 
-def record(results: Sequence[Values], folder: Path = store.FOLDER) -> None:
+def record(results: Sequence[Values], folder: Path = FOLDER) -> None:
     """Put all results into the evidence, and write its page."""
     shown = ("script", "group", "about", "expected", "found", "why", "wrong", "drills", "kills", "grades", "alone")
     rows = [{name: result[name] for name in shown if result.get(name) or name == "wrong"} for result in results]
-    store.record("conformance", "scripts", rows, folder=folder)
-    write("conformance", folder=folder)
+    evidence.record("conformance", "scripts", rows, folder=folder)
 
 
 def _found(result: Values) -> str:
