@@ -14,7 +14,15 @@ Before the repeats a run without faults says how long a step takes and what a di
 steps (`--between` seconds of training before, between and after the faults) and the tuned interval between checkpoints
 (peers/interval.py).
 
-What each column says stands in docs/evidence/benchmarks.md, "Other systems". Systems, in the order of the table:
+Columns: *fault to full strength*, from right before the signal to the first step that all ranks have committed, with the lost rank in
+another process; *in its own steps*, the same over a steady step of the same run; *to a new step*, the same for a step beyond the last one
+that any rank had committed; *pause*, the longest time around the fault in which no rank committed a new step, less a steady step; *steps
+redone*, attempts at steps that the same rank had begun before; *batches dropped*, batches of single ranks that no committed step
+contains; *MiB per rank*, proportional set size of a worker (median), and of all processes of the job, for each rank; *step*, the median
+without the first steps of a run and after a fault; *completion*, from the first step of all ranks to the last one; *goodput*, batches
+that count, per second. Entries are the median, with the lowest and the highest value of all faults or runs.
+
+Systems, in the order of the table:
 """
 
 from __future__ import annotations

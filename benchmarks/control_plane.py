@@ -17,7 +17,6 @@ For every number of agents an orchestrator is started as `understudy run` starts
 
 Orchestrator and agents share this machine's clock. The orchestrator is pinned to one core and the agents to others where there are any.
 What the agents' process needs to read and write is inside all figures; real agents have a host each.
-docs/evidence/benchmarks.md explains more.
 """
 
 from __future__ import annotations

@@ -9,6 +9,9 @@ several jobs that take turns, `--rounds` times: one that is never drilled, one i
 and, with `--before`, one under an earlier version of Understudy, whose checkout FOLDER is. The time is that to the next step that all
 ranks have committed.
 
+*pause* is what the rank spends on the drill: reports and digests at begin and end, and the wait at its vote; the *drilled step* is that
+of all ranks, from commit to commit; *more* is by how much the rank's peak memory is higher until the verdict.
+
 On a machine with fewer cores than workers spare and ranks take each other's time: the drilled step is then longer for that alone.
 """
 

@@ -7,7 +7,14 @@ are steady, send SIGKILL to a random rank at a random moment of a step (both fro
 Two measures of the same thing stand side by side: what `understudy report` says, phase by phase, and what the metrics
 files of all ranks show from outside, from just before the signal to the first later step that every rank has committed.
 The bandwidth of the state transfer is compared with a plain Gloo send of as many bytes, measured in the same run after
-the job has ended. docs/evidence/benchmarks.md explains every row.
+the job has ended.
+
+Rows: *detect*, from the fault until the orchestrator knows of it; *abort*, until the last survivor has left the old generation; *assign*,
+until the spare has its rank; *setup*, the spare runs the script up to its first step, while survivors abort; *attach*, survivors and
+newcomer join the new generation's communicators; *transfer*, state moves from the replicas to the newcomer; *verify*, digests of donors
+and newcomer are compared; *redo*, the interrupted step is done again, or what was left of it. *kill to next step* ends when every rank
+has written a step beyond the last one that any rank had written; *one step* is the median of the ten steps before the kill, *beyond one
+step* the difference.
 """
 
 from __future__ import annotations
