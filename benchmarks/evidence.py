@@ -11,7 +11,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts.evidence.record import record
+from scripts.evidence.record import record as record
 from scripts.evidence.store import load
 
 

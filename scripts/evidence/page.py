@@ -50,7 +50,8 @@ def document(page: str, entries: Entries, templates: Path = TEMPLATES) -> str:
 
 def _headings(template: str) -> dict[str, str]:
     """Return the heading above each place."""
-    found, heading = {}, ""
+    found: dict[str, str] = {}
+    heading = ""
     for line in template.splitlines():
         if line.startswith("#"):
             heading = line.lstrip("# ")
