@@ -59,7 +59,7 @@ help:
 	@echo "    make slurm            everything on a real Slurm cluster; 56 min"
 	@echo "    make kubernetes       everything on a real Kubernetes control plane; 57 min"
 	@echo "    make whole-newest     the tests that depend most on torch, on torch $(TORCH_NEWEST); 9 min, its first setup included"
-	@echo "  make conformance  its three parts in one go; writes docs/evidence/conformance.md"
+	@echo "  make conformance  its three parts in one go; writes docs/evidence/conformance.json and its page"
 	@echo "  make mutants      change the meaning of the pure parts in one place at a time, and list the changes that no fast test notices"
 	@echo "More:"
 	@echo "  make docs         build docs/ as a site in site/, and check all of its links"
@@ -162,7 +162,7 @@ mutants: setup
 	$(BIN)/python -m tests.mutants --at-once $(TESTS_AT_ONCE)
 
 conformance: setup
-	$(BIN)/python -m tests.conformance --at-once $(TESTS_AT_ONCE) --write docs/evidence/conformance.md
+	$(BIN)/python -m tests.conformance --at-once $(TESTS_AT_ONCE) --write
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --site-dir site

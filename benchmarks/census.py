@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import evidence
 from peers.tables import markdown
 from understudy.messages import census as messages
 from understudy.messages.base import code_of
@@ -99,15 +100,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--looks", type=int, default=51, help="of each size (51)")
     parser.add_argument("--json", default="", help="file for all figures")
+    evidence.add_option(parser, "census")
     args = parser.parse_args()
     if args.looks < 1:
         parser.error("--looks: at least one")
     sizes = [looked(count, args.looks) for count in (100, 1000, 10_000, walk.MOST - 1000, 2 * walk.MOST)]
     steps = [(count, asked(count, args.looks, True), asked(count, args.looks, False)) for count in (1, 10, 100, census.WATCHED)]
     whole = {True: "yes", False: f"no: it ends at {walk.MOST}"}
-    print(markdown([["objects", "a look, ms", "whole"], *([f"{n}", f"{took * 1e3:.2f}", whole[ended]] for n, took, ended in sizes)]))
+    looks = markdown([["objects", "a look, ms", "whole"], *([f"{n}", f"{took * 1e3:.2f}", whole[ended]] for n, took, ended in sizes)])
     head = ["names that have changed", "in each step, ms, if the step changes all", "if it changes none"]
-    print("\n" + markdown([head, *([f"{n}", f"{changed * 1e3:.3f}", f"{same * 1e3:.3f}"] for n, changed, same in steps)]))
+    each_step = markdown([head, *([f"{n}", f"{changed * 1e3:.3f}", f"{same * 1e3:.3f}"] for n, changed, same in steps)])
+    print(looks, each_step, sep="\n\n")
+    if args.write:
+        evidence.write_table(args.write, looks)
+        evidence.write_table(f"{args.write}-steps", each_step)
     if args.json:
         Path(args.json).write_text(json.dumps({"looks": sizes, "steps": steps}, indent=1) + "\n")
 

@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+import evidence
 from peers.log import Reader
 from recovery import machine
 
@@ -22,12 +23,13 @@ LIMIT = 900.0  # seconds for anything
 Figures = dict[str, list[float]]  # seconds, by what was measured
 
 
-def arguments(what: str) -> argparse.Namespace:
+def arguments(what: str, key: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--times", type=int, default=5, help="of each way")
     parser.add_argument("--every", type=int, default=20, help="steps between the checkpoints of torchrun's job")
     parser.add_argument("--model", default="1M", help="see peers/sizes.py")
     parser.add_argument("--json", default="", help="file for all figures")
+    evidence.add_option(parser, key)
     return parser.parse_args()
 
 
@@ -73,8 +75,10 @@ def tell(turn: int, times: int, way: str, figures: Figures) -> None:
     print(f"{turn + 1}/{times} {way}: {shown}", flush=True)
 
 
-def show(title: str, ratio: str, found: Mapping[str, Figures], theirs: Callable[[str, str], Sequence[float]], file: str) -> None:
-    """A table, and all figures in `file`, if there is one. `theirs`: what those of a way and row are to be compared with; none: nothing."""
+def show(
+    title: str, ratio: str, found: Mapping[str, Figures], theirs: Callable[[str, str], Sequence[float]], args: argparse.Namespace
+) -> None:
+    """A table, and what `--json` and `--write` ask for. `theirs`: what those of a way and row are to be compared with; none: nothing."""
     table = Table(title, "seconds, median (min to max)", ratio)
     for way, rows in found.items():
         for row, values in rows.items():
@@ -82,5 +86,7 @@ def show(title: str, ratio: str, found: Mapping[str, Figures], theirs: Callable[
             compared = f"{statistics.median(others) / median:.1f}" if others else ""
             table.add_row(f"{way}: {row}" if row not in way else way, f"{median:.2f} ({min(values):.2f} to {max(values):.2f})", compared)
     Console().print(table)
-    if file:
-        Path(file).write_text(json.dumps({"machine": machine(), "rows": found}, indent=1) + "\n")
+    if args.write:
+        evidence.write_table(args.write, table)
+    if args.json:
+        Path(args.json).write_text(json.dumps({"machine": machine(), "rows": found}, indent=1) + "\n")

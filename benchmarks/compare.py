@@ -14,7 +14,15 @@ Before the repeats a run without faults says how long a step takes and what a di
 steps (`--between` seconds of training before, between and after the faults) and the tuned interval between checkpoints
 (peers/interval.py).
 
-What each column says stands in docs/evidence/benchmarks.md, "Other systems". Systems, in the order of the table:
+Columns: *fault to full strength*, from right before the signal to the first step that all ranks have committed, with the lost rank in
+another process; *in its own steps*, the same over a steady step of the same run; *to a new step*, the same for a step beyond the last one
+that any rank had committed; *pause*, the longest time around the fault in which no rank committed a new step, less a steady step; *steps
+redone*, attempts at steps that the same rank had begun before; *batches dropped*, batches of single ranks that no committed step
+contains; *MiB per rank*, proportional set size of a worker (median), and of all processes of the job, for each rank; *step*, the median
+without the first steps of a run and after a fault; *completion*, from the first step of all ranks to the last one; *goodput*, batches
+that count, per second. Entries are the median, with the lowest and the highest value of all faults or runs.
+
+Systems, in the order of the table:
 """
 
 from __future__ import annotations
@@ -31,6 +39,8 @@ import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+import evidence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # also when it is imported from elsewhere
 
@@ -138,6 +148,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--usual", type=int, default=10, help="steps between the usual checkpoints (10)")
     parser.add_argument("--seed", type=int, default=0, help="of parameters, data and places (0)")
     parser.add_argument("--json", default="", help="file for all figures")
+    evidence.add_option(parser, "compare-later")
     parser.add_argument("--plots", default="", help="folder for plots")
     parser.add_argument("--keep", default="", help="folder for logs and outputs of all runs; default: none are kept")
     args = parser.parse_args()
@@ -186,6 +197,8 @@ def main() -> None:
                     one.repeat(number, training)
                     print(f"\n{one.title()}, {args.faults} faults in {training.steps} steps, after {number} repeats:\n")
                     print(tables.table(one.figures, cannot) + "\n", flush=True)
+                if args.write:
+                    evidence.write_table(args.write, tables.table(one.figures, cannot))
     finally:
         if args.json:
             results = [

@@ -17,7 +17,6 @@ For every number of agents an orchestrator is started as `understudy run` starts
 
 Orchestrator and agents share this machine's clock. The orchestrator is pinned to one core and the agents to others where there are any.
 What the agents' process needs to read and write is inside all figures; real agents have a host each.
-docs/evidence/benchmarks.md explains more.
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ import psutil
 import uvloop
 from rich.console import Console
 
+import evidence
 from control_plane_results import Loss, Result, line, record, show
 from simulated_agents import Fleet, Node
 from understudy.common.names import JOURNAL
@@ -319,6 +319,7 @@ def main() -> None:
     parser.add_argument("--profile", default="", help="file for a cProfile of the orchestrator, which makes it several times slower")
     parser.add_argument("--seed", type=int, default=0, help="chooses the nodes to lose")
     parser.add_argument("--json", default="", help="file for all figures")
+    evidence.add_option(parser, "control-plane")
     parser.add_argument("--keep", default="", help="folder for run directories and logs; default: none are kept")
     args = parser.parse_args()
     numbers = [int(number) for number in args.agents.split(",")]
@@ -331,7 +332,9 @@ def main() -> None:
     try:
         for agents in numbers:
             results.append(uvloop.run(Run(agents, args, folder / str(agents), console).measure()))
-        show(results, console)
+        table = show(results, console)
+        if args.write:
+            evidence.write_table(args.write, table)
     finally:
         if args.json and results:
             Path(args.json).write_text(json.dumps(record(results, args), indent=1) + "\n")

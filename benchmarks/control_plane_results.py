@@ -61,7 +61,7 @@ def line(loss: Loss) -> str:
     return f"last command {loss.seconds['last command']:.3f} s, closed {loss.seconds['closed']:.3f} s after the orchestrator knew"
 
 
-def show(results: list[Result], console: Console) -> None:
+def show(results: list[Result], console: Console) -> Table:
     table = Table("", *(f"{result.agents} agents" for result in results), title="control plane", title_justify="left")
 
     def row(name: str, value: Callable[[Result], str]) -> None:
@@ -91,6 +91,7 @@ def show(results: list[Result], console: Console) -> None:
     row("last command after that, s", lambda r: f"{r.after_restart.seconds['last command']:.3f}" if r.after_restart else "-")
     console.print(table)
     console.print("Losses: median (lowest to highest). " + "; ".join(f"{name}: {text}" for name, text in ROWS.items()), highlight=False)
+    return table
 
 
 def record(results: list[Result], args: argparse.Namespace) -> dict[str, Any]:

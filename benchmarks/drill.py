@@ -9,6 +9,9 @@ several jobs that take turns, `--rounds` times: one that is never drilled, one i
 and, with `--before`, one under an earlier version of Understudy, whose checkout FOLDER is. The time is that to the next step that all
 ranks have committed.
 
+*pause* is what the rank spends on the drill: reports and digests at begin and end, and the wait at its vote; the *drilled step* is that
+of all ranks, from commit to commit; *more* is by how much the rank's peak memory is higher until the verdict.
+
 On a machine with fewer cores than workers spare and ranks take each other's time: the drilled step is then longer for that alone.
 """
 
@@ -31,6 +34,8 @@ from typing import Any
 import httpx
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+import evidence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -199,6 +204,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="of these jobs (2)")
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="checkout of an earlier version; without: only this one")
     parser.add_argument("--json", default="", help="file for all figures")
+    evidence.add_option(parser, "drill")
     args = parser.parse_args()
     models = args.models.split(",")
     if unknown := [name for name in models if name not in MODELS]:
@@ -236,6 +242,10 @@ def report(args: argparse.Namespace, drills: dict[str, list[Drilled]], kills: li
     print(drills_table({model: some for model, some in drills.items() if some}))
     if kills:
         print("\n" + kills_table(kills))
+    if args.write and all(drills.values()):
+        evidence.write_table(args.write, drills_table(drills))
+        if kills:
+            evidence.write_table(f"{args.write}-kills", kills_table(kills))
     if args.json:
         every = {model: [asdict(one) for one in some] for model, some in drills.items()}
         given = {name: str(value) for name, value in vars(args).items()}

@@ -35,6 +35,8 @@ import torch.distributed as dist
 from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
+import evidence
+
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from peers.observe import adopt_orphans, observe
@@ -314,6 +316,7 @@ def main() -> None:
     parser.add_argument("--prepared", action="store_true", help="with a spare that is prepared for each rank (understudy run --prepare)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", default="", help="file for all figures")
+    evidence.add_option(parser, "floor-sizes")
     parser.add_argument("--plots", default="", help="folder for plots of each phase by bytes and by ranks")
     args = parser.parse_args()
     adopt_orphans()
@@ -322,6 +325,8 @@ def main() -> None:
     print(f"a killed process is noticed after {notice * 1000:.1f} ms, a fork takes {fork * 1000:.1f} ms, importing torch {importing:.2f} s")
     if len(results) > 1:
         print("\n" + growth(results))
+    if args.write:
+        evidence.write_table(args.write, growth(results))
     if args.plots:
         from peers import plots
 

@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+import evidence
 from recovery import MODELS, machine
 from understudy.worker.verification.comparison import EVERY
 
@@ -80,6 +81,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=lambda text: [int(part) for part in text.split(",")], default=[4], help="by comma (4)")
     parser.add_argument("--compare-every", type=int, default=EVERY, help="as of `understudy run`")
     parser.add_argument("--json", default="", help="file for all figures")
+    evidence.add_option(parser, "inside")
     args = parser.parse_args()
     if args.launches < 1 or args.steps <= SKIP + 1:
         parser.error(f"at least one launch of more than {SKIP + 1} steps")
@@ -108,6 +110,8 @@ def main() -> None:
             )
             results.append({"ranks": ranks, "understudy": ours, "torchrun": theirs, "floor": floor})
     console.print(table)
+    if args.write:
+        evidence.write_table(args.write, table)
     if args.json:
         Path(args.json).write_text(json.dumps({"machine": machine(), "arguments": vars(args), "results": results}, indent=1) + "\n")
 

@@ -25,6 +25,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+import evidence
 from recovery import MODELS, machine  # and so `examples` is on the path
 from running import SCRIPT
 from service import LocalService, until
@@ -92,6 +93,7 @@ def main() -> None:
     parser.add_argument("--moves", type=int, default=10, help="of each way, in two turns")
     parser.add_argument("--model", choices=sorted(MODELS), default="small")
     parser.add_argument("--json", default="", help="file for all figures")
+    evidence.add_option(parser, "leaving")
     args = parser.parse_args()
     ways = {"warm": 0, "prepared": 2}
     found: dict[str, Figures] = {way: {row: [] for row in ROWS} for way in ways}
@@ -107,6 +109,8 @@ def main() -> None:
         cells = [f"{m:.3f} ({min(found[way][row]):.3f} to {max(found[way][row]):.3f})" for way, m in zip(ways, medians, strict=True)]
         table.add_row(row, *cells, f"{medians[1] / medians[0]:.2f}")
     Console().print(table)
+    if args.write:
+        evidence.write_table(args.write, table)
     if args.json:
         Path(args.json).write_text(json.dumps({"machine": machine(), "model": args.model, "rows": found}, indent=1) + "\n")
 

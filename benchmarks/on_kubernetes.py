@@ -166,7 +166,7 @@ def leaves(job: Ours | Theirs) -> dict[str, float]:
 
 
 def main() -> None:
-    args = arguments("A node of a job on Kubernetes loses its power, or is drained.")
+    args = arguments("A node of a job on Kubernetes loses its power, or is drained.", "kubernetes")
     if why := why_not() or why_no_resources():
         raise SystemExit(why)
     ways: dict[str, Callable[[Cluster], dict[str, float]]] = {}
@@ -202,7 +202,7 @@ def main() -> None:
         return rows.get("trains again" if row == "new place" else row, [])
 
     title = f"{args.model} model, 4 ranks; node-monitor-grace-period {NODE_GRACE} s"
-    show(title, "made anew / it", found, theirs, args.json)
+    show(title, "made anew / it", found, theirs, args)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import evidence
 from recovery import MODELS, ROOT, machine
 
 sys.path.insert(0, str(ROOT / "examples"))
@@ -101,6 +102,18 @@ def measure(ranks: int, args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def medians(results: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Columns, and a row for each number of ranks."""
+    rows = []
+    for found in results:
+        ratio, part, of_rank = found["step ratio"], found["step difference"], found["processor difference of a rank"]
+        quartiles = f"{ratio['median']:.4f} ({ratio['lower quartile']:.4f} to {ratio['upper quartile']:.4f})"
+        faults = [f"{value:.0f}" for value in found["faults"]]
+        rows.append([f"{found['ranks']}", quartiles, f"{part['median'] * 1e6:.0f}", f"{of_rank['median'] * 1e6:.0f}", *faults])
+    columns = ["ranks", "step / torchrun (quartiles)", "difference, us", "processor time of a rank, us", "page faults", "torchrun"]
+    return columns, rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Step time under understudy run against plain torchrun.")
     parser.add_argument("--pairs", type=int, default=20)
@@ -113,10 +126,13 @@ def main() -> None:
     parser.add_argument("--apart", action="store_true", help="a job for each turn, in place of two that take turns")
     parser.add_argument("--environment", action="append", default=[], type=variable, metavar="NAME=VALUE", help="for both jobs")
     parser.add_argument("--json", default="", help="file for all figures")
+    evidence.add_option(parser, "overhead")
     args = parser.parse_args()
     if args.pairs < 2 or args.steps < 1:
         parser.error("at least two pairs of one step each")
     results = [measure(ranks, args) for ranks in args.ranks]
+    if args.write:
+        evidence.write_rows(args.write, *medians(results))
     if args.json:
         Path(args.json).write_text(json.dumps({"machine": machine(), "arguments": vars(args), "results": results}, indent=1) + "\n")
 

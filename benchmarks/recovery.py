@@ -7,7 +7,14 @@ are steady, send SIGKILL to a random rank at a random moment of a step (both fro
 Two measures of the same thing stand side by side: what `understudy report` says, phase by phase, and what the metrics
 files of all ranks show from outside, from just before the signal to the first later step that every rank has committed.
 The bandwidth of the state transfer is compared with a plain Gloo send of as many bytes, measured in the same run after
-the job has ended. docs/evidence/benchmarks.md explains every row.
+the job has ended.
+
+Rows: *detect*, from the fault until the orchestrator knows of it; *abort*, until the last survivor has left the old generation; *assign*,
+until the spare has its rank; *setup*, the spare runs the script up to its first step, while survivors abort; *attach*, survivors and
+newcomer join the new generation's communicators; *transfer*, state moves from the replicas to the newcomer; *verify*, digests of donors
+and newcomer are compared; *redo*, the interrupted step is done again, or what was left of it. *kill to next step* ends when every rank
+has written a step beyond the last one that any rank had written; *one step* is the median of the ten steps before the kill, *beyond one
+step* the difference.
 """
 
 from __future__ import annotations
@@ -32,6 +39,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+import evidence
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "examples"))
@@ -183,6 +192,17 @@ def record(results: list[Result], args: argparse.Namespace) -> dict[str, Any]:
     return {"machine": machine(), "arguments": vars(args), "results": entries}
 
 
+def medians(results: list[Result]) -> tuple[list[str], list[list[str]]]:
+    """Columns and a row for each combination, in seconds."""
+    columns = list(results[0].rows())
+    rows = []
+    for result in results:
+        moved, raw = result.bandwidths()
+        cells = [f"{statistics.median(result.rows()[name]):.3f}" for name in columns]
+        rows.append([f"{result.parallel}, {result.model}", *cells, f"{moved / raw:.2f}" if moved and raw else ""])
+    return ["mode, model", *columns, "of raw"], rows
+
+
 def machine() -> dict[str, Any]:
     return {
         "processors": len(os.sched_getaffinity(0)),
@@ -201,6 +221,7 @@ def main() -> None:
     parser.add_argument("--spares", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", default="", help="file for all figures")
+    evidence.add_option(parser, "recovery")
     parser.add_argument("--keep", default="", help="folder for run directories and logs; default: none are kept")
     args = parser.parse_args()
     console = Console()
@@ -211,6 +232,8 @@ def main() -> None:
             for model in args.models.split(","):
                 results.append(measure(parallel, model, args, folder / f"{parallel}-{model}"))
                 show(results[-1], console)
+        if args.write:
+            evidence.write_rows(args.write, *medians(results))
     finally:
         if args.json and results:
             Path(args.json).write_text(json.dumps(record(results, args), indent=1) + "\n")

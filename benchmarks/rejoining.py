@@ -25,6 +25,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+import evidence
+
 WAYS = {"in place": "1", "anew": "0"}
 ROUNDS = 4
 ROWS = ("report attach", "report total", "kill to next step")
@@ -88,7 +90,7 @@ def join(way: str, size: int, joins: int) -> dict[str, Any]:
     return json.loads(outputs[0])  # type: ignore[no-any-return]
 
 
-def groups(sizes: list[int], joins: int, console: Console) -> list[dict[str, Any]]:
+def groups(sizes: list[int], joins: int, console: Console, write: str) -> list[dict[str, Any]]:
     table = Table("ranks", *(f"{way}, ms" for way in WAYS), "anew / in place", *(f"{way}: descriptors, threads" for way in WAYS))
     rows = []
     for size in sizes:
@@ -103,10 +105,12 @@ def groups(sizes: list[int], joins: int, console: Console) -> list[dict[str, Any
         table.add_row(str(size), *(f"{1000 * value:.1f}" for value in medians.values()), f"{ratio:.2f}", *left.values())
         rows.append({"ranks": size, "seconds": seconds, "medians": medians, "ratio": ratio, "left": left})
     console.print(table)
+    if write:
+        evidence.write_table(write, table)
     return rows
 
 
-def recoveries(kills: int, ranks: int, console: Console) -> dict[str, Any]:
+def recoveries(kills: int, ranks: int, console: Console, write: str) -> dict[str, Any]:
     from recovery import measure, record
 
     found: dict[str, dict[str, list[float]]] = {way: {} for way in WAYS}
@@ -128,6 +132,8 @@ def recoveries(kills: int, ranks: int, console: Console) -> dict[str, Any]:
         ]
         table.add_row(name, *cells, f"{medians[1] / medians[0]:.2f}")
     console.print(table)
+    if write:
+        evidence.write_table(f"{write}-recovery", table)
     return {"rows": found, "runs": runs}
 
 
@@ -138,6 +144,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=8, help="whole recoveries of each way, in four turns; 0: none")
     parser.add_argument("--job-ranks", type=int, default=4, help="ranks of the job that recovers")
     parser.add_argument("--json", default="", help="file for all figures")
+    evidence.add_option(parser, "join")
     parser.add_argument("--member", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.member:
@@ -147,9 +154,9 @@ def main() -> None:
     if not rejoining.available():
         raise SystemExit("this torch has no _reconfigure: 2.14 or newer is needed")
     console = Console(width=120)
-    found: dict[str, Any] = {"groups": groups([int(size) for size in args.ranks.split(",")], args.joins, console)}
+    found: dict[str, Any] = {"groups": groups([int(size) for size in args.ranks.split(",")], args.joins, console, args.write)}
     if args.kills:
-        found["recoveries"] = recoveries(args.kills, args.job_ranks, console)
+        found["recoveries"] = recoveries(args.kills, args.job_ranks, console, args.write)
     if args.json:
         Path(args.json).write_text(json.dumps(found, indent=1) + "\n")
 

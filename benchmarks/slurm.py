@@ -97,7 +97,7 @@ def leaves(job: Job) -> dict[str, float]:
 
 
 def main() -> None:
-    args = arguments("A node of a Slurm job loses its power.")
+    args = arguments("A node of a Slurm job loses its power.", "slurm")
     if why := why_not():
         raise SystemExit(why)
     spare = UNDERSTUDY.replace("{options}", "--spare-nodes 1")
@@ -121,7 +121,7 @@ def main() -> None:
     def theirs(way: str, row: str) -> Sequence[float]:
         return found["requeued"].get(row, []) if way != "requeued" else []
 
-    show(f"{args.model} model, 4 ranks; SlurmdTimeout {SLURMD_TIMEOUT} s", "requeued / it", found, theirs, args.json)
+    show(f"{args.model} model, 4 ranks; SlurmdTimeout {SLURMD_TIMEOUT} s", "requeued / it", found, theirs, args)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+import evidence
 from understudy.chaos import plan as plans
 from understudy.chaos.base import Outcome
 from understudy.chaos.job import Away, WatchedJob
@@ -195,7 +196,7 @@ def check_incidents(incidents: list[dict[str, Any]], result: Result) -> list[str
     return problems
 
 
-def show(records: list[Record], console: Console) -> None:
+def show(records: list[Record], console: Console) -> Table:
     table = Table("fault", "times", "outcomes", "as expected", "median, s", "max, s", box=None, padding=(0, 2, 0, 0))
     for name in sorted({record.injection.fault for record in records}):
         mine = [record for record in records if record.injection.fault == name]
@@ -210,6 +211,12 @@ def show(records: list[Record], console: Console) -> None:
             f"{max(seconds):.2f}" if seconds else "",
         )
     console.print(table)
+    return table
+
+
+def without_count(outcomes: str) -> str:
+    """Of a fault that always had the same outcome."""
+    return outcomes if "," in outcomes else outcomes.partition(" ")[2]
 
 
 def redone(records: list[Record], incidents: list[dict[str, Any]]) -> dict[str, Counter[str]]:
@@ -229,12 +236,13 @@ def redone(records: list[Record], incidents: list[dict[str, Any]]) -> dict[str, 
     return {point: found[point] for point in sorted(found, key=lambda point: order.index(point) if point in order else len(order))}
 
 
-def show_redone(found: dict[str, Counter[str]], console: Console) -> None:
+def show_redone(found: dict[str, Counter[str]], console: Console) -> Table:
     table = Table("lost at", "times", "rolled forward", "redone", "of these proven", box=None, padding=(0, 2, 0, 0))
     total = sum(found.values(), Counter[str]())
     for point, count in (*found.items(), ("all", total)):
         table.add_row(point, *(str(count[what]) for what in ("losses", "roll forward", "redo", "proven")))
     console.print(table)
+    return table
 
 
 def main() -> int:
@@ -248,6 +256,7 @@ def main() -> int:
     parser.add_argument("--hang-limit", type=float, default=HANG, help="as of `understudy run`; more on a machine that does something else")
     parser.add_argument("--faults", default="", help="of the registry, with commas between them; default: all that are in the soak")
     parser.add_argument("--json", default="", help="file for everything")
+    parser.add_argument("--write", choices=("soak", "redos"), help="put the table of faults, or of redos, into docs/evidence/proof.json")
     parser.add_argument("--keep", default="", help="folder for run directory and states; default: none is kept unless something is wrong")
     args = parser.parse_args()
     folder = Path(args.keep or tempfile.mkdtemp(prefix="understudy-soak-")).absolute()
@@ -289,14 +298,20 @@ def main() -> int:
         different = [f"rank {r}: {name}" for r in range(args.ranks) for name in reference[r] if final[r].get(name) != reference[r][name]]
         problems += [f"not as in the undisturbed run: {text}" for text in different]
 
-    show(result.records, Console())
+    faults = show(result.records, Console())
     proofs = redone(result.records, incidents)
-    show_redone(proofs, Console())
+    redos = show_redone(proofs, Console())
     count = len({number for record in result.records for number in record.incidents})
     print(f"{len(result.records)} faults, {count} incidents, {steps} steps in {lasted:.0f} s, seed {args.seed}")
     for problem in problems:
         print(f"WRONG: {problem}")
     print("identical to the undisturbed run, bit by bit" if not problems else f"{len(problems)} problems; everything is in {folder}")
+    if args.write:
+        columns, rows = evidence.cells(redos if args.write == "redos" else faults)
+        outcome = "identical to the undisturbed run" if not problems else f"{len(problems)} problems"
+        if args.write == "soak":
+            columns, rows = columns[:3], [[f"`{fault}`", times, without_count(outcomes)] for fault, times, outcomes, *_ in rows]
+        evidence.record("proof", args.write, rows, columns, f"{len(result.records)} faults, {count} incidents, {steps} steps; {outcome}")
     if args.json:
         summary = {"arguments": vars(args), "seconds": lasted, "steps": steps, "incidents": count, "redone": proofs, "problems": problems}
         Path(args.json).write_text(json.dumps({**summary, **as_values(result)}, indent=1) + "\n")

@@ -26,12 +26,14 @@ def write(script: str, page: Path, made: Callable[[], str], description: str | N
         sys.exit(f"{page} lacks the line {end if found else begin}")
     new = f"{before}{begin}\n\n{made()}\n\n{end}{after}"
     if check:
-        name = page.relative_to(ROOT)
-        diff = list(
-            difflib.unified_diff(old.splitlines(), new.splitlines(), f"{name} as it is", f"{name} as it would be", lineterm="", n=0)
-        )
-        if diff:
-            print("\n".join(diff[:40]), *(["..."] if len(diff) > 40 else []), f"run: python {script}", sep="\n")
-        return int(bool(diff))
+        return int(difference(str(page.relative_to(ROOT)), old, new, f"python {script}"))
     page.write_text(new)
     return 0
+
+
+def difference(name: str, old: str, new: str, command: str) -> bool:
+    """Print how a page would change, and the command that changes it. Return whether it would."""
+    diff = list(difflib.unified_diff(old.splitlines(), new.splitlines(), f"{name} as it is", f"{name} as it would be", lineterm="", n=0))
+    if diff:
+        print("\n".join(diff[:40]), *(["..."] if len(diff) > 40 else []), f"run: {command}", sep="\n")
+    return bool(diff)

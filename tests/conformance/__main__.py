@@ -15,7 +15,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
@@ -36,7 +35,7 @@ def main() -> int:
     parser.add_argument("--part", default="1/1", metavar="K/N", help="the K-th of N parts of them, each of which takes about as long")
     parser.add_argument("--at-once", type=int, default=2, metavar="N", help="scripts that are tried at the same time")
     parser.add_argument("--json", type=Path, metavar="FILE", help="file for all results")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="file for the table, in Markdown")
+    parser.add_argument("--write", action="store_true", help="write the results of all scripts and their page in docs/evidence")
     parser.add_argument(
         "--only-failed",
         type=Path,
@@ -58,6 +57,8 @@ def main() -> int:
         wanted = part_of(wanted, args.part)
     except ValueError as error:
         parser.error(f"--part: {error}")
+    if args.write and (args.names or args.part != "1/1"):
+        parser.error("--write: with all scripts only")
     before: list[dict[str, Any]] = json.loads(args.only_failed.read_text()) if args.only_failed else []
     if before:
         failed = {result["script"] for result in before if result["wrong"]}
@@ -75,10 +76,7 @@ def main() -> int:
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")
     if args.write:
-        words = " ".join(["python -m tests.conformance", *([f"--part {args.part}"] if args.part != "1/1" else []), *args.names])
-        command = "make conformance" if len(results) == len(known) else words
-        again_too = f", and `python -m tests.conformance --only-failed` after what was wrong was mended ({', '.join(sorted(again))}),"
-        args.write.write_text(table.document(results, f"`{command}`{again_too if before else ''}", torch.__version__))
+        table.record(results)
     return 1 if any(result["wrong"] for result in results) else 0
 
 

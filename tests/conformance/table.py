@@ -1,46 +1,22 @@
-"""The results of the suite as a document and for a terminal."""
+"""The results of the suite in the evidence and for a terminal."""
 
 from __future__ import annotations
 
-import datetime
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
+from scripts.evidence import record as evidence
+from scripts.evidence.store import FOLDER
 
 from tests.conformance.verdict import BITWISE, BORROWED
 from understudy.core.model import Grade
 
 Values = Mapping[str, Any]  # of `suite.Result.values`
-
-HEAD = """# Conformance
-
-One small script for each thing that real training scripts do, in `tests/conformance/scripts/`. Each runs three times: under torchrun,
-under `understudy run` with drills of up to three ranks, and there with its workers killed one after another, with drills in between, in
-different phases (in the first step, in a forward and the newcomer that comes of it, in the vote and as it begins, in an evaluation, after
-the vote, between steps, two ranks at once, in a backward). All that the ranks tell in each step or evaluation, and their whole state at
-the end, is compared with the run under torchrun, bit by bit.
-
-| verdict | meaning |
-|---|---|
-| bitwise | all three runs are the same, bit by bit |
-| refused | the undisturbed run ends with a message (its code) that names what is wrong, before its third step is committed |
-| told | the undisturbed run prints a notice (its code) that names what would not survive, and nothing was killed yet |
-| named | a drill in the undisturbed run says that the script is not survivable as it is, and why, and nothing was killed yet |
-| anything else | a failure |
-
-Failures are named, too: **silent** (it differs without a word), **missing** (it did not tell of something), **held** (a redo is not what
-it redoes, and the job waits for a person), **hung**, **aborted** (a worker died in C++), **crashed** (another message), **alarm** (a
-drill is against a script that is bitwise), **overrated** (it is wrong, and every incident before that is graded proven or drilled),
-**lost** (an incident for which no kill is to blame), **idle** (too few kills were reached),
-**unsteady** (the script itself is not the same twice). A kill is written as POINT@STEP:RANK, at a point of `understudy chaos`; a drill as
-VERDICT@STEP:RANK, with what it says beside that.
-"""
 
 
 def elsewhere(results: Sequence[Values], *folders: Path) -> list[dict[str, Any]]:
@@ -52,29 +28,11 @@ def elsewhere(results: Sequence[Values], *folders: Path) -> list[dict[str, Any]]
     return found
 
 
-def document(results: Sequence[Values], how: str, torch: str) -> str:
-    """Markdown. `how`: the command, in Markdown."""
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    text = [HEAD, f"Made by {how} with torch {torch} on {today}: {summary(results)}.", ""]
-    for group, members in groupby(results, key=lambda result: str(result["group"])):
-        text += [
-            f"## {group[:1].upper()}{group[1:]}",
-            "",
-            "| script | what it does | expected | found | drills | kills that struck |",
-            "|---|---|---|---|---|---|",
-        ]
-        for result in members:
-            cells = (
-                f"`{result['script']}`",
-                result["about"],
-                result["expected"],
-                _found(result),
-                "; ".join(result["drills"]) or "-",
-                ", ".join(result["kills"]) or "-",
-            )
-            text.append(f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in cells)} |")
-        text.append("")
-    return "\n".join(text)
+def record(results: Sequence[Values], folder: Path = FOLDER) -> None:
+    """Put all results into the evidence, and write its page."""
+    shown = ("script", "group", "about", "expected", "found", "why", "wrong", "drills", "kills", "grades", "alone")
+    rows = [{name: result[name] for name in shown if result.get(name) or name == "wrong"} for result in results]
+    evidence.record("conformance", "scripts", rows, folder=folder)
 
 
 def _found(result: Values) -> str:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts.evidence.store import load, save
 
 from tests.conformance import runs, scripts, verdict
 from tests.conformance.runs import Ran, Trace
 from tests.conformance.scripts import Kill, Script, phases, plan, read
-from tests.conformance.table import document, elsewhere, summary
+from tests.conformance.table import elsewhere, record, summary
 from tests.conformance.verdict import BORROWED, Found, disturbed, named, steady, undisturbed
 from tests.said import said
 from understudy.messages import disputes, newcomers
@@ -330,20 +331,30 @@ def test_what_a_drill_said_before_the_kills(drill: str, kills: str, verdict: str
     assert verdict not in ("named", "alarm") or f"{drill}@3:1: why" in found.why
 
 
-def test_the_document_says_what_was_found() -> None:
+def test_the_evidence_has_what_was_found(tmp_path: Path) -> None:
     values = {
         "script": "one",
         "about": "a | b",
         "group": "basics",
-        "expected": "bitwise",
+        "expected": "told US1111",
         "found": "silent",
         "why": "x",
         "drills": ["same@1:0", "different@3:1: why"],
         "kills": ["forward@0:1"],
+        "grades": ["proven: US4172: x", "drilled: US4173: y", "proven: US4172: z"],
+        "alone": {},
+        "wrong": "it is",
     }
-    text = document([{**values, "alone": {}, "wrong": "it is"}], "make conformance", "2.13.0")
-    assert "| `one` | a \\| b | bitwise | **WRONG** silent: x | same@1:0; different@3:1: why | forward@0:1 |" in text
-    assert summary([{**values, "alone": {}, "wrong": "it is"}]) == "1 script: 1 silent; 1 not as expected"
+    save("conformance", {"scripts": {"command": "", "recorded": "abc", "view": "scripts", "rows": []}}, tmp_path)
+    record([values, {**values, "script": "two", "found": "told", "wrong": ""}], tmp_path)
+    entry = load("conformance", tmp_path)["scripts"]
+    assert entry["rows"][0] == {name: value for name, value in values.items() if name != "alone"}
+    assert entry["command"] and "commit" in entry and "recorded" not in entry
+    text = (tmp_path / "conformance.md").read_text()
+    assert "| `one` | a \\| b | **WRONG** silent, expected told US1111 | 2 proven, 1 drilled |" in text
+    assert "| `two` | a \\| b | told US1111 | 2 proven, 1 drilled |" in text
+    assert "| Basics | 2 | 1 | 1 | 1 |" in text
+    assert summary([values]) == "1 script: 1 silent; 1 not as expected"
 
 
 def test_the_summary_counts_the_grades_of_bitwise_incidents_only() -> None:
@@ -356,7 +367,7 @@ def test_the_summary_counts_the_grades_of_bitwise_incidents_only() -> None:
     assert summary(rows) == f"2 scripts: 1 bitwise, 1 told; 0 not as expected; {counted}"
 
 
-def test_the_document_names_no_folder_of_a_machine(tmp_path: Path) -> None:
+def test_the_evidence_names_no_folder_of_a_machine(tmp_path: Path) -> None:
     said = f"it writes {tmp_path}/plain/final-0 at {scripts.FOLDER}/plain.py:9, beside /elsewhere/x"
     (result,) = elsewhere([{"why": said, "kills": [], "drills": [said]}], tmp_path, Path(__file__).parents[2])
     shown = "it writes plain/final-0 at tests/conformance/scripts/plain.py:9, beside /elsewhere/x"

@@ -19,9 +19,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from scripts.evidence.record import record
+
 from tests.integration.processes import Mark, marked
 from tests.matrix.cells import PARALLEL, PHASES, Cell, cells
-from tests.matrix.results import Result, summary, table
+from tests.matrix.results import Result, outcomes, summary, table
 from tests.matrix.run import Finished, compare, run, undisturbed
 
 
@@ -33,6 +35,7 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=2, help="jobs that run at the same time")
     parser.add_argument("--json", type=Path, help="file for every cell")
     parser.add_argument("--markdown", type=Path, help="file for the table")
+    parser.add_argument("--write", action="store_true", help="put the outcomes of all cells into docs/evidence/proof.json and its page")
     parser.add_argument("--keep", type=Path, help="folder for the jobs' logs and run directories")
     args = parser.parse_args()
     modes, phases = args.modes.split(","), args.phases.split(",")
@@ -44,6 +47,8 @@ def main() -> int:
     wanted = [cell for cell in wanted if cell.phase in phases and (not faults or cell.fault in faults)]
     if not wanted:
         parser.error("no cell is left")
+    if args.write and (faults or set(modes) != set(PARALLEL) or set(phases) != set(PHASES)):
+        parser.error("--write: with all cells only")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no job is left behind
     with tempfile.TemporaryDirectory() as scratch, marked() as mark:
         results = everything(wanted, args.keep or Path(scratch), mark, args.at_once)
@@ -51,6 +56,9 @@ def main() -> int:
     print(summary(results))
     if args.markdown:
         args.markdown.write_text(f"{table(results)}\n{summary(results)}.\n")
+    if args.write:
+        columns, rows, reasons = outcomes(results)
+        record("proof", "matrix", rows, columns, summary(results), {"reasons": reasons})
     if args.json:
         args.json.write_text(json.dumps([result.values() for result in results], indent=1) + "\n")
     return 1 if any(result.wrong for result in results) else 0

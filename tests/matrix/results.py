@@ -51,6 +51,22 @@ def table(results: Iterable[Result]) -> str:
     return "\n".join(text)
 
 
+def outcomes(results: Iterable[Result]) -> tuple[list[str], list[list[str]], list[str]]:
+    """Columns, a row for each fault in each way to be parallel, and the reasons for what does not apply, as the evidence has them."""
+    known = list(results)
+    found = {(one.cell.mode, one.cell.fault, one.cell.phase): one for one in known}
+    reasons: dict[str, int] = {}
+    rows = []
+    for mode, fault in dict.fromkeys((one.cell.mode, one.cell.fault) for one in known):
+        cells = [found.get((mode, fault, phase)) for phase in PHASES]
+        rows.append([PARALLEL[mode], fault, *(_outcome(cell, reasons) for cell in cells)])
+    return ["parallelism", "fault", *PHASES], rows, list(reasons)
+
+
+def _outcome(result: Result | None, reasons: dict[str, int]) -> str:
+    return "**WRONG**" if result is not None and result.wrong else _shown(result, reasons).partition(" (")[0]
+
+
 def _shown(result: Result | None, reasons: dict[str, int]) -> str:
     if result is None:
         return ""

@@ -1,13 +1,19 @@
 """`python -m tests.model [NAME ...]`: searches through the bounds of these names, or all, and prints what it found as a Markdown table.
 
-What is wrong is printed as the way to it and as a scenario (`tests/scenarios/language.py`), which can be run.
+What is wrong is printed as the way to it and as a scenario (`tests/scenarios/language.py`), which can be run. `--write`, which takes all
+bounds, puts the figures into `docs/evidence/proof.json` and its page.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 import time
+from typing import Any
+
+from scripts.evidence.record import record
+from scripts.evidence.store import load
 
 from tests.core.test_machine import check
 from tests.model.bounds import BOUNDS, WALKS, Bounds
@@ -15,7 +21,16 @@ from tests.model.explore import Explorer, Found
 from tests.model.scenario import scenario
 
 
-def main(names: list[str]) -> int:
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.model", description="Search through the bounds, or those of the names.")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--write", action="store_true", help="put the figures of all bounds into docs/evidence")
+    args = parser.parse_args()
+    names: list[str] = args.names
+    if args.write and names:
+        parser.error("--write: with all bounds only")
+    searched: list[dict[str, Any]] = []
+    walked: list[tuple[str, ...]] = []
     print("| what happens, in every order | states | transitions | longest way | machines | ends | seconds |")
     print("|---|---|---|---|---|---|---|", flush=True)
     wrong = 0
@@ -29,7 +44,10 @@ def main(names: list[str]) -> int:
             _show(name, bounds, found)
             wrong += 1
             continue
-        ends = f"{found.ends.pop('finished', 0)} finished, {sum(found.ends.values())} held or ended with a reason"
+        finished, others = found.ends.pop("finished", 0), sum(found.ends.values())
+        ends = f"{finished} finished, {others} held or ended with a reason"
+        counts = {"states": found.states, "transitions": found.transitions, "longest": found.deepest, "machines": len(explorer.machines)}
+        searched.append({"name": name, **counts, "finished": finished, "others": others})
         row = (
             name,
             f"{found.states:,}",
@@ -40,7 +58,9 @@ def main(names: list[str]) -> int:
             f"{time.process_time() - began:.0f}",
         )
         print("| " + " | ".join(map(str, row)) + " |", flush=True)
-    wrong += _walks(names)
+    wrong += _walks(names, walked)
+    if args.write and not wrong:
+        _write(searched, walked)
     return 1 if wrong else 0
 
 
@@ -50,7 +70,17 @@ def _show(name: str, bounds: Bounds, found: Found) -> None:
     print(scenario(bounds, found.events, found.wrong))
 
 
-def _walks(names: list[str]) -> int:
+def _write(searched: list[dict[str, Any]], walked: list[tuple[str, ...]]) -> None:
+    """Rows keep the group that they had; new ones are to be put into one by hand."""
+    groups = {row["name"]: row["group"] for row in load("proof")["model"]["rows"]}
+    rows = [{"name": row["name"], "group": groups.get(row["name"], "new rows"), **row} for row in searched]
+    order = list(dict.fromkeys([*groups.values(), "new rows"]))
+    rows.sort(key=lambda row: order.index(row["group"]))
+    record("proof", "model", rows, result=f"{sum(row['states'] for row in rows):,} states in {len(rows)} rows; no rule is broken")
+    record("proof", "walks", walked, ("what happens", "transitions", "longest path", "states of the core", "finished"))
+
+
+def _walks(names: list[str], walked: list[tuple[str, ...]]) -> int:
     """Drawn ways through what is too large. How many of them were wrong."""
     wrong = 0
     for name, (bounds, count) in WALKS.items():
@@ -66,10 +96,11 @@ def _walks(names: list[str]) -> int:
         steps = [way.transitions for way in ways]
         finished = sum("finished" in way.ends for way in ways)
         ends = f"{finished} finished, {count - finished} held or ended with a reason"
+        walked.append((name, f"{sum(steps):,}", f"{max(steps)}", f"{len(explorer.machines):,}", f"{finished} of {count}"))
         row = (f"{name}: {count} drawn ways", "", f"{sum(steps):,}", max(steps), f"{len(explorer.machines):,}", ends)
         print("| " + " | ".join(map(str, (*row, f"{time.process_time() - began:.0f}"))) + " |", flush=True)
     return wrong
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Results as JSON in `docs/evidence`, and the pages that are generated from them: see `__main__.py`."""
