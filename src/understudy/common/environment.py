@@ -55,15 +55,15 @@ VARIABLES = (
     Variable(
         "UNDERSTUDY_SETUP_LIMIT",
         Use.LIMIT,
-        "Maximum size of the results of collectives in the set-up of the script that are kept for newcomers, in bytes. Registered state does "
-        "not count. The same value on every rank.",
+        "Maximum size of the results of collectives in the set-up of the script that are kept for newcomers, in bytes. Registered state "
+        "does not count. The same value on every rank.",
         "64 MiB",
     ),
     Variable(
         "UNDERSTUDY_OWN_TIME",
         Use.LIMIT,
-        "How the time is measured that a worker computes itself, to detect slow ranks. `0`: not at all. `device`: by events of the worker's "
-        "GPU, for NCCL.",
+        "How the time is measured that a worker computes itself, to detect slow ranks. `0`: not at all. `device`: by events of the "
+        "worker's GPU, for NCCL.",
         "a thread samples the main thread",
     ),
     Variable("UNDERSTUDY_FORK", Use.LIMIT, "`0`: each worker is a new process, not a fork of a process that has imported torch.", "fork"),
@@ -92,7 +92,9 @@ VARIABLES = (
     ),
     Variable("OMP_NUM_THREADS", Use.OTHER, "As in torchrun.", "1, if a node has several ranks"),
     Variable("TORCH_CPP_LOG_LEVEL", Use.OTHER, "Log level of torch's C++ code.", "`ERROR`"),
-    Variable("GLOO_SOCKET_IFNAME", Use.OTHER, "Network interfaces for Gloo, as in torch, and for transfers of state.", "the node's address"),
+    Variable(
+        "GLOO_SOCKET_IFNAME", Use.OTHER, "Network interfaces for Gloo, as in torch, and for transfers of state.", "the node's address"
+    ),
     Variable("NCCL_RAS_ADDR", Use.OTHER, "Address of NCCL's RAS service, as in NCCL, which the detector of hangs in NCCL asks."),
     Variable("PET_...", Use.OTHER, "Defaults of torchrun's options, as in torchrun; [the command line](cli.md#understudy-run) lists them."),
     Variable("UNDERSTUDY_CLAIM", Use.INTERNAL),

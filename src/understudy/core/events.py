@@ -442,8 +442,8 @@ class NodeLabelled:
 class Observed:
     """Evidence of a detector, as `detectors.base.Evidence`. From the orchestrator.
 
-    It changes nothing itself: what the policy does about it is another event. It is recorded for readers, for the next orchestrator, and for
-    `understudy policy check --dry-run`.
+    It changes nothing itself: what the policy does about it is another event. It is recorded for readers, for the next orchestrator, and
+    for `understudy policy check --dry-run`.
     """
 
     detector: str  # name of the detector
