@@ -46,10 +46,10 @@ OF: Mapping[str, Codes] = {
     "run": JOB,
     "run --check": CHECK,
     "logs --follow": {
-        "the job's": "that of `understudy run`",
-        FAILED: COMMON[FAILED],
+        "N": "the job ended with N",
+        FAILED: "the job ended with 1, or no answer",
         USAGE: COMMON[USAGE],
-        INTERRUPTED: COMMON[INTERRUPTED],
+        INTERRUPTED: "ended by Ctrl-C; the job continues",
     },
     "drill --wait": {
         DONE: "proven, or proven in part",

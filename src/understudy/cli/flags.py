@@ -368,13 +368,15 @@ class Flags:
     event_log_handler: Annotated[str, _option(REST, "--event-log-handler", help="No effect: see the journal.", env="EVENT_LOG_HANDLER")] = (
         "null"
     )
-    no_python: Annotated[bool, _option(REST, "--no-python", help="Refused.", env="NO_PYTHON")] = False
-    virtual_local_rank: Annotated[bool, _option(REST, "--virtual-local-rank", help="Refused.", env="VIRTUAL_LOCAL_RANK")] = False
-    numa_binding: Annotated[str | None, _option(REST, "--numa-binding", help="Refused.")] = None
-    logs_specs: Annotated[str | None, _option(REST, "--logs-specs", help="Refused.")] = None
+    no_python: Annotated[bool, _option(REST, "--no-python", help="Refused: see understudy explain US2101.", env="NO_PYTHON")] = False
+    virtual_local_rank: Annotated[
+        bool, _option(REST, "--virtual-local-rank", help="Refused: see understudy explain US2102.", env="VIRTUAL_LOCAL_RANK")
+    ] = False
+    numa_binding: Annotated[str | None, _option(REST, "--numa-binding", help="Refused: see understudy explain US2103.")] = None
+    logs_specs: Annotated[str | None, _option(REST, "--logs-specs", help="Refused: see understudy explain US2104.")] = None
     duplicate_stdout_filters: Annotated[
-        str, _option(REST, "--duplicate-stdout-filters", help="Refused.", env="DUPLICATE_STDOUT_FILTERS")
+        str, _option(REST, "--duplicate-stdout-filters", help="Refused: see understudy explain US2105.", env="DUPLICATE_STDOUT_FILTERS")
     ] = ""
     duplicate_stderr_filters: Annotated[
-        str, _option(REST, "--duplicate-stderr-filters", help="Refused.", env="DUPLICATE_STDERR_FILTERS")
+        str, _option(REST, "--duplicate-stderr-filters", help="Refused: see understudy explain US2105.", env="DUPLICATE_STDERR_FILTERS")
     ] = ""

@@ -95,7 +95,7 @@ VARIABLES = (
     Variable(
         "GLOO_SOCKET_IFNAME", Use.OTHER, "Network interfaces for Gloo, as in torch, and for transfers of state.", "the node's address"
     ),
-    Variable("NCCL_RAS_ADDR", Use.OTHER, "Address of NCCL's RAS service, as in NCCL, which the detector of hangs in NCCL asks."),
+    Variable("NCCL_RAS_ADDR", Use.OTHER, "Address of NCCL's RAS service, as in NCCL, for the detector `nccl-ras`."),
     Variable("PET_...", Use.OTHER, "Defaults of torchrun's options, as in torchrun; [the command line](cli.md#understudy-run) lists them."),
     Variable("UNDERSTUDY_CLAIM", Use.INTERNAL),
     Variable("UNDERSTUDY_HOST", Use.INTERNAL),
