@@ -59,7 +59,7 @@ def chaos(
           at_step = 20              # or after = 5.0 (seconds)
 
           [[fault]]
-          fault = {segfault = 2, orchestrator_kill = 1}     # one of them each time, by weight
+          fault = {segfault = 2, sigkill = 1}   # one of them each time, by weight
           rank = "random"
           after = 10
           every = 10
