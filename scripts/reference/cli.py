@@ -124,7 +124,7 @@ def _options(options: list[tuple[Any, Any]]) -> list[str]:
                 ", ".join(code(f"{name}{_value(option, kind)}") for name in _names(option)),
                 default.rstrip(".") if default.startswith("`") else escape(default.rstrip(".")),
                 code(variable) if variable else "",
-                escape(text.strip()),
+                escape(text.strip()) + _choices(kind),
             ]
         )
     return table(["option", "default", "variable", "meaning"], rows)
@@ -140,8 +140,13 @@ def _value(option: Any, kind: Any) -> str:
         return ""
     if option.metavar:
         return f" {option.metavar}"
-    found = next(one for one in _flat(kind) if one in METAVARS or issubclass(one, Enum))
-    return " " + (METAVARS.get(found) or "|".join(str(one.value) for one in found))
+    return " " + next((METAVARS[one] for one in _flat(kind) if one in METAVARS), "VALUE")
+
+
+def _choices(kind: Any) -> str:
+    """The values of an option that has a few."""
+    found = next((one for one in _flat(kind) if isinstance(one, type) and issubclass(one, Enum)), ())
+    return f" One of {', '.join(code(str(one.value)) for one in found)}." if found else ""
 
 
 def _flat(kind: Any) -> list[Any]:

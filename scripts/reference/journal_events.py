@@ -41,7 +41,7 @@ EXAMPLE = (
 )
 ABOUT = """
 The journal of a job records every event: what joined, what was lost, every phase of a recovery, and every request. This page lists
-their types. `understudy events` prints a line for each event: its number, time, type, the rank, worker and node as far as they are
+their types. `understudy events` prints a line for each event: its number, local time, type, the rank, worker and node as far as they are
 known, and the other fields. Long values are cut.
 """
 AS_JSON = """

@@ -21,7 +21,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def cell(text: str) -> str:
-    """`text` in one line, with its pipes escaped."""
+    """`text` in one line, with its pipes escaped. Raises `ValueError` for a pipe in code, which the site would show with its escape."""
+    if any("|" in span for span in _SPAN.findall(text)):
+        raise ValueError(f"a pipe in code cannot be in a table: {text}")
     return " ".join(text.split()).replace("|", "\\|")
 
 

@@ -86,7 +86,7 @@ class Flags:
         str,
         typer.Option(
             "--drill",
-            metavar="STEP|off",
+            metavar="STEP",
             envvar="UNDERSTUDY_DRILL",
             help="From this step on, a spare occasionally computes one step of a rank in parallel, and both are compared bit by bit (see "
             "the guide). The set-up of the script then happens a second time while the rank is running. off: only on "
@@ -326,7 +326,12 @@ class Flags:
     )
     token_file: Annotated[
         Path | None,
-        _option(NODES, "--token-file", help="File with the job's secret, the same on every node (or UNDERSTUDY_TOKEN)."),
+        _option(
+            NODES,
+            "--token-file",
+            help="File with the job's secret, the same on every node (or UNDERSTUDY_TOKEN). Needed with several nodes unless the "
+            "scheduler has it.",
+        ),
     ] = None
     tls_cert: Annotated[Path | None, _option(NODES, "--tls-cert", "--tls", help=TLS)] = None
     tls_key: Annotated[Path | None, _option(NODES, "--tls-key", help="Its key (PEM), on node 0.")] = None
