@@ -31,7 +31,7 @@ CONFORMANCE := conformance-1 conformance-2 conformance-3
 PARTS := whole-units model whole-faults whole-control whole-recovery whole-leaving drills \
 	matrix $(CONFORMANCE) slurm kubernetes whole-newest
 
-.PHONY: help docs setup setup-newest demo drain lint test clusters newest costs covering whole $(PARTS) conformance mutants format bench peers compare clean
+.PHONY: help reference docs setup setup-newest demo drain lint test clusters newest costs covering whole $(PARTS) conformance mutants format bench peers compare clean
 
 help:
 	@echo "To begin:"
@@ -62,6 +62,7 @@ help:
 	@echo "  make conformance  its three parts in one go; writes docs/evidence/conformance.json and its page"
 	@echo "  make mutants      change the meaning of the pure parts in one place at a time, and list the changes that no fast test notices"
 	@echo "More:"
+	@echo "  make reference    write docs/reference from the sources; a test checks that it was done"
 	@echo "  make docs         build docs/ as a site in site/, and check all of its links"
 	@echo "  make format       let ruff rewrite the sources"
 	@echo "  make bench        recovery and overhead benchmarks"
@@ -163,6 +164,9 @@ mutants: setup
 
 conformance: setup
 	$(BIN)/python -m tests.conformance --at-once $(TESTS_AT_ONCE) --write
+
+reference: setup
+	$(BIN)/python -m scripts.reference
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --site-dir site

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from scripts.evidence import views
 from scripts.evidence.store import FOLDER, Entries, Entry, load
-from scripts.generated import difference
+from scripts.generated import put
 
 TEMPLATES = Path(__file__).parent / "pages"
 PLACE = re.compile(r"^\{\{ ([\w-]+)(?: as (\w+))? \}\}$", re.MULTILINE)
@@ -23,11 +23,7 @@ SUMMARY = "summary"
 def write(page: str, check: bool = False, folder: Path = FOLDER) -> bool:
     """Return whether the page is stale, which it only is with `check`."""
     path, new = folder / f"{page}.md", document(page, load(page, folder))
-    if check:
-        old = path.read_text() if path.exists() else ""
-        return difference(f"docs/evidence/{page}.md", old, new, "python -m scripts.evidence")
-    path.write_text(new)
-    return False
+    return put(path, new, check=check, command="python -m scripts.evidence") and check
 
 
 def document(page: str, entries: Entries, templates: Path = TEMPLATES) -> str:

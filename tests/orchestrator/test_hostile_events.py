@@ -22,7 +22,7 @@ from rich.console import Console
 from tests.said import codes, refused, said
 
 from understudy.cli import show
-from understudy.cli.events_command import _Lines
+from understudy.cli.events_command import Lines
 from understudy.cli.show_topology import topology_view
 from understudy.common import bounds
 from understudy.common.bounds import NAME, TEXT, bounded, cut, plain, size
@@ -149,7 +149,7 @@ def _show(machine: Machine, kept: list[tuple[float, events.Event, str]]) -> None
     console.print(show.report_view(cast("dict[str, Any]", report)))
     console.print(show.state_view(cast("dict[str, Any]", table)))
     console.print(topology_view(cast("dict[str, Any]", places)))
-    lines = _Lines(cast("Any", None))
+    lines = Lines(cast("Any", None))
     lines._ranks = dict.fromkeys([getattr(event, "worker", "") for _, event, _ in kept], 0)
     for number, (now, _, text) in enumerate(kept, 1):
         terminal.write(lines(journal.Numbered("job", number, now, text).shown()))

@@ -18,8 +18,8 @@ from typing import Any, cast
 import pytest
 import typer
 from fastapi.routing import APIRoute
-from scripts.api_page import describe
-from scripts.api_page import page as api_page
+from scripts.reference.http_interface import describe, requests
+from scripts.reference.metrics import metrics, name_of
 from tests.pages import FENCE, PAGES, README, ROOT, anchors, blocks, prose, script_for_torchrun
 from tests.said import begins, codes, said
 
@@ -38,6 +38,7 @@ from understudy.orchestrator.security import Access
 from understudy.policy.rules import parse as policy
 
 OURS = [page for page in PAGES if page.name not in ("benchmarks.md", "gpu.md")]  # those two speak of other programs' options
+REFERENCE = ROOT / "docs" / "reference"
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 OUR_PAGES = pytest.mark.parametrize("page", OURS, ids=lambda page: page.name)
 
@@ -77,7 +78,7 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
 
 
 def test_links_and_paths_of_the_sources_exist() -> None:
-    """Docstrings, help and messages that name a page. Those of the HTTP interface are links of docs/reference/api.md."""
+    """Docstrings, help and messages that name a page. Those of the HTTP interface are links of docs/reference/http.md."""
     for path in [*(ROOT / "src").rglob("*.py"), *(ROOT / "scripts").rglob("*"), *(ROOT / "deploy").rglob("*"), ROOT / "Makefile"]:
         for name in re.findall(r"\bdocs/[\w/]+\.md\b", path.read_text() if path.is_file() and path.suffix != ".pyc" else ""):
             assert (ROOT / name).exists(), f"{path} names {name}"
@@ -167,7 +168,7 @@ def test_options_exist(page: Path) -> None:
 
 
 def test_every_option_of_run_is_described() -> None:
-    described = set(OPTION.findall((ROOT / "docs" / "reference" / "api.md").read_text()))
+    described = set(OPTION.findall((REFERENCE / "cli.md").read_text().partition("## understudy run\n")[2].partition("\n## ")[0]))
     long = {option for option in options()["run"] if option.startswith("--")} - {"--help"}
     assert long <= described
 
@@ -214,23 +215,24 @@ def test_api_names_exist(page: Path) -> None:
 
 
 def test_public_names_are_described() -> None:
-    text = (ROOT / "docs" / "reference" / "api.md").read_text()
+    text = (REFERENCE / "python.md").read_text()
     for name in (n for n in vars(understudy.Job) if not n.startswith("_")):
-        assert f"`job.{name}" in text
-    for name in set(understudy.__all__) - {"Job", "__version__"}:
-        assert f"`understudy.{name}" in text
+        assert f"### job.{name}\n" in text or f"| `job.{name}` |" in text
+    for name in set(understudy.__all__) - {"__version__"}:
+        assert f"## understudy.{name}\n" in text
 
 
 def test_http_interface() -> None:
-    text = (ROOT / "docs" / "reference" / "api.md").read_text()
+    text = (REFERENCE / "http.md").read_text()
     described = set(re.findall(r"`(GET|POST) (/[^\s`]+)", text))
     app = create_app(cast(Jobs, None), Access(["secret"]), cast(Cluster, object()))
     served = {(m, r.path) for r in app.routes if isinstance(r, APIRoute) for m in r.methods or ()}
     assert served | {("GET", "/openapi.json")} == described
 
 
-def test_the_http_interface_is_described_as_it_is() -> None:
-    done = subprocess.run([sys.executable, ROOT / "scripts" / "api_page.py", "--check"], capture_output=True, text=True)
+def test_the_reference_is_as_the_sources_have_it() -> None:
+    """Commands, Python, HTTP, variables, events, metrics, exit codes, messages: `make reference` writes them."""
+    done = subprocess.run([sys.executable, "-m", "scripts.reference", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -246,36 +248,43 @@ def test_what_follows_from_the_failure_of_a_device_is_what_tests_show() -> None:
 
 def test_the_page_names_the_role_that_a_request_needs() -> None:
     description = describe()
-    assert "Role of the token" not in api_page(description) or any("x-role" in o for p in description["paths"].values() for o in p.values())
     description["paths"]["/v1/nodes"]["get"]["x-role"] = "watcher"
-    assert "Role of the token: watcher." in api_page(description).partition("### GET /v1/nodes")[2].partition("###")[0]
+    assert "Role: `watcher`." in "\n".join(requests(description)).partition("### GET /v1/nodes")[2].partition("###")[0]
 
 
 def test_a_stale_description_is_found(tmp_path: Path) -> None:
-    """The script on a copy of the project in which the interface says something else."""
+    """The scripts on a copy of the project in which the interface says something else."""
     for name in ("src", "docs", "scripts"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     source = tmp_path / "src" / "understudy" / "orchestrator" / "api_models.py"
     source.write_text(source.read_text().replace("A node in a list.", "A node, in a list."))
-    command = [sys.executable, str(tmp_path / "scripts" / "api_page.py")]
+    (tmp_path / "docs" / "reference" / "old.md").write_text("# A page that nothing makes\n")
+    command = [sys.executable, "-m", "scripts.reference"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
-    stale = subprocess.run([*command, "--check"], capture_output=True, text=True, env=environment)
+    stale = subprocess.run([*command, "--check"], cwd=tmp_path, capture_output=True, text=True, env=environment)
     assert stale.returncode == 1
-    assert "-A node in a list." in stale.stdout and "+A node, in a list." in stale.stdout and "scripts/api_page.py" in stale.stdout
-    for more, code in (([], 0), (["--check"], 0)):
-        assert subprocess.run([*command, *more], env=environment).returncode == code
-    assert "A node, in a list." in (tmp_path / "docs" / "reference" / "api.md").read_text()
+    assert "-A node in a list." in stale.stdout and "+A node, in a list." in stale.stdout and "make reference" in stale.stdout
+    assert "docs/reference/old.md" in stale.stdout
+    assert subprocess.run(command, cwd=tmp_path, env=environment).returncode == 0
+    assert "A node, in a list." in (tmp_path / "docs" / "reference" / "json.md").read_text()
+    assert not (tmp_path / "docs" / "reference" / "old.md").exists()
 
 
 def test_metrics_are_described() -> None:
+    """Every metric that the source makes is collected for the page, also those of a service."""
     source = (ROOT / "src" / "understudy" / "orchestrator" / "metrics.py").read_text()
     made = {name + "_total" * (kind == "Counter") for kind, name in re.findall(r"(Gauge|Counter)MetricFamily\(\s*\"(\w+)\"", source)}
-    described = set(re.findall(r"`(understudy_\w+)", (ROOT / "docs" / "operate" / "watch.md").read_text()))
-    assert made == described
+    described = set(re.findall(r"`(understudy_\w+)", (REFERENCE / "metrics.md").read_text()))
+    assert made == described == set(map(name_of, metrics()))
+
+
+@EVERY_PAGE
+def test_metrics_exist(page: Path) -> None:
+    assert set(re.findall(r"`(understudy_\w+)", page.read_text())) <= set(map(name_of, metrics()))
 
 
 def test_keys_of_status_and_report() -> None:
-    named = set(INLINE.findall((ROOT / "docs" / "reference" / "api.md").read_text()))
+    named = set(INLINE.findall((REFERENCE / "json.md").read_text()))
     kinds = (views.Status, views.RankStatus, views.SpareStatus, views.Report, views.IncidentReport, views.RankReport)
     for kind in kinds:
         assert set(kind.__annotations__) <= named, kind.__name__

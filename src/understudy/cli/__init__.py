@@ -12,6 +12,7 @@ from understudy.cli.doctor_command import doctor
 from understudy.cli.drain_command import drain, undrain
 from understudy.cli.drill_command import drill
 from understudy.cli.events_command import events
+from understudy.cli.exit_codes import epilog
 from understudy.cli.explain_command import explain
 from understudy.cli.job_commands import believe, migrate, report, status, stop, taint
 from understudy.cli.journal_command import journal
@@ -40,28 +41,31 @@ app = typer.Typer(
         "help_option_names": ["-h", "--help"],
     },
 )
-app.command("run", context_settings={"allow_interspersed_args": False})(run)
+app.command("run", context_settings={"allow_interspersed_args": False}, epilog=epilog("run", "run --check"))(run)
 app.command("status")(status)
 app.command("report")(report)
 app.command("events")(events)
 app.command("migrate")(migrate)
-app.command("drill")(drill)
+app.command("drill", epilog=epilog("drill --wait"))(drill)
 app.command("believe")(believe)
 app.command("taint")(taint)
-app.command("drain")(drain)
-app.command("undrain")(undrain)
+app.command("drain", epilog=epilog("drain"))(drain)
+app.command("undrain", epilog=epilog("undrain"))(undrain)
 app.command("stop")(stop)
-app.command("chaos")(chaos)
-app.command("doctor")(doctor)
+app.command("chaos", epilog=epilog("chaos"))(chaos)
+app.command("doctor", epilog=epilog("doctor"))(doctor)
 app.command("explain")(explain)
-app.command("detectors")(detectors)
-app.command("check-node")(check_node)
+app.command("detectors", epilog=epilog("detectors"))(detectors)
+app.command("check-node", epilog=epilog("check-node"))(check_node)
 app.add_typer(policy)
 app.add_typer(journal)
 app.add_typer(slurm)
 app.add_typer(kubernetes)
 SERVICE = "A service for many jobs on many nodes"
-for command in (orchestrator, agent, jobs, nodes, logs, cancel, token):
+app.command(rich_help_panel=SERVICE, epilog=epilog("orchestrator"))(orchestrator)
+app.command(rich_help_panel=SERVICE, epilog=epilog("agent"))(agent)
+app.command(rich_help_panel=SERVICE, epilog=epilog("logs --follow"))(logs)
+for command in (jobs, nodes, cancel, token):
     app.command(rich_help_panel=SERVICE)(command)
 app.add_typer(certs, name="certs", rich_help_panel=SERVICE)
 

@@ -59,7 +59,7 @@ def chaos(
           at_step = 20              # or after = 5.0 (seconds)
 
           [[fault]]
-          fault = {segfault = 2, orchestrator_kill = 1}     # one of them each time, by weight
+          fault = {segfault = 2, sigkill = 1}   # one of them each time, by weight
           rank = "random"
           after = 10
           every = 10
@@ -72,7 +72,7 @@ def chaos(
           at_rank = 1
 
     Between two faults the job recovers completely: all ranks train, and a spare is warm. The same plan and seed give the same schedule
-    (--dry-run). Exit code: 0 if all outcomes were as expected, 1 if not, 2 for an invalid plan, 130 after Ctrl-C.
+    (--dry-run).
     """
     try:
         known = registry()

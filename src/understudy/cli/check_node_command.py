@@ -87,8 +87,6 @@ def check_node(flags: Flags) -> None:
     It takes about 10 seconds, and 4 more for each peer. It uses free resources and cleans up after itself, but slows down a job on the same
     node. It is short: hardware that fails only when it is hot, or once a day, passes.
 
-    Exit code: 0 if the node passed, 1 if a check failed or none could run, 2 if the options are invalid.
-
     [bold]understudy check-node[/bold]
 
     [bold]understudy check-node --serve --host 10.0.0.5 --token-file secret[/bold]

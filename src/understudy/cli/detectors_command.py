@@ -35,8 +35,6 @@ def detectors(
 ) -> None:
     """List the detectors of this node: which are disabled and why, how often they run, and which package they come from.
 
-    Exit code: 0; 1 if --once finds something suspect; 2 if the file cannot be used; then every mistake is reported with its location.
-
     [bold]understudy detectors --once detectors.toml[/bold]
       For example with this file; the documentation has a complete one (Detectors and policy).
 

@@ -46,8 +46,6 @@ def doctor(as_json: AsJson = False) -> None:
 
     Add its output to a bug report, with --json for all details. It contains no secrets: only names of environment variables.
 
-    Exit code: 0 if a job can run here, 1 if not.
-
     [bold]understudy doctor[/bold]
 
     [bold]understudy doctor --json > doctor.json[/bold]

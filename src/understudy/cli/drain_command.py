@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from understudy.cli.client import Denied, NoAnswer, Patience, Server, of_job
+from understudy.cli.exit_codes import FAILED, LATE, REFUSED
 from understudy.cli.job_commands import from_journal
 from understudy.cli.run_directory import RunDirectory
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, TokenFile, service, target
@@ -27,7 +28,6 @@ from understudy.messages import asking
 from understudy.policy.rules import LONGEST, seconds
 
 LOOK = 0.5  # seconds between two looks
-NO_ANSWER, LATE, REFUSED = 1, 3, 4  # exit codes
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="NODE", help="Nodes, as understudy status or nodes names them.")]
 Domain = Annotated[str, typer.Option("--domain", "--failure-domain", help="All nodes of this failure domain, such as a rack.")]
@@ -69,9 +69,6 @@ def drain(
     [bold]understudy drain node3 --deadline 10m --then lose --reason "new kernel" --wait && ssh node3 reboot[/bold]
 
     [bold]understudy drain --domain rack3 --dry-run[/bold]
-
-    Exit codes: 0 empty (without --wait: accepted), 1 no answer, 2 wrong usage, 3 the deadline has passed and ranks are left there,
-    4 refused because a job needs the nodes; nothing has changed then.
     """
     limit = _duration(deadline)
     place = _place(nodes, domain, run_dir, orchestrator, job, token_file, tls_cert)
@@ -133,10 +130,7 @@ def undrain(
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Use drained nodes again: spares start there, and with return_home in the policy their ranks return.
-
-    Exit codes: 0 done, 1 no answer, 2 wrong usage, 4 one of them is not drained; the nodes before it on the command line are used again.
-    """
+    """Use drained nodes again: spares start there, and with return_home in the policy their ranks return."""
     place = _place(nodes, domain, run_dir, orchestrator, job, token_file, tls_cert)
     jobs: dict[str, None] = {}
     for node in place.nodes:
@@ -202,7 +196,7 @@ class _Place:
             yield
         except NoAnswer as error:
             say(str(error))
-            raise typer.Exit(NO_ANSWER) from error
+            raise typer.Exit(FAILED) from error
         except Denied as error:
             say(asking.ABOUT_NODE(node=self.shown, reason=str(error)))
             raise typer.Exit(REFUSED) from error
@@ -250,7 +244,7 @@ def _place(
         about = target(run_dir, url, job, token_file, certificate)
         if about.server is None:
             say(asking.NOT_RUNNING(path=about.run.path if about.run else "", reason=asking.ADDRESS_UNKNOWN()))
-            raise typer.Exit(NO_ANSWER)
+            raise typer.Exit(FAILED)
         place = _Place(named, about.server, about.job, about.run)
     return replace(place, nodes=tuple(dict.fromkeys([*named, *place.of_domain(domain)]))) if domain else place
 
@@ -294,7 +288,7 @@ def _looks(place: _Place) -> Iterator[_Left]:
         except NoAnswer as error:
             if patience.over():
                 say(asking.ABOUT_NODE(node=place.shown, reason=str(error)))
-                raise typer.Exit(NO_ANSWER) from error
+                raise typer.Exit(FAILED) from error
         except Denied as error:
             say(asking.ABOUT_NODE(node=place.shown, reason=str(error)))
             raise typer.Exit(REFUSED) from error

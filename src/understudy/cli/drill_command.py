@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from understudy.cli.client import Denied, NoAnswer, of_job
+from understudy.cli.exit_codes import DONE, NO_VERDICT, NOT_REPRODUCIBLE, NOT_SURVIVABLE
 from understudy.cli.job_commands import AsJson
 from understudy.cli.show import drill_line
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
@@ -17,7 +18,7 @@ from understudy.common.console import say
 from understudy.messages import asking
 
 LOOK = 0.5  # seconds between two looks
-EXIT = {"same": 0, "partly": 0, "different": 3, "not reproducible": 4, "broken": 5}
+EXIT = {"same": DONE, "partly": DONE, "different": NOT_SURVIVABLE, "not reproducible": NOT_REPRODUCIBLE, "broken": NO_VERDICT}
 
 
 def drill(
@@ -37,9 +38,6 @@ def drill(
     buffers, random streams, and all state after the step. If the spare differs, the job would not survive a loss of the rank as it is, and
     the verdict names the first difference. The spare is used up; a new one is started in its place.
 
-    With --wait the exit code is the verdict: 0 proven, 3 not survivable as it is, 4 not reproducible on this device, 5 no verdict
-    (try again).
-
     [bold]understudy drill --rank 2 --wait[/bold]
     """
     about = target(run_dir, orchestrator, job, token_file, tls_cert)
@@ -58,7 +56,7 @@ def drill(
     else:
         say(asking.DRILL_BEGINS(number=asked["number"]))
     if found is not None:
-        raise typer.Exit(EXIT.get(found["verdict"], 5))
+        raise typer.Exit(EXIT.get(found["verdict"], NO_VERDICT))
 
 
 def _verdict(about: Target, number: int, quiet: bool) -> dict[str, Any]:

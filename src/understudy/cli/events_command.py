@@ -36,12 +36,13 @@ def events(
 ) -> None:
     """Show the events of a job: workers that joined or were lost, every step of a recovery, and requests.
 
-    Works while the job runs and after it.
+    Works while the job runs and after it. One line per event: number, time, type, rank, worker and node as far as they are known, and the
+    other fields. With --follow it waits while the orchestrator is away.
     """
     about = target(run_dir, orchestrator, job, token_file, tls_cert)
     try:
         with errors_told():
-            _show(about, after, follow, _as_json if as_json else _Lines(about))
+            _show(about, after, follow, _as_json if as_json else Lines(about))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
@@ -95,7 +96,7 @@ def _as_json(event: Event) -> str:
     return json.dumps(event)
 
 
-class _Lines:
+class Lines:
     """A line for people of each event: number, time, type, rank, worker and node as far as they are known, and the rest."""
 
     def __init__(self, about: Target) -> None:

@@ -86,7 +86,7 @@ class Flags:
         str,
         typer.Option(
             "--drill",
-            metavar="STEP|off",
+            metavar="STEP",
             envvar="UNDERSTUDY_DRILL",
             help="From this step on, a spare occasionally computes one step of a rank in parallel, and both are compared bit by bit "
             "(docs/script/check-and-incidents.md). The set-up of the script then happens a second time while the rank is running. off: "
@@ -100,7 +100,7 @@ class Flags:
             "--drill-bytes",
             min=0,
             envvar="UNDERSTUDY_DRILL_BYTES",
-            help="Limit for the results of collectives that a drill compares. Default: 8 GiB.",
+            help="Maximum size of the results of collectives that a drill sends, in bytes; the rest is not compared. Default: 8 GiB.",
             rich_help_panel=OURS,
         ),
     ] = None
@@ -132,7 +132,7 @@ class Flags:
         _option(
             OURS,
             "--hang-limit",
-            help="Seconds without progress in a step after which a rank is lost. Default: learned from the job's own steps, at least 60.",
+            help="Seconds without progress in a step after which a rank is lost. Default: 20 times the longest step so far, at least 60.",
         ),
     ] = None
     alone_limit: Annotated[
@@ -158,7 +158,8 @@ class Flags:
             "--compare-every",
             min=0,
             envvar="UNDERSTUDY_COMPARE_EVERY",
-            help="Steps between two comparisons of replicas during training; 0: only after recoveries and occasionally. Default: 100.",
+            help="Steps between two comparisons of replicas during training, as rank 0 has it; 0: only after recoveries and occasionally. "
+            "Default: 100.",
             rich_help_panel=OURS,
         ),
     ] = None
@@ -178,7 +179,7 @@ class Flags:
             OURS,
             "--max-restarts",
             help="How often the whole job may restart when a rank is lost before the first step (later losses are "
-            "recovered within the step).",
+            "recovered within the step). Default: 3; torchrun: 0.",
             env="MAX_RESTARTS",
         ),
     ] = None
@@ -217,7 +218,10 @@ class Flags:
         str,
         _option(OUTPUT, "--local-ranks-filter", help="Show only these local ranks, such as 0,1.", env="LOCAL_RANKS_FILTER"),
     ] = ""
-    nnodes: Annotated[str, _option(NODES, "--nnodes", help="Number of nodes; start `understudy run` on each.", env="NNODES")] = "1:1"
+    nnodes: Annotated[
+        str,
+        _option(NODES, "--nnodes", help="Number of nodes; start `understudy run` on each. It never changes: 1:4 is refused.", env="NNODES"),
+    ] = "1:1"
     spare_nodes: Annotated[
         int,
         _option(
@@ -258,14 +262,19 @@ class Flags:
         _option(
             NODES,
             "--node-rank",
-            help="This node's number; node 0 runs the orchestrator (or the first ones, see --rdzv-endpoint).",
+            help="This node's number, needed with several nodes. Node 0 runs the orchestrator (or the first ones, see --rdzv-endpoint).",
             env="NODE_RANK",
         ),
     ] = None
     master_addr: Annotated[str | None, _option(NODES, "--master-addr", help="Address of node 0.", env="MASTER_ADDR")] = None
     master_port: Annotated[
         int | None,
-        _option(NODES, "--master-port", help="Port of the orchestrator on node 0. Default: 29500.", env="MASTER_PORT"),
+        _option(
+            NODES,
+            "--master-port",
+            help="Port of the orchestrator on node 0, not of the script's MASTER_PORT. Default: 29500.",
+            env="MASTER_PORT",
+        ),
     ] = None
     local_addr: Annotated[
         str | None,
@@ -284,7 +293,13 @@ class Flags:
         bool, _option(NODES, "--detach", help="With --orchestrator: do not wait for the job, and do not show its output.")
     ] = False
     failure_domain: Annotated[
-        str, _option(NODES, "--failure-domain", help="Failure domain of this node, such as its rack or switch. Default: none.")
+        str,
+        _option(
+            NODES,
+            "--failure-domain",
+            help="What fails together with this node, such as its rack or switch. Spares, copies and donors outside of it are preferred. "
+            "Default: none.",
+        ),
     ] = ""
     label: Annotated[
         list[str] | None,
@@ -311,7 +326,12 @@ class Flags:
     )
     token_file: Annotated[
         Path | None,
-        _option(NODES, "--token-file", help="File with the job's secret, the same on every node (or UNDERSTUDY_TOKEN)."),
+        _option(
+            NODES,
+            "--token-file",
+            help="File with the job's secret, the same on every node (or UNDERSTUDY_TOKEN). Needed with several nodes unless the "
+            "scheduler has it.",
+        ),
     ] = None
     tls_cert: Annotated[Path | None, _option(NODES, "--tls-cert", "--tls", help=TLS)] = None
     tls_key: Annotated[Path | None, _option(NODES, "--tls-key", help="Its key (PEM), on node 0.")] = None
@@ -338,7 +358,7 @@ class Flags:
     ] = False
     shutdown_timeout: Annotated[
         int | None,
-        _option(REST, "--shutdown-timeout", help="Seconds from SIGTERM to SIGKILL. Default: 10.", env="SHUTDOWN_TIMEOUT"),
+        _option(REST, "--shutdown-timeout", help="Seconds from SIGTERM to SIGKILL. Default: 10; torchrun: 30.", env="SHUTDOWN_TIMEOUT"),
     ] = None
     signals_to_handle: Annotated[
         str,
@@ -353,13 +373,15 @@ class Flags:
     event_log_handler: Annotated[str, _option(REST, "--event-log-handler", help="No effect: see the journal.", env="EVENT_LOG_HANDLER")] = (
         "null"
     )
-    no_python: Annotated[bool, _option(REST, "--no-python", help="Refused.", env="NO_PYTHON")] = False
-    virtual_local_rank: Annotated[bool, _option(REST, "--virtual-local-rank", help="Refused.", env="VIRTUAL_LOCAL_RANK")] = False
-    numa_binding: Annotated[str | None, _option(REST, "--numa-binding", help="Refused.")] = None
-    logs_specs: Annotated[str | None, _option(REST, "--logs-specs", help="Refused.")] = None
+    no_python: Annotated[bool, _option(REST, "--no-python", help="Refused: see understudy explain US2101.", env="NO_PYTHON")] = False
+    virtual_local_rank: Annotated[
+        bool, _option(REST, "--virtual-local-rank", help="Refused: see understudy explain US2102.", env="VIRTUAL_LOCAL_RANK")
+    ] = False
+    numa_binding: Annotated[str | None, _option(REST, "--numa-binding", help="Refused: see understudy explain US2103.")] = None
+    logs_specs: Annotated[str | None, _option(REST, "--logs-specs", help="Refused: see understudy explain US2104.")] = None
     duplicate_stdout_filters: Annotated[
-        str, _option(REST, "--duplicate-stdout-filters", help="Refused.", env="DUPLICATE_STDOUT_FILTERS")
+        str, _option(REST, "--duplicate-stdout-filters", help="Refused: see understudy explain US2105.", env="DUPLICATE_STDOUT_FILTERS")
     ] = ""
     duplicate_stderr_filters: Annotated[
-        str, _option(REST, "--duplicate-stderr-filters", help="Refused.", env="DUPLICATE_STDERR_FILTERS")
+        str, _option(REST, "--duplicate-stderr-filters", help="Refused: see understudy explain US2105.", env="DUPLICATE_STDERR_FILTERS")
     ] = ""

@@ -14,6 +14,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from understudy.cli.exit_codes import epilog
 from understudy.cli.job_commands import AsJson
 from understudy.common.console import say
 from understudy.common.names import JOURNAL
@@ -35,12 +36,9 @@ class _Job:
     problem: str  # why it cannot be used; "": it can
 
 
-@journal.command()
+@journal.command(epilog=epilog("journal verify"))
 def verify(folder: Folder, as_json: AsJson = False) -> None:
-    """Read the whole journal, and replay every job. Changes nothing; the orchestrator may be running.
-
-    Exit code: 0 if all of it can be used, 1 if not, 2 if there is none.
-    """
+    """Read the whole journal, and replay every job. Changes nothing; the orchestrator may be running."""
     found = _verified(_present(folder / JOURNAL))
     if as_json:
         print(json.dumps([asdict(one) for one in found], indent=1))
@@ -52,12 +50,9 @@ def verify(folder: Folder, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-@journal.command()
+@journal.command(epilog=epilog("journal backup"))
 def backup(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", help="Path of the copy; must not exist.")]) -> None:
-    """Copy the journal while it is in use, and verify the copy.
-
-    Exit code: 0; 1 if the copy is damaged like the journal itself; 2 if nothing was copied.
-    """
+    """Copy the journal while it is in use, and verify the copy."""
     source = _present(folder / JOURNAL)
     if copy.exists():
         _refuse(journals.COPY_EXISTS(path=copy))
@@ -72,14 +67,12 @@ def backup(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", 
         raise typer.Exit(1)
 
 
-@journal.command()
+@journal.command(epilog=epilog("journal restore"))
 def restore(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", help="A copy that `backup` created.")]) -> None:
     """Replace the journal with a copy, while no orchestrator is running. The old one is kept in a folder `before-restore-N`.
 
     Jobs that have gone on since the copy was made, or began later, are put aside by the orchestrator: so restore the newest one. Jobs that
     cannot be used are reported, and are put aside, too.
-
-    Exit code: 0; 2 if nothing was changed.
     """
     _present(copy)
     present = folder / JOURNAL

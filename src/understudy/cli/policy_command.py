@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from understudy.cli.exit_codes import epilog
 from understudy.cli.job_commands import AsJson
 from understudy.common.bounds import plain
 from understudy.common.console import say
@@ -29,7 +30,7 @@ policy = typer.Typer(
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help="Default: the built-in policy.", show_default=False)]
 
 
-@policy.command()
+@policy.command(epilog=epilog("policy check"))
 def check(
     file: File = None,
     dry_run: Annotated[
@@ -44,8 +45,6 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Read a policy and describe what it does, or what it would have done with a past journal.
-
-    Exit code: 0 if it can be used, 2 if not; then every mistake is reported with its location.
 
     [bold]understudy policy show > policy.toml[/bold]
       Start from the built-in policy.

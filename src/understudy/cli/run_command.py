@@ -34,7 +34,6 @@ def run(flags: Flags) -> None:
 
     [bold]understudy run --check --nproc-per-node 2 train.py --out scratch[/bold]
       Run some steps twice: is the recovery bitwise? The script really trains and saves its files: give it a scratch folder.
-      Exit code: 0 bitwise, 3 the recovery differs, 4 refused, or a drill failed, 5 the script fails, 6 inconclusive.
 
     [bold]understudy run --nproc-per-node gpu --spares 2 -m my.package.train[/bold]
       A rank for each GPU; the job survives two losses in quick succession.
@@ -51,8 +50,8 @@ def run(flags: Flags) -> None:
     [bold]understudy run --orchestrator http://host0:29400 --nnodes 2 --nproc-per-node 8 --spares 2 train.py[/bold]
       On two nodes of an orchestrator, with two spares on others; once, from anywhere. Ctrl-C detaches.
 
-    While it runs: understudy status, understudy migrate --rank 2. Afterwards: understudy report. Every worker's
-    output is in the run directory, in workers/. The exit code is the job's.
+    While it runs: understudy status, understudy migrate --rank 2. Afterwards: understudy report. Every worker's output is in the run
+    directory, in workers/. Options may have _ in place of -, as in torchrun.
     """
     for variable, wanted in ((CHAOS_VARIABLE, flags.chaos), (STRICT_VARIABLE, flags.strict)):
         os.environ.pop(variable, None)

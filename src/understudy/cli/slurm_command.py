@@ -40,7 +40,7 @@ def script(
 ) -> None:
     """Print a complete batch script.
 
-    [bold]understudy slurm script --nodes 4 --nproc-per-node 8 --gpus-per-node 8 train.py --lr 3e-4 > job.sh && sbatch job.sh[/bold]
+    [bold]understudy slurm script --nodes 4 --nproc-per-node 8 --gpus-per-node 8 train.py --lr 3e-4 > train.sh && sbatch train.sh[/bold]
       Four nodes train, a fifth has eight spares.
 
     Two changes to your own script are needed: more nodes with --no-kill, and

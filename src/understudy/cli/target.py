@@ -24,7 +24,7 @@ SERVICE = "A job that was submitted to an orchestrator"
 
 RunDir = Annotated[
     Path | None,
-    typer.Option("--run-dir", help="The run's folder. Default: the latest one in ./understudy-runs."),
+    typer.Option("--run-dir", help="The run's folder. Default: the latest one, at most two folders below the current one."),
 ]
 OrchestratorUrl = Annotated[
     str,

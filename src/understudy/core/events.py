@@ -1,7 +1,10 @@
-"""What can happen to a job: the inputs of `Machine.handle`. All of it is plain data, and all of it is journalled.
+"""The events of a job: the inputs of `Machine.handle`. All of them are plain data, and all of them are journalled.
 
-Events named after a worker come from the worker itself (through its agent) unless the comment says otherwise.
-`generation` fences: the machine ignores an event of a generation that is over.
+`docs/reference/events.md` is made from this file (`scripts/reference/journal_events.py`): the docstrings, and the comment of each field.
+Fields that many events have, such as `worker`, are described once, in that script.
+
+An event with a `worker` comes from this worker, through its agent, unless its docstring names another source. `generation` fences: the
+machine ignores an event of a generation that is over.
 """
 
 from __future__ import annotations
@@ -13,58 +16,56 @@ from understudy.core.model import DrillVerdict, Evidence, Grade, LossCause, Posi
 
 @dataclass(frozen=True)
 class NodeJoined:
-    """From the agent: it is connected. `address` is where the other nodes reach its workers; nodes of one `domain` fail together.
-    `workers`: all that were started there, as far as this agent or one before it knows; None: it does not say.
-    """
+    """The agent of a node has connected."""
 
     node: str
-    address: str
-    node_rank: int
-    domain: str = ""  # empty: of its own
-    spares: int = -1  # spares wanted on this node; -1: its share of the job's. A node with a rank beyond the job's has nothing else
-    workers: tuple[str, ...] | None = None
-    labels: tuple[tuple[str, str], ...] = ()  # of its place in the network (`topology.py`)
-    claim: int = -1  # the number of the claim (`ClaimNode`) that it serves; negative: none
-    instance: str = ""  # the same for each agent of one run directory on one host; "": by an agent of an earlier version
-    ranks: int = 0  # on each node, as this agent's command says; 0: it does not say
+    address: str  # where other nodes reach the workers of this node
+    node_rank: int  # number of the node
+    domain: str = ""  # failure domain; empty: its own
+    spares: int = -1  # spares wanted on this node; -1: its share of the job's
+    workers: tuple[str, ...] | None = None  # workers that were started there, by this agent or an earlier one; null: not reported
+    labels: tuple[tuple[str, str], ...] = ()  # labels of its location (`topology.py`), as pairs of key and value
+    claim: int = -1  # number of the claim that it serves; negative: none
+    instance: str = ""  # the same for all agents of one run directory on one host; empty: an agent of an earlier version
+    ranks: int = 0  # ranks on each node, as the agent's command says; 0: not reported
 
 
 @dataclass(frozen=True)
 class ClaimEnded:
-    """From the service: the scheduler cannot give what was asked for under this number, or has taken it away again."""
+    """The scheduler cannot provide a claimed node, or has taken it away again. From the orchestrator."""
 
-    claim: int
+    claim: int  # number of the claim
     detail: str
 
 
 @dataclass(frozen=True)
 class LostNode:
-    """`happened` is the unix time of its last sign of life; 0: now."""
+    """A node of `NodesLost`."""
 
     node: str
     detail: str
-    happened: float = 0.0
+    happened: float = 0.0  # unix time of its last sign of life, in seconds; 0: now
 
 
 @dataclass(frozen=True)
 class NodesLost:
-    """From the orchestrator's service: these nodes are gone for good. Those that are lost together, a rack as a rule, come in one event."""
+    """Nodes are lost for good. From the orchestrator. Nodes that are lost together, such as a rack, are in one event."""
 
-    nodes: tuple[LostNode, ...]
+    nodes: tuple[LostNode, ...]  # each with `node`, `detail`, and `happened`: unix time of its last sign of life
 
 
 @dataclass(frozen=True)
 class WorkerStarted:
-    """From the agent."""
+    """A worker was started. From the agent."""
 
     worker: str
     node: str
-    pid: int | None  # on its node; None: not known
+    pid: int | None  # process id on its node; null: not known
 
 
 @dataclass(frozen=True)
 class StartRefused:
-    """From the agent: it cannot start the worker (no memory for a spare, fork failed, ...)."""
+    """A worker could not be started, for lack of memory for example. From the agent."""
 
     worker: str
     node: str
@@ -73,31 +74,28 @@ class StartRefused:
 
 @dataclass(frozen=True)
 class WorkerWarm:
-    """The worker has imported torch and the script's imports and can take a rank. `store`: host:port of its rendezvous store.
-    `rank`: in a repeat, the rank that it was given meanwhile. `torch`: its version; `rejoins`: backends whose groups it joins again with
-    the same communicator, where others take a new one.
-    """
+    """A worker has imported torch and the packages of the script, and can take a rank."""
 
     worker: str
-    store: str
-    rank: int = -1
-    torch: str = ""
-    rejoins: tuple[str, ...] = ()
+    store: str  # host:port of its rendezvous store
+    rank: int = -1  # if the event is repeated: the rank that it was given in the meantime; -1: none
+    torch: str = ""  # its version of torch
+    rejoins: tuple[str, ...] = ()  # backends whose groups it reconnects in place; in others a new communicator replaces the old one
 
 
 @dataclass(frozen=True)
 class WorkerLost:
-    """From the agent (the process ended) or the hang detector. `happened` is the best estimate of the fault's unix time."""
+    """A worker is lost. From the agent, if its process ended, or from the detector of hangs."""
 
     worker: str
     cause: LossCause
     detail: str
-    happened: float
+    happened: float  # best estimate of the unix time of the fault, in seconds
 
 
 @dataclass(frozen=True)
 class CommunicationBroken:
-    """A collective failed here although no abort had been announced. Evidence, not yet a loss."""
+    """A collective failed on a worker although no abort was announced. This is evidence, not yet a loss."""
 
     worker: str
     generation: int
@@ -106,18 +104,18 @@ class CommunicationBroken:
 
 @dataclass(frozen=True)
 class Quiesced:
-    """The answer to `Abort` or `Pause`: the worker touches nothing of the old generation any more and waits for `Recover`."""
+    """A worker no longer uses anything of the old generation, and waits for the next one: the answer to `Abort` or `Pause`."""
 
     worker: str
     generation: int
-    position: Position
-    copies: tuple[SnapshotRef, ...]
-    step: int  # last committed step
+    position: Position  # its transaction, and whether it has voted
+    copies: tuple[SnapshotRef, ...]  # buddy copies that it holds: rank and transaction of each
+    step: int
 
 
 @dataclass(frozen=True)
 class NewcomerReady:
-    """The newcomer has run the script up to the job's place and can join (planned migrations wait for this)."""
+    """A newcomer has run the script up to the place of the job and can join. Planned migrations wait for this."""
 
     worker: str
     generation: int
@@ -125,7 +123,7 @@ class NewcomerReady:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A spare has run the script's set-up as `rank`, ahead of its loss, and can take this rank and no other."""
+    """A spare has run the set-up of the script as a rank, before a loss. It can take this rank and no other."""
 
     worker: str
     rank: int
@@ -133,56 +131,56 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Drilled:
-    """From the spare of a drill: it has computed the same step as `rank`. `detail` says in what they differ."""
+    """The spare of a drill has computed the same step as a rank."""
 
     worker: str
-    drill: int  # its number
+    drill: int  # number of the drill
     rank: int
     verdict: DrillVerdict
-    step: int  # committed steps of the rank before the one that was drilled
-    detail: str
-    compared: int = 0  # tensors, values, streams and collectives
-    collectives: int = 0  # of them
-    left_out: int = 0  # collectives that were not compared, because there is a limit to what is sent
-    bytes_moved: int = 0  # state and results of collectives
-    pause: float = 0.0  # seconds that the rank has spent on it
-    changing: tuple[tuple[str, str], ...] = ()  # unregistered state known to change: where and name, as in `StateItem`
+    step: int  # steps that the rank had committed before the drilled one
+    detail: str  # the differences
+    compared: int = 0  # tensors, values, streams and collectives that were compared
+    collectives: int = 0  # collectives among them
+    left_out: int = 0  # collectives that were not compared, because their results were too large to send
+    bytes_moved: int = 0  # bytes of state and results of collectives
+    pause: float = 0.0  # seconds that the rank spent on the drill
+    changing: tuple[tuple[str, str], ...] = ()  # unregistered state that is known to change: place and name, as in `StateListed`
 
 
 @dataclass(frozen=True)
 class DrillBroken:
-    """From the rank of a drill: it has gone on without the spare. Nothing is known of what the spare would have computed."""
+    """The rank of a drill continued without the spare. The drill has no verdict."""
 
     worker: str
-    drill: int  # its number
+    drill: int  # number of the drill
     detail: str
 
 
 @dataclass(frozen=True)
 class PhaseDone:
-    """A measured phase on one worker: setup, attach, transfer, verify, redo. `started` is unix time."""
+    """A phase of a recovery is over on a worker."""
 
     worker: str
     generation: int
-    phase: str
-    started: float
-    seconds: float
-    bytes_moved: int = 0
+    phase: str  # `setup`, `attach`, `transfer`, `verify` or `redo`
+    started: float  # unix time of its start, in seconds
+    seconds: float  # its duration
+    bytes_moved: int = 0  # bytes that were transferred
 
 
 @dataclass(frozen=True)
 class Verified:
-    """A newcomer's state agrees with its donors': `digests` entries were compared. `notes`: what could not be brought back, by name."""
+    """The state of a newcomer agrees with that of its donors."""
 
     worker: str
     generation: int
-    digests: int
-    notes: tuple[str, ...] = ()
+    digests: int  # digests that were compared
+    notes: tuple[str, ...] = ()  # what could not be restored, by name
 
 
 @dataclass(frozen=True)
 class VerifyFailed:
-    """A newcomer's state does not agree. The job does not resume on it."""
+    """The state of a newcomer does not agree with that of its donors. The job does not continue with it."""
 
     worker: str
     generation: int
@@ -191,7 +189,7 @@ class VerifyFailed:
 
 @dataclass(frozen=True)
 class Uncovered:
-    """A survivor found that a lost rank's state is nowhere: no replica, no copy. The job cannot go on."""
+    """A survivor found that no replica and no copy has the state of a lost rank. The job ends."""
 
     worker: str
     generation: int
@@ -200,213 +198,201 @@ class Uncovered:
 
 @dataclass(frozen=True)
 class ReplicasDiffer:
-    """Ranks that must hold the same do not. `odd`: those against whom most of their replicas speak; empty if that cannot be told, and then
-    `sides` are the ranks in question, grouped by what they hold. Nobody goes on in this generation.
-    """
+    """Ranks that must have the same state do not. No rank continues in this generation."""
 
     worker: str
     generation: int
-    odd: tuple[int, ...]
-    sides: tuple[tuple[int, ...], ...]
+    odd: tuple[int, ...]  # ranks that differ from most of their replicas; empty: there is no majority
+    sides: tuple[tuple[int, ...], ...]  # if `odd` is empty: the ranks in question, grouped by their state
     detail: str
 
 
 @dataclass(frozen=True)
 class RedoDiffers:
-    """A survivor that had come to its vote of `transaction` before a loss has come to something else in the redo. Nobody goes on in this
-    generation. `detail`: to what, by name; `step`: steps that it has committed. `partly`: it had not come to its vote, and something else
-    goes into a collective; `sure`: into one that is issued in every step.
-    """
+    """The redo of a step differs from the interrupted attempt on a survivor. No rank continues in this generation."""
 
     worker: str
     generation: int
     transaction: int
     step: int
-    detail: str
-    partly: bool = False
-    sure: bool = False
+    detail: str  # the differences, by name
+    partly: bool = False  # the survivor had not reached its vote: the inputs of a collective differ
+    sure: bool = False  # ... of a collective that every step calls
 
 
 @dataclass(frozen=True)
 class SectionFailed:
-    """A section whose errors are to be reported (`job.section(on_error="report")`) has raised on this worker. Other ranks may wait for it
-    in a collective of the section, so all of them go back to its begin and skip it. `detail`: the section and its error.
-    """
+    """A `job.section(on_error="report")` raised on a worker. All ranks return to the beginning of the section and skip it."""
 
     worker: str
     generation: int
-    detail: str
+    detail: str  # the section and its error
 
 
 @dataclass(frozen=True)
 class Committed:
-    """The worker's first commit in this generation (later ones are not sent; progress is read from its page). `compared`: digests of a
-    redo that are those of the attempt before it; 0: it has redone nothing, or nothing was left to compare with; -1: it does not say, as
-    workers of earlier versions. `collectives`: those of the redo into which the same was put as before, and all of them; `size`: the same
-    in bytes. On a newcomer "before" is what the lost worker had sent to its buddies.
+    """A worker made its first commit in this generation. Later ones are not sent: its page shows its progress.
+
+    For a newcomer, the attempt before the redo is what the lost worker had sent to its buddies.
     """
 
     worker: str
     generation: int
     transaction: int
     step: int
-    compared: int = -1
-    collectives: tuple[int, int] = (0, 0)
-    size: tuple[int, int] = (0, 0)
-    evidence: Evidence = Evidence.UNSAID
-    uncovered: tuple[str, ...] = ()  # names, the first few: the script changes them, and they are not carried over
-    copied: float = 0.0  # unix time at which the buddies of this rank had its copy again after the recovery; 0: there was none
+    compared: int = -1  # digests of the redo that match the attempt before it; 0: nothing was compared; -1: not reported
+    collectives: tuple[int, int] = (0, 0)  # collectives of the redo: those with the same inputs as before, and all of them
+    size: tuple[int, int] = (0, 0)  # the same, in bytes
+    evidence: Evidence = Evidence.UNSAID  # result of the comparison: `first` if nothing was redone; empty: an earlier version
+    uncovered: tuple[str, ...] = ()  # state that the script changes and that is not carried over, the first few by name
+    copied: float = 0.0  # unix time at which the buddies of the rank had its copy again, in seconds; 0: no copy
 
 
 @dataclass(frozen=True)
 class ScriptFailed:
-    """The user's code raised, or the runtime refused it. Not a fault of the machine: the job ends."""
+    """The script raised an exception, or the runtime refused it. The job ends."""
 
     worker: str
     rank: int
     step: int
-    summary: str
-    traceback: str
-    exit_code: int = 1
-    ends: bool = False  # its threads and exit handlers still run; the agent keeps this, in case that the worker ends without another
+    summary: str  # type and text of the exception
+    traceback: str  # the traceback, as text
+    exit_code: int = 1  # exit code of the job
+    ends: bool = False  # its threads and exit handlers still run; used only if the worker ends without another event
 
 
 @dataclass(frozen=True)
 class UsesDevice:
-    """Once, when it is known: on which device of its node this worker computes."""
+    """The device on which a worker computes is known. Sent once."""
 
     worker: str
-    device: str  # as the node's detectors call it (gpu1)
-    names: tuple[str, ...] = ()  # others that it has: UUID, PCI address
+    device: str  # the device, as the detectors of the node name it, such as gpu1
+    names: tuple[str, ...] = ()  # its other names: UUID, PCI address
 
 
 @dataclass(frozen=True)
 class DeviceFailed:
-    """An exception on this worker says that its device has failed (`worker/devices/device_errors.py`). It leaves at once, and what it has
-    computed since its last vote is discarded. Whose fault it is, `device_faults.py` decides.
+    """An exception on a worker shows that its device has failed. The worker leaves at once.
+
+    What it has computed since its last vote is discarded. `device_faults.py` decides whose fault it is.
     """
 
     worker: str
-    rank: int  # as which it runs the script, -1: it has none
-    transaction: int  # in which it was raised; -1: in the set-up
+    rank: int  # the rank as which it runs the script; -1: none
+    transaction: int  # transaction in which the exception was raised; -1: in the set-up
     step: int
-    error: str  # its name: alike for the same fault on whatever device
-    certain: bool  # the hardware or its driver has failed. Else kernels of the script may have caused it as well
-    blamed: bool  # it does not come from the loss of a peer
-    device: str  # of the node, as its detectors call it (gpu1); empty: not known
+    error: str  # name of the error, the same for the same fault on any device
+    certain: bool  # the hardware or its driver has failed; false: kernels of the script may be the cause
+    blamed: bool  # the error does not come from the loss of a peer
+    device: str  # the device, as the detectors of the node name it, such as gpu1; empty: not known
     happened: float
-    summary: str
-    traceback: str
-    computes: bool = True  # the rank computes on it. False: it is a part that all ranks of the node share, such as a disk
+    summary: str  # type and text of the exception
+    traceback: str  # the traceback, as text
+    computes: bool = True  # the rank computes on it; false: all ranks of the node share it, as a disk
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The worker's script has ended. It stays, as a donor, until every rank has."""
+    """The script has ended on a worker. The worker stays, as a donor, until every rank has finished."""
 
     worker: str
     generation: int
-    step: int = 0  # that it has committed: with this the journal alone knows how far the job came
+    step: int = 0
 
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that the user should read: coverage, misuse, a value that cannot survive. Shown once and kept."""
+    """A message for the user: coverage, a rule that is broken, a value that cannot survive. It is shown once."""
 
     worker: str
     rank: int
-    text: str
+    text: str  # the message, with its code
 
 
 @dataclass(frozen=True)
 class IncidentGraded:
-    """From the orchestrator: what the machine has found about an incident that is over, at its end or by a later drill. For people who read
-    the events: nothing is decided by it. `detail`: the reason for the grade.
-    """
+    """A closed incident got its grade, at its end or by a later drill. From the orchestrator; for readers only, it decides nothing."""
 
-    incident: int  # its number
+    incident: int  # number of the incident
     grade: Grade
-    detail: str
+    detail: str  # the reason for the grade
 
 
 @dataclass(frozen=True)
 class MigrationAsked:
-    """From the API: move a healthy rank to a spare at a step boundary."""
+    """A request to move a healthy rank to a spare at a step boundary. From the HTTP interface."""
 
     rank: int
     reason: str
-    to: str = ""  # this node; empty: wherever a spare is best
-    device: str = ""  # of that node; empty: any
+    to: str = ""  # target node; empty: the node of the best spare
+    device: str = ""  # device of that node; empty: any
 
 
 @dataclass(frozen=True)
 class Registered:
-    """From rank 0, behind a comparison of all ranks: `roles[i]` is alike for ranks that hold entries of the same names. `fingerprint`:
-    of these names, of who holds them, and of the layouts that steer collectives; `step`: of the job.
-    """
+    """All ranks have compared what they register. From rank 0."""
 
     worker: str
     generation: int
     step: int
-    roles: tuple[int, ...]
-    fingerprint: str
+    roles: tuple[int, ...]  # the role of each rank: a number, equal for ranks that register the same names
+    fingerprint: str  # digest of the names, of the ranks that have them, and of the layouts that determine collectives
 
 
 @dataclass(frozen=True)
 class StateItem:
-    """A thing of `StateListed`."""
+    """An entry of `StateListed`."""
 
     shown: str  # its name
     root: str  # where the script has it; empty if it is registered
-    kind: str  # registered, adopted (it is carried over all the same), ignored, or why it starts afresh on a newcomer, in a word
-    same: bool | None  # on all ranks; None: nobody compares it
-    size: int  # bytes on rank 0, of what is carried over
-    reason: str = ""  # why it starts afresh
+    kind: str  # `registered`, `adopted` (it is carried over all the same), `ignored`, or why a newcomer starts without it, in a word
+    same: bool | None  # whether all ranks have the same value; null: it is not compared
+    size: int  # bytes on rank 0 that are carried over
+    reason: str = ""  # why a newcomer starts without it
 
 
 @dataclass(frozen=True)
 class StateListed:
-    """From rank 0, behind a comparison of all ranks: what is registered, and what the script changes beside that. For people, as `Notice`:
-    the last one is kept, and nothing is decided by it. `left_out`: items for which there was no room; `step`: of the job.
+    """The registered state, and the unregistered state that the script changes. From rank 0, after a comparison of all ranks.
+
+    For readers, as `understudy status --state` shows it: it decides nothing.
     """
 
     worker: str
     step: int
-    items: tuple[StateItem, ...]
-    left_out: int = 0
+    items: tuple[StateItem, ...]  # each with `shown` (name), `root` (place), `kind`, `same`, `size` (bytes) and `reason`
+    left_out: int = 0  # entries that are left out
 
 
 @dataclass(frozen=True)
 class RankGroup:
-    """Ranks that communicate with each other. `name`: of their mesh dimension, or the description of their process group."""
+    """Ranks that communicate with each other."""
 
-    name: str
+    name: str  # its mesh dimension, or the description of its process group
     ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class GroupsListed:
-    """From rank 0, after a comparison of all ranks: the groups with a name that the script has made; "world": all ranks."""
+    """The named process groups of the script. From rank 0, after a comparison of all ranks."""
 
     worker: str
     step: int
-    groups: tuple[RankGroup, ...]
+    groups: tuple[RankGroup, ...]  # each with `name` (a mesh dimension, a description, or "world") and `ranks`
 
 
 @dataclass(frozen=True)
 class DrillAsked:
-    """From the API: prove that a spare computes the same bits as `rank`, or, if that is -1, as the rank whose turn it is. `step`: that the
-    job has reached, if it is by itself that a drill is due; -1: somebody has asked.
-    """
+    """A drill is due, or was requested: does a spare compute the same bits as a rank?"""
 
-    rank: int
+    rank: int  # the rank; -1: the one whose last drill is longest ago
     reason: str
-    step: int = -1
+    step: int = -1  # step that the job had reached, if the drill is automatic; -1: it was requested
 
 
 @dataclass(frozen=True)
 class Believed:
-    """From the API, for a job that is held because its replicas, or a redo and what it redoes, differ: what this rank holds is right."""
+    """The decision of an operator for a disputed job: the state of this rank is right. From the HTTP interface."""
 
     rank: int
     reason: str
@@ -414,74 +400,76 @@ class Believed:
 
 @dataclass(frozen=True)
 class NodeTainted:
-    """From the API, or because of what a detector has seen: a node is not to be trusted, for this reason; it is again, if that is empty."""
+    """A taint of a node is set, or removed. From the HTTP interface, or from the orchestrator because of evidence."""
 
     node: str
-    reason: str
-    source: str = "operator"  # who says so; as an operator says it, it speaks of all that others had said
-    part: str = ""  # of the node
-    until: float = 0.0  # unix time at which it ends; 0: when somebody says so
+    reason: str  # why the node is not trusted; empty: the taint is removed
+    source: str = "operator"  # `operator`, or a detector; a change by an operator also applies to the taints of other sources
+    part: str = ""  # part of the node, such as a GPU; empty: the node itself
+    until: float = 0.0  # unix time at which it expires, in seconds; 0: when it is removed
     leave: bool = False  # ranks are to leave the node
-    deadline: float = 0.0  # of a drain: as in `state.Taint`
-    lose: bool = False
-    also: tuple[str, ...] = ()  # nodes of which the same is said at the same time, so that no rank moves from one of them to another
-    by: str = ""  # as in `state.Taint`
+    deadline: float = 0.0  # of a drain: unix time by which the ranks should have left; 0: none
+    lose: bool = False  # of a drain: ranks that are still there at the deadline are given up and recovered elsewhere
+    also: tuple[str, ...] = ()  # nodes that are tainted in the same way at the same time, so that no rank moves between them
+    by: str = ""  # scope: `job` or `service`; empty: set by Understudy itself, or by an earlier version
 
 
 @dataclass(frozen=True)
 class NodeChecked:
-    """From the agent: how the check of its node went. `detail`: what has failed."""
+    """The check of a node is over. From the agent."""
 
     node: str
-    passed: bool
-    detail: str
+    passed: bool  # whether the node passed
+    detail: str  # the checks that failed
 
 
 @dataclass(frozen=True)
 class NodeReleased:
-    """From the orchestrator's service: a node that ranks have left for good, or that is lost, goes back to the scheduler."""
+    """A node that ranks have left for good, or that is lost, is returned to the scheduler. From the orchestrator."""
 
     node: str
 
 
 @dataclass(frozen=True)
 class NodeLabelled:
-    """From the orchestrator's service: what the scheduler knows of a node's place in the network (`topology.py`), all of it."""
+    """The scheduler's labels for the location of a node (`topology.py`), all of them. From the orchestrator."""
 
     node: str
-    labels: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, str], ...]  # pairs of key and value
 
 
 @dataclass(frozen=True)
 class Observed:
-    """From the orchestrator's service: evidence, as `detectors.base.Evidence` has it. It changes nothing: what follows from it is an event
-    of its own. But people, the next orchestrator and whoever tries out another policy can see it.
+    """Evidence of a detector, as `detectors.base.Evidence`. From the orchestrator.
+
+    It changes nothing itself: what the policy does about it is another event. It is recorded for readers, for the next orchestrator, and
+    for `understudy policy check --dry-run`.
     """
 
-    detector: str
-    subject: str
-    name: str
-    severity: str
+    detector: str  # name of the detector
+    subject: str  # `node`, `device`, `worker` or `link`
+    name: str  # name of the node or worker
+    severity: str  # `note`, `suspect` (of a node or a part of it) or `lost` (of a worker)
     detail: str
     happened: float
-    kind: str = ""
-    part: str = ""
-    until: float = 0.0
+    kind: str = ""  # kind of evidence, for rules of a policy, such as xid-79
+    part: str = ""  # part of the node, such as gpu3
+    until: float = 0.0  # unix time at which it expires, in seconds; 0: never
 
 
 @dataclass(frozen=True)
 class StopAsked:
-    """From the command line or the API: end the job."""
+    """A request to end the job. From the command line or the HTTP interface."""
 
     reason: str
-    exit_code: int
+    exit_code: int  # exit code of the job
 
 
 @dataclass(frozen=True)
 class Expired:
-    """From the service's clock: a `SetTimer` of this name has run out."""
+    """A timer of the machine (`SetTimer`) has expired. From the orchestrator's clock."""
 
-    timer: str
+    timer: str  # name of the timer
 
 
 FromWorker = (

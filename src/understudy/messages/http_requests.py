@@ -8,14 +8,14 @@ NOT_SERVED = Message(
     "US5200",
     "{detail}",
     cause="There is no such path or method, or the request cannot be read at all.",
-    remedy="See docs/reference/api.md, or /openapi.json of the orchestrator.",
+    remedy="See docs/reference/http.md, or /openapi.json of the orchestrator.",
 )
 
 MALFORMED = Message(
     "US5201",
     "{problems}",
     cause="Values of the request do not have the form that the API requires. Each is listed with its location in the request.",
-    remedy="Correct the values. docs/reference/api.md describes them.",
+    remedy="Correct the values. docs/reference/http.md describes them.",
 )
 
 TOO_MANY_REQUESTS = Message(

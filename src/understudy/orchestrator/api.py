@@ -28,10 +28,25 @@ from understudy.orchestrator.security import Access, Role
 from understudy.orchestrator.sockets import add_nodes, add_parts
 from understudy.orchestrator.stream import add_events
 
+DESCRIPTION = """\
+Every request needs `Authorization: Bearer TOKEN`, or a client's certificate. Without either the answer is 401; without the role that
+the request needs (`x-role`), 403. The address of an orchestrator that `understudy run` has started is in `orchestrator.json` of the run
+directory, and its token in `token`.
+
+If several orchestrators serve a job, `orchestrator.json` has all addresses, separated by commas. One of them answers. The others answer
+every request with 503, and `detail` names the one that leads, if it is known. The numbers of events stay the same when another one leads.
+
+Errors are problem details (RFC 9457). `detail` says what to do. `code` is explained by `understudy explain`, and stays the same when the
+wording changes.
+
+`GET /openapi.json` returns this description for programs, without a token. Requests "of a service" exist only with
+`understudy orchestrator`.
+"""
+
 
 def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence: int = 0) -> FastAPI:
     """Without a `cluster` no job can be submitted. `fence`: of the lease by which this orchestrator leads."""
-    app = FastAPI(title="Understudy", version=understudy.__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(title="Understudy", description=DESCRIPTION, version=understudy.__version__, docs_url=None, redoc_url=None)
     problems.install(app)
     auth, found = Auth(access, jobs), Finder(jobs)
     app.add_middleware(Limits)
@@ -62,7 +77,7 @@ def _add_health(app: FastAPI, jobs: Jobs) -> None:
 def _add_metrics(app: FastAPI, measured: Metrics, auth: Auth) -> None:
     @app.get("/metrics", **auth.needs(Role.READ), responses=NOT_LET, response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """Return metrics for Prometheus; [Watch](../operate/watch.md#metrics) says which one answers which question."""
+        """Return [metrics](metrics.md) for Prometheus."""
         return Response(measured.text(), media_type=CONTENT_TYPE)
 
 

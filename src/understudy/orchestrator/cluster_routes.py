@@ -42,7 +42,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
 
     @app.get("/v1/nodes", **read, responses=NOT_LET)
     async def list_nodes() -> list[NodeLine]:
-        """All nodes, of a service, that are here, and those that were in the last day or have something of a job."""
+        """List the nodes of a service: those that are connected, and those that were in the last day or still have a part of a job."""
         return [
             NodeLine(
                 node=name,
@@ -61,8 +61,8 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
 
     @app.post("/v1/nodes/{node}/drain", **operate, responses=REFUSED)
     async def drain(node: str, wish: Drain) -> Drained:
-        """Empty a node, and others at the same time, of all jobs of a service, and give them no new ones. Refused, for all of them, if
-        one job cannot leave them.
+        """Drain a node of a service, and others at the same time, for all its jobs. They get no new jobs. Refused, for all of them, if one
+        job cannot leave them.
         """
         for name in (node, *wish.also):
             if not cluster.is_known(name):
@@ -75,8 +75,8 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
 
     @app.post("/v1/nodes/{node}/taint", **operate, responses=REFUSED)
     async def taint(node: str, wish: TaintNode) -> Accepted:
-        """Give a node no new jobs, of a service, and no new spares or ranks of the jobs that have it, or take that back: then whatever any
-        job says of it is over, too, and what was seen there.
+        """Taint a node of a service for all its jobs, or remove the taint. It gets no new jobs, and no new ranks or spares of the jobs that
+        have it. Removing the taint also removes the taints that jobs have set, and the evidence.
         """
         if not cluster.is_known(node):
             raise HTTPException(404, http_requests.NO_SUCH_NODE(node=node))

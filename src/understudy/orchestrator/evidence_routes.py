@@ -90,9 +90,9 @@ def add_evidence(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth) 
 
     @app.post("/v1/evidence", **tells, responses=WRONG | {409: problems.RESPONSE})
     async def evidence(request: Request, items: Annotated[list[EvidenceItem], Body(min_length=1, max_length=100)]) -> list[Heard]:
-        """Report evidence against nodes, 1 to 100 pieces; the policy of each job there decides what follows. The answer has the result for
-        each, in the same order: the jobs that received it, or why it had no effect, such as an unknown node; 409 if none had any effect.
-        With a token of one job it reaches that job only.
+        """Report evidence against nodes, 1 to 100 pieces. The policy of each job there decides what follows. The answer has the result for
+        each piece, in the same order: the jobs that received it, or why it had no effect, such as an unknown node; 409 if none had any
+        effect. With a token of one job it reaches that job only.
         """
         nodes, now = desk.nodes(request), time.time()
         try:

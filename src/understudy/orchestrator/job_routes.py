@@ -60,7 +60,9 @@ def add_reading(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None
 
     @app.get("/v1/jobs", **auth.needs(Role.READ, of_all=False), responses=NOT_LET)
     async def list_jobs(request: Request) -> list[JobLine]:
-        """List all jobs that the token may read, in the order of submission, including those that have ended; then those put aside."""
+        """List all jobs that the token may read, in the order of submission. Jobs that have ended are included; at the end are the jobs
+        that were put aside.
+        """
         lines = [_line(job, cluster) for job in jobs.all()] + [_aside(job, why) for job, why in jobs.aside.items()]
         return [line for line in lines if any(g.allows(Role.READ, line.job) for g in request.state.grants)]
 
@@ -132,8 +134,9 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
 
     @app.post("/v1/jobs/{job}/taint", **operate, responses=REFUSED)
     async def taint(job: str, wish: Taint, request: Request) -> Accepted:
-        """Give a node, or one device of it, no new spares or ranks of this job, or take that back. Also after the job's end. A device must
-        be one that ranks are known to compute on. To take back what was said for all jobs of a service needs the role for all jobs.
+        """Taint a node, or one device of it, for this job, or remove the taint. A tainted node gets no new ranks or spares of the job.
+        Also after the job's end. The device must be one on which ranks are known to compute. To remove a taint that was set for all jobs
+        of a service, the token needs the role for all jobs.
         """
         _let(request, found(job), [wish.node], "" if not wish.reason else OPERATOR)
         service = found(job).service
@@ -148,9 +151,9 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
 
     @app.post("/v1/jobs/{job}/drain", **operate, responses=REFUSED)
     async def drain_node(job: str, wish: DrainNode, request: Request) -> Drained:
-        """Empty a node of this job, and others at the same time: its ranks move to spares on other nodes at one boundary, as far as there
-        are spares, then its spares there are ended. No new ones go there until that is taken back. Refused if it is known that ranks would
-        have nowhere to go.
+        """Drain a node, and others at the same time, for this job. Its ranks move to spares on other nodes at one step boundary, as far as
+        there are spares; then its spares there are ended. No new ones start there until `undrain`. Refused if it is known that ranks
+        would have no place to go.
         """
         nodes = list(dict.fromkeys([wish.node, *wish.also]))
         _let(request, found(job), nodes if not wish.dry_run else (), DRAIN[0])
@@ -162,7 +165,7 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
 
     @app.post("/v1/jobs/{job}/undrain", **operate, responses=REFUSED)
     async def undrain_node(job: str, wish: UndrainNode, request: Request) -> Accepted:
-        """Take the drain of a node back, of this job. Also after the job's end."""
+        """Cancel the drain of a node for this job. Also after the job's end."""
         _let(request, found(job), [wish.node], DRAIN[0])
         if not drains.take_back([found(job)], wish.node, wish):
             raise HTTPException(409, http_requests.JOB_HAS_NOT_DRAINED(job=job, node=wish.node))

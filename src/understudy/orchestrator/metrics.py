@@ -1,4 +1,4 @@
-"""What Prometheus reads at `/metrics`: the jobs and nodes as they are at that moment, and sums over incidents since a job's begin.
+"""Metrics for Prometheus at `/metrics`: the current state of jobs and nodes, and sums over incidents since the start of a job.
 
 Names follow Prometheus' conventions: a unit at the end, `_total` for what only grows. A job's label is `job_name`, because `job` is
 Prometheus' own name for what it scrapes.
@@ -34,7 +34,9 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield from _of_jobs(self._jobs.all(), self._cluster.waiting if self._cluster is not None else {}, self._jobs.aside)
-        yield GaugeMetricFamily("understudy_journal_waiting", "Entries that are not written yet.", value=self._jobs.journal.waiting())
+        yield GaugeMetricFamily(
+            "understudy_journal_waiting", "Journal entries that are not written yet.", value=self._jobs.journal.waiting()
+        )
         trouble = "1 while the journal cannot be written."
         yield GaugeMetricFamily("understudy_journal_trouble", trouble, value=1 if self._jobs.journal.trouble else 0)
         if self._cluster is not None:
@@ -42,26 +44,38 @@ class Metrics(Collector):
 
 
 def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[str]) -> Iterator[Metric]:
-    states = GaugeMetricFamily("understudy_jobs", "Jobs, those that have ended included.", labels=["state"])
-    state = GaugeMetricFamily("understudy_job_state", "1 for the state that the job is in.", labels=["job_name", "state"])
+    states = GaugeMetricFamily("understudy_jobs", "Jobs by state, including those that have ended.", labels=["state"])
+    state = GaugeMetricFamily("understudy_job_state", "1 for the current state of the job, as in status.", labels=["job_name", "state"])
     steps = GaugeMetricFamily("understudy_job_step", "The last step that every rank has committed.", labels=["job_name"])
     generations = GaugeMetricFamily(
         "understudy_job_generation", "How often the assignment of ranks to workers has changed.", labels=["job_name"]
     )
-    workers = GaugeMetricFamily("understudy_job_workers", "Workers with a rank, and spares.", labels=["job_name", "role", "state"])
+    workers = GaugeMetricFamily(
+        "understudy_job_workers", "Workers by role (`rank` or `spare`) and state.", labels=["job_name", "role", "state"]
+    )
     incidents = CounterMetricFamily(
-        "understudy_incidents", "Incidents that are over, by their grade when they ended.", labels=["job_name", "cause", "grade"]
+        "understudy_incidents", "Closed incidents, by cause and by their grade when they closed.", labels=["job_name", "cause", "grade"]
     )
     unproven = GaugeMetricFamily(
-        "understudy_job_unproven_incidents", "Incidents that nothing has proven, nor any drill since.", labels=["job_name"]
+        "understudy_job_unproven_incidents",
+        "Closed incidents that are unproven now; a drill that passes later raises a grade.",
+        labels=["job_name"],
     )
     tainted = GaugeMetricFamily("understudy_job_tainted_nodes", "Nodes that the job does not trust.", labels=["job_name"])
-    seconds = CounterMetricFamily("understudy_incident_seconds", "From fault to the next commit by all, summed.", labels=["job_name"])
-    moved = CounterMetricFamily("understudy_state_moved_bytes", "State that newcomers have received from donors.", labels=["job_name"])
-    drills = GaugeMetricFamily("understudy_job_drills", "Drills that are over, of the last 200.", labels=["job_name", "verdict"])
-    paused = GaugeMetricFamily("understudy_job_drill_pause_seconds", "What the last drill has cost its rank.", labels=["job_name"])
-    proven = GaugeMetricFamily("understudy_job_proven_ranks", "Ranks whose last drill came to the same bits.", labels=["job_name"])
-    refused = CounterMetricFamily("understudy_refused", "Words that meant nothing.", labels=["job_name", "event", "why"])
+    seconds = CounterMetricFamily(
+        "understudy_incident_seconds",
+        "Seconds from the fault to the next step that every rank committed, summed over closed incidents.",
+        labels=["job_name"],
+    )
+    moved = CounterMetricFamily("understudy_state_moved_bytes", "Bytes of state that newcomers received from donors.", labels=["job_name"])
+    drills = GaugeMetricFamily("understudy_job_drills", "Drills by verdict; the last 200.", labels=["job_name", "verdict"])
+    paused = GaugeMetricFamily("understudy_job_drill_pause_seconds", "Seconds that the last drill cost its rank.", labels=["job_name"])
+    proven = GaugeMetricFamily("understudy_job_proven_ranks", "Ranks whose last drill gave the same bits.", labels=["job_name"])
+    refused = CounterMetricFamily(
+        "understudy_refused",
+        "Events that were ignored, by type and reason: late, repeated, or of an unknown sender.",
+        labels=["job_name", "event", "why"],
+    )
     found: Counter[str] = Counter()
     for job in jobs:
         status = views.status(job.service.machine, job.service.pages)
@@ -95,9 +109,9 @@ def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[
 
 
 def _of_nodes(cluster: Cluster) -> Iterator[Metric]:
-    nodes = GaugeMetricFamily("understudy_nodes", "Nodes whose agents have been here.", labels=["state"])
-    slots = GaugeMetricFamily("understudy_slots", "Slots of the nodes that are here.", labels=["state"])
-    waiting = GaugeMetricFamily("understudy_waiting_jobs", "Jobs that wait for slots.")
+    nodes = GaugeMetricFamily("understudy_nodes", "Nodes of a service: `here` (connected) or `away`.", labels=["state"])
+    slots = GaugeMetricFamily("understudy_slots", "Slots of connected nodes of a service: `free` or `used`.", labels=["state"])
+    waiting = GaugeMetricFamily("understudy_waiting_jobs", "Jobs of a service that wait for slots.")
     here = [node for node in cluster.nodes.values() if node.link is not None]
     nodes.add_metric(["here"], len(here))
     nodes.add_metric(["away"], len(cluster.nodes) - len(here))

@@ -32,7 +32,7 @@ MEANING = {
     400: "not a request that can be read",
     401: "no valid token",
     403: "the token may not do this",
-    404: "there is no such job",
+    404: "there is no such job or node",
     409: "not now, or not for this job; `detail` says why",
     413: "the body is too long",
     422: "a value is not as described; `detail` names it",

@@ -1,4 +1,14 @@
-"""The agents' WebSockets: one for each part of a job, and, of a service, one for each node."""
+"""The agents' WebSockets: one for each part of a job, and, of a service, one for each node.
+
+They are not in the OpenAPI description, and are only for Understudy's own agents and orchestrators: their messages may change with any
+version. A message of an agent is a text frame of at most 1 MiB, `{"type": ..., ...fields}`. The first one must come within 10 s.
+
+Before the connection is made, a wrong token is answered with 401 and an unknown job with 404. The header `understudy-fence` of the answer
+names the lease (or term) with which the orchestrator leads.
+
+Close codes: 1008: the first message was not the expected one; 1009: a message was too long; 1013: the agent may try again later; 4000:
+another connection has replaced this one; 4001: the node was silent for too long; 4002: the record of the job cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +41,7 @@ class Peer(Protocol):
 def add_parts(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth, fence: int) -> None:
     @app.websocket("/v1/jobs/{job}/agent")
     async def part(socket: WebSocket, job: str) -> None:
+        """The agent of a node of a job. Its first message is `NodeJoined`; then it sends events and receives commands. Token: the job's."""
         known = jobs.get(job)
         if known is None:  # an agent tries again after the first of these answers, and gives up after the second
             if cluster is not None:
@@ -54,6 +65,7 @@ def add_parts(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth, fen
 def add_nodes(app: FastAPI, cluster: Cluster, auth: Auth, fence: int) -> None:
     @app.websocket("/v1/agent")
     async def agent(socket: WebSocket) -> None:
+        """The agent of a node of a service. Its first message is `Hello`, which it repeats as its heartbeat. Token: the service's."""
         hello = await auth.greet(socket, Role.AGENT, "", Hello, fence)
         if isinstance(hello, Hello):
             await _serve(socket, cluster, cluster.attach(hello))

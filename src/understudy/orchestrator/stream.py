@@ -60,12 +60,12 @@ async def _frames(job: ServedJob, history: History, after: int, follow: bool, la
     blocks = history.follow(job.name, after, job.running) if follow else history.read(job.name, after)
     async with aclosing(blocks):
         async for block in blocks:
-            yield b"".join(map(_frame, block)) or b": nothing new\n\n"
+            yield b"".join(map(frame, block)) or b": nothing new\n\n"
     ended = job.service.machine.state.ended
     if (follow or last) and ended is not None:
         yield f'event: end\ndata: {{"exit_code": {ended.exit_code}}}\n\n'.encode()
 
 
-def _frame(event: Numbered) -> bytes:
+def frame(event: Numbered) -> bytes:
     shown = event.shown()
     return f"id: {event.number}\nevent: {shown['type']}\ndata: {json.dumps(shown)}\n\n".encode()

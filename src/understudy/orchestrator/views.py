@@ -43,7 +43,8 @@ Cause = Annotated[
     Field(
         description="`killed` (a signal from outside), `crashed` (a signal raised in the process), `exited`, `hung`, "
         "`node` (its node is lost), `digest` (a newcomer whose state failed verification), "
-        "`corrupt` (its state differs from that of its replicas), `drained` (it was there at the deadline of a drain), `migrated`"
+        "`device` (its device failed), `corrupt` (its state differs from that of its replicas), "
+        "`drained` (it was there at the deadline of a drain), `migrated`"
     ),
 ]
 

@@ -8,7 +8,7 @@ import sys
 
 
 class UnderstudyError(RuntimeError):
-    """The job cannot go on as it is written: the text says what happened and what to change."""
+    """The job cannot continue with the script as it is. The text says what happened and what to change."""
 
 
 class UsageError(UnderstudyError):

@@ -21,7 +21,7 @@ from understudy.worker.process.template import devices_open
 __all__ = ["training"]
 
 OF_A_RUN = {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_USE_AGENT_STORE"}
-OF_A_RUN |= {"MASTER_ADDR", "TORCHELASTIC_MAX_RESTARTS"}  # an address instead of a name; our default is 3 (docs/reference/api.md)
+OF_A_RUN |= {"MASTER_ADDR", "TORCHELASTIC_MAX_RESTARTS"}  # an address instead of a name; our default is 3 (docs/reference/cli.md)
 OURS = {
     "UNDERSTUDY_ADDRESS",
     "UNDERSTUDY_NODE",

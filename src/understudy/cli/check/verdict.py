@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from understudy.cli import exit_codes
 from understudy.cli.check.course import AGAINST
 from understudy.cli.check.records import BESIDE, Comparison, Records, called, compare, unlike_beside
 from understudy.cli.check.runs import Ended
@@ -30,12 +31,12 @@ class Verdict(StrEnum):
 
 
 EXIT = {
-    Verdict.BITWISE: 0,
-    Verdict.DIFFERS: 3,
-    Verdict.REFUSED: 4,
-    Verdict.NAMED: 4,
-    Verdict.FAILED: 5,
-    Verdict.INCONCLUSIVE: 6,
+    Verdict.BITWISE: exit_codes.DONE,
+    Verdict.DIFFERS: exit_codes.DIFFERS,
+    Verdict.REFUSED: exit_codes.REFUSED_SCRIPT,
+    Verdict.NAMED: exit_codes.REFUSED_SCRIPT,
+    Verdict.FAILED: exit_codes.SCRIPT_FAILED,
+    Verdict.INCONCLUSIVE: exit_codes.INCONCLUSIVE,
 }
 
 

@@ -161,6 +161,7 @@ class Front:
             await answer(scope, receive, send)
 
     async def _hear(self, socket: WebSocket, member: Member) -> None:
+        """Another orchestrator of the same job. Its first message is `Hello`. Token: the secret of the job itself."""
         try:
             grants = self._access.grants(socket.headers.get("authorization"), None)
         except Unknown as error:

@@ -45,7 +45,7 @@ R = TypeVar("R")
 
 
 class Job:
-    """A training job, as seen by one rank. Made by `understudy.join`."""
+    """A training job, as one rank sees it. Returned by `understudy.join`."""
 
     def __init__(self, runtime: Runtime | None) -> None:
         self._runtime = runtime
@@ -59,49 +59,50 @@ class Job:
 
     @property
     def rank(self) -> int:
-        """The role of this worker, 0..world_size-1."""
+        """The rank of this process, from 0 to `world_size` - 1. It never changes."""
         return self._rank
 
     @property
     def world_size(self) -> int:
-        """The number of ranks; it never changes."""
+        """The number of ranks. It never changes."""
         return self._world_size
 
     @property
     def generation(self) -> int:
-        """How many times the assignment of ranks to workers has changed."""
+        """The number of times that the assignment of ranks to workers has changed."""
         return max(self._runtime.progress.generation, 0) if self._runtime else 0
 
     @property
     def committed(self) -> int:
-        """How many steps are committed."""
+        """The number of committed steps."""
         return self._runtime.progress.step if self._runtime else self._plain_steps
 
     @property
     def newcomer(self) -> bool:
-        """Whether this worker has taken, or is taking, a rank of a running job, so that it does not run the whole script itself.
+        """Whether this worker took over a rank of a running job, and so does not run the whole script itself.
 
-        Also on a spare that is prepared for a rank, or computes a step beside it. Not for deciding what to compute: ranks must do the
-        same.
+        Also true on a spare that is prepared for a rank or drills it. Do not use it to decide what to compute: all ranks must compute
+        the same.
         """
         return self._newcomer is not None
 
     @property
     def first_run(self) -> bool:
-        """Whether what runs now runs for the first time in this job for this rank: for what leaves the process, as a line that is printed,
-        a file that is begun, a run of an experiment tracker.
+        """Whether this part of the script runs for the first time for this rank in this job.
 
-        False on a newcomer in its set-up and until it has come to where the job goes on: its rank has that behind it. True on all
-        others, and in a step that is done again after a loss. Not for deciding what to compute: ranks must do the same.
+        Use it for effects outside of the process: a line that is printed, a file that is created, a run of an experiment tracker. It is
+        false on a newcomer until the newcomer is where the job continues. It is true on all other workers, and in a step that is redone
+        after a loss. Do not use it to decide what to compute: all ranks must compute the same.
         """
         return self._newcomer is None or not self._newcomer.catching_up
 
     def register(self, **objects: Any) -> None:
-        """Names the state of the training: modules, optimizers, loaders, schedulers, scalers, tensors, generators, and own
-        objects with `state_dict` and `load_state_dict`; also lists and dicts of them. Call it before the first transaction,
-        with the same names on every rank.
+        """Register the state of the training, each object under a name. A newcomer receives it bit for bit.
 
-        Raises `UsageError` (an `UnderstudyError`) for a thing whose state cannot be moved, a name that is taken, or a late call.
+        Objects are modules, optimizers, loaders, schedulers, scalers, tensors, generators, your own objects with `state_dict` and
+        `load_state_dict`, and lists and dicts of these. Call it before the first transaction, with the same names on every rank.
+
+        Raises `UnderstudyError` for an object whose state cannot be moved, a name that is taken, or a call after the first transaction.
         """
         state = self._runtime.state if self._runtime else self._plain_state
         if self._runtime and self._runtime.progress.transaction >= 0:
@@ -114,10 +115,10 @@ class Job:
         drawn.watch()  # classes of loaders may have been imported since `join`
 
     def state(self, **values: Any) -> Namespace:
-        """A namespace with these values that is registered: counters, best losses, averages, a hidden state, whatever the training goes by
-        and is no module or optimizer. Set its attributes as you like: `track = job.state(best=float("inf"), bad=0)`, `track.bad += 1`.
+        """Return a registered namespace with these values, for state that is no module or optimizer: counters, averages, best losses.
 
-        Values are numbers, strings, tensors, arrays and containers of them. Raises `UsageError` where `register` does.
+        Read and set its attributes: `track = job.state(best=float("inf"), bad=0)`, then `track.bad += 1`. Values are numbers, strings,
+        tensors, arrays, and containers of them. Raises `UnderstudyError` where `register` does.
         """
         found = Namespace(**values)
         registered = (self._runtime.state if self._runtime else self._plain_state).names
@@ -126,18 +127,19 @@ class Job:
         return found
 
     def ignore(self, *names: str) -> None:
-        """What may start afresh on a newcomer, by name: variables, or attributes of objects, that the script changes and does not go by.
-        They are neither taken over nor told about.
+        """Exclude variables or attributes, by name: the script changes them, but the training does not depend on them.
+
+        A newcomer starts without their values, and no notice is printed about them.
         """
         if self._runtime is not None:
             self._runtime.state.unregistered.ignore(names)
 
     @contextlib.contextmanager
     def long(self, what: str, limit: float | None = None) -> Iterator[None]:
-        """Name a stretch in which this rank may work for long while the others wait for it: `with job.long("upload", limit=3600):`.
+        """Let this rank work for long while the others wait for it: `with job.long("upload", limit=3600):`. Allowed inside a step, too.
 
-        `what`: shown where the rank is reported. `limit`: seconds after which it is taken for hung; by default --alone-limit. Allowed
-        anywhere, also inside a step. Raises `UsageError` for a limit that is not a positive number.
+        `what` is shown when the rank is reported. `limit` is the time in seconds after which the rank is considered hung; the default is
+        `--alone-limit`. Raises `UnderstudyError` for a limit that is not a positive number.
         """
         if limit is not None and not 0 < limit < math.inf:
             raise UsageError(script.LONG_LIMIT(what=what, limit=limit))
@@ -152,11 +154,11 @@ class Job:
             page.grant(*before)
 
     def step(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Makes `function` the training step: a transaction that returns once, when it is committed on every rank.
+        """Decorator: make `function` the training step. A call returns when the step is committed on every rank.
 
-        It votes before its first `optimizer.step`; all its collectives must come before that. After a failure it may run again
-        with the same arguments, so what it changes outside the registered state must bear that. It may be a method, a partial or
-        an object that can be called: what these hold is followed like the script's names.
+        The step votes before its first `optimizer.step`. All its collectives must come before that. After a loss it may run again with
+        the same arguments, so what it changes outside of the registered state must allow this. `function` can be a method, a partial, or
+        another callable object.
         """
         return self._transaction(function, "step")
 
@@ -173,15 +175,14 @@ class Job:
     def section(self, *, on_error: Literal["report"]) -> Callable[[Callable[P, R]], Callable[P, R | None]]: ...
 
     def section(self, function: Callable[..., Any] | None = None, *, on_error: str = "raise") -> Callable[..., Any]:
-        """Makes `function` a transaction that changes no registered parameters: evaluation, logging or checkpoints with collectives.
+        """Decorator: make `function` a transaction that steps no optimizer, such as an evaluation or a checkpoint. It votes at its end.
 
-        With `on_error="report"` an error that it raises on any rank does not end the training: it is printed, all ranks skip this call
-        of the section, and it returns None on all of them. Use it for what training can do without, such as one checkpoint of many.
-        What the function has changed by then is put back where a redo would put it back; files that it has written stay.
-        Understudy's own errors, `SystemExit` and `KeyboardInterrupt` are raised. Without `understudy run` the error is raised, too, unless
-        there is only one rank: the others could wait for this one.
+        With `on_error="report"`, an error on any rank does not end the training. It is printed, and all ranks skip this call of the
+        section, which returns None. What the function has changed is restored as for a redo; files that it has written stay.
+        Understudy's own errors, `SystemExit` and `KeyboardInterrupt` are raised all the same. Without `understudy run`, errors are raised
+        if there are several ranks.
 
-        Raises `UsageError` for another value of `on_error`.
+        Raises `UnderstudyError` for another value of `on_error`.
         """
         if on_error not in ("raise", "report"):
             raise UsageError(script.ON_ERROR(given=on_error))
@@ -216,20 +217,23 @@ class Job:
         return transaction
 
     def batches(self, loader: Any, steps: int | None = None) -> Iterator[Any]:
-        """Iterates over `loader`, from where the job is. With `steps`, that many iterations, starting over at the loader's end and
-        calling its sampler's `set_epoch`; without, once through. `len` of it is the number of all iterations, for a bar of progress."""
+        """Iterate over `loader`, from the position of the job.
+
+        With `steps`, the iterator has this number of iterations: at the end of the loader it calls `set_epoch` of the sampler and starts
+        over. Without, it goes through the loader once. `len` returns the number of all iterations, for a progress bar.
+        """
         state = self._runtime.state if self._runtime else self._plain_state
         return JobLoop(self._loop(LoaderSource(loader, steps is not None, state.randomness), steps), loader if steps is None else steps)
 
     def steps(self, count: int | None = None) -> Iterator[int]:
-        """Yields step numbers, from where the job is up to `count` - 1; without, until the script leaves the loop."""
+        """Iterate over step numbers, from the position of the job to `count` - 1. Without `count`, until the script leaves the loop."""
         return JobLoop(self._loop(Counter(), count), count)
 
     def iterator(self, loader: Any, repeat: bool = False) -> LoaderIterator:
-        """An iterator over `loader` for `next`, wherever that is called: in front of a step, behind it or inside, also beside
-        `job.batches` of another loader. With `repeat` it starts over at the loader's end and calls its sampler's `set_epoch`.
+        """Return an iterator over `loader` for `next`, which the script may call anywhere: before, after or inside of a step.
 
-        Raises `UsageError` after the first transaction.
+        It continues at the position of the job. With `repeat`, it calls `set_epoch` of the sampler at the end of the loader and starts
+        over. Create it before the first transaction, else `UnderstudyError` is raised: `extra = job.iterator(loader)`, then `next(extra)`.
         """
         runtime, state = self._runtime, self._runtime.state if self._runtime else self._plain_state
         if runtime and runtime.progress.transaction >= 0:
@@ -331,10 +335,10 @@ _BOUNDARY = _code_of(Job._transaction, "transaction")  # of what wraps every tra
 
 
 def join(backend: str | None = None) -> Job:
-    """Joins the job: takes the place of `torch.distributed.init_process_group`.
+    """Join the job. Replaces `torch.distributed.init_process_group`.
 
-    `backend` as there; by default gloo on the host and nccl where there are GPUs. Call it once, before other collectives.
-    Raises `UsageError` when called twice.
+    `backend` is the same as there; the default is gloo for the host, and nccl if there are GPUs. Call it once, before other collectives.
+    The same script also runs under torchrun, and as a plain Python process. Raises `UnderstudyError` if it is called twice.
     """
     if session.current is None:
         _join_plainly(backend)

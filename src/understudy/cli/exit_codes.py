@@ -1,0 +1,115 @@
+"""The exit codes of all commands: one table, shown by the help of each command and by docs/reference/exit-codes.md.
+
+A command that is not in `OF` ends with the codes of `COMMON`. `tests/project/test_exit_codes.py` compares the table with the sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from understudy.common.names import UNUSABLE
+
+DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+DIFFERS, REFUSED_SCRIPT, SCRIPT_FAILED, INCONCLUSIVE = 3, 4, 5, 6  # of `run --check`
+NOT_REPRODUCIBLE, NO_VERDICT = 4, 5  # of `drill --wait`
+LATE, REFUSED = 3, 4  # of `drain` and `undrain`
+NOT_SURVIVABLE = 3  # of `drill --wait`, and of a job with --require-drill, where `core.drill` has it
+TERMINATED = 143  # of a job that `stop` or `cancel` ends
+
+Codes = Mapping[int | str, str]
+
+COMMON: Codes = {
+    DONE: "success",
+    FAILED: "no answer, or the request was refused",
+    USAGE: "the options, a file or a folder cannot be used",
+    INTERRUPTED: "ended by Ctrl-C while it waited",
+}
+JOB: Codes = {
+    DONE: "the script ended with 0 on every rank",
+    "N": "the script called `sys.exit(N)`, or its exit handlers ended with N; only the lowest eight bits count",
+    FAILED: "the script raised an exception, or the job cannot continue: the message says why",
+    USAGE: "the options cannot be used; nothing was started",
+    NOT_SURVIVABLE: "with `--require-drill`: a drill found that the job would not survive the loss of a rank",
+    "128 + N": "ended by signal N: 130 after Ctrl-C, 143 after SIGTERM",
+    TERMINATED: "ended by `understudy stop` or `cancel`; `stop --exit-code` changes it",
+}
+CHECK: Codes = {
+    DONE: "bitwise",
+    USAGE: "the options cannot be used",
+    DIFFERS: "the recovery differs",
+    REFUSED_SCRIPT: "refused, or a drill found something",
+    SCRIPT_FAILED: "the script fails",
+    INCONCLUSIVE: "inconclusive",
+    INTERRUPTED: "ended by Ctrl-C",
+}
+OF: Mapping[str, Codes] = {
+    "run": JOB,
+    "run --check": CHECK,
+    "logs --follow": {
+        "N": "the job ended with N",
+        FAILED: "the job ended with 1, or no answer",
+        USAGE: COMMON[USAGE],
+        INTERRUPTED: "ended by Ctrl-C; the job continues",
+    },
+    "drill --wait": {
+        DONE: "proven, or proven in part",
+        FAILED: COMMON[FAILED],
+        USAGE: COMMON[USAGE],
+        NOT_SURVIVABLE: "not survivable as it is",
+        NOT_REPRODUCIBLE: "not reproducible on this device",
+        NO_VERDICT: "no verdict: try again",
+    },
+    "drain": {
+        DONE: "empty (without `--wait`: accepted)",
+        FAILED: "no answer",
+        USAGE: COMMON[USAGE],
+        LATE: "the deadline has passed and ranks are left there",
+        REFUSED: "refused because a job needs the nodes; nothing has changed",
+        INTERRUPTED: "Ctrl-C; the drain continues",
+    },
+    "undrain": {
+        DONE: "used again",
+        FAILED: "no answer",
+        USAGE: COMMON[USAGE],
+        REFUSED: "one of the nodes is not drained; those before it on the command line are used again",
+    },
+    "chaos": {
+        DONE: "all outcomes were as expected",
+        FAILED: "an outcome was not as expected, or no answer",
+        USAGE: "the plan or an option cannot be used",
+        INTERRUPTED: "ended by Ctrl-C",
+    },
+    "doctor": {DONE: "a job can run here", FAILED: "no job can run here"},
+    "detectors": {
+        DONE: "the file can be used",
+        FAILED: "with `--once`: a detector found something suspect",
+        USAGE: "the file cannot be used; every mistake is reported with its location",
+    },
+    "check-node": {
+        DONE: "the node passed",
+        FAILED: "a check failed, or none could run",
+        USAGE: "the options cannot be used",
+        INTERRUPTED: "ended by Ctrl-C",
+    },
+    "policy check": {DONE: "the policy can be used", USAGE: "it cannot be used; every mistake is reported with its location"},
+    "journal verify": {DONE: "all of it can be used", FAILED: "some of it is damaged", USAGE: "there is no journal"},
+    "journal backup": {DONE: "copied", FAILED: "copied, and damaged like the journal itself", USAGE: "nothing was copied"},
+    "journal restore": {DONE: "restored", USAGE: "nothing was changed"},
+    "agent": {DONE: "ended by a signal", FAILED: "the orchestrator refused this node", USAGE: COMMON[USAGE]},
+    "orchestrator": {
+        DONE: "ended by a signal",
+        FAILED: "the server failed",
+        UNUSABLE: "it cannot serve: the folder, the journal, the address or the secret cannot be used",
+    },
+}
+
+
+def epilog(*commands: str) -> str:
+    """Return the exit codes of `commands` as the last paragraph of a command's help."""
+    return "\n\n".join(map(_of, commands))
+
+
+def _of(command: str) -> str:
+    _, _, option = command.partition(" --")
+    codes = "; ".join(f"{code} ({text})" for code, text in OF[command].items())
+    return f"Exit code{f' with --{option}' if option else ''}: {codes}.".replace("`", "")
