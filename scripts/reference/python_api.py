@@ -15,8 +15,8 @@ import understudy
 JOB = "understudy.worker.api.job"  # the module of `Job` and `join`
 PACKAGE = ROOT / "src"
 ABOUT = """
-The API for training scripts. `import understudy` does not import torch; the first use of `join` does. The [pages for your script](../script/index.md)
-explains how to use it.
+The API for training scripts. `import understudy` does not import torch; the first use of `join` does.
+[Your script](../script/index.md) explains how to use it.
 """
 _Definition = ast.FunctionDef | ast.ClassDef
 

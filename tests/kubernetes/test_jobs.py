@@ -160,5 +160,6 @@ def test_a_policy_that_is_none(kubernetes: Cluster) -> None:
     job = KubernetesJob(kubernetes, spec={"policy": "[[rule]]\naction = 7\n"})
     outcome = job.ends("Failed")
     assert outcome.code == 2 and "policy" in job.status["message"], job.status
+    kubernetes.wait_for(job.events, "the event, which comes after the status")
     assert not job.pod_names() and job.events() == [("Warning", "Refused")]
     job.nothing_is_left()
