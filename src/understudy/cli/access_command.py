@@ -1,4 +1,4 @@
-"""`understudy token` and `understudy certs`: what others need to be let in by an orchestrator."""
+"""`understudy token` and `understudy certs`: create what others need to be admitted by an orchestrator."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def token(
 
     [bold]understudy token --role agent --node node1 --token-file secret > node1.token[/bold]
 
-    Whoever has it gives it in place of the secret: [bold]--token-file reader[/bold] or UNDERSTUDY_TOKEN.
+    Use it in place of the secret: [bold]--token-file reader[/bold] or UNDERSTUDY_TOKEN.
     """
     if (role is Role.AGENT) != bool(node):
         say(tools.AGENT_NEEDS_NODE() if not node else tools.NODE_OF_AGENT(role=role))

@@ -1,6 +1,6 @@
-"""`understudy check-node`: whether a node may serve (again), by trying out what it must be able to do; and the peer of its network check.
+"""`understudy check-node`: test whether a node may serve (again), by trying what it must be able to do; also the peer of its network check.
 
-No other command needs numpy, which the checks import; so what runs them is imported where it is needed.
+No other command needs numpy, which the checks import; so the module that runs them is imported where it is needed.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def check_node(flags: Flags) -> None:
 
 
 def _interrupted(number: int, frame: object) -> None:
-    raise KeyboardInterrupt  # as after Ctrl-C: nothing is left running
+    raise KeyboardInterrupt  # as after Ctrl-C: no process is left running
 
 
 def _unusable(error: OSError, host: str) -> str:
@@ -143,7 +143,7 @@ def verdict(report: Report) -> str:
 
 
 def _options(flags: Flags) -> Options:
-    """Raises `ValueError`."""
+    """Return the checks' options. Raises `ValueError`."""
     named = {"compute_passes": "passes", "peers": "peer", "network_seconds": "seconds", "devices": "device"}
     given = {name: getattr(flags, named.get(name, name)) for name in Options.model_fields}
     return read(
@@ -152,7 +152,7 @@ def _options(flags: Flags) -> Options:
 
 
 def _secrets(flags: Flags) -> list[str]:
-    """Raises `OSError`, and `ValueError` if one is needed or could be guessed."""
+    """Return the accepted secrets. Raises `OSError`, and `ValueError` if one is needed or could be guessed."""
     secrets = read_secrets(flags.token_file, os.environ.get(TOKEN_VARIABLE, ""))
     others = [flags.host] if flags.serve else [address(peer)[0] for peer in flags.peer or ()]
     for host in others:
@@ -173,7 +173,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _serve(flags: Flags, secrets: list[str]) -> None:
-    """Raises `OSError`."""
+    """Serve network checks as a peer. Raises `OSError`."""
     from understudy.checks.serving import AT_ONCE, Serving
 
     family = socket.AF_INET6 if ":" in flags.host else socket.AF_INET

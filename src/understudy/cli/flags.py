@@ -1,4 +1,4 @@
-"""The options of `understudy run`, each declared once: name, help, default. `launch` says what they mean.
+"""The options of `understudy run`, each declared once: name, help, default. `launch` interprets them.
 
 They carry torchrun's names, both spellings, and its environment defaults (PET_NPROC_PER_NODE, ...).
 """

@@ -1,4 +1,4 @@
-"""`understudy status`, `report`, `migrate`, `believe`, `taint`, `stop`: questions and requests to a running job, or to its journal.
+"""`understudy status`, `report`, `migrate`, `believe`, `taint`, `stop`: queries and requests to a running job, or to its journal.
 
 The orchestrator answers while the job runs. When it does not, status and report come from the journal in the run directory, through
 the same functions that the orchestrator uses.
@@ -181,7 +181,7 @@ def _print(what: str, about: Target, as_json: bool, view: Callable[[dict[str, An
 
 
 def answer(what: str, about: Target) -> Any:
-    """Status, state, topology or report, from the orchestrator, else from the journal. Raises `NoAnswer` or `Denied`."""
+    """Return a view (status, state, topology or report) from the orchestrator, else from the journal. Raises `NoAnswer` or `Denied`."""
     try:
         if about.server is None:
             raise NoAnswer(asking.ADDRESS_UNKNOWN())
@@ -193,10 +193,10 @@ def answer(what: str, about: Target) -> Any:
 
 
 def from_journal(run: RunDirectory, what: str, why: Exception) -> Any:
-    """Status, state, topology, report or events without the orchestrator, which did not answer: that is `why`. Raises `NoAnswer`."""
+    """Return a view, or the events, from the journal. `why`: the error of the orchestrator that did not answer. Raises `NoAnswer`."""
     if not run.journal_file.exists():
         raise NoAnswer(asking.NO_JOURNAL(path=run.path, reason=str(why))) from why
-    # Here, because they bring SQLAlchemy, which the other commands do without.
+    # Imported here, because they import SQLAlchemy, which the other commands do without.
     from understudy.orchestrator import journal, migrations, state_view, topology_view, views
 
     answers: dict[str, Callable[[Path], Any]] = {

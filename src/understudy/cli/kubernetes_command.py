@@ -1,4 +1,4 @@
-"""`understudy kubernetes`: what Kubernetes' users and operators need around `understudy run`."""
+"""`understudy kubernetes`: print manifests, and run the controller of UnderstudyJobs."""
 
 from __future__ import annotations
 

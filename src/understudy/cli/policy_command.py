@@ -1,4 +1,4 @@
-"""`understudy policy`: what is done about evidence, explained before it is relied on."""
+"""`understudy policy`: explain what follows from evidence, before a policy is used."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def check(
 
 
 def _dry_run(found: Policy, folder: Path, job: str, as_json: bool) -> None:
-    # Here, because they bring SQLAlchemy, which the other commands do without.
+    # Imported here, because they import SQLAlchemy, which the other commands do without.
     from understudy.orchestrator import dry_run, journal, migrations, views
 
     try:

@@ -1,4 +1,4 @@
-"""`understudy slurm`: what Slurm's users need around `understudy run`."""
+"""`understudy slurm`: print batch scripts for `understudy run`."""
 
 from __future__ import annotations
 
