@@ -4,8 +4,7 @@
    right, the server answers with its own. A proof is an HMAC (RFC 2104, with SHA-256) of a label of its side, both nonces and the request,
    with a key that is derived from the token: so each side knows that the other one has the token, and the token itself is never sent.
 2. The client sends blocks of a stream that both can generate (`stream`), for the seconds that it requested. The server counts, compares
-each
-   block's digest, and returns what it found (`Received`).
+   each block's digest, and returns what it found (`Received`).
 3. The server sends blocks in the same way, and the client compares.
 
 Nothing is encrypted, and a host between them can change it: the data is worthless, and a changed block is noticed.

@@ -44,7 +44,7 @@ def chaos(
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Inject faults into a running job according to a plan, and compare the outcomes with the expected ones.
+    r"""Inject faults into a running job according to a plan, and compare the outcomes with the expected ones.
 
     [bold]understudy run --chaos --nproc-per-node 4 --spares 2 train.py[/bold]
       In one terminal. --chaos is for faults inside workers (segfault, a blocked lock, a clock that jumps, any fault at
@@ -53,20 +53,20 @@ def chaos(
     [bold]understudy chaos plan.toml --seed 7[/bold]
       In another one, on the machine of the job's workers. A plan is a TOML file such as:
 
-          [[fault]]
+          \[\[fault]]
           fault = "sigkill"         # understudy chaos --list shows all
           rank = 2                  # or "random"
           at_step = 20              # or after = 5.0 (seconds)
 
-          [[fault]]
+          \[\[fault]]
           fault = {segfault = 2, orchestrator_kill = 1}     # one of them each time, by weight
           rank = "random"
           after = 10
           every = 10
           count = 5
-          point = ["vote", "apply"]
+          point = \["vote", "apply"]
 
-          [[fault]]
+          \[\[fault]]
           fault = "orchestrator_kill"    # from outside, while rank 1 waits at the point
           point = "vote"
           at_rank = 1

@@ -73,7 +73,7 @@ class Flags:
     serve: Annotated[bool, _option(OTHER_SIDE, "--serve", help="Check nothing: act as the peer of other nodes.")] = False
     host: Annotated[str, _option(OTHER_SIDE, "--host", help="Address to listen on. Any but loopback needs a token.")] = "127.0.0.1"
     port: Annotated[int, _option(OTHER_SIDE, "--port", min=0, max=65535, help="Port to listen on; 0: any.")] = 29410
-    serve_for: Annotated[float, _option(OTHER_SIDE, "--serve-for", min=0.1, max=604800, help="Seconds after which it ends.")] = 3600.0
+    serve_for: Annotated[float, _option(OTHER_SIDE, "--serve-for", min=0.1, max=604800, help="Seconds after which --serve ends.")] = 3600.0
 
 
 @takes(Flags)

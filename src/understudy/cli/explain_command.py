@@ -13,9 +13,9 @@ from understudy.messages import command_line
 from understudy.messages.base import CODE, Message
 from understudy.messages.registry import AREAS, registry
 
-CODES = Annotated[list[str] | None, typer.Argument(metavar="[CODE]...", help="such as US1203; without one, all messages are listed")]
+CODES = Annotated[list[str] | None, typer.Argument(metavar="[CODE]...", help="Code such as US1203. Without one, all messages are listed.")]
 
-AS_JSON = Annotated[bool, typer.Option("--json", help="print JSON")]
+AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def explain(codes: CODES = None, as_json: AS_JSON = False) -> None:

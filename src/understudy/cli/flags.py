@@ -306,9 +306,9 @@ class Flags:
         ),
     ] = None
     heartbeat: Annotated[float, _option(NODES, "--heartbeat", help="Seconds between two signs of life of a node.")] = Timeouts.heartbeat
-    node_timeout: Annotated[float, _option(NODES, "--node-timeout", help="Seconds without one after which a node is lost.")] = (
-        Timeouts.node_lost
-    )
+    node_timeout: Annotated[
+        float, _option(NODES, "--node-timeout", help="Seconds without a sign of life after which a node counts as lost.")
+    ] = Timeouts.node_lost
     token_file: Annotated[
         Path | None,
         _option(NODES, "--token-file", help="File with the job's secret, the same on every node (or UNDERSTUDY_TOKEN)."),
@@ -353,13 +353,15 @@ class Flags:
     event_log_handler: Annotated[str, _option(REST, "--event-log-handler", help="No effect: see the journal.", env="EVENT_LOG_HANDLER")] = (
         "null"
     )
-    no_python: Annotated[bool, _option(REST, "--no-python", help="Refused.", env="NO_PYTHON")] = False
-    virtual_local_rank: Annotated[bool, _option(REST, "--virtual-local-rank", help="Refused.", env="VIRTUAL_LOCAL_RANK")] = False
-    numa_binding: Annotated[str | None, _option(REST, "--numa-binding", help="Refused.")] = None
-    logs_specs: Annotated[str | None, _option(REST, "--logs-specs", help="Refused.")] = None
+    no_python: Annotated[bool, _option(REST, "--no-python", help="Not supported: refused with the reason.", env="NO_PYTHON")] = False
+    virtual_local_rank: Annotated[
+        bool, _option(REST, "--virtual-local-rank", help="Not supported: refused with the reason.", env="VIRTUAL_LOCAL_RANK")
+    ] = False
+    numa_binding: Annotated[str | None, _option(REST, "--numa-binding", help="Not supported: refused with the reason.")] = None
+    logs_specs: Annotated[str | None, _option(REST, "--logs-specs", help="Not supported: refused with the reason.")] = None
     duplicate_stdout_filters: Annotated[
-        str, _option(REST, "--duplicate-stdout-filters", help="Refused.", env="DUPLICATE_STDOUT_FILTERS")
+        str, _option(REST, "--duplicate-stdout-filters", help="Not supported: refused with the reason.", env="DUPLICATE_STDOUT_FILTERS")
     ] = ""
     duplicate_stderr_filters: Annotated[
-        str, _option(REST, "--duplicate-stderr-filters", help="Refused.", env="DUPLICATE_STDERR_FILTERS")
+        str, _option(REST, "--duplicate-stderr-filters", help="Not supported: refused with the reason.", env="DUPLICATE_STDERR_FILTERS")
     ] = ""

@@ -106,7 +106,7 @@ def believe(
     """Let a job that is paused because of a difference continue with the state of a rank.
 
     Replicas with different state are replaced by spares, which get their state from this rank and those equal to it. If a redo differs from
-    the interrupted step, no rank has any other state: all continue with the redo.
+    the interrupted step, all ranks have the same state, and continue with the redo.
     """
     _ask("believe", target(run_dir, orchestrator, job, token_file, tls_cert), {"rank": rank, "reason": reason})
     say(asking.BELIEVED(rank=rank))
@@ -115,8 +115,8 @@ def believe(
 def taint(
     node: Annotated[str, typer.Option("--node", help="The node, as understudy status names it.")],
     run_dir: RunDir = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why it is not trusted.")] = "requested",
-    remove: Annotated[bool, typer.Option("--remove", help="Trust it again.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="Reason, shown in status and report.")] = "requested",
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the taint.")] = False,
     device: Annotated[str, typer.Option("--device", help="Only this device of the node: index (gpu1), UUID or PCI address.")] = "",
     orchestrator: OrchestratorUrl = "",
     job: JobName = "",
@@ -125,8 +125,8 @@ def taint(
 ) -> None:
     """Taint a node, or one device of it, so that it gets no new ranks or spares, or remove the taint.
 
-    Ranks that are there stay: understudy migrate moves them. With --orchestrator that is for all jobs of the service, and for those to
-    come; with --job, for one of them.
+    Ranks that are there stay: understudy migrate moves them. With --orchestrator, the taint applies to all current and
+    future jobs of the service; with --job, to one of them.
 
     [bold]understudy taint --node node3 --device gpu1 --reason "ECC errors"[/bold]
     """

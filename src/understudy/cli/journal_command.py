@@ -76,8 +76,8 @@ def backup(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", 
 def restore(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", help="A copy that `backup` created.")]) -> None:
     """Replace the journal with a copy, while no orchestrator is running. The old one is kept in a folder `before-restore-N`.
 
-    Jobs that have gone on since the copy was made, or began later, are put aside by the orchestrator: so restore the newest one. Jobs that
-    cannot be used are reported, and are put aside, too.
+    The orchestrator puts aside jobs that have continued since the copy was made, or began later, so restore the newest copy. Jobs that
+    cannot be used are reported and put aside, too.
 
     Exit code: 0; 2 if nothing was changed.
     """

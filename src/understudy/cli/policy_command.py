@@ -22,7 +22,7 @@ from understudy.policy.rules import BadPolicy, Policy, default, default_text, re
 
 policy = typer.Typer(
     name="policy",
-    help="Policy for evidence against a worker, a node or a part of it.",
+    help="Show or check a policy: what follows from evidence against a worker, a node or a part of it.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )

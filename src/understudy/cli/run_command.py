@@ -49,10 +49,10 @@ def run(flags: Flags) -> None:
       In a Slurm job of five nodes (#SBATCH --nodes=5 --no-kill): four train, the fifth has spares. See understudy slurm script.
 
     [bold]understudy run --orchestrator http://host0:29400 --nnodes 2 --nproc-per-node 8 --spares 2 train.py[/bold]
-      On two nodes of an orchestrator, with two spares on others; once, from anywhere. Ctrl-C detaches.
+      On two nodes of an orchestrator, with two spares on others. Run it once, from anywhere; Ctrl-C detaches.
 
-    While it runs: understudy status, understudy migrate --rank 2. Afterwards: understudy report. Every worker's
-    output is in the run directory, in workers/. The exit code is the job's.
+    While it runs: understudy status, understudy migrate --rank 2. Afterwards: understudy report. The output of each worker
+    is in the run directory, in workers/. The exit code is the job's.
     """
     for variable, wanted in ((CHAOS_VARIABLE, flags.chaos), (STRICT_VARIABLE, flags.strict)):
         os.environ.pop(variable, None)

@@ -28,7 +28,7 @@ STATE = Path("understudy-state")
 
 def orchestrator(
     listen: Annotated[
-        str, typer.Option("--listen", help="HOST:PORT. Any host but the loopback address needs a token or --tls.")
+        str, typer.Option("--listen", help="HOST:PORT to listen on. Any host but the loopback address needs a token or --tls.")
     ] = "127.0.0.1:29400",
     state_dir: Annotated[Path, typer.Option("--state-dir", help="Folder for the journal and the state of jobs.")] = STATE,
     database: Annotated[
@@ -90,7 +90,8 @@ def agent(
     ] = 1,
     failure_domain: Annotated[str, typer.Option("--failure-domain", help="Failure domain of this node: its rack, its switch.")] = "",
     label: Annotated[
-        list[str] | None, typer.Option("--label", help="KEY=VALUE of its location. Repeatable: nvlink-domain, switch, failure-domain.")
+        list[str] | None,
+        typer.Option("--label", help="KEY=VALUE of this node's location. Repeatable: nvlink-domain, switch, failure-domain."),
     ] = None,
     address: Annotated[
         str, typer.Option("--address", help="Address at which other nodes reach this one's workers. Default: detected.")

@@ -27,7 +27,7 @@ from understudy.links.submission import shared
 from understudy.messages import asking
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-JobArgument = Annotated[str, typer.Argument(metavar="JOB")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job, as understudy jobs lists it.")]
 OURS = {TOKEN_VARIABLE, "UNDERSTUDY_DATABASE", "UNDERSTUDY_TLS"}  # secrets of the service, which no script needs
 _ENDED = ("finished", "failed")
 

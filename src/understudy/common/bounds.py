@@ -7,7 +7,7 @@ accepted that could not be written and read again. Sizes are in bytes as written
 - Names (workers, nodes, addresses, ...: every string that is not a text) are refused if they are long or not printable: what they
   name could not be distinguished from others.
 - Texts for people (details, reasons, tracebacks, ...) are cleaned, so that no event is lost because of them: control characters, halves of
-  surrogate pairs (undecodable bytes in a file's name) and marks that change the direction of writing are escaped as in \x1b, and
+  surrogate pairs (undecodable bytes in a file's name) and marks that change the direction of writing are escaped as in \\x1b, and
   the middle of a text that is too long is left out.
 - Numbers are refused beyond 64 bits; times and durations if they are not finite or no calendar has them.
 - An unknown process id is None. Earlier versions wrote 0, which must never reach a signal: kill(0) means the caller's own group.

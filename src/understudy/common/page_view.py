@@ -86,7 +86,7 @@ def whereabouts(view: PageView) -> str:
 
 
 def line_of(view: PageView) -> str:
-    """Return the line of the script at which a rank makes no progress, and whether its work there is lost with it; "" if it is not known."""
+    """Return the line of the script at which a rank makes no progress, and whether its work there is lost with it; "" if not known."""
     if not view.where:
         return ""
     skipped = " (which a newcomer skips, unless it is in a @job.section)" if view.activity is Activity.IDLE else ""

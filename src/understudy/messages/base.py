@@ -24,7 +24,7 @@ CODE = re.compile(r"\bUS\d{4}\b")
 
 
 class Text(str):
-    """A message with its arguments filled in. `code` and `arguments` are what it was made from."""
+    """A message with its arguments filled in. It was made from `code` and `arguments`."""
 
     __slots__ = ("arguments", "code")
     code: str
