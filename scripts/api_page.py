@@ -1,4 +1,4 @@
-"""Writes the HTTP part of docs/reference/api.md from the interface's own OpenAPI description, between two markers there.
+"""Write the HTTP part of docs/reference/api.md from the interface's OpenAPI description, between two markers there.
 
 `python scripts/api_page.py` rewrites it; with `--check` nothing is written, and the exit code is 1, after a diff, if it is stale.
 """
@@ -34,12 +34,12 @@ LIMITS = {
 
 
 def describe() -> dict[str, Any]:
-    """The OpenAPI description of a service, which has all paths. Nothing is served for it."""
+    """Return the OpenAPI description of a service, which has all paths. Nothing is served for it."""
     return create_app(cast(Jobs, None), Access(["secret"]), cast(Cluster, object())).openapi()
 
 
 def page(description: dict[str, Any]) -> str:
-    """In Markdown: a table of the requests, a section for each, and one for each kind of value."""
+    """Return the page in Markdown: a table of the requests, a section for each, and one for each kind of value."""
     operations = [(path, method, what) for path, methods in description["paths"].items() for method, what in methods.items()]
     lines = ["| request | what it does |", "|---|---|"]
     lines += [
@@ -57,7 +57,7 @@ def page(description: dict[str, Any]) -> str:
 
 
 def _sent(part: Any, schemas: dict[str, Any]) -> set[str]:
-    """Names of the schemas that `part` refers to, and so on: those of bodies."""
+    """Return the names of the schemas that `part` refers to, directly or not: those of bodies."""
     if isinstance(part, dict) and "$ref" in part:
         name = part["$ref"].rpartition("/")[2]
         return {name} | _sent(schemas[name], schemas)
@@ -86,7 +86,7 @@ def _operation(what: dict[str, Any]) -> Iterator[str]:
 
 
 def _fields(schema: dict[str, Any], *, sent: bool) -> Iterator[str]:
-    """`sent`: they are a body's, so bounds and defaults matter."""
+    """Yield the rows of a table of fields. `sent`: they are a body's, so bounds and defaults matter."""
     yield from ("| field | type | meaning |", "|---|---|---|")
     for name, field in schema["properties"].items():
         kind = _type(field) + ", required" * (sent and name in schema.get("required", ()))
@@ -101,7 +101,7 @@ def _content(content: dict[str, Any]) -> str:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """As a reader of JSON would call it."""
+    """Return a type as a reader of JSON would call it."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{_anchor(name)})"
@@ -117,7 +117,7 @@ def _type(schema: dict[str, Any]) -> str:
 
 
 def _limits(schema: dict[str, Any]) -> str:
-    """Bounds and default, to stand behind the meaning."""
+    """Return bounds and default, to append to the meaning."""
     bounds = {**schema, **next((one for one in schema.get("anyOf", ()) if one.get("type") != "null"), {})}
     found = _bounds(bounds)
     for one in (bounds.get("items", {}), *bounds.get("patternProperties", {}).values()):
@@ -140,12 +140,12 @@ def _name(path: str, method: str) -> str:
 
 
 def _anchor(heading: str) -> str:
-    """As GitHub makes it."""
+    """Return the anchor of a heading, as GitHub makes it."""
     return "".join(c for c in heading.lower().replace(" ", "-") if c.isalnum() or c in "-_")
 
 
 def _first(text: str) -> str:
-    """The first sentence."""
+    """Return the first sentence."""
     return _sentence(text).partition(". ")[0].rstrip(".")
 
 

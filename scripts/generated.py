@@ -1,4 +1,4 @@
-"""Parts of the documentation that a script writes: between two markers, checked by the tests."""
+"""Write generated parts of the documentation: between two markers, checked by the tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def write(script: str, page: Path, made: Callable[[], str], description: str | None, argv: list[str] | None = None) -> int:
-    """Puts what `made` gives between the markers of `script` (its path in the project) in `page`. With `--check` nothing is written,
+    """Write the result of `made` between the markers of `script` (its path in the project) in `page`. With `--check` nothing is written,
     and the exit code is 1, after a diff, if the page is stale.
     """
     parser = argparse.ArgumentParser(description=description)

@@ -1,7 +1,7 @@
-"""Writes which room of the package imports which into docs/internals/architecture.md, between two markers there.
+"""Write which room of the package imports which into docs/internals/architecture.md, between two markers there.
 
 `python scripts/import_graph.py` rewrites it; with `--check` nothing is written, and the exit code is 1, after a diff, if it is stale.
-What may import what is held by the contracts in pyproject.toml (`lint-imports`, part of `make lint`); this shows what does.
+The contracts in pyproject.toml limit what may import what (`lint-imports`, part of `make lint`); this shows the actual imports.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ WORKER = f"{PACKAGE}.worker"
 
 
 def rooms(graph: grimp.ImportGraph, parent: str) -> list[str]:
-    """The packages in `parent`."""
+    """Return the packages in `parent`."""
     return sorted(child for child in graph.find_children(parent) if graph.find_children(child))
 
 
 def arrows(graph: grimp.ImportGraph, among: list[str]) -> dict[str, list[str]]:
-    """For each room those that it imports, directly."""
+    """Return, for each room, those that it imports directly."""
     return {
         one: [other for other in among if other != one and graph.direct_import_exists(importer=one, imported=other, as_packages=True)]
         for one in among
@@ -35,7 +35,7 @@ def arrows(graph: grimp.ImportGraph, among: list[str]) -> dict[str, list[str]]:
 
 
 def from_the_top(imports: dict[str, list[str]]) -> list[str]:
-    """In an order in which every room stands above those that it imports. Raises `ValueError` for a circle."""
+    """Return the rooms in an order in which each comes before those that it imports. Raises `ValueError` for a cycle."""
     left, found = dict(imports), list[str]()
     while left:
         free = sorted(one for one in left if not any(one in others for others in left.values()))
@@ -48,7 +48,7 @@ def from_the_top(imports: dict[str, list[str]]) -> list[str]:
 
 
 def purpose(room: str) -> str:
-    """The first sentence of its docstring."""
+    """Return the first sentence of a room's docstring."""
     source = ROOT / "src" / room.replace(".", "/") / "__init__.py"
     text = " ".join((ast.get_docstring(ast.parse(source.read_text())) or "").split())
     return text.partition(". ")[0].rstrip(".")
