@@ -1,4 +1,4 @@
-"""The known work of `checks.compute`: its digest, computed again without numpy, and what a wrong or slow CPU is told as."""
+"""The known work of `checks.compute`: its digest, computed again without numpy, and the report about a wrong or slow CPU."""
 
 from __future__ import annotations
 

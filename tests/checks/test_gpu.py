@@ -1,5 +1,5 @@
-"""`checks.gpu`: what is made of what a program tells of devices, and that program's parts on torch's CPU device. No GPU is needed, and none
-is tried out: programs in the place of `worker.doctor.devices` print what it would.
+"""`checks.gpu`: how a program's report about devices is judged, and that program's parts on torch's CPU device. No GPU is needed, and none
+is tested: programs in the place of `worker.doctor.devices` print what it would.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a scheduler's job says of itself takes the place of flags that were not given, and of no others."""
+"""Settings of a scheduler's job replace flags that were not given, and no others."""
 
 from __future__ import annotations
 

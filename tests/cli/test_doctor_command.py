@@ -1,4 +1,4 @@
-"""`understudy doctor`: what it finds, what it makes of it, and that a torch that does not work is a finding like any other."""
+"""`understudy doctor`: its findings, its conclusions, and that a torch that does not work is a finding like any other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LIMITS: dict[str, int | None] = {"open files": 1 << 16, "open files at most": 1 
 
 @pytest.fixture(scope="module")
 def whole() -> dict[str, Any]:
-    """What the worker's side says here."""
+    """Return the report of the worker's side here."""
     os.environ["NCCL_MADE_UP"] = os.environ["UNDERSTUDY_TOKEN"] = "not to be shown"
     try:
         found = of_worker()

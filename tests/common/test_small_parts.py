@@ -1,4 +1,4 @@
-"""Small things that several rooms share: waiting, counting, lines on a stream, what is said in them."""
+"""Small parts that several rooms share: waiting, counting, lines on a stream, cleaned texts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_submission_says_all_of_a_job_that_may_be_asked_for() -> None:
 
 
 def test_what_a_submission_does_not_say() -> None:
-    """Its name, what follows from the rest, and what nobody may choose. A new field of `JobSpec` belongs here or into `Submission`."""
+    """Its name, what follows from the rest, and what users may not choose. A new field of `JobSpec` belongs here or into `Submission`."""
     unsaid = {"job", "world_size", "max_losses_per_transaction", "admission", "home_after"}  # the last two: its policy says it
     unsaid |= {"floating", "spare_nodes", "replaces_nodes", "bounded_places"}  # a service has the nodes that it has
     assert unsaid | shared(JobSpec("job", 1, 1)).keys() == set(JobSpec.__dataclass_fields__)

@@ -1,4 +1,4 @@
-"""The versions that Understudy is tested with: in pyproject.toml as in the code, and told when another torch is installed."""
+"""The versions that Understudy is tested with: in pyproject.toml as in the code, and a warning when another torch is installed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_nothing_is_said_of_a_tested_torch(monkeypatch: pytest.MonkeyPatch, vers
 
 
 def _run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *flags: str) -> list[str]:
-    """`understudy run` up to where it would start a job: what it says."""
+    """Run `understudy run` up to where it would start a job; return its output."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "script.py").touch()
     monkeypatch.setattr("understudy.cli.run_command.execute", lambda *_, **__: 0)
@@ -98,7 +98,7 @@ def test_a_tested_torch_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 def test_a_submitted_job_runs_under_other_torches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Those of the nodes, not the one beside the command line."""
+    """The torch of the nodes counts, not the one of the command line."""
     _installed(monkeypatch, "2.99.0")
     given: list[Any] = []
 

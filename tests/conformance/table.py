@@ -44,7 +44,7 @@ VERDICT@STEP:RANK, with what it says beside that.
 
 
 def elsewhere(results: Sequence[Values], *folders: Path) -> list[dict[str, Any]]:
-    """The same without these folders in front of paths: they mean something on this machine only."""
+    """Return the same without these folders at the beginning of paths: they mean something on this machine only."""
     text = json.dumps(results)
     for folder in folders:
         text = text.replace(json.dumps(f"{folder}/")[1:-1], "")

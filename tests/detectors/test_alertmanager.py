@@ -1,4 +1,4 @@
-"""What an alert of Alertmanager says of which node."""
+"""Which node an alert of Alertmanager is about, and the evidence that it becomes."""
 
 from __future__ import annotations
 

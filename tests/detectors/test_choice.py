@@ -1,4 +1,4 @@
-"""Which detectors look on a node: the file, its mistakes, what is listed of it, and rules about metrics seen from one node."""
+"""The choice of a node's detectors: the file, its mistakes, the list, and rules about metrics seen from one node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hang watch: who is named, when, and when nobody is."""
+"""The hang watch: which rank is named, when, and when none is."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Host:
         self.watch.observe(beating, clock, clock + OFFSET)
 
     def stand(self, pages: dict[str, PageView], seconds: int = 20, frozen: tuple[str, ...] = ()) -> Verdict | None:
-        """The same pages once a second; the verdict at the end."""
+        """Show the same pages once a second; return the verdict at the end."""
         for second in range(seconds):
             self.read(pages, 1.0 + second, frozen)
         return self.judge()
@@ -147,7 +147,7 @@ def test_a_new_holder_is_not_judged_by_what_was_read_before_it_came() -> None:
     pages = {"w0": page(), "w1": page(), "w2": page(), "w3": page(Activity.WARM, -1, step=0)}
     host.read(pages, 9.0)
     assert host.judge() is None
-    host.read(pages, 10.5)  # w3 has taken rank 2 since then, and everybody goes on, but no page has told yet
+    host.read(pages, 10.5)  # w3 has taken rank 2 since then, and all ranks go on, but no page shows it yet
     newly = {0: "w0", 1: "w1", 2: "w3"}
     assert host.watch.judge(newly, (), 10.5 + OFFSET) is None
     host.read(pages, 20.4)
@@ -196,7 +196,9 @@ def test_where_none_is_behind_who_waits_for_nobody_holds_up_the_job() -> None:
 
 
 def test_where_several_are_behind_who_waits_for_nobody_holds_up_the_job() -> None:
-    """In the forward of DDP with buffers: the source of their broadcast has got further than the rest, and not all of that equally far."""
+    """In the forward of DDP with buffers: the source of their broadcast has got further than the rest, and the rest are not all equally
+    far.
+    """
     pages = {"w0": page(collectives=43, waits=1), "w1": page(collectives=41, waits=1), "w2": page(waits=0)}
     verdict = Host().stand(pages)
     assert verdict is not None and verdict.worker == "w2"
@@ -329,7 +331,7 @@ def test_a_transaction_in_front_of_which_others_have_ended_can_never_commit() ->
     host = Host()
     done = {"w0": page(Activity.FINISHED, 8), "w1": page(Activity.FINISHED, 8)}
     for activity, transaction in ((Activity.IDLE, 8), (Activity.COMMITTING, 7), (Activity.RECOVERING, 8), (Activity.FINISHED, 8)):
-        host.read(done | {"w2": page(activity, transaction)}, 50.0)  # may still come to its end
+        host.read(done | {"w2": page(activity, transaction)}, 50.0)  # may still end
         assert host.watch.left_behind(RANKS) is None
     for activity in (Activity.RUNNING, Activity.VOTED):
         host.read(done | {"w2": page(activity, 8)}, 51.0)
@@ -383,7 +385,7 @@ def test_a_forgotten_worker_is_not_judged() -> None:
 
 
 def test_who_was_stopped_itself_does_not_take_that_time_for_the_jobs() -> None:
-    """Its readings are as old, and the rank that was behind then has long gone on."""
+    """Its readings are as old, and the rank that lagged then has long gone on."""
     host = Host()
     pages = {"w0": page(Activity.VOTED, 8), "w1": page(Activity.VOTED, 8), "w2": page()}
     assert host.stand(pages, 3) is None

@@ -1,4 +1,4 @@
-"""Silent nodes are found in time, and a watcher that was away blames nobody."""
+"""Silent nodes are found in time, and a watcher that was away blames no node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LIMIT, EVERY = 2.0, 0.25
 
 
 def _run(watch: Heartbeats, start: float, stop: float, speaking: set[str]) -> dict[str, float]:
-    """Looks every 0.25 s from `start` until just before `stop`; gives what was found last."""
+    """Look every 0.25 s from `start` until just before `stop`; return the last result."""
     found: dict[str, float] = {}
     for number in range(int((stop - start) / EVERY)):
         now = start + number * EVERY

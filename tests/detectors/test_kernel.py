@@ -1,4 +1,4 @@
-"""The kernel's log: what real texts mean, what is not believed, and how records become evidence."""
+"""The kernel's log: the meaning of real texts, texts that are not trusted, and how records become evidence."""
 
 from __future__ import annotations
 

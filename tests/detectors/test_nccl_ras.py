@@ -97,7 +97,7 @@ def answer(*counts: int, hosts: tuple[str, ...] = (), **more: int) -> str:
 
 
 class Node:
-    """With a job, whose NCCL answers what the test says."""
+    """A node with a job, whose NCCL gives the test's answers."""
 
     def __init__(self) -> None:
         self.now = 1000.0

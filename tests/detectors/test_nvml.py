@@ -1,4 +1,4 @@
-"""What the counters, states and events of a GPU are evidence of, on a stand-in for NVIDIA's library."""
+"""Evidence from the counters, states and events of a GPU, on a stand-in for NVIDIA's library."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_why_there_is_nothing_to_look_at(node: Node) -> None:
 
 
 def _run(program: str) -> str:
-    """What it prints, in a process without the stand-in."""
+    """Return the program's output, in a process without the stand-in."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True).stdout
 

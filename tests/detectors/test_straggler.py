@@ -1,4 +1,6 @@
-"""The straggler: who is named, and in what; and that nobody is where all are alike, by chance, or when the job does something else."""
+"""The straggler: which rank is named, and for which phase; and that none is where all are alike, by chance, or when the job does
+something else.
+"""
 
 from __future__ import annotations
 

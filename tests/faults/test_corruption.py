@@ -15,7 +15,7 @@ References = Callable[..., Reference]
 LOST_AT = 4  # committed steps
 
 
-KINDS = {  # and a word by which the report names what is wrong
+KINDS = {  # and a word by which the report names the difference
     "flipped_bit_on_donors": "first.weight",
     "swapped_values_on_newcomer": "first.weight",
     "stale_moment_on_donors": "exp_avg",

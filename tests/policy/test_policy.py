@@ -1,4 +1,4 @@
-"""From evidence to what is done about it."""
+"""From evidence to its consequences."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def _options_of(command: Any) -> set[str]:
 
 
 def uses(page: Path) -> list[tuple[str, list[str]]]:
-    """Every `understudy COMMAND ...` in code: the command, and its own options, not those of the script behind it."""
+    """Return every `understudy COMMAND ...` in code: the command, and its own options, not those of the script after it."""
     code = [*INLINE.findall(prose(page)), *(line for block in blocks(page, "sh") for line in block.splitlines())]
     found = []
     for line in code:

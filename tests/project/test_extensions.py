@@ -1,4 +1,4 @@
-"""What other packages add by entry points is found in one order, and what is wrong with it is said with the package's name."""
+"""Entry points of other packages are found in one order, and a mistake in them is reported with the package's name."""
 
 from __future__ import annotations
 
