@@ -1,4 +1,4 @@
-"""Who may do what: tokens by role and job, certificates, and what is refused for its size or its number."""
+"""Permissions: tokens by role and job, certificates, and requests that are refused for their size or number."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_mutual_tls(tmp_path: Path, certificates: Callable[..., str], undisturbe
 
 
 def test_a_clients_certificate_is_no_servers(tmp_path: Path, certificates: Callable[..., str]) -> None:
-    """Whoever has an agent's certificate cannot pass for the orchestrator, and neither can another host's server certificate."""
+    """A client with an agent's certificate cannot pass for the orchestrator, and neither can another host's server certificate."""
     thief = certificates("client", "thief", "--role", "agent")
     head = certificates("server", "head", "--host", "head.example")
     for place, words in ((thief, "unsuitable certificate purpose"), (head, "not valid for 'elsewhere.example'")):

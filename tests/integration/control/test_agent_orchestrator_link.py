@@ -123,7 +123,7 @@ def test_the_token_does_not_reach_the_script(tmp_path: Path) -> None:
 
 
 def test_what_was_seen_while_the_orchestrator_was_away_is_told_as_it_is_when_it_is_back(tmp_path: Path) -> None:
-    """Once, and not how it was in between: it is over by then."""
+    """Reported once, in its last state and not those in between: it is over by then."""
     state = tmp_path / "state"
     script = tmp_path / "check"
     script.write_text(f"#!/bin/sh\ncat {state}\necho x >> {tmp_path}/runs\n")

@@ -73,7 +73,7 @@ for _ in range({size} // 1024):
 """
 
     async def scenario() -> None:
-        reader, writer = os.pipe()  # nobody reads
+        reader, writer = os.pipe()  # no process reads
         try:
             async with agent(tmp_path, script, stdout=writer) as (process, orchestrator, _):
                 await _finish(process, orchestrator)

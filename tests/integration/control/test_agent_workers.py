@@ -232,7 +232,7 @@ def test_workers_that_are_lost_leave_no_descriptor_in_the_agent(tmp_path: Path) 
 
 
 def descriptors(pid: int) -> list[str]:
-    """What a process has open."""
+    """Return the open files of a process."""
     found = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile

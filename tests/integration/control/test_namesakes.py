@@ -12,7 +12,7 @@ from tests.integration.processes import marked
 from tests.integration.training import JOBS, LONG
 
 OF_LIBRARY = ["queue", "select", "signal", "token", "code", "trace", "sched", "secrets", "statistics", "json"]
-OF_INTERPRETER = ["os", "codecs", "encodings", "time"]  # what Python has imported itself before it comes to a script
+OF_INTERPRETER = ["os", "codecs", "encodings", "time"]  # modules that Python has imported before it runs a script
 
 
 @pytest.mark.parametrize("fork", ["0", "1"])

@@ -100,7 +100,7 @@ def test_a_rack_is_drained_with_both_ranks(service: Service, undisturbed_spread:
 
 
 def test_a_job_that_is_on_one_of_the_nodes_only(service: Service, undisturbed_spread: Undisturbed) -> None:
-    """What the job does not have is no reason to refuse."""
+    """Nodes that the job does not use are no reason to refuse."""
     service.start_nodes("abcde", 2)
     job = service.held("job", spares=2)
     empty = [line["node"] for line in service.ask("nodes") if not line["jobs"]]
@@ -134,7 +134,7 @@ def test_past_its_deadline_what_is_late_is_given_up(service: Service, undisturbe
     service.start_nodes("ab", 2)
     job = service.held("job", spares=2)
     node = job.node_of(1)
-    waiting = draining(service, node, "--deadline", "4s", "--then", "lose", "--wait")  # rank 1 comes to no boundary
+    waiting = draining(service, node, "--deadline", "4s", "--then", "lose", "--wait")  # rank 1 reaches no boundary
     output, _ = waiting.communicate(timeout=LONG)
     assert waiting.returncode == 0, output
     assert all(rank["node"] != node for rank in job.status()["ranks"])
