@@ -110,7 +110,7 @@ def test_a_taint_evicts_at_once_those_that_do_not_tolerate_it(kubernetes_cluster
     assert f"{key}=79:NoExecute" in cluster.operator.taints("w1")
     cluster.operator.set_condition("w1", "GpuXid", "True", message="79")
     assert cluster.operator.condition("w1", "GpuXid") == "True"
-    cluster.wait_for_nodes("w1")  # the kubelet's own conditions stay beside it
+    cluster.wait_for_nodes("w1")  # the kubelet's own conditions stay, too
     cluster.operator.remove_condition("w1", "GpuXid")
     cluster.operator.untaint("w1", key)
     assert not cluster.operator.taints("w1")

@@ -1,6 +1,6 @@
-"""`python -m tests.model [NAME ...]`: searches through the bounds of these names, or all, and prints what it found as a Markdown table.
+"""`python -m tests.model [NAME ...]`: search the bounds of these names, or all, and print the results as a Markdown table.
 
-What is wrong is printed as the way to it and as a scenario (`tests/scenarios/language.py`), which can be run.
+Each error is printed as the way to it and as a scenario (`tests/scenarios/language.py`), which can be run.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def main(names: list[str]) -> int:
 
 
 def _show(name: str, bounds: Bounds, found: Found) -> None:
-    """What is wrong, the way to it, and a scenario of it."""
+    """Print an error, the way to it, and a scenario of it."""
     print(f"\n{name}: {found.wrong}", *found.trace, sep="\n  ")
     print(scenario(bounds, found.events, found.wrong))
 
 
 def _walks(names: list[str]) -> int:
-    """Drawn ways through what is too large. How many of them were wrong."""
+    """Draw ways through bounds that are too large to search. Return how many of them were wrong."""
     wrong = 0
     for name, (bounds, count) in WALKS.items():
         if names and name not in names:

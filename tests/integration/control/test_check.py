@@ -92,7 +92,7 @@ def test_what_is_put_right_before_the_vote_is_found_where_a_step_is_broken_off_b
 
 
 def test_what_a_drill_could_not_see_yet_holds_the_job(training: Training) -> None:
-    """The same from step 13 on: an earlier drill has shown that the step is reproducible, so a collective that differs is no coincidence."""
+    """The same from step 13 on: an earlier drill has shown that the step is reproducible, so a collective that differs is no accident."""
     outcome = check(training, "checked.py", "entered late", "--kills", "vote,backward")
     found = page(outcome)
     assert (found["verdict"], outcome.code) == ("differs", 3), outcome.output

@@ -251,7 +251,7 @@ def test_an_older_copy_puts_jobs_aside_that_have_changed_since_and_knows_none_th
 
 
 def goes_on(service: Service, job: Submitted, undisturbed: Outcome) -> None:
-    """Wait for its end, with the same bits and without an incident. (A command that followed it may have reported that it was put aside.)"""
+    """Wait for its end, with the same bits and without an incident. (Commands that followed it may have reported that it was put aside.)"""
     service.start_orchestrator()
     service.wait_for_nodes(2)
     job.let("let go")
