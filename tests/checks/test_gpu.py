@@ -146,7 +146,7 @@ def test_a_product_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(set(examined()["digests"]["float32"])) == 2
 
 
-def test_a_device_that_fails_is_told() -> None:
+def test_a_device_that_fails_is_reported() -> None:
     assert "Error" in devices.examined(torch.device("meta"), 2, 0, 32, 1024)["error"]
 
 

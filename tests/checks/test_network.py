@@ -218,7 +218,7 @@ def test_one_that_says_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.detail == f"{peer}: {network_check.SENDS_NOTHING(seconds=2)}"
 
 
-def test_one_that_never_comes_to_an_end() -> None:
+def test_one_that_never_ends() -> None:
     def goes_on(connection: socket.socket) -> None:
         while True:
             connection.sendall(b"B" + bytes(stream.BLOCK))

@@ -39,7 +39,7 @@ def test_lines_come_out_whole_however_they_were_cut(lines: list[bytes], data: st
     assert [line for piece in pieces for line in reader.feed(piece)] == [line for line in lines if line]
 
 
-def test_a_line_that_is_too_long_is_skipped_and_told_once() -> None:
+def test_a_line_that_is_too_long_is_skipped_and_reported_once() -> None:
     reader = LineReader(limit=4)
     assert list(reader.feed(b"ab\nabcdef")) == [b"ab", None]
     assert list(reader.feed(b"ghijkl")) == []

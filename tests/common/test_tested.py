@@ -70,7 +70,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["", f"{tested.TORCH[0]}.0+cpu", f"{tested.TORCH[1]}.7"])
-def test_nothing_is_said_of_a_tested_torch(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_a_tested_torch_is_not_reported(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     _installed(monkeypatch, version)
     assert tested.installed_torch() == version
     assert tested.untested_torch() == ""
@@ -86,7 +86,7 @@ def _run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *flags: str) -> list[s
     return result.stderr.splitlines()
 
 
-def test_another_torch_is_told_of_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_another_torch_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _installed(monkeypatch, "2.99.0")
     first, last = tested.TORCH
     assert _run(monkeypatch, tmp_path) == [f"understudy: {tools.TORCH_UNTESTED(version='2.99.0', first=first, last=last)}"]

@@ -185,7 +185,7 @@ def test_the_name_is_made_fit(name: str, detector: str, kind: str) -> None:
     assert found.detector.isprintable()
 
 
-def test_what_a_person_is_told() -> None:
+def test_notes_for_a_person() -> None:
     def told(**annotations: str) -> str:
         return str(arguments_of(seen({**alert(), "annotations": annotations}).detail)["summary"])
 

@@ -204,9 +204,7 @@ def test_close_ends_a_run_and_waits_for_it(mark: Mark, tmp_path: Path) -> None:
     detector.close()
 
 
-def test_a_process_that_does_not_end_is_told_about_and_no_other_started(
-    mark: Mark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_does_not_end_is_reported_and_no_other_started(mark: Mark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Like one that waits in the kernel: here no signal is sent to it."""
     monkeypatch.setattr(command, "GRACE", 0.01)
     monkeypatch.setattr(command, "_signal_group", lambda process, number: None)

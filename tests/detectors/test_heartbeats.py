@@ -35,7 +35,7 @@ def test_nodes_that_fall_silent_together_are_found_together() -> None:
     assert _run(watch, 7.25, 7.75, {"a"}) == {"b": 2.25, "c": 2.75}
 
 
-def test_nobody_is_waited_for_long() -> None:
+def test_no_node_is_awaited_for_long() -> None:
     watch = Heartbeats(LIMIT, EVERY)
     assert _run(watch, 0.0, 5.0, {"a", "b", "slow"}) == {}
     found: dict[str, float] = {}

@@ -35,7 +35,7 @@ def node(child: Node) -> Node:
 
 
 @EVERY_CALL
-def test_a_device_that_is_lost_in_any_call_is_told_of_at_every_look(node: Node, call: str) -> None:
+def test_a_device_that_is_lost_in_any_call_is_reported_at_every_look(node: Node, call: str) -> None:
     node.healthy(1)
     node.lines["order"] = "0 1"
     node.look()

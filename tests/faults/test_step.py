@@ -63,7 +63,7 @@ def test_up_to_the_vote(mode: str, start: Start, reference: References) -> None:
 
 
 @every_mode
-def test_behind_the_vote_and_between_steps(mode: str, start: Start, reference: References) -> None:
+def test_after_the_vote_and_between_steps(mode: str, start: Start, reference: References) -> None:
     """After it the step counts although one rank's part of it was never done: its replica has done the same.
 
     Then in an evaluation between steps, while a batch is drawn, and where nothing is done at all.

@@ -181,7 +181,7 @@ def test_pods_run_on_without_the_control_plane(kubernetes_cluster: Cluster) -> N
     cluster.wait_for_pod("new", "Succeeded")
 
 
-def test_controllers_make_pods_anew(kubernetes_cluster: Cluster) -> None:
+def test_controllers_recreate_pods(kubernetes_cluster: Cluster) -> None:
     cluster = kubernetes_cluster
     template: Object = {"metadata": {"labels": {"app": "web"}}, "spec": pod("", SLEEPS)["spec"]}
     spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template}

@@ -63,7 +63,7 @@ def test_what_no_rule_fits_is_a_note(other: dict[str, Any]) -> None:
     assert (found.action, found.rule) == (Action.NOTE, "")
 
 
-def test_it_counts_what_happens_and_not_how_often_it_is_told() -> None:
+def test_it_counts_events_and_not_how_often_they_are_reported() -> None:
     engine = Engine(parse(THREE, "x.toml"))
     for _ in range(5):
         found = engine.decide(seen(), NODES, NOW)

@@ -134,7 +134,7 @@ def test_several_jobs_of_several_people(slurm: Cluster, undisturbed_spread: Call
         job.nothing_is_left()
 
 
-def test_nobody_is_cancelled_who_takes_his_time_at_the_end(slurm: Cluster) -> None:
+def test_a_job_that_ends_slowly_is_not_cancelled(slurm: Cluster) -> None:
     """Longer than workers get to end after a request: an upload in an exit handler, on the node of the batch script, too."""
     file = slurm.home("alice") / "uploads.py"
     file.write_text(UPLOADS)

@@ -276,7 +276,7 @@ def test_certificates_are_what_they_should_be(tmp_path: Path, certificates: Call
     assert not grants[2].serves("n2")
 
 
-def test_mistakes_are_told(tmp_path: Path) -> None:
+def test_mistakes_are_reported(tmp_path: Path) -> None:
     def says(*words: str, **variables: str) -> str:
         done = CliRunner().invoke(app, list(words), env=variables)
         assert done.exit_code != 0

@@ -65,7 +65,7 @@ def test_its_page_is_there_for_programs_and_for_people(good: Outcome) -> None:
         assert (good.folder / "run" / name / "journal.db").exists()
 
 
-def test_what_nobody_can_carry_over_makes_the_recovery_differ(training: Training) -> None:
+def test_state_that_cannot_be_carried_over_makes_the_recovery_differ(training: Training) -> None:
     """All replicas are equal after it: only the undisturbed run shows that they are wrong."""
     outcome = check(training, "hidden.py", "generator")
     found = page(outcome)

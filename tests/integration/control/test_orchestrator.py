@@ -265,7 +265,7 @@ def test_migration_by_the_interface(orchestrator: Orchestrator) -> None:
     assert said(orchestrator.ask("POST", "/migrate", {"rank": 0}).json()["detail"], moves.ALREADY_MIGRATING)
 
 
-def test_a_held_job_by_the_interface(orchestrator: Orchestrator) -> None:
+def test_a_disputed_job_by_the_interface(orchestrator: Orchestrator) -> None:
     """Replicas differ: the job pauses until an operator chooses. The other replica's node is tainted, until an operator removes the
     taint.
     """

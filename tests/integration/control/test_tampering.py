@@ -33,7 +33,7 @@ RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "3"]
 
 
 @pytest.mark.timeout(600)
-def test_nothing_that_nobody_said_is_accepted(tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]) -> None:
+def test_forged_messages_are_not_accepted(tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]) -> None:
     """Two ranks are lost one after the other meanwhile. Two incidents, and the same end, bit for bit, as without tampering."""
     with marked() as mark:
         service = Service(tmp_path, mark)

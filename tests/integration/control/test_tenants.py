@@ -116,7 +116,7 @@ def test_a_node_speaks_for_itself_only(service: Service, hostile: Callable[[str,
     assert ended.code == 0 and ended.incidents == [], ended.output
 
 
-def test_an_agent_whose_token_names_no_node_is_told_what_it_needs(service: Service, tmp_path: Path) -> None:
+def test_an_agent_whose_token_names_no_node_learns_what_it_needs(service: Service, tmp_path: Path) -> None:
     for name, token, message in (
         ("a", ACCESS.token(Role.AGENT), http_requests.NODE_UNNAMED(node="a")),
         ("a", agent_token("b"), http_requests.ANOTHER_NODE(own="b", node="a")),

@@ -93,7 +93,7 @@ def _refusal(path: str) -> str:
     return done.stdout.strip()
 
 
-def test_what_not_every_job_needs_keeps_nobody_from_starting(tmp_path: Path) -> None:
+def test_missing_optional_parts_do_not_prevent_a_start(tmp_path: Path) -> None:
     path = other_torch(tmp_path)
     with (tmp_path / "sitecustomize.py").open("a") as site:
         site.write("sys.modules['torch.distributed.pipelining'] = None\n")

@@ -246,7 +246,7 @@ def hanging(node: Node) -> Iterator[tuple[subprocess.Popen[bytes], Mark]]:
         yield running, mark
 
 
-def test_killed_it_leaves_no_process_behind(node: Node) -> None:
+def test_killed_it_leaves_no_process_running(node: Node) -> None:
     with hanging(node) as (running, mark):
         running.kill()
         running.wait()

@@ -109,7 +109,7 @@ def training(tmp_path: Path) -> Iterator[Training]:
         mark.wait_until_none()  # no check outlives the job
 
 
-def test_checks_that_do_wrong_are_told_once_and_training_goes_on(training: Training, tmp_path: Path) -> None:
+def test_broken_checks_are_reported_once_and_training_goes_on(training: Training, tmp_path: Path) -> None:
     text = '[[command]]\nname = "absent"\nargv = ["/no/such/program"]\nevery = 0.1\n'
     for name, (script, _) in WRONG.items():
         argv = json.dumps(["/bin/sh", "-c", script.replace("runs", str(tmp_path / name))])

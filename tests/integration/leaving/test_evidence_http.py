@@ -179,7 +179,7 @@ class Watched:
 WHY = by_rule("a node or a part of it that is suspected")
 
 
-def test_an_alert_comes_to_a_job_without_a_service(job: Started) -> None:
+def test_an_alert_reaches_a_job_without_a_service(job: Started) -> None:
     """In Alertmanager's format, by a token of this job."""
     watched = Watched(job)
     node, since = watched.node(), now()

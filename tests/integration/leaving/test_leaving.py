@@ -118,7 +118,7 @@ def test_what_comes_and_goes_moves_its_rank_once(detector: str, setting: Setting
     assert incident["ranks"][0]["detail"].endswith(sight.why)
 
 
-def test_a_link_that_is_down_for_a_moment_moves_nobody(setting: Setting, undisturbed_spread: Callable[[int], Outcome]) -> None:
+def test_a_link_that_is_down_briefly_moves_no_rank(setting: Setting, undisturbed_spread: Callable[[int], Outcome]) -> None:
     service = setting.service
     sight = Link(service.folder, setting.stack)
     sight.begin(service, "ab", 2)

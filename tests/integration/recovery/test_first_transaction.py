@@ -111,7 +111,7 @@ LEGAL = ["crossed", "uneven", *(pytest.param(what) for what in _MORE)]
 
 
 @pytest.mark.parametrize("what", LEGAL)
-def test_what_is_legal_is_not_held_up(training: Training, what: str) -> None:
+def test_legal_programs_are_not_blocked(training: Training, what: str) -> None:
     """Lost before the vote, and between collectives that the ranks issue in different orders and those that they issue together."""
     reference = training.undisturbed("legal.py", what, ranks=3)
     lost = training.run("legal.py", what, ranks=3, spares=3, faults="before the vote:2:1,in the middle:4:2,in the middle:6:0")

@@ -74,7 +74,7 @@ def ask(started: Started, *words: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_survivors_that_stood_in_their_vote_prove_the_redo(training: Training) -> None:
+def test_survivors_that_were_in_their_vote_prove_the_redo(training: Training) -> None:
     started = begin(training, "hidden.py", "nothing", ranks=3, flags=FLAGS)
     lose_in_vote(started, 1, ranks=3)
     over(started)
@@ -83,7 +83,7 @@ def test_survivors_that_stood_in_their_vote_prove_the_redo(training: Training) -
     assert any(said(note, drills.REDO_PROVEN, who="ranks 0, 2: they") for note in incident["notes"]), incident
 
 
-def test_a_redo_that_is_fed_by_a_counter_is_held_until_somebody_believes_it(training: Training) -> None:
+def test_a_redo_that_is_fed_by_a_counter_pauses_until_believe(training: Training) -> None:
     started = begin(training, "hidden.py", "counter", flags=FLAGS)
     lose_in_vote(started, 1)
     found = held(started)
@@ -97,7 +97,7 @@ def test_a_redo_that_is_fed_by_a_counter_is_held_until_somebody_believes_it(trai
     assert any(said(note, disputes.BELIEVED_FOR, rank=0, reason="it only scales the loss") for note in incident["notes"]), incident
 
 
-def test_a_redo_with_other_data_is_held_and_the_job_can_be_stopped(training: Training) -> None:
+def test_a_redo_with_other_data_pauses_and_the_job_can_be_stopped(training: Training) -> None:
     """As nanoGPT's `X, Y = get_batch()` inside the step, with an unregistered generator."""
     started = begin(training, "hidden.py", "generator", ranks=3, flags=FLAGS)
     lose_in_vote(started, 0, ranks=3)

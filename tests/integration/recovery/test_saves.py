@@ -55,7 +55,7 @@ def test_checkpoints_of_earlier_epochs_are_not_written_over(training: Training, 
             assert _same(path, undisturbed.folder / path.name)
 
 
-def test_a_file_that_is_written_anew_is_not_either(training: Training) -> None:
+def test_a_file_that_is_rewritten_is_not_either(training: Training) -> None:
     lost = training.run("saving.py", "anew", faults="behind an epoch:9:0")
     assert lost.code == 1
     assert said(lost.output, newcomers.REWRITES) and f"{lost.folder}/newest.txt at " in lost.output

@@ -91,7 +91,7 @@ def test_a_rank_that_trains_where_another_one_does_not(training: Training) -> No
     assert said(outcome.output, training_evidence.LEFT_BEHIND, where="the first transaction", others=1)
 
 
-def test_a_newcomer_that_comes_to_the_end_without_its_state(training: Training) -> None:
+def test_a_newcomer_that_reaches_the_end_without_its_state(training: Training) -> None:
     outcome = training.run("misuse.py", "newcomer goes elsewhere", faults="after backward:3:1")
     assert outcome.code == 1, outcome.output
     assert said(outcome.output, newcomers.AT_THE_END, rank=1)
