@@ -58,7 +58,7 @@ class Report(Configured, extra="ignore"):
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     results: Annotated[tuple[Result, ...], Field(max_length=MOST_CHECKS)]
 
-    @computed_field  # the order that pydantic needs
+    @computed_field  # type: ignore[prop-decorator]  # the order that pydantic needs
     @property
     def passed(self) -> bool:
         """Whether nothing has failed, and something was tested: a node of which nothing is known has not passed."""
