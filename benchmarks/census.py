@@ -1,11 +1,11 @@
-"""What a look at the script costs, by number of objects, and what the names that have changed cost in each step. In one process, no job.
+"""Measure what a census of the script costs, by number of objects, and what changed names cost in each step. In one process, no job.
 
     python benchmarks/census.py --looks 51 --json census.json
 
-A script here is a module of small objects with four attributes each. A look goes through all of them, as at a comparison of replicas and in
-a recovery. In each step it is only asked what the names hold that were seen to change: `ASKED` times a step, at the top of the iteration,
-at begin, at the vote, and behind it (counted in `examples/train_gpt.py`); at begin it is noted what a redo puts back. One row has all
-of them changed by the step, the other none.
+A script here is a module of small objects with four attributes each. A census goes through all of them, as at a comparison of replicas and
+in a recovery. In each step it only reads the names that were seen to change: `ASKED` times a step, at the top of the iteration, at begin,
+at the vote, and after it (counted in `examples/train_gpt.py`); at begin it records what a redo restores. In one row all of them change in
+the step, in the other none.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from understudy.messages.base import code_of
 from understudy.worker.census import census, roots, walk
 
 ASKED = 6
-EACH = 5  # objects that a look counts for each of the script's: itself and its attributes
+EACH = 5  # objects that a census counts for each of the script's: itself and its attributes
 
 
 class Thing:
-    """Of a script."""
+    """An object of the script."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -40,11 +40,11 @@ class Thing:
 
 
 def boundary() -> None:
-    """Nothing runs in a transaction here."""
+    """Run nothing: no code runs in a transaction here."""
 
 
 def median(looks: int, call: Callable[[], Any], before: Callable[[int], Any] = lambda number: None) -> float:
-    """Seconds of this processor: the machine may be busy with others' work."""
+    """Return the median processor time of a call, in seconds: the machine may be busy with other work."""
     took = []
     for number in range(looks):
         before(number)
@@ -55,7 +55,7 @@ def median(looks: int, call: Callable[[], Any], before: Callable[[int], Any] = l
 
 
 def made(names: dict[str, Any]) -> census.Census:
-    """Of a script with these globals and nothing else."""
+    """Make the census of a script with these globals and nothing else."""
     module = types.ModuleType("script")
     module.__file__ = __file__
     vars(module).update(names)
@@ -66,7 +66,7 @@ def made(names: dict[str, Any]) -> census.Census:
 
 
 def looked(count: int, looks: int) -> tuple[int, float, bool]:
-    """Objects that are there, seconds of a look, and whether it came to its end."""
+    """Return the number of objects, the seconds of a census, and whether it was complete."""
     things = [Thing(number) for number in range(count // EACH)]
     some = {f"things{first}": things[first : first + 500] for first in range(0, len(things), 500)}
     found = made(some)
@@ -75,7 +75,7 @@ def looked(count: int, looks: int) -> tuple[int, float, bool]:
 
 
 def asked(count: int, looks: int, change: bool) -> float:
-    """Seconds of a step with so many names that have changed."""
+    """Return the seconds of a step with so many names that have changed."""
     names: dict[str, Any] = {f"name{number}": 0 for number in range(count)}
     found = made(names)
     there = roots.modules()[0][1]

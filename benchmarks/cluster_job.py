@@ -1,4 +1,4 @@
-"""A job on a cluster of the tests, as the benchmarks of schedulers watch it: by the log that its ranks write."""
+"""Watch a job on a cluster of the tests, for the benchmarks of schedulers: by the log that its ranks write."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def arguments(what: str, key: str) -> argparse.Namespace:
 
 
 def until(condition: Callable[[], Any], what: str, pace: float = 0.05) -> Any:
-    """What it gives, once that is true."""
+    """Wait until `condition` returns something true, and return it."""
     start = time.monotonic()
     while not (found := condition()):
         if time.monotonic() - start > LIMIT:
@@ -56,12 +56,12 @@ class Trained:
         until(lambda: self.committed() >= WARM_UP, f"step {WARM_UP} of {self.folder}")
 
     def beyond(self) -> int:
-        """The last step that any rank has committed."""
+        """Return the last step that any rank has committed."""
         self.log.refresh()
         return max((line.step for line in self.log.lines if line.what == "commit"), default=0)
 
     def again(self, step: int) -> float:
-        """When every rank had committed a step beyond `step`."""
+        """Return when every rank had committed a step beyond `step`."""
         until(lambda: self.committed() > step, "training, again")
         times = [
             min(line.time for line in self.log.lines if line.what == "commit" and (line.rank, line.step) == (rank, step + 1))

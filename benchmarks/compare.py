@@ -1,17 +1,17 @@
-"""Understudy beside what one would pick instead: the same training, the same faults at the same places, one system after the other.
+"""Compare Understudy with its alternatives: the same training, the same faults at the same places, one system after the other.
 
     python benchmarks/compare.py                                              all systems, 10 M parameters, 4 ranks, 3 faults, 3 repeats
     python benchmarks/compare.py --systems ideal,restart,understudy           without `make peers`
     python benchmarks/compare.py --model 1M,10M,100M --ranks 2,4,8 --plots docs/images
 
 A run is a whole training of one system. In it, `--faults` workers are killed (SIGKILL) one after the other, each at a place that is the
-same for every system: when all ranks have committed a certain step, a certain part of a step later, a certain rank. A fault waits until
-the job is over the last one. The parameters at the end are compared bit by bit with those of the ideal run, which is plain torchrun
-without faults. In each repeat all systems run, in an order that changes, so that a machine that gets slower does so for all of them;
-ratios are to the ideal run of the same repeat.
+same for every system: when all ranks have committed a certain step, a certain part of a step later, a certain rank. A fault waits until the
+job has recovered from the last one. The parameters at the end are compared bit by bit with those of the ideal run, which is plain torchrun
+without faults. In each repeat all systems run, in an order that changes, so that a machine that gets slower does so for all of them; ratios
+are to the ideal run of the same repeat.
 
-Before the repeats a run without faults says how long a step takes and what a distributed checkpoint costs. From these follow the number of
-steps (`--between` seconds of training before, between and after the faults) and the tuned interval between checkpoints
+Before the repeats a run without faults measures how long a step takes and what a distributed checkpoint costs. From these follow the number
+of steps (`--between` seconds of training before, between and after the faults) and the tuned interval between checkpoints
 (peers/interval.py).
 
 Columns: *fault to full strength*, from right before the signal to the first step that all ranks have committed, with the lost rank in
@@ -70,7 +70,7 @@ class Comparison:
         return f"{SIZES[self.base.model].parameters() / 1e6:.1f} M parameters, {self.base.ranks} ranks"
 
     def calibrate(self) -> Training:
-        """The training of the repeats, from a run of its own."""
+        """Return the training of the repeats, from a calibration run."""
         name = "restart-tuned"
         system = SYSTEMS[name](self.base, self.folder / "calibration")
         reader, observed = observe(system, 0.0, False, self.tell("calibration"))

@@ -1,9 +1,9 @@
-"""What a comparison of replicas costs: the same job with one in every step and with none.
+"""Measure what a comparison of replicas costs: the same job with one in every step and with none.
 
     python benchmarks/comparison.py --pairs 10 --steps 8 --json comparison.json
 
-Two jobs under `understudy run` take turns (`turns.py`), one with `--compare-every 1`, the other with `--compare-every 0`. What they
-differ in, in processor time of all processes for a step, is what one comparison costs; with `--compare-every N` a step pays an N-th of it.
+Two jobs under `understudy run` take turns (`turns.py`), one with `--compare-every 1`, the other with `--compare-every 0`. Their difference
+in processor time of all processes per step is the cost of one comparison; with `--compare-every N` a step pays an N-th of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is left of the tests beside benchmarks is ended as that of all others."""
+"""End processes that tests of the benchmarks leave running, as those of all other tests."""
 
 from __future__ import annotations
 

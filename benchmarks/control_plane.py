@@ -1,17 +1,18 @@
-"""Does the orchestrator keep up with many nodes? One real orchestrator process, and simulated agents of up to thousands of nodes.
+"""Measure whether the orchestrator keeps up with many nodes: one real orchestrator process, and simulated agents of up to thousands of
+nodes.
 
     python benchmarks/control_plane.py --agents 128,512,2048 --losses 5 --json control_plane.json
 
 For every number of agents an orchestrator is started as `understudy run` starts it, and as many simulated agents
-(`simulated_agents.py`) connect to it over loopback, with `--ranks` workers each, and some nodes more that have spares only. Then:
+(`simulated_agents.py`) connect to it over loopback, with `--ranks` workers each, and some additional nodes that have spares only. Then:
 
 - the time until every rank is assigned;
 - the steady state, `--seconds` long: the orchestrator's processor time as a share of one core, and its resident memory, while every
   agent sends the pages of its workers at each heartbeat;
 - `--losses` times, the loss of a whole node, which falls silent. The orchestrator notices that after `node_lost` seconds (*detect*).
-  All else counts from the moment at which it knows, which its report tells: to the first and the last command of the first wave
+  All other times start when it knows, according to its report: to the first and the last command of the first wave
   (Abort, Assign, KillWorker) that any agent has read; from the last Quiesced to the last Recover; to the end of the incident, when every
-  rank's first commit has been handled. Simulated workers need `--settle` seconds to come to rest, which lie inside the last figure;
+  rank's first commit has been handled. Simulated workers need `--settle` seconds to stop, which are part of the last figure;
 - a kill of the orchestrator itself: the time until the next one has replayed the journal and serves, until all agents are back, and
   one more loss, to see that it goes on.
 
@@ -55,7 +56,7 @@ LIMIT = 300.0  # seconds to wait for anything
 
 
 class Orchestrator:
-    """The process, started as `understudy run` does."""
+    """An orchestrator's process, started as `understudy run` does."""
 
     def __init__(self, folder: Path, settings: Settings, cores: set[int], mine: set[int], profile: str) -> None:
         self._folder = folder
@@ -103,7 +104,7 @@ class Orchestrator:
         return float(times.user + times.system)
 
     def end(self, how: signal.Signals) -> None:
-        """Sends the signal, if it still runs, and waits for its end."""
+        """Send the signal, if the process still runs, and wait for its end."""
         self.process.send_signal(how)
         try:
             self.process.wait(30)
@@ -153,7 +154,7 @@ class Run:
             result.status_seconds = time.monotonic() - began
             if not self._args.profile:
                 await self._restart(orchestrator, fleet, result, victims[-1])
-            await asyncio.to_thread(orchestrator.end, signal.SIGTERM)  # it ends the job, and the agents go
+            await asyncio.to_thread(orchestrator.end, signal.SIGTERM)  # it ends the job, and the agents disconnect
             return result
         finally:
             os.sched_setaffinity(0, set(cores))
@@ -190,7 +191,7 @@ class Run:
         )
 
     async def _steady(self, orchestrator: Orchestrator, fleet: Fleet, result: Result) -> None:
-        await asyncio.sleep(2.0)  # what the start has left behind is written
+        await asyncio.sleep(2.0)  # until the rest of the start is written
         began, used, mine = time.monotonic(), orchestrator.processor_seconds(), time.process_time()
         await asyncio.sleep(self._args.seconds)
         passed = time.monotonic() - began
@@ -258,7 +259,7 @@ class Run:
             self._say(f"loss after the restart: {line(result.after_restart)}")
 
     async def _ready(self, orchestrator: Orchestrator, fleet: Fleet) -> None:
-        """Enough spares are there for a node."""
+        """Wait until there are enough spares for a node."""
         await self._until(lambda: fleet.spares() >= self._args.ranks, "spares are there", orchestrator)
         await asyncio.sleep(self._args.pause)  # the steady state between two losses
 
@@ -287,14 +288,16 @@ class Run:
 
 
 def _journal(file: Path) -> tuple[int, float]:
-    """Its events, and its size in MiB."""
+    """Return the journal's number of events, and its size in MiB."""
     with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
         (count,) = connection.execute("select count(*) from events").fetchone()
     return int(count), file.stat().st_size / 2**20
 
 
 def raise_limit(agents: int) -> None:
-    """Sockets of this process and, by inheritance, of the orchestrator. Exits with a message if the system does not allow enough."""
+    """Raise the limit of sockets of this process and, by inheritance, of the orchestrator. Exits with a message if the system does not
+    allow enough.
+    """
     needed = agents + 200
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:

@@ -1,4 +1,4 @@
-"""What `control_plane.py` has measured, and its table."""
+"""Collect the measurements of `control_plane.py`, and print them as a table."""
 
 from __future__ import annotations
 

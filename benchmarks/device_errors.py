@@ -1,9 +1,9 @@
-"""How long a recovery from a device error takes, beside one from SIGKILL in the same job.
+"""Measure how long a recovery from a device error takes, compared with one from SIGKILL in the same job.
 
     python benchmarks/device_errors.py --pairs 5
 
-Trains the small model, and lets both happen in turn to random ranks, inside the same point of the step (the beginning of its backward).
-From the moment of the fault to the first later step that every rank has reported, seen from outside.
+Trains the small model, and injects both in turn into random ranks, at the same point of the step (the beginning of its backward).
+Measured from the fault to the first later step that every rank has reported, seen from outside.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POINT = "backward"
 
 
 def measure(pairs: int, ranks: int, seed: int, folder: Path) -> dict[str, list[float]]:
-    """Seconds of each recovery, by fault."""
+    """Return the seconds of each recovery, by fault."""
     chance, found = random.Random(seed), dict[str, list[float]]((fault, []) for fault in FAULTS)
     arguments = ["--steps", "1000000", "--log-every", "1000", *MODELS["small"]]
     with RunningJob(folder, arguments, ranks=ranks, options=("--chaos",)) as job:

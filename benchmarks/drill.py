@@ -1,12 +1,12 @@
-"""What a drill costs, and whether a loss behind one takes as long as without: real jobs, two ranks and a spare.
+"""Measure what a drill costs, and whether a loss after one takes as long as without: real jobs, two ranks and a spare.
 
     python benchmarks/drill.py --models default,100M --drills 5 --kills 5 --rounds 2 --before FOLDER --json drill.json
 
 Trains `examples/train_gpt.py` with DDP. For every model, `--drills` times: once a spare is warm and steps are steady, a rank is drilled.
-Its step is set beside the median of the ten before, and its peak memory (`VmHWM`, set back through `clear_refs`) beside its peak in
+Its step is compared with the median of the ten before, and its peak memory (`VmHWM`, reset through `clear_refs`) with its peak in
 those ten; the spare's peak memory is read until it is ended. Then, with the first model, ranks are killed, `--kills` times in each of
 several jobs that take turns, `--rounds` times: one that is never drilled, one in which the rank is drilled right before and has passed,
-and, with `--before`, one under an earlier version of Understudy, whose checkout FOLDER is. The time is that to the next step that all
+and, with `--before`, one under an earlier version of Understudy, whose checkout is FOLDER. The time is that to the next step that all
 ranks have committed.
 
 *pause* is what the rank spends on the drill: reports and digests at begin and end, and the wait at its vote; the *drilled step* is that
@@ -59,7 +59,7 @@ class Drilled:
 
     rank: int
     verdict: str
-    pause: float  # that the rank has spent on it: telling at begin, the wait at its vote, telling at the end
+    pause: float  # that the rank has spent on it: its messages at begin, the wait at its vote, its messages at the end
     step: float  # from the commit before the drilled step to its commit, on all ranks
     usual: float  # the same, median of the ten before the drill
     whole: float  # from the request to the verdict
@@ -77,7 +77,7 @@ class Killed:
 
 
 def status_field(pid: int, field: str) -> int:
-    """Bytes; 0 for a process that has ended."""
+    """Return a field in bytes; 0 for a process that has ended."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith(f"{field}:"):
@@ -86,11 +86,11 @@ def status_field(pid: int, field: str) -> int:
 
 
 def set_back(pid: int) -> None:
-    Path(f"/proc/{pid}/clear_refs").write_text("5")  # VmHWM is what it has now
+    Path(f"/proc/{pid}/clear_refs").write_text("5")  # VmHWM becomes its present memory
 
 
 class Peak:
-    """Of a process that is ended from outside: looked at until then."""
+    """Read the peak memory of a process that is ended from outside, until then."""
 
     def __init__(self, pid: int) -> None:
         self.bytes = 0
@@ -110,13 +110,13 @@ class Peak:
 
 
 class Job:
-    """A running one, with what is done to it."""
+    """A running job, and the drills and kills in it."""
 
     def __init__(self, job: RunningJob) -> None:
         self.job = job
 
     def settle(self) -> dict[str, Any]:
-        """A spare is warm, and ten more steps are done. Gives the status from before them."""
+        """Wait until a spare is warm and ten more steps are done. Return the status from before them."""
         wait_for(self.job, "a warm spare", lambda: self._warm() is not None)
         found = self.job.status()
         for holder in found["ranks"]:
@@ -189,7 +189,7 @@ def kills_table(kills: list[Killed]) -> str:
 
 
 def started(side: str, folder: Path, model: str, before: Path | None = None) -> RunningJob:
-    """A training; `before`: a checkout of an earlier version, which knew of no drills."""
+    """Start a training; `before`: a checkout of an earlier version, without drills."""
     arguments = ["--steps", "1000000", "--log-every", "1000", *MODELS[model]]
     if side != BEFORE:
         return RunningJob(folder, arguments, ranks=RANKS, spares=1, options=("--drill", "off"))
@@ -211,7 +211,7 @@ def main() -> None:
         parser.error(f"there is no model {unknown[0]!r}; there are {', '.join(MODELS)}")
     if args.before and not (args.before / "src" / "understudy").is_dir():
         parser.error(f"{args.before} is no checkout: there is no src/understudy in it")
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no job is left behind
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no job is left running
     drills: dict[str, list[Drilled]] = {}
     kills: list[Killed] = []
     folder = Path(tempfile.mkdtemp(prefix="understudy-benchmark-"))
@@ -233,7 +233,7 @@ def main() -> None:
                         for count in range(args.kills):
                             kills.append(Job(running).kill(count % RANKS, side, count + 1))
                             progress.advance(task)
-    finally:  # an interrupted run, too, has found something
+    finally:  # an interrupted run has results, too
         shutil.rmtree(folder, ignore_errors=True)
         report(args, drills, kills)
 

@@ -1,13 +1,12 @@
-"""What this machine can do at best, and how far each phase of a recovery is from it; both in the same run.
+"""Measure the best that this machine can do, and how far each phase of a recovery is from it; both in the same run.
 
     python benchmarks/floor.py --model 10M --ranks 4 --faults 3 --json floor.json
     python benchmarks/floor.py --model 1M,10M,100M --ranks 2,4,8 --plots docs/images      how each phase grows
 
-Trains under `understudy run`, kills workers as `compare.py` does, and sets the phases of the incidents (`understudy report --json`) against
-what was measured right before and after it, with nothing of Understudy in it: a copy in memory and a send over a Unix socket of as
-many bytes as a recovery moves; a message and its answer; how soon a killed process is noticed; forking a process that has imported torch,
-and importing it; building the model; building a Gloo group of all ranks; one training step of all ranks. A ratio of 1 is what physics
-allows; phases overlap.
+Trains under `understudy run`, kills workers as `compare.py` does, and compares the phases of the incidents (`understudy report --json`)
+with measurements right before and after, without Understudy: a copy in memory and a send over a Unix socket of as many bytes as a recovery
+moves; a message and its answer; how soon a killed process is noticed; forking a process that has imported torch, and importing it; building
+the model; building a Gloo group of all ranks; one training step of all ranks. A ratio of 1 is the physical optimum; phases overlap.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def median(measure: Callable[[], float], times: int = TIMES) -> float:
 
 
 def copy_seconds(size: int, fresh: bool = False) -> float:
-    """A copy of `size` bytes by one core, into memory that has been touched before or is `fresh` from the kernel."""
+    """Return the seconds of a copy of `size` bytes by one core, into memory that has been touched before or is `fresh` from the kernel."""
     torch.set_num_threads(1)
     source, used = (torch.full((size,), value, dtype=torch.uint8) for value in (1, 2))
 
@@ -72,7 +71,7 @@ def copy_seconds(size: int, fresh: bool = False) -> float:
 
 
 def connected() -> tuple[socket.socket, socket.socket]:
-    """Both ends of a connection over loopback."""
+    """Return both ends of a connection over loopback."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         one = socket.create_connection(server.getsockname())
         other, _ = server.accept()
@@ -82,7 +81,7 @@ def connected() -> tuple[socket.socket, socket.socket]:
 
 
 def send_seconds(size: int) -> float:
-    """`size` bytes from one process to another over a Unix socket, until the last one is there."""
+    """Return the seconds to send `size` bytes from one process to another over a Unix socket, until the last one has arrived."""
 
     def once() -> float:
         near, far = socket.socketpair()
@@ -106,7 +105,7 @@ def send_seconds(size: int) -> float:
 
 
 def message_seconds() -> float:
-    """64 bytes to another thread's socket and back."""
+    """Return the seconds of 64 bytes to another thread's socket and back."""
     near, far = connected()
 
     def answer() -> None:
@@ -130,8 +129,9 @@ def message_seconds() -> float:
 
 
 def notice_seconds() -> float:
-    """From SIGKILL to the wake-up of who waits for a process that has imported torch: most of it, the kernel takes its memory apart. An
-    incident begins when this is over, because nobody knows earlier."""
+    """Return the seconds from SIGKILL until a process that waits for the killed one wakes up. The killed one has imported torch: most of
+    the time the kernel frees its memory. An incident begins when this is over, because the end is not known earlier.
+    """
 
     def once() -> float:
         reading, writing = os.pipe()
@@ -155,7 +155,7 @@ def notice_seconds() -> float:
 
 
 def fork_seconds() -> float:
-    """Until a fork of this process, which has imported torch, runs."""
+    """Return the seconds until a fork of this process, which has imported torch, runs."""
 
     def once() -> float:
         reading, writing = os.pipe()
@@ -180,7 +180,7 @@ def import_seconds() -> float:
 
 
 def together(rank: int, ranks: int, meeting: str, results: str, args: Arguments) -> None:
-    """One rank of a plain Gloo job: builds the model, groups, and trains."""
+    """Run one rank of a plain Gloo job: build the model and groups, and train."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
     groups, steps = [], []
@@ -208,7 +208,7 @@ def together(rank: int, ranks: int, meeting: str, results: str, args: Arguments)
 
 
 def group_build_step(planned: Planned) -> dict[str, float]:
-    """Seconds for a group of all ranks, for the model while all ranks build it, and for one step."""
+    """Return the seconds for a group of all ranks, for the model while all ranks build it, and for one step."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results")
         args = Arguments(planned.model, STEPS, planned.seed, planned.batch, Path(folder, "log"), Path(folder), 0, "whole")
@@ -224,7 +224,7 @@ class Floor:
 
 
 def recover(system: Understudy, step: float) -> list[dict[str, Any]]:
-    """The incidents of a run, as `understudy report` has them."""
+    """Return the incidents of a run, as in `understudy report`."""
     folder = system.folder
     _, observed = observe(system, step, True, lambda text: print(text, flush=True))
     if observed.problem:
@@ -235,7 +235,7 @@ def recover(system: Understudy, step: float) -> list[dict[str, Any]]:
 
 
 def floors(size: int, found: dict[str, float]) -> dict[str, Floor]:
-    """By phase; `size` is what a recovery moves."""
+    """Return the floor of each phase; `size`: the bytes that a recovery moves."""
     message, copy = message_seconds(), copy_seconds(size)
     return {
         "detect": Floor(message, "a message over loopback and its answer"),
@@ -263,7 +263,7 @@ def show(incidents: list[dict[str, Any]], by_phase: dict[str, Floor]) -> str:
 
 
 def measure(model: str, ranks: int, args: argparse.Namespace) -> dict[str, Any]:
-    """All of one size of the model with one number of ranks; prints its table."""
+    """Measure one size of the model with one number of ranks, and print its table."""
     planned = Planned(model, ranks, 0, args.seed, args.batch, args.faults, 0, 0)
     found = group_build_step(planned)
     steps = max(8, round((args.faults + 1) * args.between / found["step"]))
@@ -297,7 +297,7 @@ def measure(model: str, ranks: int, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def growth(results: list[dict[str, Any]]) -> str:
-    """Each phase, in ms, as a function of bytes and of ranks."""
+    """Describe each phase, in ms, as a function of bytes and of ranks."""
     rows = [["model", "ranks", "MB moved", *PHASES, "whole", "whole / floor"]]
     for one in results:
         least = sum(one["floors"][phase] for phase in WHOLE)

@@ -1,16 +1,17 @@
-"""What Understudy takes of a rank's step, measured in the rank: processor time of the main thread outside the script's step function.
+"""Measure the part of a rank's step that Understudy takes, in the rank: processor time of the main thread outside the script's step
+function.
 
     python benchmarks/inside.py --launches 5 --ranks 2,4 --steps 100
     python benchmarks/inside.py --model small --ranks 2,4,8,16,32      how it grows with the ranks
-    python benchmarks/inside.py --model tiny --wait 100 --ranks 2      a step that waits, as for an accelerator, in place of computing
+    python benchmarks/inside.py --model tiny --wait 100 --ranks 2      a step that waits, as for an accelerator, instead of computing
 
-Two runs of one training differ by more than a percent in their step's own time, so step times of two
-runs cannot show what is less. What lies outside the function can be timed directly: under torchrun it is the data loader, under
-Understudy the copies, the hand-over, the vote and the commit besides. All are launched in turns. A step's figure is the median or the
-mean over the steps of a run, ranks taken together, and what is printed is the median over launches, with the lowest and the highest;
-the mean holds the comparisons of the whole state, the median does not.
+Two runs of one training differ by more than a percent in their step's own time, so step times of two runs cannot show a smaller difference.
+The time outside of the function can be measured directly: under torchrun it is the data loader, under Understudy also the copies, the
+hand-over, the vote and the commit. All are launched in turns. A step's figure is the median or the mean over the steps of a run, ranks
+taken together, and the printed figure is the median over launches, with the lowest and the highest; the mean includes the comparisons of
+the whole state, the median does not.
 
-The floor is of a job of torchrun that does what a redo and a vote cannot do without, in its plainest form (`inside_entry.py`).
+The floor is that of a job of torchrun that does what a redo and a vote need at least, in its plainest form (`inside_entry.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from recovery import MODELS, machine
 from understudy.worker.verification.comparison import EVERY
 
 ENTRY = Path(__file__).with_name("inside_entry.py")
-SIZES = {**MODELS, "tiny": ["--layers", "1", "--width", "16", "--heads", "2", "--context", "8"]}  # which leaves the caches alone
+SIZES = {**MODELS, "tiny": ["--layers", "1", "--width", "16", "--heads", "2", "--context", "8"]}  # small enough to leave the caches alone
 SYSTEMS = ("understudy", "torchrun", "floor")
 SKIP = 20  # first steps of a run: buckets, optimizer state, caches
 
@@ -41,14 +42,14 @@ Run = dict[str, float]  # microseconds
 
 
 def launch(system: str, ranks: int, args: argparse.Namespace, folder: Path) -> Run:
-    """One run of one system."""
+    """Run one system once."""
     folder.mkdir(parents=True)
     script = [str(ENTRY), str(folder), system, str(args.wait), "--steps", str(args.steps), "--log-every", "100000", *SIZES[args.model]]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     if system == "understudy":
         command = [sys.executable, "-m", "understudy.cli", "run", "--drill", "off", "--run-dir", str(folder / "run"), "--spares", "1"]
         command += ["--nproc-per-node", str(ranks), "--compare-every", str(args.compare_every)]
-    limits = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}  # as `overhead.py` says
+    limits = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}  # as in `overhead.py`
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **limits}
     done = subprocess.run([*command, *script], env=environment, capture_output=True, text=True)
     if done.returncode:

@@ -1,13 +1,13 @@
-"""Runs `train_gpt.py` as a rank of `inside.py`, and notes the processor time of its main thread inside and outside its step function.
+"""Run `train_gpt.py` as a rank of `inside.py`, and record the processor time of its main thread inside and outside its step function.
 
     inside_entry.py FOLDER SYSTEM MILLISECONDS train_gpt.py's arguments
 
-The vote counts as outside, and so does what a rank notes of its collectives (`worker.verification.issued`), which is shown apart, too. As
-SYSTEM `floor`, in a job of torchrun, what a redo and a vote cannot do without is done in its plainest
-form, and timed where it belongs. Before the function: random streams are read, in the cheapest way known, and registered values and an
-optimizer's settings, by `state_dict`. Before the optimizer's step: the same again, because these may have changed; the bytes go to the next
-rank, those of the one before arrive, and then every rank sends a few numbers to every other one and hears theirs, over Unix sockets. No
-failure is noticed, nothing is compared. Behind the step the same numbers go twice by Gloo, as two sums; its threads count.
+The vote counts as outside, and so does what a rank records of its collectives (`worker.verification.issued`), which is also shown
+separately. As SYSTEM `floor`, in a job of torchrun, what a redo and a vote need at least is done in its plainest form, and timed where it
+happens. Before the function: random streams are read, in the cheapest way known, and registered values and an optimizer's settings, by
+`state_dict`. Before the optimizer's step: the same again, because these may have changed; the bytes go to the next rank, those of the
+previous one arrive, and then every rank sends a few numbers to every other one and receives theirs, over Unix sockets. No failure is
+noticed, nothing is compared. After the step the same numbers go twice by Gloo, as two sums; its threads count.
 
 Before its optimizer's step every system waits for MILLISECONDS, as the host does for an accelerator that computes.
 """
@@ -42,14 +42,14 @@ NUMBERS = 32  # in a sum: as many flags as a vote has
 
 
 class Clock:
-    """Nanoseconds of the main thread, for each step: inside the function, and from one step's begin to the next one's."""
+    """Nanoseconds of the main thread, for each step: inside the function, and from one step's start to the next one's."""
 
     def __init__(self) -> None:
         self.inside: list[int] = []
         self.cycles: list[int] = []
         self.least: list[int] = []  # the least that a redo and a vote need
         self.gloo: list[int] = []  # two sums by Gloo, all threads
-        self.noting: list[int] = []  # what goes into the function's collectives
+        self.noting: list[int] = []  # of recording the function's collectives
         self._noted = 0
         self._began = 0
         self._vote = 0
@@ -132,7 +132,7 @@ class Clock:
 
 
 class _Mesh:
-    """A connection with every other rank."""
+    """Connections with every other rank."""
 
     def __init__(self) -> None:
         rank, size, store = dist.get_rank(), dist.get_world_size(), dist.distributed_c10d._get_default_store()
@@ -151,7 +151,7 @@ class _Mesh:
         self._next, self._before = self._peers[(rank + 1) % size], self._peers[(rank - 1) % size]
 
     def around(self, data: bytes) -> None:
-        """To the next rank, while the one before sends as much or less or more."""
+        """Send to the next rank, while the previous one sends as much, or less or more."""
         self._next.sendall(len(data).to_bytes(8, "little") + data)
         self._before.recv(int.from_bytes(self._before.recv(8, socket.MSG_WAITALL), "little"), socket.MSG_WAITALL)
 
@@ -180,7 +180,7 @@ def main() -> None:
 
     def noted(self: Job, *args: Any) -> None:
         joined(self, *args)
-        self.ignore("inside", "cycles", "least", "gloo", "noting", "_noted", "_began", "_vote")  # the clock's own: nobody's state
+        self.ignore("inside", "cycles", "least", "gloo", "noting", "_noted", "_began", "_vote")  # the clock's own: no rank's state
         rank.append(self.rank)
 
     for kind, name, method in (

@@ -1,15 +1,15 @@
-"""From evidence against a node to its rank's new place: how long it takes and what training pays, with and without prepared spares.
+"""Measure the time from evidence against a node to its rank's new place, and what training pays, with and without prepared spares.
 
     python benchmarks/leaving.py --moves 10 --json leaving.json
 
 A service with two node agents on this machine, and a job of two ranks (`examples/train_gpt.py`), one on each node, with a spare on each.
-Evidence comes over HTTP, as from an alert; when the rank has left, the evidence is over, and the next move goes the other way. Jobs with
+Evidence arrives over HTTP, as from an alert; when the rank has left, the evidence is over, and the next move goes the other way. Jobs with
 and without prepared spares take turns. Times are those of the journal and of the report:
 
     decision   from the request to the taint: the orchestrator looks once a second
     set-up     from the taint to a newcomer that is ready; training goes on
     pause      what training pays: from the pause at a step boundary to the next commit of every rank
-    new place  all of it
+    new place  the sum
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ Figures = dict[str, list[float]]
 
 
 class Measured:
-    """One job after the other on a service with two nodes."""
+    """Measure one job after the other on a service with two nodes."""
 
     def __init__(self, service: LocalService) -> None:
         self._service = service
 
     def tell(self, node: str, **more: float) -> float:
-        """Evidence against a node; when it was told."""
+        """Report evidence against a node; return the time."""
         then = time.time()
         self._service.http.post("/v1/evidence", json=[{"node": node, "source": "bench", "kind": "hot", **more}]).raise_for_status()
         return then
 
     def moves(self, name: str, prepared: int, model: str, count: int) -> Figures:
-        """Of one job."""
+        """Move the ranks of one job."""
         policy = self._service.folder / "policy.toml"
         policy.write_text(POLICY)
         words = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "2", "--prepare", str(prepared)]
@@ -65,7 +65,7 @@ class Measured:
         return found
 
     def _move(self, name: str, wanted: str) -> dict[str, float]:
-        """Of rank 1, to the other node. `wanted`: the state of both spares before."""
+        """Move rank 1 to the other node. `wanted`: the state of both spares before."""
 
         def ready() -> bool:
             status = self._service.get(f"jobs/{name}/status")

@@ -1,25 +1,25 @@
-"""A node of a job on Kubernetes loses its power, or is drained: how long until it trains again, ours beside Kubernetes' own way.
+"""Measure how long a job on Kubernetes needs to train again when a node loses its power, or is drained: ours, and Kubernetes' own way.
 
     python benchmarks/on_kubernetes.py --times 5 --json kubernetes.json
 
 The cluster is the one of the tests (`tests/kubernetes/cluster.py`: a real kube-apiserver, scheduler and controller-manager, six nodes with
-stand-ins for the kubelet, each on a host of its own that can be switched off; needs root and the binaries that are said there). Four pods
+stand-ins for the kubelet, each in a simulated host that can be switched off; needs root and the binaries that are listed there). Four pods
 train (`peers/training.py`, one rank each), in turns:
 
     spare pod      an UnderstudyJob with a spare pod
-    floating spare an UnderstudyJob without: the fifth pod is asked for from Kubernetes, where a node is idle
+    floating spare an UnderstudyJob without: the fifth pod is requested from Kubernetes, where a node is idle
     made anew      torchrun in four pods, with a checkpoint each `--every` steps: Kubernetes notices the node and evicts its pod; then all
-                   pods are made anew, as by the failure policy of a JobSet. (That a Job replaces only the one pod is not enough: torchrun
-                   counts who is gone into its next round, and fails.) This script does so in the place of JobSet's controller, at once
+                   pods are recreated, as by the failure policy of a JobSet. (That a Job replaces only the one pod is not enough: torchrun
+                   counts the lost agent into its next round, and fails.) This script does so in place of JobSet's controller, at once
 
-    noticed        from the power to: the node is lost (by our journal); its condition Ready is Unknown (Kubernetes)
-    trains again   from the power to a step, committed by every rank, that nobody had committed before
+    noticed        from the power loss to: the node is lost (by our journal); its condition Ready is Unknown (Kubernetes)
+    trains again   from the power loss to a step, committed by every rank, that no rank had committed before
 
-and for the planned case (`kubectl drain`): to the taint, the pause, and the rank's new place; of pods that are made anew,
+and for the planned case (`kubectl drain`): to the taint, the pause, and the rank's new place; of pods that are recreated,
 until they train again.
 
 Kubernetes' own way is at its best here: node-monitor-grace-period is 8 s instead of 40, and these pods tolerate an unreachable node for no
-time at all, instead of the 300 s that they have where nobody says otherwise.
+time at all, instead of the default of 300 s.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class Ours(Trained):
         return self.job.node_of(2)
 
     def time_of(self, kind: type[Event]) -> float:
-        """The first event of this kind."""
+        """Return the time of the first event of this kind."""
         found = until(lambda: [now for now, event in self.job.recorded()[1] if isinstance(event, kind)], kind.__name__)
         return float(found[0])
 
     def incident(self) -> dict[str, Any]:
-        """Its only one, once it is over."""
+        """Return its only incident, once it is over."""
 
         def over() -> Any:
             settings, events = self.job.recorded()
@@ -89,7 +89,7 @@ class Ours(Trained):
 
 
 class Theirs(Trained):
-    """torchrun in pods, all of which are made anew when one of them goes."""
+    """torchrun in pods, all of which are recreated when one of them is lost."""
 
     def __init__(self, kubernetes: Cluster, model: str, every: int) -> None:
         self.kubernetes = kubernetes
@@ -104,7 +104,7 @@ class Theirs(Trained):
         self.start()
 
     def start(self) -> None:
-        """In place of those that there are."""
+        """Create the pods, in place of the existing ones."""
         for name in self._names:
             self.kubernetes.delete("Pod", name, grace=1)
         self._names = [f"{NAME}-{self._attempt}-{number}" for number in range(RANKS)]
@@ -127,12 +127,12 @@ class Theirs(Trained):
         return str(self.kubernetes.get("Pod", self.pod())["spec"]["nodeName"])
 
     def evicted(self) -> bool:
-        """Whether its pod is to go, or has gone."""
+        """Return whether its pod is being evicted, or has gone."""
         name = self.pod()
         return not self.kubernetes.has("Pod", name) or "deletionTimestamp" in self.kubernetes.get("Pod", name)["metadata"]
 
     def end(self) -> None:
-        """With the namespace."""
+        """Delete the pods, with the namespace."""
 
 
 def loses(job: Ours | Theirs) -> dict[str, float]:

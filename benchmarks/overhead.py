@@ -1,17 +1,17 @@
-"""What Understudy costs while nothing fails: step time under `understudy run` against plain torchrun, same script.
+"""Measure what Understudy costs while nothing fails: step time under `understudy run` against plain torchrun, same script.
 
     python benchmarks/overhead.py --pairs 20 --steps 8 --json overhead.json
     python benchmarks/overhead.py --model small --ranks 2,4,8,16,32       how the cost of a step grows with the ranks
     python benchmarks/overhead.py --apart --device cuda --ranks 2 --pairs 3 --steps 120      on a GPU
 
-Both jobs take turns (`turns.py`). The result is the median of the pairs' ratios, with the quartiles: where these stand on both sides of 1,
-the difference is smaller than what this machine can show. Besides, the processor time per step of all processes of a job together,
-over all its turns: this is what a machine pays that has no core to spare. A spare is kept warm meanwhile, as in real use.
-With `--apart` each turn is a job of its own: processes that share a GPU cannot be stopped.
+Both jobs take turns (`turns.py`). The result is the median of the pairs' ratios, with the quartiles: if these are on both sides of 1,
+the difference is smaller than this machine can show. Also measured is the processor time per step of all processes of a job together,
+over all its turns: this is the cost on a machine without a free core. A spare is kept warm meanwhile, as in real use.
+With `--apart` each turn is a separate job: processes that share a GPU cannot be stopped.
 
-Page faults are counted because they can decide the comparison: glibc gives memory at the top of its heap back to the kernel
-when `zero_grad` frees the gradients, and takes it again in the next backward pass; how much, depends on which small object
-happens to lie above them. To take this accident out, give both jobs the same fixed limits:
+Page faults are counted because they can decide the comparison: glibc returns memory at the top of its heap to the kernel
+when `zero_grad` frees the gradients, and allocates it again in the next backward pass; how much, depends on which small object
+happens to be above them. To exclude this accident, give both jobs the same fixed limits:
 --environment MALLOC_TRIM_THRESHOLD_=2000000000 --environment MALLOC_MMAP_THRESHOLD_=33554432
 """
 
@@ -65,7 +65,7 @@ def variable(text: str) -> tuple[str, str]:
 
 
 def measure(ranks: int, args: argparse.Namespace) -> dict[str, Any]:
-    """All pairs with this number of ranks, in seconds, and what both jobs used; prints it."""
+    """Measure all pairs with this number of ranks, in seconds, and the resources that both jobs used; print the result."""
     arguments = ["--steps", "1000000", "--parallel", args.parallel, "--log-every", "1000", "--device", args.device, *MODELS[args.model]]
     turns = (run_apart if args.apart else take_turns)(
         [functools.partial(start, arguments, ranks, args) for start in (under_understudy, under_torchrun)],

@@ -1,9 +1,9 @@
-"""The raw bandwidth of Gloo on this machine: one send and receive of BYTES between two processes, several times.
+"""Measure the raw bandwidth of Gloo on this machine: one send and receive of BYTES between two processes, several times.
 
     python benchmarks/raw_gloo.py BYTES
 
-Prints JSON: {"bytes", "seconds": [one for each repetition]}. What Understudy's state transfer is measured against.
-The receiver keeps the time, from the moment at which both are ready to the last byte; the first exchange is left out,
+Prints JSON: {"bytes", "seconds": [one for each repetition]}. Understudy's state transfer is compared with it.
+The receiver measures from the time at which both are ready to the last byte; the first exchange is left out,
 because it opens the connection and touches the memory for the first time.
 """
 

@@ -1,11 +1,11 @@
-"""How long a recovery takes: kill ranks of a running job again and again, at random moments.
+"""Measure how long a recovery takes: kill ranks of a running job again and again, at random times.
 
     python benchmarks/recovery.py --kills 6 --parallel ddp,hsdp --json recovery.json
 
 For every way to be parallel and every model: train, and then, `--kills` times, wait until a spare is warm and the steps
-are steady, send SIGKILL to a random rank at a random moment of a step (both from `--seed`), and wait for the next step.
-Two measures of the same thing stand side by side: what `understudy report` says, phase by phase, and what the metrics
-files of all ranks show from outside, from just before the signal to the first later step that every rank has committed.
+are steady, send SIGKILL to a random rank at a random time in a step (both from `--seed`), and wait for the next step.
+The same is measured in two ways: by `understudy report`, phase by phase, and by the metrics
+files of all ranks, from outside, from just before the signal to the first later step that every rank has committed.
 The bandwidth of the state transfer is compared with a plain Gloo send of as many bytes, measured in the same run after
 the job has ended.
 
@@ -63,7 +63,7 @@ class Sample:
     step: int
     step_seconds: float  # of the steps right before it
     all_seconds: float  # from the signal to the next step that all ranks have committed, seen from outside
-    incident: dict[str, Any] = field(default_factory=dict)  # as `understudy report` says
+    incident: dict[str, Any] = field(default_factory=dict)  # as in `understudy report`
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Result:
     gloo_seconds: list[float]  # of a plain send of the median bytes_moved
 
     def rows(self) -> dict[str, list[float]]:
-        """Every measure by name, in seconds, one value for each kill."""
+        """Return every measure by name, in seconds, one value for each kill."""
         rows = {"report " + phase: [s.incident["phases"].get(phase, 0.0) for s in self.samples] for phase in PHASES}
         rows["report total"] = [sample.incident["seconds"] for sample in self.samples]
         rows["kill to next step"] = [sample.all_seconds for sample in self.samples]
@@ -83,7 +83,7 @@ class Result:
         return rows
 
     def bandwidths(self) -> tuple[float, float]:
-        """Of the transfer and of the plain Gloo send, in bytes per second (medians). 0 where nothing was moved."""
+        """Return the bandwidth of the transfer and of the plain Gloo send, in bytes per second (medians). 0 where nothing was moved."""
         moved = [
             sample.incident["bytes_moved"] / sample.incident["phases"]["transfer"]
             for sample in self.samples
@@ -97,7 +97,7 @@ class Result:
 
 
 def wait_for(job: RunningJob, what: str, ready: Callable[[], bool]) -> None:
-    """Until `ready`, polled ten times a second so as not to take the job's processor time."""
+    """Wait until `ready`, polled ten times a second so as not to take the job's processor time."""
     start = time.monotonic()
     while not ready():
         if not job.running():
@@ -122,7 +122,7 @@ def measure(parallel: str, model: str, args: argparse.Namespace, folder: Path) -
             first = job.metrics.last_step()
             wait_for(job, f"{SETTLE} steady steps", lambda first=first: job.metrics.last_step() >= first + SETTLE)  # type: ignore[misc]
             step_seconds = statistics.median(job.metrics.step_seconds()[-SETTLE:])
-            time.sleep(chance.random() * step_seconds)  # the moment within a step
+            time.sleep(chance.random() * step_seconds)  # the time within a step
             rank = chance.randrange(args.ranks)
             _, moment = job.kill(rank)
             wait_for(job, "the next step", lambda moment=moment: job.metrics.next_commit(moment) is not None)  # type: ignore[misc]

@@ -1,9 +1,9 @@
-"""What a recovery costs by the way in which process groups are joined again: the same communicator, by torch's `_reconfigure` (torch 2.14
-and newer), or another one in its place.
+"""Measure what a recovery costs depending on how process groups are joined again: the same communicator, by torch's `_reconfigure` (torch
+2.14 and newer), or a new one in its place.
 
     python benchmarks/rejoining.py --ranks 2,4,8 --joins 40 --kills 6 --json rejoining.json
 
-First groups alone: every generation all members let go of a Gloo group (abort, drain), join it again and add up once; what is shown is the
+First groups alone: in every generation all members release a Gloo group (abort, drain), join it again and add up once; shown are the
 time from the beginning of the join to the end of the first sum, and what the last generation has left open. Then whole recoveries, as
 `benchmarks/recovery.py` measures them. Both ways take turns, a few joins or kills at a time, so that a machine that is faster or slower
 from one minute to the next is so for both.
@@ -33,7 +33,7 @@ ROWS = ("report attach", "report total", "kill to next step")
 
 
 def member(rank: int, size: int, address: str, joins: int) -> None:
-    """One rank of a group; prints what it has found as JSON."""
+    """Run one rank of a group; print its figures as JSON."""
     import torch
     import torch.distributed as dist
     from torch._C._distributed_c10d import PrefixStore
@@ -74,7 +74,7 @@ def member(rank: int, size: int, address: str, joins: int) -> None:
 
 
 def join(way: str, size: int, joins: int) -> dict[str, Any]:
-    """Rank 0's figures."""
+    """Return rank 0's figures."""
     from understudy.worker.transport.rendezvous import StoreServer
 
     server = StoreServer("127.0.0.1")

@@ -1,13 +1,13 @@
-"""Many simulated nodes in one process, for `control_plane.py`: they speak the agents' protocol over real connections, and train nothing.
+"""Simulate many nodes in one process, for `control_plane.py`: they use the agents' protocol over real connections, and train nothing.
 
 Every node keeps a WebSocket to the orchestrator and sends its workers' pages at every heartbeat. Its workers start and warm at once,
-are always somewhere in the same transaction, and play their part in a recovery as real ones do: they come to rest some time after
-an Abort (`settle`), say where they stand and which copies they hold (`core.buddies` says whose), set up, and after Recover
-wait for each other, as real ones do when they attach; then they tell their phases and commit. A node that is lost says nothing any
-more and reads nothing, like a host without power.
+are always somewhere in the same transaction, and play their part in a recovery as real ones do: they stop some time after
+an Abort (`settle`), report where they are and which copies they keep (by `core.buddies`), set up, and after Recover
+wait for each other, as real ones do when they attach; then they report their phases and commit. A node that is lost sends and
+reads nothing any more, like a host without power.
 
-All times are unix times of one clock, taken when a frame is read from its connection or right before one is written to it. Whatever this
-process itself needs to read, understand and write is in them, so they are upper bounds of what agents on hosts of their own would see.
+All times are unix times of one clock, taken when a frame is read from its connection or right before one is written to it. The time that
+this process needs to read, decode and write is included, so they are upper bounds of the times of agents on separate hosts.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from understudy.links.sockets import dial
 
 STEP = 0.25  # seconds of a simulated transaction
 CONNECTING = 32  # connections that are being made at a time
-SPEAKING = 32  # nodes that answer at a time: what they say takes this process long, and the others' heartbeats must not wait for it
-COMMANDS = (commands.KillWorker, commands.Abort, commands.Assign)  # those with which an incident begins
+SPEAKING = 32  # nodes that answer at a time: their answers take this process long, and the others' heartbeats must not wait for it
+COMMANDS = (commands.KillWorker, commands.Abort, commands.Assign)  # the commands with which an incident begins
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Worker:
 
 @dataclass
 class Incident:
-    """What the agents see of one, in unix seconds."""
+    """An incident as the agents see it, in unix seconds."""
 
     aborts: int  # wanted: one for each survivor
     recovers: int  # wanted: one for each rank
@@ -73,7 +73,7 @@ class Fleet:
         self.heartbeat = heartbeat
         self.nodes = [Node(self, number, 0 if number < hosts else ranks_per_node) for number in range(hosts + spare_nodes)]
         self.hosts = self.nodes[:hosts]
-        self.copies: list[list[int]] = []  # whose copies each rank holds
+        self.copies: list[list[int]] = []  # ranks whose copies each rank keeps
         self.renew_copies(
             {rank: node for number, node in enumerate(self.hosts) for rank in range(number * ranks_per_node, (number + 1) * ranks_per_node)}
         )
@@ -87,7 +87,7 @@ class Fleet:
         self.speaking = asyncio.Semaphore(SPEAKING)
 
     def renew_copies(self, where: dict[int, Node]) -> None:
-        """Every rank's buddies have its copy, as after each recovery. `where`: the node of each rank."""
+        """Give every rank's copy to its buddies, as after each recovery. `where`: the node of each rank."""
         places = [Place(where[rank].domain, where[rank].name) for rank in range(self.ranks)]
         self.copies = [[] for _ in places]
         for rank, holders in enumerate(buddies(places)):
@@ -95,7 +95,7 @@ class Fleet:
                 self.copies[holder].append(rank)
 
     def now_in(self) -> int:
-        """The transaction that all ranks are in; it stands still in an incident."""
+        """Return the transaction that all ranks are in; it does not advance in an incident."""
         if self.incident is None or not self.incident.first:
             self.transaction = max(self.transaction, int((time.time() - self.began) / STEP) + 2)
         return self.transaction
@@ -104,7 +104,7 @@ class Fleet:
         return sum(worker.rank < 0 for node in self.nodes if not node.dark for worker in node.workers.values())
 
     def lose(self, node: Node) -> Incident:
-        """`node` falls silent. The incident that follows."""
+        """Make `node` fall silent; return the incident that follows."""
         self.incident = Incident(self.ranks - self.ranks_per_node, self.ranks)
         node.go_dark()
         return self.incident
@@ -125,12 +125,12 @@ class Node:
         self._answers: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Until the job has ended or the node is lost: connects, and again whenever the connection ends."""
+        """Serve a node until the job has ended or the node is lost; reconnect whenever the connection ends."""
         while not self.dark:
             with contextlib.suppress(OSError, ConnectionClosed, TimeoutError):
                 async with self._fleet.opening:
                     path = f"/v1/jobs/{messages.ONLY}/agent"
-                    patient = replace(ALONE, open=60.0, pong=6 * ALONE.pong)  # a busy generator is not what is measured
+                    patient = replace(ALONE, open=60.0, pong=6 * ALONE.pong)  # a busy generator must not be measured
                     self._socket = await dial(self._fleet.url, path, self._fleet.token, None, patient)
                     await self._say(events.NodeJoined(self.name, "127.0.0.1", self.number, self.domain, self.spares))
                     await self._say(*self._story())
@@ -199,7 +199,7 @@ class Node:
         return False
 
     async def _take(self, frame: str, now: float) -> None:
-        """What it says is looked at a little later, so that this process first reads what else has come, at its time."""
+        """Handle a frame a little later, so that this process first reads other frames that have arrived, at their time."""
         await asyncio.sleep(self._fleet.settle / 2)
         async with self._fleet.speaking:
             heard = [message for line in frame.split("\n") for message in messages.unfold(messages.decode(line))]
@@ -224,7 +224,7 @@ class Node:
             incident.met.set()
 
     async def _answer(self, heard: list[messages.Message]) -> None:
-        """What the workers of this node say to these commands."""
+        """Send the answers of this node's workers to these commands."""
         at_once: list[events.Event] = []
         settled: list[events.Event] = []
         recovered: list[events.Event] = []

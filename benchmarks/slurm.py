@@ -1,19 +1,19 @@
-"""A node of a Slurm job loses its power: how long until it trains again, ours beside Slurm's own way, on a real Slurm cluster.
+"""Measure how long a Slurm job needs to train again when a node loses its power: ours, and Slurm's own way, on a real Slurm cluster.
 
     python benchmarks/slurm.py --times 5 --json slurm.json
 
-The cluster is the one of the tests (`tests/slurm/cluster.py`: real slurmctld, six slurmd, each on a host of its own that can be
+The cluster is the one of the tests (`tests/slurm/cluster.py`: real slurmctld, six slurmd, each in a simulated host that can be
 switched off; needs root and Debian's Slurm). Four nodes train (`peers/training.py`, one rank each), in turns:
 
     spare node     understudy run --spare-nodes 1, on five nodes
-    floating spare understudy run --floating-spares 1, on four: the fifth is asked for from Slurm, where it is idle
-    requeued       srun torchrun on four, with a checkpoint each `--every` steps: Slurm notices the node, and starts the job again
+    floating spare understudy run --floating-spares 1, on four: the fifth is requested from Slurm, where it is idle
+    requeued       srun torchrun on four, with a checkpoint each `--every` steps: Slurm notices the node, and restarts the job
 
-    noticed        from the power to: the node is lost (by our journal); to Slurm's word that it is down
-    trains again   from the power to a step, committed by every rank, that nobody had committed before
+    noticed        from the power loss to: the node is lost (by our journal); Slurm reports it down
+    trains again   from the power loss to a step, committed by every rank, that no rank had committed before
 
 and for the planned case, with the spare node: `scontrol update state=drain`, to the taint and to the rank's new place. Slurm's own answer
-to a drain is to wait for the job's end. SlurmdTimeout is 10 s here, and 300 s where nobody has changed it: Slurm notices nothing before.
+to a drain is to wait for the job's end. SlurmdTimeout is 10 s here (default: 300 s): Slurm notices nothing before.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ srun bash -c 'torchrun --nnodes 4 --rdzv-backend c10d --rdzv-endpoint $RDZV --rd
 
 
 class Job(Trained):
-    """One that trains on the cluster until it is cancelled."""
+    """A job that trains on the cluster until it is cancelled."""
 
     def __init__(self, slurm: Cluster, line: str, nodes: int, options: str, model: str) -> None:
         self.slurm = slurm
@@ -62,7 +62,7 @@ class Job(Trained):
         return json.loads(self.slurm.run("alice", *words))
 
     def time_of(self, kind: str, node: str) -> float:
-        """The last event of this kind with this node."""
+        """Return the time of the last event of this kind with this node."""
         run = self.folder / "understudy-runs" / f"slurm-{self.number}.0-n1"
         lines = self.slurm.run("alice", sys.executable, "-m", "understudy.cli", "events", "--json", "--run-dir", str(run)).splitlines()
         found = [event for event in map(json.loads, lines) if event["type"] == kind and node in json.dumps(event)]

@@ -1,18 +1,18 @@
-"""A job under random faults for as long as one likes; every incident is checked, and the end state compared with an undisturbed run.
+"""Run a job under random faults for any length of time; check every incident, and compare the end state with an undisturbed run.
 
     python benchmarks/soak.py --incidents 300 --seed 1 --json soak.json
 
-Trains `soak_job.py` with `--ranks` ranks and `--spares` spares, and lets faults of the registry happen to it one after the other: which,
-to whom and at which point of the step comes from `--seed`. Now and then a second one strikes in the recovery from the first. Ends when
-there were so many `--incidents`, or after `--minutes`, whichever is first. Then:
+Trains `soak_job.py` with `--ranks` ranks and `--spares` spares, and injects faults of the registry one after the other: which, into which
+rank and at which point of the step comes from `--seed`. Now and then a second one strikes in the recovery from the first. Ends when there
+were so many `--incidents`, or after `--minutes`, whichever is first. Then:
 
 - each fault must have had the outcome that the registry expects of it;
 - each incident must be over, belong to a fault, have lost no step, and have verified its newcomers' digests;
 - the journal, which is read when the job has ended, must have them all;
 - the complete state of all ranks, with the loss of every step, must be bit by bit that of the same training under torchrun.
 
-It also shows, by the point at which ranks were lost, how often a survivor had come to its vote, so that the redo was compared with that.
-Exit code 0 only if all of it holds. Faults that this machine cannot do, and those that end the job on purpose, are left out.
+It also shows, by the point at which ranks were lost, how often a survivor had reached its vote, so that the redo was compared with that.
+Exit code 0 only if all of it is true. Faults that this machine cannot inject, and those that end the job on purpose, are left out.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ WEIGHTS = {
     "sigstop": 1,
     "gil_held": 1,
     "hang": 1,
-    # Everybody recovers in place, after 30 s in which nobody was found to be lost.
+    # All ranks recover in place, after 30 s in which no rank was found to be lost.
     "socket_reset": 0.3,
     # The job goes on.
     "pause": 0.7,
@@ -88,12 +88,14 @@ PAIRS = 0.1  # of the faults come with a second one in the recovery
 
 
 def taken_for_hung(record: Record) -> bool:
-    """Whose connections were reset waits longer for a loss that explains it than this job lets a rank stand still."""
+    """Return whether a worker was considered hung: after a reset of its connections it waits longer for a loss that explains it than this
+    job allows.
+    """
     return record.injection.fault == "socket_reset" and record.outcome == Outcome.REPLACED and HANG < EXPLAIN_WITHIN
 
 
 def make_plan(seed: int, faults: int, ranks: int, only: Collection[str] = ()) -> dict[str, Any]:
-    """As from a file. The same arguments give the same plan. `only`: faults; empty: all."""
+    """Make a plan, as from a file. The same arguments give the same plan. `only`: faults; empty: all."""
     chance, known = random.Random(seed), registry()
     possible = {name: weight for name, weight in WEIGHTS.items() if not known.find(name).why_not() and (not only or name in only)}
     entries: list[dict[str, Any]] = []
@@ -119,7 +121,7 @@ def make_plan(seed: int, faults: int, ranks: int, only: Collection[str] = ()) ->
 
 
 class Training:
-    """`understudy run` in `folder`, in a process group of its own."""
+    """`understudy run` in `folder`, in a new process group."""
 
     def __init__(self, folder: Path, args: argparse.Namespace) -> None:
         folder.mkdir(parents=True)
@@ -132,7 +134,7 @@ class Training:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
 
     def watch(self) -> WatchedJob:
-        """When it trains."""
+        """Return the job, once it trains."""
         end = time.monotonic() + LIMIT
         while time.monotonic() < end and self.process.poll() is None:
             if (self.run_dir / "orchestrator.json").exists():
@@ -148,7 +150,7 @@ class Training:
         raise SystemExit(f"the job does not train:\n{(self.folder / 'output.txt').read_text()}")
 
     def finish(self) -> int:
-        """Lets it end after its present step. Gives its exit code."""
+        """Let it end after its present step. Return its exit code."""
         (self.folder / "stop").touch()
         return self.process.wait(LIMIT)
 
@@ -173,14 +175,14 @@ def undisturbed(folder: Path, ranks: int, steps: int) -> list[dict[str, str]]:
 
 
 def journalled(run_dir: Path) -> list[dict[str, Any]]:
-    """The incidents of a job that has ended."""
+    """Return the incidents of a job that has ended."""
     command = [sys.executable, "-m", "understudy.cli", "report", "--json", "--run-dir", str(run_dir)]
     found: list[dict[str, Any]] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["incidents"]
     return found
 
 
 def check_incidents(incidents: list[dict[str, Any]], result: Result) -> list[str]:
-    """What is wrong with the incidents as the journal has them."""
+    """Return what is wrong with the incidents in the journal."""
     seen = {number for record in result.records for number in record.incidents}
     problems = [f"incident {number} of a fault is not in the journal" for number in seen - {one["number"] for one in incidents}]
     for one in incidents:
@@ -220,7 +222,9 @@ def without_count(outcomes: str) -> str:
 
 
 def redone(records: list[Record], incidents: list[dict[str, Any]]) -> dict[str, Counter[str]]:
-    """By the point of a loss: how many there were, and of how many the transaction was rolled forward, redone, and redone and proven."""
+    """Return, by the point of a loss: how many there were, and in how many the transaction was rolled forward, redone, and redone and
+    proven.
+    """
     decided = {one["number"]: one for one in incidents}
     shared = Counter(number for record in records for number in record.incidents)
     found: dict[str, Counter[str]] = {}

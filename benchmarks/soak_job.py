@@ -1,8 +1,8 @@
-"""The training of the soak: small, fast, with dropout, buffers, a moment of its own and rank-local random streams.
+"""The training of the soak: small, fast, with dropout, buffers, a custom moment and rank-local random streams.
 
     soak_job.py FOLDER [--steps N] [--pace SECONDS]
 
-Ends after `--steps`, or when the file FOLDER/stop appears: rank 0 sees it inside a step, and tells the others in that step, so that all
+Ends after `--steps`, or when the file FOLDER/stop appears: rank 0 sees it inside a step, and notifies the others in that step, so that all
 end with the same one. Each rank leaves FOLDER/final-RANK.json, digests of all its state by name; the loss of every step is part of it.
 """
 
@@ -26,7 +26,7 @@ WIDTH, BATCH = 64, 8
 
 
 class Trace:
-    """A digest over the losses of all steps so far, this rank's own among them."""
+    """A digest over the losses of all steps so far, including this rank's."""
 
     def __init__(self) -> None:
         self.digest = ""
@@ -91,7 +91,8 @@ def main() -> None:
     partial.rename(args.folder / f"final-{job.rank}.json")
     dist.destroy_process_group()
     if "UNDERSTUDY_RUN_DIR" not in os.environ:
-        # Whoever frees the last reference to a group holds the interpreter's lock and waits for Gloo's threads, one of which may want that
+        # The thread that frees the last reference to a group holds the interpreter's lock and waits for Gloo's threads, one of which may
+        # want that
         # lock to free a tensor (torch 2.13). Understudy's workers keep their groups.
         os._exit(0)
 

@@ -1,11 +1,12 @@
-"""What it costs to look how much of its time a worker computes itself: the same job with and without, in turns, and one look by itself.
+"""Measure what it costs to sample how much of its time a worker computes itself: the same job with and without, in turns, and one sample by
+itself.
 
     python benchmarks/straggler_cost.py --pairs 20 --steps 8 --json straggler_cost.json
 
-Both jobs run under `understudy run` and take turns (`turns.py`); in one of them nobody looks (`UNDERSTUDY_OWN_TIME=0`). The result is the
-median of the pairs' ratios of steps per second, with the quartiles: where these stand on both sides of 1, the difference is smaller
-than what this machine can show. A look is timed on a thread of its own, in this process: while the main thread multiplies matrices, when
-it is in somebody's way, and while it sleeps, when all threads are looked at.
+Both jobs run under `understudy run` and take turns (`turns.py`); one of them is not sampled (`UNDERSTUDY_OWN_TIME=0`). The result is the
+median of the pairs' ratios of steps per second, with the quartiles: if these are on both sides of 1, the difference is smaller
+than this machine can show. A sample is timed on a separate thread of this process: while the main thread multiplies matrices, so that
+the two compete, and while it sleeps, when all threads are sampled.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def job(name: str, switch: str, args: argparse.Namespace, folder: Path, stack: E
 
 
 def timed(look: Callable[[], object], computing: bool) -> tuple[float, float]:
-    """Seconds of a look, and those of them in which it had a processor, in the median."""
+    """Return the seconds of a sample, and those of them in which it had a processor, in the median."""
     took: list[tuple[float, float]] = []
     pause = threading.Event()
 

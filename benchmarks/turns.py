@@ -1,8 +1,8 @@
-"""Two jobs that take turns: one is stopped (SIGSTOP to all its processes) while the other trains for a few steps, so that a machine that is
+"""Let two jobs take turns: one is stopped (SIGSTOP to all its processes) while the other trains for a few steps, so that a machine that is
 faster or slower from one minute to the next is so for both.
 
 A turn's figure is the median of its step times, without the first step after it was woken. Two neighbouring turns, one of each, are a
-pair. Besides, the processor time and the page faults of all processes of a job together (workers, spare, and what started them).
+pair. Also measured are the processor time and the page faults of all processes of a job together (workers, spare, and their parents).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Side:
     faults: int = 0  # of pages, without those that had to be read from a disk
 
     def reach(self, step: int) -> None:
-        """Waits until all ranks have reported `step`."""
+        """Wait until all ranks have reported `step`."""
         while max(self.metrics.complete(), default=0) < step:
             if self.process.poll() is not None:
                 output = self.log.read_text(errors="replace")[-3000:]
@@ -48,7 +48,7 @@ class Side:
             self.metrics.refresh()
 
     def turn(self, steps: int, stops: bool = True) -> Turn:
-        """Trains for `steps` steps and some more. `stops`: it was stopped until now, and is stopped again."""
+        """Train for `steps` steps and some more. `stops`: it was stopped until now, and is stopped again."""
         self.metrics.refresh()
         first, before = max(self.metrics.complete(), default=0), self._used()
         if stops:
@@ -69,14 +69,14 @@ class Side:
         return [top, *top.children(recursive=True)]
 
     def _used(self) -> tuple[float, int]:
-        """Seconds of processor time, and page faults, of all processes so far."""
+        """Return the seconds of processor time, and page faults, of all processes so far."""
         processes = self._processes()
         times = [process.cpu_times() for process in processes]
         stats = [Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split() for process in processes]
         return float(sum(spent.user + spent.system for spent in times)), sum(int(stat[7]) for stat in stats)
 
     def signal(self, number: signal.Signals) -> None:
-        """To every process of the job; its parents are stopped first, so that nobody wonders about a stopped child, and woken last."""
+        """Signal every process of the job; its parents are stopped first, so that none reacts to a stopped child, and woken last."""
         processes = self._processes()
         for process in processes if number == signal.SIGSTOP else reversed(processes):
             with suppress(psutil.NoSuchProcess):
@@ -85,7 +85,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Turn:
-    """Of a step, in seconds."""
+    """The figures of one turn; those of a step in seconds."""
 
     took: float
     processor: float  # of all processes together
@@ -97,16 +97,16 @@ class Turns:
     pairs: list[tuple[Turn, Turn]]
 
     def medians(self) -> tuple[float, float]:
-        """Seconds of a step, of each side."""
+        """Return the seconds of a step, of each side."""
         return statistics.median(a.took for a, _ in self.pairs), statistics.median(b.took for _, b in self.pairs)
 
     def processor(self) -> tuple[float, float]:
-        """Seconds for a step, of each side, over all its turns."""
+        """Return the processor seconds of a step, of each side, over all its turns."""
         first, second = self.sides
         return first.processor / first.steps, second.processor / second.steps
 
     def spread(self, figure: Callable[[Turn, Turn], float]) -> dict[str, float]:
-        """Of what `figure` makes of each pair."""
+        """Return the spread of a `figure` of each pair."""
         values = [figure(*pair) for pair in self.pairs]
         lower, middle, upper = statistics.quantiles(values, n=4, method="inclusive")
         return {"median": middle, "lower quartile": lower, "upper quartile": upper, "min": min(values), "max": max(values)}
@@ -115,7 +115,7 @@ class Turns:
 def run_apart(
     starts: Sequence[Callable[[Path, ExitStack], Side]], pairs: int, steps: int, tell: Callable[[int, Turn, Turn], None]
 ) -> Turns:
-    """As `take_turns`, with a fresh job for each turn, which runs alone: processes that share a GPU cannot be stopped."""
+    """Run as `take_turns`, with a fresh job for each turn, which runs alone: processes that share a GPU cannot be stopped."""
     folder = Path(tempfile.mkdtemp(prefix="understudy-benchmark-"))
     found: list[tuple[Turn, Turn]] = []
     sides: dict[int, Side] = {}
@@ -142,7 +142,7 @@ def run_apart(
 def take_turns(
     starts: Sequence[Callable[[Path, ExitStack], Side]], pairs: int, steps: int, tell: Callable[[int, Turn, Turn], None]
 ) -> Turns:
-    """Starts both jobs, each in a folder of its own, and lets each have `pairs` turns of `steps` steps. `tell`: after each pair."""
+    """Start both jobs, each in its own folder, and give each `pairs` turns of `steps` steps. `tell`: called after each pair."""
     folder = Path(tempfile.mkdtemp(prefix="understudy-benchmark-"))
     found: list[tuple[Turn, Turn]] = []
     try:

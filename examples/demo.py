@@ -1,7 +1,7 @@
 """Kill a rank in the middle of training and see that nothing is lost: `make demo`, or `python examples/demo.py`.
 
 Trains `train_gpt.py` with four ranks and a spare under `understudy run`, sends a signal to the process of one rank when
-half of the steps are done, and shows what happens. Then it runs the same command again and leaves it alone, and
+half of the steps are done, and shows what happens. Then it runs the same command again, undisturbed, and
 compares: parameters, optimizer state, random number generators and losses of every rank, bit by bit.
 
 Exit code 0 only if both runs ended well, the kill led to an incident, and the two are identical. Everything is kept
@@ -33,7 +33,7 @@ LIMIT = 900.0  # seconds for one run: something is wrong after that
 
 @dataclass
 class Kill:
-    """What the demo did, and what it saw of it: from the signal to the next step that every rank had committed."""
+    """The kill, and its consequences: from the signal to the next step that every rank had committed."""
 
     rank: int
     step: int  # the last one reported before the signal
@@ -109,7 +109,7 @@ def watch(job: RunningJob, args: argparse.Namespace | None, console: Console, fo
                     save_picture(moment, folder / "live.svg")
                     pictured = True
             view.show(moment)
-            time.sleep(0.1)  # the pace of the picture: what is measured carries its own time
+            time.sleep(0.1)  # the pace of the picture: measurements have their own times
         job.metrics.refresh()
         if kill is not None:
             seen(job, kill)
@@ -119,7 +119,7 @@ def watch(job: RunningJob, args: argparse.Namespace | None, console: Console, fo
 
 
 def verdicts(status: dict[str, Any]) -> str:
-    """What the first drill has said; empty while there is none."""
+    """Return the result of the first drill; empty while there is none."""
     for drill in status["drills"]:
         if drill["verdict"] == "same":
             how = f"spare {drill['worker']} computed the same bits beside it"
@@ -148,7 +148,7 @@ def ended_well(job: RunningJob, console: Console) -> bool:
 
 
 def compare(job: RunningJob, reference: RunningJob, kill: Kill, console: Console) -> list[str]:
-    """What differs between the runs, in words. Deletes the saved tensors if nothing does."""
+    """Return the differences between the runs, in words. Deletes the saved tensors if there are none."""
     state = final_state.compare(job.final, reference.final, job.ranks)
     differences = [*state.differences, *job.metrics.contradictions]
     lines = 0
@@ -209,7 +209,7 @@ def verdict(job: RunningJob, kill: Kill, report: dict[str, Any], differences: li
 
 
 def plot(job: RunningJob, reference: RunningJob, kill: Kill, folder: Path, console: Console) -> None:
-    """`loss.png` and `loss.svg`: both loss curves, the incident marked."""
+    """Plot `loss.png` and `loss.svg`: both loss curves, with the incident marked."""
     try:
         import matplotlib
 
@@ -259,7 +259,7 @@ def arguments() -> argparse.Namespace:
     args, script_arguments = parser.parse_known_args()
     args.script_arguments = script_arguments
     if args.signal == "STOP" and "--hang-limit" not in args.option:
-        args.option += ["--hang-limit", "5"]  # the default waits a minute before it calls a rank hung
+        args.option += ["--hang-limit", "5"]  # by default a rank counts as hung after a minute
     if args.steps < 10:
         parser.error("--steps must be at least 10: the signal comes at half time")
     if not 0 <= args.kill_rank < args.ranks:

@@ -1,7 +1,7 @@
-"""What the demo shows while the job runs: ranks, spares, loss, and the phases of an incident as they pass.
+"""Show the job of the demo while it runs: ranks, spares, loss, and the phases of an incident as they pass.
 
-`picture` draws one moment; `LiveView` keeps it on the terminal. Without a terminal it prints a plain line for whatever
-has changed. Nothing here knows more than the job's own HTTP API and metrics files say.
+`picture` draws one view; `LiveView` keeps it on the terminal. Without a terminal it prints a plain line for each
+change. All data comes from the job's HTTP API and metrics files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Moment:
 
 
 def sparkline(losses: Mapping[int, float], steps: int, marked: int, width: int) -> Text:
-    """The loss over all `steps` in `width` columns, the column of step `marked` in red."""
+    """Draw the loss over all `steps` in `width` columns, the column of step `marked` in red."""
     low, high = (min(losses.values()), max(losses.values())) if losses else (0.0, 1.0)
     text = Text()
     for column in range(width):
@@ -63,7 +63,7 @@ def incident_text(incident: Mapping[str, Any]) -> Text:
 
 
 def phase_table(phases: Mapping[str, float]) -> Table:
-    """The phases that have passed so far. Some overlap: survivors abort while the spare sets up."""
+    """Draw the phases that have passed so far. Some overlap: survivors abort while the spare sets up."""
     table = Table.grid(padding=(0, 1))
     longest = max(phases.values(), default=0.0)
     for name, seconds in phases.items():
@@ -101,14 +101,14 @@ def picture(moment: Moment) -> RenderableType:
 
 
 def save_picture(moment: Moment, path: Path) -> None:
-    """The picture of `moment` as an SVG file."""
+    """Save the picture of `moment` as an SVG file."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(picture(moment))
     console.save_svg(str(path), title="understudy")
 
 
 class LiveView:
-    """Shows moments as they come, on a terminal in place, else as lines."""
+    """Show views as they come, on a terminal in place, else as lines."""
 
     def __init__(self, console: Console) -> None:
         self.console = console

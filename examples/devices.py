@@ -1,4 +1,4 @@
-"""Which device a rank computes on, and what a GPU needs to compute the same bits every time."""
+"""Choose the device on which a rank computes, and the settings with which a GPU computes the same bits every time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 
 def choose(name: str) -> torch.device:
-    """`auto`, `cpu` or `cuda` -> this rank's device. Several ranks may share a GPU (see scripts/gpu_check.sh)."""
+    """Return this rank's device for `auto`, `cpu` or `cuda`. Several ranks may share a GPU (see scripts/gpu_check.sh)."""
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     count = torch.cuda.device_count()
@@ -17,6 +17,6 @@ def choose(name: str) -> torch.device:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # sums in the same order, whatever else is running
     torch.use_deterministic_algorithms(True)
     if int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > count and "NCCL_MULTI_RANK_GPU_ENABLE" not in os.environ:
-        # NCCL refuses two ranks of one host on one GPU. Ranks that claim hosts of their own talk over the network.
+        # NCCL refuses two ranks of one host on one GPU. Ranks that claim different hosts use the network.
         os.environ.setdefault("NCCL_HOSTID", f"rank-{os.environ['RANK']}")
     return device

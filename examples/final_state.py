@@ -1,4 +1,4 @@
-"""The whole state of every rank at the end of a run, saved to files, and the comparison of two runs bit by bit.
+"""Save the whole state of every rank at the end of a run to files, and compare two runs bit by bit.
 
 `rank0.pt` holds rank 0's own part of every parameter, buffer and optimizer value, its random number generators and the
 `state_dict` of its other objects; `rank0.json` holds the SHA-256 of each. Equal means equal bytes, types and shapes:
@@ -47,7 +47,7 @@ class Comparison:
 
 
 def compare(folder: Path, reference: Path, ranks: int) -> Comparison:
-    """Every rank's state in `folder` against that in `reference`, bit by bit. A missing file is a difference."""
+    """Compare every rank's state in `folder` with that in `reference`, bit by bit. A missing file is a difference."""
     count, size = 0, 0
     differences: list[str] = []
     for rank in range(ranks):
@@ -69,7 +69,7 @@ def compare(folder: Path, reference: Path, ranks: int) -> Comparison:
 
 
 def _own_part(tensor: Tensor) -> Tensor:
-    """This rank's part of a sharded tensor, or the tensor itself."""
+    """Return this rank's part of a sharded tensor, or the tensor itself."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 

@@ -1,8 +1,8 @@
-"""A training job under `understudy run`, watched and disturbed from outside: what the demo and the benchmarks share.
+"""Watch a training job under `understudy run`, and disturb it from outside, for the demo and the benchmarks.
 
-Everything is read from what any user can read: the metrics files that `train_gpt.py` writes, the orchestrator's HTTP
+All data is available to any user: the metrics files that `train_gpt.py` writes, the orchestrator's HTTP
 API (address and token are in the run directory), and `understudy report` once the job is over. A kill is a real signal
-to the process that holds the rank.
+to the process of the rank.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PHASES = ("detect", "abort", "assign", "setup", "attach", "transfer", "verify", 
 
 
 class Metrics:
-    """The lines {step, loss, time} of every rank, read as they are written. A line written twice must say the same."""
+    """Read the lines {step, loss, time} of every rank as they are written. A line that is written twice must be the same."""
 
     def __init__(self, folder: Path, ranks: int) -> None:
         self.paths = [folder / f"metrics-{rank}.jsonl" for rank in range(ranks)]
@@ -53,21 +53,21 @@ class Metrics:
                 self.times[rank].setdefault(step, float(fields["time"]))
 
     def last_step(self) -> int:
-        """The last step that any rank has reported, 0 before the first."""
+        """Return the last step that any rank has reported, 0 before the first."""
         return max((max(times, default=0) for times in self.times), default=0)
 
     def complete(self) -> dict[int, float]:
-        """Steps that every rank has reported, with the time at which the last rank did."""
+        """Return the steps that every rank has reported, with the time at which the last rank did."""
         common = set(self.times[0]).intersection(*self.times[1:])
         return {step: max(times[step] for times in self.times) for step in sorted(common)}
 
     def next_commit(self, moment: float) -> tuple[int, float] | None:
-        """The first step beyond any reported at `moment`: its number, and when all ranks had reported it."""
+        """Return the first step beyond any reported at `moment`: its number, and when all ranks had reported it."""
         before = max((step for times in self.times for step, at in times.items() if at <= moment), default=0)
         return next(((step, at) for step, at in self.complete().items() if step > before and at > moment), None)
 
     def step_seconds(self, skip: int = 3, until: float = float("inf")) -> list[float]:
-        """The time of each step that all ranks reported before `until`, without the first `skip`."""
+        """Return the time of each step that all ranks reported before `until`, without the first `skip`."""
         ends = [at for at in self.complete().values() if at < until]
         return [end - start for start, end in zip(ends[skip:], ends[skip + 1 :], strict=False)]
 
@@ -128,21 +128,21 @@ class RunningJob:
         return self.process.poll() is None
 
     def status(self) -> dict[str, Any]:
-        """What the orchestrator says now; empty while there is none to ask."""
+        """Return the orchestrator's status; empty while none answers."""
         return self._get("status")
 
     def report(self) -> dict[str, Any]:
-        """Every incident so far; empty while there is no orchestrator to ask."""
+        """Return every incident so far; empty while no orchestrator answers."""
         return self._get("report")
 
     def last_report(self) -> dict[str, Any]:
-        """`understudy report --json`: works after the job, too."""
+        """Run `understudy report --json`: works after the job, too."""
         command = [sys.executable, "-m", "understudy.cli", "report", "--run-dir", str(self.run_dir), "--json"]
         result: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
         return result
 
     def kill(self, rank: int, which: signal.Signals = signal.SIGKILL) -> tuple[int, float]:
-        """Send the signal to the process that holds `rank`. Returns its pid and the moment before the signal."""
+        """Send the signal to the process of `rank`. Return its pid and the time before the signal."""
         holder = next(holder for holder in self.status()["ranks"] if holder["rank"] == rank)
         if holder["pid"] is None:
             raise RuntimeError(f"the process id of rank {rank} is not known yet, as worker {holder['worker']} is still starting")

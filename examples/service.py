@@ -1,6 +1,6 @@
-"""A service on this machine, with several nodes: an orchestrator and an agent for each, real processes that end with the `with` block.
+"""Run a service on this machine, with several nodes: an orchestrator and an agent for each, real processes that end with the `with` block.
 
-What the example of a drain and a benchmark share.
+The example of a drain and a benchmark share it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 import httpx
 
-LIMIT = 300.0  # seconds for anything that is waited for
+LIMIT = 300.0  # seconds to wait for anything
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
-    """What it gives in the end. Ends the program after `LIMIT`."""
+    """Wait until `condition` returns something true, and return it. Ends the program after `LIMIT`."""
     end = time.monotonic() + LIMIT
     while not (found := condition()):
         if time.monotonic() > end:
@@ -31,7 +31,7 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 
 
 class LocalService:
-    """folder: gets the state of the orchestrator and the agents, and what everybody prints."""
+    """A service. `folder` gets the state of the orchestrator and the agents, and the output of all processes."""
 
     def __init__(self, folder: Path, nodes: Sequence[str], slots: int) -> None:
         self.folder = folder
@@ -63,7 +63,7 @@ class LocalService:
         self.http.close()
 
     def start(self, output: str, *words: str) -> subprocess.Popen[bytes]:
-        """An `understudy` command, which goes on beside this program."""
+        """Start an `understudy` command, which runs in parallel with this program."""
         with (self.folder / output).open("wb") as file:
             process = subprocess.Popen(
                 [sys.executable, "-m", "understudy.cli", *words],
@@ -78,11 +78,11 @@ class LocalService:
         return process
 
     def run(self, *words: str) -> int:
-        """An `understudy` command, which prints where this program does; its exit code."""
+        """Run an `understudy` command, which prints to this program's output; return its exit code."""
         return subprocess.run([sys.executable, "-m", "understudy.cli", *words], cwd=self.folder, env=self.environment).returncode
 
     def submit(self, job: str, *words: str) -> None:
-        """`understudy run --detach`."""
+        """Submit a job with `understudy run --detach`."""
         code = self.start(f"{job}.txt", "run", "--rdzv-id", job, "--detach", *words).wait()
         if code:
             raise SystemExit((self.folder / f"{job}.txt").read_text())

@@ -65,9 +65,9 @@ CLIP = 1.0  # largest norm of the gradient
 
 
 def text_file(corpus: str) -> Path:
-    """The text as one file: `corpus` itself, or the joined text files of a folder, kept in the temporary folder.
+    """Return the text as one file: `corpus` itself, or the joined text files of a folder, kept in the temporary folder.
 
-    Several ranks may come here at once. Each writes a file of its own and renames it: a rename replaces as a whole.
+    Several ranks may run this at once. Each writes its own file and renames it: a rename replaces as a whole.
     """
     source = Path(corpus or sysconfig.get_path("stdlib"))
     if source.is_file():
@@ -95,7 +95,7 @@ def text_file(corpus: str) -> Path:
 
 
 class Windows(Dataset[Tensor]):
-    """The text in windows of `context` + 1 bytes, as int64: the input and, shifted by one, what to predict."""
+    """The text in windows of `context` + 1 bytes, as int64: the input and, shifted by one, the target."""
 
     def __init__(self, path: Path, context: int) -> None:
         self.text = torch.from_file(str(path), shared=False, size=path.stat().st_size, dtype=torch.uint8)  # mapped
@@ -111,7 +111,7 @@ class Windows(Dataset[Tensor]):
         return self.text[index * self.context : (index + 1) * self.context + 1].long()
 
     def held_out(self, first: int, stride: int) -> Tensor:
-        """Every `stride`-th window of those that no epoch trains on: [windows, context + 1]."""
+        """Return every `stride`-th window of those that no epoch trains on: [windows, context + 1]."""
         return torch.stack([self[self.count + index] for index in range(first, HELD_OUT, stride)])
 
 
@@ -151,7 +151,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Bytes in [batch, length] -> logits of the next byte [batch, length, 256]. The last matrix is the embedding."""
+    """A model from bytes in [batch, length] to logits of the next byte [batch, length, 256]. The last matrix is the embedding."""
 
     def __init__(self, layers: int, width: int, heads: int, context: int, dropout: float) -> None:
         super().__init__()
@@ -180,12 +180,12 @@ def next_byte_loss(model: nn.Module, windows: Tensor) -> Tensor:
 
 
 class Parallel:
-    """The model spread over the ranks, and what differs between the ways: who sees which data, how gradients meet."""
+    """The model spread over the ranks, and the differences between the ways: which rank sees which data, how gradients are averaged."""
 
     def __init__(self, way: str, model: nn.Module, job: understudy.Job, device: torch.device) -> None:
         self.model = model
         self.data_rank, self.data_ranks = job.rank, job.world_size
-        self.replicas: dist.ProcessGroup | None = None  # who averages gradients by hand
+        self.replicas: dist.ProcessGroup | None = None  # ranks that average gradients by hand
         halves = 2 if job.world_size % 2 == 0 else 1
         shape = (halves, job.world_size // halves)
         if way == "ddp":
@@ -205,7 +205,7 @@ class Parallel:
             self.replicas = mesh.get_group("data")
 
     def last_backward(self, last: bool) -> contextlib.AbstractContextManager[None]:
-        """Around a backward pass: only the last one of an accumulated step lets gradients meet."""
+        """Wrap a backward pass: only in the last one of an accumulated step are gradients averaged."""
         if isinstance(self.model, DistributedDataParallel) and not last:
             return self.model.no_sync()
         if isinstance(self.model, FSDPModule):
@@ -213,7 +213,7 @@ class Parallel:
         return contextlib.nullcontext()
 
     def average_gradients(self) -> None:
-        """Over the replicas of a tensor-parallel model; DDP and FSDP have done it in the backward pass."""
+        """Average gradients over the replicas of a tensor-parallel model; DDP and FSDP have done it in the backward pass."""
         if self.replicas is not None and self.replicas.size() > 1:
             gradients = [local(p.grad) for p in self.model.parameters() if p.grad is not None]
             flat = torch.cat([gradient.flatten() for gradient in gradients])
@@ -223,7 +223,7 @@ class Parallel:
                 gradient.copy_(mean.view_as(gradient))
 
     def clip_gradients(self) -> None:
-        """To a norm of `CLIP` over the whole model: a sharded tensor knows its whole norm, the others are whole."""
+        """Clip gradients to a norm of `CLIP` over the whole model: a sharded tensor knows its whole norm, the others are whole."""
         kinds: dict[bool, list[nn.Parameter]] = {True: [], False: []}
         for parameter in self.model.parameters():
             kinds[isinstance(parameter, DTensor)].append(parameter)
@@ -234,7 +234,7 @@ class Parallel:
 
 
 def local(tensor: Tensor) -> Tensor:
-    """This rank's part of a sharded tensor, or the tensor itself."""
+    """Return this rank's part of a sharded tensor, or the tensor itself."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
@@ -244,7 +244,7 @@ def local(tensor: Tensor) -> Tensor:
 class LossRecord:
     """Every loss that this rank has seen, folded into 32 bytes: two runs agree in all of them or in none that follows.
 
-    An object of the user's own: `state_dict` and `load_state_dict` are all that `job.register` needs.
+    A custom object: `job.register` needs only its `state_dict` and `load_state_dict`.
     """
 
     def __init__(self) -> None:
@@ -337,7 +337,7 @@ def train(args: argparse.Namespace) -> None:
         final_state.save(Path(args.final), job.rank, model, optimizer, {"schedule": schedule, "record": record})
 
 
-# --- What it writes ---------------------------------------------------------------------------------------------------
+# --- Output ------------------------------------------------------------------------------------------------------------
 
 
 class Log:

@@ -16,7 +16,7 @@ TESTS = ("tests/faults/test_device_errors.py", "tests/worker/devices/test_device
 
 
 def shown() -> Iterator[tuple[str, str, str]]:
-    """What is seen, what follows ("" if another test of the row says it), and the test."""
+    """Yield the failure, the outcome ("" if another test of the row has it), and the test."""
     for path in TESTS:
         functions = [node for node in ast.parse((ROOT / path).read_text()).body if isinstance(node, ast.FunctionDef)]
         for node in functions:
@@ -27,7 +27,7 @@ def shown() -> Iterator[tuple[str, str, str]]:
 
 
 def made() -> str:
-    """Raises `ValueError` if a row lacks what follows, or has it twice."""
+    """Return the table. Raises `ValueError` if a row lacks its outcome, or has it twice."""
     rows: dict[str, tuple[list[str], list[str]]] = {}
     for seen, follows, test in shown():
         said, tests = rows.setdefault(seen, ([], []))

@@ -5,7 +5,7 @@
 #   RANKS=4 STEPS=100 scripts/gpu_check.sh
 #   WHEELS=folder scripts/gpu_check.sh    wheels of packages that the machine lacks; they go into a folder of this run
 #
-# Nothing is installed for the machine and no network is needed. docs/evidence/gpu.md says what is checked. Exit code 0: identical.
+# Nothing is installed for the machine and no network is needed. docs/evidence/gpu.md describes the check. Exit code 0: identical.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,4 +1,4 @@
-"""Writes the rooms of the package and their imports into docs/internals/rooms.md, between two markers there.
+"""Write the rooms of the package and their imports into docs/internals/rooms.md, between two markers there.
 
 `python scripts/import_graph.py` rewrites them. With `--check` it writes nothing; if the page is stale it prints a diff and exits with 1.
 The tables show what each room imports. The layers, from the contracts in pyproject.toml, are what it may import (`make lint`).
@@ -23,12 +23,12 @@ WORKER = f"{PACKAGE}.worker"
 
 
 def rooms(graph: grimp.ImportGraph, parent: str) -> list[str]:
-    """The packages in `parent`."""
+    """Return the packages in `parent`."""
     return sorted(child for child in graph.find_children(parent) if graph.find_children(child))
 
 
 def arrows(graph: grimp.ImportGraph, among: list[str]) -> dict[str, list[str]]:
-    """For each room those that it imports, directly."""
+    """Return, for each room, those that it imports directly."""
     return {
         one: [other for other in among if other != one and graph.direct_import_exists(importer=one, imported=other, as_packages=True)]
         for one in among
@@ -36,7 +36,7 @@ def arrows(graph: grimp.ImportGraph, among: list[str]) -> dict[str, list[str]]:
 
 
 def from_the_top(imports: dict[str, list[str]]) -> list[str]:
-    """In an order in which every room stands above those that it imports. Raises `ValueError` for a circle."""
+    """Return the rooms in an order in which each comes before those that it imports. Raises `ValueError` for a cycle."""
     left, found = dict(imports), list[str]()
     while left:
         free = sorted(one for one in left if not any(one in others for others in left.values()))
@@ -49,7 +49,7 @@ def from_the_top(imports: dict[str, list[str]]) -> list[str]:
 
 
 def purpose(room: str) -> str:
-    """The first sentence of its docstring."""
+    """Return the first sentence of a room's docstring."""
     source = ROOT / "src" / room.replace(".", "/") / "__init__.py"
     text = " ".join((ast.get_docstring(ast.parse(source.read_text())) or "").split())
     return text.partition(". ")[0].rstrip(".")

@@ -1,8 +1,8 @@
-"""Two ways to write checkpoints to a disk that all ranks see.
+"""Write checkpoints to a disk that all ranks see, in two ways.
 
-Whole: rank 0 writes one file with `torch.save`, the others go on to the next step and wait for it there. What most scripts do.
+Whole: rank 0 writes one file with `torch.save`, the others go on to the next step and wait for it there. Most scripts do this.
 Distributed: `torch.distributed.checkpoint.async_save` as its documentation advises: each rank writes its part in a thread, over a
-process group of its own, while training goes on. A checkpoint counts once its metadata are there. The next one waits for the last.
+separate process group, while training goes on. A checkpoint counts once its metadata are there. The next one waits for the last.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from peers.training import Training
 
 class Checkpoints(Protocol):
     def load(self) -> int:
-        """Puts the last checkpoint in place; gives the steps that are done, 0 if there is none. Called by all ranks."""
+        """Load the last checkpoint; return the number of completed steps, 0 if there is none. Called by all ranks."""
 
     def save(self, step: int) -> None:
-        """Called by all ranks after `step`."""
+        """Save a checkpoint after `step`. Called by all ranks."""
 
     def close(self) -> None:
-        """Waits for what is being written."""
+        """Wait until everything is written."""
 
 
 def checkpoints_of(training: Training, rank: int) -> Checkpoints:

@@ -1,13 +1,13 @@
-"""The training under the in-process restart of nvidia-resiliency-ext, with the environment that `launch_nvrx` gives.
+"""Run the training under the in-process restart of nvidia-resiliency-ext, with the environment that `launch_nvrx` gives.
 
 A lost rank ends the function on all ranks, in the same processes; a reserve takes the free place, and the function starts again from the
 last checkpoint, which is the user's business (here rank 0's `torch.save`, as in the usual restart). Reserves are not refilled.
 
-Tuned: every interval that has one is a tenth of a second, and the last call for other losses as well; defaults are 1 s. Its abort knows
-NCCL only. On Gloo a survivor that does not wait for the lost rank itself hears of it when its neighbour has closed its connections.
+Tuned: every interval that has one is a tenth of a second, and the last call for other losses as well; defaults are 1 s. Its abort supports
+NCCL only. On Gloo a survivor that does not wait for the lost rank itself notices the loss when its neighbour has closed its connections.
 """
 
-# Annotations are looked at while it runs, so no `from __future__ import annotations`.
+# Annotations are read while it runs, so no `from __future__ import annotations`.
 import os
 from datetime import timedelta
 
@@ -25,7 +25,7 @@ TIMEOUT = timedelta(seconds=10)
 
 
 def train(args: Arguments, call: inprocess.CallWrapper | None = None) -> None:
-    assert call is not None  # it is put in by its type
+    assert call is not None  # it is inserted because of its type
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     store = PrefixStore(f"training-{call.iteration}", TCPStore("localhost", int(os.environ["MASTER_PORT"]), is_master=False))
     dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=TIMEOUT)

@@ -1,4 +1,4 @@
-"""The training under torchrun: without checkpoints (the ideal), or going on from the last one after a restart."""
+"""Run the training under torchrun: without checkpoints (the ideal), or continuing from the last one after a restart."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""The training as one replica of TorchFT 0.2, with the environment that `launch_torchft` gives.
+"""Run the training as one replica of TorchFT 0.2, with the environment that `launch_torchft` gives.
 
-Every rank is a replica group of one process: it shares nothing with the others but the lighthouse, and is started anew by itself.
-As TorchFT's documentation advises: `init_sync=False` with equal seeds, the quorum beside the forward pass, timeouts of some steps.
+Every rank is a replica group of one process: it shares nothing with the others but the lighthouse, and is restarted by itself. As TorchFT's
+documentation advises: `init_sync=False` with equal seeds, the quorum in parallel with the forward pass, timeouts of some steps.
 
 One repair: the communication hook of TorchFT 0.2.0's DistributedDataParallel returns the managed work's inner future. On Gloo
 there is none after a wait that failed (`assert fut._fut`), which kills every survivor of a loss. `hook` below does the same otherwise,
 and returns a future that is done: the wait is over by then, and the bucket averaged in place.
 """
 
-# Annotations are looked at while it runs, so no `from __future__ import annotations`.
+# Annotations are read while it runs, so no `from __future__ import annotations`.
 import os
 from datetime import timedelta
 from typing import Any
@@ -71,7 +71,7 @@ def main() -> None:
     optimizer = torchft.Optimizer(manager, training.optimizer)
     log.write("ready", rank, 0)
     while (done := manager.current_step()) < args.steps:
-        if done or not again:  # who comes back does not know its step yet
+        if done or not again:  # a replica that comes back does not know its step yet
             log.write("begin", rank, done + 1)
         optimizer.zero_grad()
         training.backward(done + 1, rank)

@@ -1,4 +1,4 @@
-"""The training under `understudy run`."""
+"""Run the training under `understudy run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many steps to train between two checkpoints: the optimum for a rate of faults.
+"""Compute how many steps to train between two checkpoints: the optimum for a rate of faults.
 
 J. W. Young, "A first order approximation to the optimum checkpoint interval", Communications of the ACM 17 (9), 1974: sqrt(2 C M), where a
 checkpoint costs C and faults come every M on average. J. T. Daly, "A higher order estimate of the optimum checkpoint interval for
@@ -15,12 +15,12 @@ import math
 
 
 def young(cost: float, between_faults: float) -> float:
-    """Seconds of training between two checkpoints, first order. `cost`: seconds that one adds to the training."""
+    """Return the seconds of training between two checkpoints, first order. `cost`: seconds that one adds to the training."""
     return math.sqrt(2 * cost * between_faults)
 
 
 def daly(cost: float, between_faults: float) -> float:
-    """Seconds of training between two checkpoints, higher order."""
+    """Return the seconds of training between two checkpoints, higher order."""
     if cost < 0 or between_faults <= 0:
         raise ValueError(
             f"a checkpoint that costs {cost} s and a fault every {between_faults} s: the first cannot be negative, the second not 0"
@@ -32,5 +32,5 @@ def daly(cost: float, between_faults: float) -> float:
 
 
 def steps_between(cost: float, between_faults: float, step: float) -> int:
-    """Whole steps of `step` seconds between two checkpoints, at least 1."""
+    """Return the whole steps of `step` seconds between two checkpoints, at least 1."""
     return max(1, round(daly(cost, between_faults) / step))

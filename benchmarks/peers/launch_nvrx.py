@@ -1,4 +1,4 @@
-"""Starts the ranks and the reserves of an in-process restart, and hosts the store that they meet at.
+"""Start the ranks and the reserves of an in-process restart, and host the store at which they meet.
 
 The store is here because NVRx would host it in rank 0, whose loss would then end the job: rank 0 finds the port taken and connects.
 """

@@ -1,7 +1,7 @@
-"""Starts TorchFT's lighthouse and one process for each replica group, and starts a replica anew at once when it ends too early.
+"""Start TorchFT's lighthouse and one process for each replica group, and restart a replica at once when it ends too early.
 
 Tuned: a replica is given up after 1 s without heartbeats (they come every 0.1 s), a quorum waits 0.5 s for those that are
-missing and is looked at every 20 ms. Defaults are 5 s, 60 s and 100 ms.
+missing and is checked every 20 ms. Defaults are 5 s, 60 s and 100 ms.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main() -> None:
     over.wait()
     for thread in threads:  # they end with the same step
         thread.join(END)
-    for process in replicas.values():  # who had not come back by then would train alone, from the first step
+    for process in replicas.values():  # one that had not come back by then would train alone, from the first step
         process.kill()
     lighthouse.shutdown()
 

@@ -32,7 +32,7 @@ class Line:
 
 
 class Writer:
-    """One process's end of the log."""
+    """Append to the log, for one process."""
 
     def __init__(self, path: Path, world: int) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -44,13 +44,13 @@ class Writer:
 
 
 def parse(text: bytes) -> list[Line]:
-    """The whole lines of `text`; what stands after the last line end is left out."""
+    """Return the complete lines of `text`; text after the last line end is left out."""
     whole = text[: text.rfind(b"\n") + 1]
     return [Line(**json.loads(line)) for line in whole.splitlines()]
 
 
 class Reader:
-    """The observer's end: `lines` has all that were there at the last `refresh`."""
+    """Read the log, for the observer: `lines` has all that were there at the last `refresh`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,7 +58,7 @@ class Reader:
         self._read = 0  # bytes
 
     def refresh(self) -> list[Line]:
-        """Reads on. Gives the new lines only."""
+        """Read on. Return the new lines only."""
         if not self.path.exists() or self.path.stat().st_size == self._read:
             return []
         with self.path.open("rb") as file:
@@ -70,7 +70,7 @@ class Reader:
         return new
 
     def committed(self, ranks: int) -> int:
-        """The last step that every rank has committed at some time, 0 before the first."""
+        """Return the last step that every rank has committed at some time, 0 before the first."""
         last = [0] * ranks
         for line in self.lines:
             if line.what == "commit":
@@ -78,5 +78,5 @@ class Reader:
         return min(last)
 
     def holder(self, rank: int) -> int | None:
-        """The pid of the process that committed last as `rank`."""
+        """Return the pid of the process that committed last as `rank`."""
         return next((line.pid for line in reversed(self.lines) if line.what == "commit" and line.rank == rank), None)

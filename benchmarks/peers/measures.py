@@ -1,4 +1,4 @@
-"""What a run was like, computed from its log and the moments of its faults. Pure: no process, no clock.
+"""Compute the figures of a run from its log and the times of its faults. Pure: no process, no clock.
 
 A step is committed *at full strength* when every rank has committed it, each with all ranks having a part in it. Times are in seconds.
 """
@@ -17,18 +17,18 @@ SKIP = 3  # steps after a start or a recovery that do not count as steady
 
 @dataclass(frozen=True)
 class Fault:
-    """That something was done to a rank, and to whom."""
+    """A fault and the rank that it hit."""
 
     number: int
     rank: int
-    pid: int  # of the worker that held it
+    pid: int  # of the rank's worker
     step: int  # the last one that all ranks had committed
     time: float
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What followed a fault. None: it did not happen before the run's end."""
+    """The recovery from a fault. None: it did not happen before the run's end."""
 
     full: float | None  # from the fault to a step committed at full strength, the lost rank's by another process
     new: float | None  # the same for a step that no rank had committed before
@@ -39,7 +39,7 @@ class Recovery:
 @dataclass(frozen=True)
 class Run:
     recoveries: list[Recovery]
-    finished: bool  # the last step is committed, be it by fewer ranks
+    finished: bool  # the last step is committed, perhaps by fewer ranks
     seconds: float | None  # from the first step committed by all ranks to the last step
     steady: float  # median step
     dropped: float  # batches of single ranks that no step contains
@@ -48,8 +48,9 @@ class Run:
 
 
 def full_commits(lines: Sequence[Line], ranks: int) -> list[tuple[int, float]]:
-    """(step, time) each time that all ranks have committed a step at full strength, in order of time. A step that was lost and done
-    again comes twice."""
+    """Return (step, time) each time that all ranks have committed a step at full strength, in order of time. A step that was lost and
+    computed again comes twice.
+    """
     open_steps: dict[int, set[int]] = {}
     found = []
     for line in lines:
@@ -63,7 +64,7 @@ def full_commits(lines: Sequence[Line], ranks: int) -> list[tuple[int, float]]:
 
 
 def recovered(lines: Sequence[Line], fault: Fault, ranks: int) -> tuple[float | None, float | None]:
-    """Times of the first step at full strength after the fault, and of the first of these that is new."""
+    """Return the times of the first step at full strength after the fault, and of the first of these that is new."""
     before = max((line.step for line in lines if line.what == "commit" and line.time <= fault.time), default=0)
     after = [line for line in lines if line.time > fault.time and not (line.rank == fault.rank and line.pid == fault.pid)]
     found = full_commits(after, ranks)
@@ -72,7 +73,7 @@ def recovered(lines: Sequence[Line], fault: Fault, ranks: int) -> tuple[float | 
 
 
 def first_times(lines: Sequence[Line]) -> list[float]:
-    """When the job's furthest step grew, for each step that any rank was the first to commit."""
+    """Return when the job's furthest step grew, for each step that any rank was the first to commit."""
     furthest, times = 0, []
     for line in lines:
         if line.what == "commit" and line.step > furthest:
@@ -82,7 +83,7 @@ def first_times(lines: Sequence[Line]) -> list[float]:
 
 
 def steady_steps(lines: Sequence[Line], faults: Sequence[Fault], ranks: int) -> list[float]:
-    """The time of each step that was not among the first `SKIP` of the run or after a fault, nor the one that a fault struck."""
+    """Return the time of each step that was not among the first `SKIP` of the run or after a fault, nor the one with the fault."""
     commits = full_commits(lines, ranks)
     found = []
     calm = -SKIP
@@ -98,7 +99,7 @@ def steady_steps(lines: Sequence[Line], faults: Sequence[Fault], ranks: int) -> 
 
 
 def redone_steps(lines: Sequence[Line], start: float, end: float) -> int:
-    """Attempts between two moments at steps that the same rank had begun before; the largest of all ranks."""
+    """Return the attempts in an interval at steps that the same rank had begun before; the largest of all ranks."""
     begun: set[tuple[int, int]] = set()
     again: dict[int, int] = {}
     for line in lines:
@@ -110,7 +111,7 @@ def redone_steps(lines: Sequence[Line], start: float, end: float) -> int:
 
 
 def dropped_batches(lines: Sequence[Line], ranks: int, steps: int) -> float:
-    """How many of the `ranks` * `steps` batches had no part in the parameters: ranks that were missing when a step was committed."""
+    """Return how many of the `ranks` * `steps` batches had no part in the parameters: ranks that were missing when a step was committed."""
     worlds = {line.step: line.world for line in lines if line.what == "commit"}  # of the last commit of each step
     return float(sum(ranks - min(worlds.get(step, 0), ranks) for step in range(1, steps + 1)))
 
@@ -149,10 +150,10 @@ def measure(lines: Sequence[Line], faults: Sequence[Fault], ranks: int, steps: i
 
 
 def checkpoint_cost(lines: Sequence[Line], ranks: int, every: int) -> tuple[float, float]:
-    """Of a run without faults that writes a checkpoint after every `every`-th step: a step's seconds, and what a checkpoint adds.
+    """Return, for a run without faults that writes a checkpoint after every `every`-th step, a step's seconds, and what a checkpoint adds.
 
-    A step in which one was begun is compared with the others of the same run (medians). Where that drowns in the machine's noise, the time
-    that ranks stood still between a commit and the next step is a lower bound, and is taken instead.
+    A step in which one was begun is compared with the others of the same run (medians). If that is below the machine's noise, the time
+    for which ranks paused between a commit and the next step is a lower bound, and is used instead.
     """
     commits = full_commits(lines, ranks)[SKIP:]
     gaps = [(step, end - start) for (step, start), (_, end) in pairwise(commits)]
@@ -167,7 +168,7 @@ def checkpoint_cost(lines: Sequence[Line], ranks: int, every: int) -> tuple[floa
 
 
 def goodput(run: Run, ideal: Run, ranks: int, steps: int) -> float | None:
-    """Batches that count, per second, as a part of what the ideal run did. None if one of them did not finish."""
+    """Return the batches that count, per second, relative to the ideal run. None if one of them did not finish."""
     if run.seconds is None or ideal.seconds is None:
         return None
     return (1 - run.dropped / (ranks * steps)) * ideal.seconds / run.seconds

@@ -1,7 +1,7 @@
-"""One run: start a system, let the faults happen to it at their places, see it to its end, leave nothing running.
+"""Do one run: start a system, inject the faults at their places, wait for its end, and leave nothing running.
 
-Whoever runs this adopts what its jobs leave behind (a child subreaper), because some of them detach processes from theirs: all
-that the calling process has started, directly or not, and is still there at the end of a run is ended.
+This process adopts what its jobs leave running (a child subreaper), because some of them detach processes: all processes
+that the caller has started, directly or not, and that still run at the end of a run are ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 @dataclass(frozen=True)
 class Place:
-    """Where a fault happens: as soon as all ranks have committed `step`, and then `part` of a step later, to `rank`."""
+    """The place of a fault: as soon as all ranks have committed `step`, and then `part` of a step later, in `rank`."""
 
     step: int
     part: float
@@ -42,7 +42,7 @@ class Place:
 class Memory:
     """Proportional set sizes in bytes: pages that several processes share count in parts."""
 
-    worker: float  # median of the processes that hold a rank
+    worker: float  # median of the workers with a rank
     job: float  # all processes of the job
 
 
@@ -55,7 +55,7 @@ class Observed:
 
 
 def places(training: Training) -> list[Place]:
-    """The same for every system. Faults are spread evenly, so that each has as many steps after it."""
+    """Return the places of faults, the same for every system. Faults are spread evenly, so that each has as many steps after it."""
     chance = random.Random(f"{training.seed} {training.ranks} {training.faults}")
     between = training.steps / (training.faults + 1)
     return [Place(round(between * (number + 1)), chance.random(), chance.randrange(training.ranks)) for number in range(training.faults)]
@@ -66,7 +66,7 @@ def adopt_orphans() -> None:
 
 
 def end_all() -> None:
-    """Ends every process that this one has started, directly or not."""
+    """End every process that this one has started, directly or not."""
     for _ in range(50):
         children = psutil.Process().children(recursive=True)
         for child in children:
@@ -88,7 +88,7 @@ def memory_of(holders: Sequence[int]) -> Memory:
 def observe(
     system: System, step_seconds: float, faulty: bool, tell: Callable[[str], None], limit: float = 600.0
 ) -> tuple[Reader, Observed]:
-    """Runs it to its end, or for `limit` seconds. `step_seconds`: what a place's `part` is a part of."""
+    """Run a system to its end, or for `limit` seconds. `step_seconds`: a place's `part` is a part of it."""
     ranks, steps = system.training.ranks, system.training.steps
     waiting = places(system.training) if faulty else []
     faults: list[Fault] = []
@@ -104,7 +104,7 @@ def observe(
                 heard = time.monotonic()
             elif process.poll() is not None:
                 reader.refresh()
-                finished = any(line.what == "final" for line in reader.lines)  # of the rest, the job has not waited for
+                finished = any(line.what == "final" for line in reader.lines)  # the job has not waited for the others
                 problem = "" if finished else f"ended with code {process.returncode}: {_last_line(system.folder / 'output.log')}"
                 break
             elif time.monotonic() - heard > (STALL if reader.lines else START):
@@ -139,7 +139,7 @@ def observe(
 
 
 def _whole(reader: Reader, faults: Sequence[Fault], ranks: int) -> bool:
-    """The job is over the last fault."""
+    """Return whether the job has recovered from the last fault."""
     return not faults or recovered(reader.lines, faults[-1], ranks)[1] is not None
 
 

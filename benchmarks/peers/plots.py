@@ -1,4 +1,4 @@
-"""Plots of a comparison, with matplotlib."""
+"""Plot a comparison with matplotlib."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from peers.tables import Figures
 
 
 def _points(axes: Axes, names: Sequence[str], values: Sequence[Sequence[float]], title: str) -> None:
-    """A row for each name: a bar to the median and a point for every value."""
+    """Plot a row for each name: a bar to the median and a point for every value."""
     for place, (name, found) in enumerate(zip(names, values, strict=True)):
         if found:
             axes.barh(place, statistics.median(found), color="tab:green" if name.startswith("understudy") else "tab:gray", alpha=0.6)
@@ -26,7 +26,9 @@ def _points(axes: Axes, names: Sequence[str], values: Sequence[Sequence[float]],
 
 
 def recoveries(systems: dict[str, Figures], title: str, path: Path) -> None:
-    """Time to full strength, and completion over the ideal, of all systems at one size. A migration is planned: of it, the pause."""
+    """Plot time to full strength, and completion over the ideal, of all systems at one size. For a migration, which is planned, the
+    pause.
+    """
     names = [name for name in systems if name != "ideal"]
     labels = [f"{name} (pause)" if name.endswith("-planned") else name for name in names]
     lost = [systems[name].pause if name.endswith("-planned") else systems[name].full for name in names]
@@ -41,7 +43,7 @@ def recoveries(systems: dict[str, Figures], title: str, path: Path) -> None:
 
 
 def growth(curves: dict[str, list[tuple[float, float]]], x: str, path: Path) -> None:
-    """Median time to full strength as a function of the size of the model or the number of ranks; logarithmic."""
+    """Plot median time to full strength as a function of the size of the model or the number of ranks; logarithmic."""
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     for name, points in curves.items():
@@ -52,8 +54,8 @@ def growth(curves: dict[str, list[tuple[float, float]]], x: str, path: Path) -> 
 
 
 def phases(results: Sequence[dict[str, Any]], names: Sequence[str], folder: Path) -> None:
-    """Each phase of a recovery, and the whole, by bytes moved (for each number of ranks) and by ranks (for each model); `results`: of
-    `floor.py`.
+    """Plot each phase of a recovery, and the whole, by bytes moved (for each number of ranks) and by ranks (for each model). `results`:
+    of `floor.py`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for what, fixed, x in (("bytes", "ranks", "MB moved"), ("ranks", "model", "ranks")):

@@ -1,4 +1,4 @@
-"""The models of the comparison, by the number of their parameters. Known without torch."""
+"""The models of the comparison, by the number of their parameters. Does not import torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ class Size:
     heads: int
 
     def parameters(self) -> int:
-        """Of `training.GPT`, without building it: matrices, biases and norms of the layers, the two tables and the last norm."""
+        """Return the number of parameters of `training.GPT`, without building it: matrices, biases and norms of the layers, the two
+        tables and the last norm.
+        """
         layer = 12 * self.width**2 + 13 * self.width
         return self.layers * layer + (256 + 64) * self.width + 2 * self.width
 
@@ -29,7 +31,7 @@ SIZES = {
 
 
 def choice(text: str, known: Mapping[str, object]) -> list[str]:
-    """Of a command line: names of `known`, with commas between them."""
+    """Parse a command line's list: names of `known`, separated by commas."""
     names = text.split(",")
     for name in names:
         if name not in known:

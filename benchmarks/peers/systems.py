@@ -1,4 +1,4 @@
-"""The systems that are compared: how each starts the training, and what a fault is to it. One small class each, the same shape.
+"""The systems that are compared: how each starts the training, and what a fault is for it. One small class each, with the same methods.
 
 To add one: write an entry (see `entry_plain.py`) that runs `Training` and writes to the log, and a class here.
 """
@@ -20,7 +20,7 @@ PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"  # of `make peers`
 
 @dataclass(frozen=True)
 class Training:
-    """What all systems train, with the same arguments."""
+    """The training of all systems, with the same arguments."""
 
     model: str
     ranks: int
@@ -28,7 +28,7 @@ class Training:
     seed: int
     batch: int
     faults: int
-    usual: int  # steps between checkpoints, where nobody thinks about it
+    usual: int  # steps between checkpoints, by default
     tuned: int  # the optimum for this rate of faults
 
 
@@ -43,7 +43,7 @@ class System(ABC):
 
     @classmethod
     def why_not(cls) -> str:
-        """Why it cannot run on this machine; "" if it can."""
+        """Return why it cannot run on this machine; "" if it can."""
         return ""
 
     @classmethod
@@ -52,20 +52,20 @@ class System(ABC):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """What starts the whole job."""
+        """Return the command that starts the whole job."""
 
     def environment(self) -> dict[str, str]:
         """Beyond the usual one."""
         return {}
 
     def strike(self, rank: int, pid: int) -> None:
-        """The fault: `pid` is the process that holds `rank`."""
-        process = os.pidfd_open(pid)  # refuses what is no process id, where kill(2) would take it for a group
+        """Inject the fault: `pid` is the process of `rank`."""
+        process = os.pidfd_open(pid)  # refuses what is no process id, where kill(2) would signal a group
         signal.pidfd_send_signal(process, signal.SIGKILL)
         os.close(process)
 
     def arguments(self) -> list[str]:
-        """Of the entry."""
+        """Return the arguments of the entry."""
         t = self.training
         settings = {
             "--model": t.model,
@@ -172,7 +172,7 @@ class UnderstudyPlanned(Understudy):
 
 
 class Peer(System):
-    """A system with packages of its own, in the environment that `make peers` sets up."""
+    """A system with its own packages, in the environment that `make peers` sets up."""
 
     package: str
     module: str
@@ -212,7 +212,7 @@ class NVRx(Peer):
         return [*super().arguments(), "--every", str(self.training.usual)]
 
     def environment(self) -> dict[str, str]:
-        quiet = {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # its waits of a tenth of a second are warned of, each with two lines
+        quiet = {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # it warns of its waits of a tenth of a second, with two lines each
         return {"PEERS_RESERVES": str(max(1, self.training.faults)), **quiet}
 
 

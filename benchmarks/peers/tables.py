@@ -1,4 +1,4 @@
-"""Markdown tables from the figures of all repeats. Pure."""
+"""Make Markdown tables from the figures of all repeats. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Figures:
-    """Of one system, one value for each fault (the first five) or each run. Ratios are to the ideal run of the same repeat."""
+    """The figures of one system, one value for each fault (the first five) or each run. Ratios are to the ideal run of the same repeat."""
 
     full: list[float] = field(default_factory=list)  # seconds
     own: list[float] = field(default_factory=list)  # the same in steady steps of the same run
@@ -25,11 +25,11 @@ class Figures:
     completion: list[float] = field(default_factory=list)  # ratio
     goodput: list[float] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    unrecovered: int = 0  # faults after which the job was not whole again
+    unrecovered: int = 0  # faults from which the job did not recover completely
 
 
 def spread(values: Sequence[float], digits: int = 2, factor: float = 1.0) -> str:
-    """`median (lowest-highest)`; "" without values."""
+    """Format `median (lowest-highest)`; "" without values."""
     if not values:
         return ""
     low, middle, high = (f"{value * factor:.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
@@ -88,7 +88,7 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def table(systems: dict[str, Figures], cannot: dict[str, str]) -> str:
-    """All systems, and below the table why one has no row or a shorter one."""
+    """Return a table of all systems, and below it why one has no row or a shorter one."""
     text = markdown([COLUMNS, *(row(name, figures) for name, figures in systems.items())])
     notes = [f"{name}: {reason}" for name, reason in cannot.items()]
     for name, figures in systems.items():

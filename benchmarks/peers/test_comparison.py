@@ -1,4 +1,4 @@
-"""The pure parts of the comparison with other systems: intervals, the log, what is computed from it, tables."""
+"""Test the pure parts of the comparison with other systems: intervals, the log, the figures, tables."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_half_a_line_is_left_for_later() -> None:
     assert parse(whole[:10]) == []
 
 
-# -- what is computed from it ------------------------------------------------------------------------------------------------
+# -- the figures ----------------------------------------------------------------------------------------------------------------
 
 
 def job(*steps: tuple[int, float], pids: tuple[int, int] = (10, 11), world: int = RANKS, ranks: tuple[int, ...] = (0, 1)) -> list[Line]:
@@ -168,7 +168,7 @@ def test_the_cost_of_a_checkpoint_is_what_its_step_lasts_longer() -> None:
     for step in range(1, 20):
         now += 1.5 if (step - 1) % 4 == 0 and step > 1 else 1.0
         times.append((step, now))
-    assert measures.checkpoint_cost(job(*times), RANKS, 4) == pytest.approx((1.0, 1.0))  # ranks stood for 1 s
+    assert measures.checkpoint_cost(job(*times), RANKS, 4) == pytest.approx((1.0, 1.0))  # ranks paused for 1 s
     lines = [line for line in job(*times) if line.what == "commit"]
     lines += [Line("begin", rank, step + 1, RANKS, time, 10 + rank) for step, time in times for rank in range(RANKS)]
     assert measures.checkpoint_cost(lines, RANKS, 4) == pytest.approx((1.0, 0.5))

@@ -1,7 +1,7 @@
 """The training that every system runs: a byte-level GPT on batches that are a pure function of the step and the rank.
 
-No dropout, no loader, no schedule: nothing but parameters and the optimizer's moments changes, so whoever has these two and the number of
-the step has everything. Imports are those that any such script needs and no more, because a process that is started anew pays for them.
+No dropout, no loader, no schedule: nothing but parameters and the optimizer's moments changes, so these two and the number of the step are
+the whole state. Imports are those that any such script needs and no more, because a process that is restarted pays for them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Arguments:
 
 
 def arguments() -> Arguments:
-    """From the command line; `peers.systems` writes it."""
+    """Parse the command line, which `peers.systems` writes."""
     parser = argparse.ArgumentParser(description="The training of the comparison, under one of its systems.")
     parser.add_argument("--model", choices=sorted(SIZES), default="10M")
     parser.add_argument("--steps", type=int, required=True)
@@ -69,7 +69,7 @@ def arguments() -> Arguments:
 
 
 class Training:
-    """Model and optimizer, the same on every rank, and what one step does to them. `wrap` the model before the first step."""
+    """Model and optimizer, the same on every rank, and the parts of a step. `wrap` the model before the first step."""
 
     def __init__(self, args: Arguments) -> None:
         self.args = args
@@ -80,19 +80,19 @@ class Training:
         self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=3e-4, fused=True)
 
     def batch(self, step: int, rank: int) -> Tensor:
-        """[windows, CONTEXT + 1] bytes as int64, drawn from step and rank alone."""
+        """Return [windows, CONTEXT + 1] bytes as int64, drawn from step and rank alone."""
         stream = torch.Generator().manual_seed((self.args.seed * 1_000_003 + step) * 1_000 + rank)
         return torch.randint(BYTES, (self.args.batch, CONTEXT + 1), generator=stream)
 
     def backward(self, step: int, rank: int) -> None:
-        """Forward and backward pass; DDP averages the gradients in the latter."""
+        """Run the forward and backward pass; DDP averages the gradients in the latter."""
         windows = self.batch(step, rank)
         logits = self.model(windows[:, :-1])
         loss = F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
         loss.backward()  # type: ignore[no-untyped-call]
 
     def step(self, log: Writer, rank: int, step: int) -> None:
-        """A whole one, for systems that have nothing to do with it."""
+        """Run a whole step, for systems that add nothing to it."""
         log.write("begin", rank, step)
         self.backward(step, rank)
         self.optimizer.step()
@@ -100,7 +100,7 @@ class Training:
         log.write("commit", rank, step)
 
     def digest(self) -> str:
-        """Of all parameters, their bytes in the order of their names' registration."""
+        """Return the digest of all parameters, their bytes in the order of their names' registration."""
         whole = hashlib.sha256()
         for parameter in self.net.parameters():
             whole.update(parameter.detach().numpy().tobytes())

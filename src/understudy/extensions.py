@@ -1,14 +1,14 @@
-"""What other packages add to Understudy: objects that they name by entry points, in groups (`understudy.backends`, ...).
+"""Load what other packages add to Understudy: objects that they name by entry points, in groups (`understudy.backends`, ...).
 
     [project.entry-points."understudy.backends"]
     mine = "my_package.my_module:MyBackend"
 
-They come in the order of their names, so that it is the same on every machine of a job. One that cannot be loaded, or is something else
-than its group wants, ends the program with a message that names its distribution: to leave it out silently would show much later, as
+They are in the order of their names, so that it is the same on every machine of a job. One that cannot be loaded, or is not what its group
+requires, ends the program with a message that names its distribution: if it were left out silently, it would show much later, as
 a rank that works differently from the others.
 
-A group is looked up in the lists of all installed distributions once in a process (`entries`), because that takes some 15 ms; a process
-that will be forked does it for all that come of it. Nothing is imported for that.
+A group is searched in the lists of all installed distributions once per process (`entries`), because that takes some 15 ms; a process
+that will be forked does it for all its children. Nothing is imported for that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @cache
 def entries(group: str) -> tuple[EntryPoint, ...]:
-    """All of `group`, by name. Raises `ValueError` for a name that two distributions use."""
+    """Return all entry points of `group`, by name. Raises `ValueError` for a name that two distributions use."""
     found = sorted(entry_points(group=group), key=lambda entry: (entry.name, _distribution(entry)))
     for one, other in pairwise(found):
         if one.name == other.name:
@@ -35,12 +35,12 @@ def entries(group: str) -> tuple[EntryPoint, ...]:
 
 
 def instances(group: str, kind: type[T]) -> list[T]:
-    """The objects of `group`, each a `kind`. Raises `ValueError`."""
+    """Return the objects of `group`, each a `kind`. Raises `ValueError`."""
     return [_load(entry, lambda found: isinstance(found, kind), f"no {kind.__name__}") for entry in entries(group)]
 
 
 def classes(group: str, base: type[T]) -> list[type[T]]:
-    """The classes of `group`, each derived from `base` and complete. Raises `ValueError`."""
+    """Return the classes of `group`, each derived from `base` and complete. Raises `ValueError`."""
     found = []
     for entry in entries(group):
         one = _load(entry, lambda found: isinstance(found, type) and issubclass(found, base), f"no class derived from {base.__name__}")

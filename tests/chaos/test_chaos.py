@@ -291,7 +291,7 @@ sys.stdin.read()
 """
 
 
-def test_the_agent_of_a_node_is_who_listens_to_its_workers_and_not_their_parent(tmp_path: Path) -> None:
+def test_the_agent_of_a_node_is_the_listener_of_its_workers_and_not_their_parent(tmp_path: Path) -> None:
     """Workers that outlived their agent are children of `understudy run`, which must not be killed in its place."""
     (tmp_path / WORKERS).mkdir()
     environment = {**os.environ, RUN_DIR_VARIABLE: str(tmp_path), WORKER_VARIABLE: "w0"}

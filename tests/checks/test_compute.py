@@ -1,4 +1,4 @@
-"""The known work of `checks.compute`: its digest, computed again without numpy, and what a wrong or slow CPU is told as."""
+"""The known work of `checks.compute`: its digest, computed again without numpy, and the report about a wrong or slow CPU."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_cpu_that_is_taken_away_is_left_out(monkeypatch: pytest.MonkeyPatch) -
     assert (found.verdict is Verdict.FAILED) == (len(os.sched_getaffinity(0)) == 1)
 
 
-def test_a_slow_cpu_is_told_and_a_much_slower_one_fails() -> None:
+def test_a_slow_cpu_is_noted_and_a_much_slower_one_fails() -> None:
     assert compared({0: 1.0, 1: 1.2, 2: 0.9}) == {}
     assert compared({0: 1.0, 1: 2.0, 2: 1.0, 3: 1.0}) == {1: 2.0}
     assert compared({0: 1.0}) == {}

@@ -1,4 +1,4 @@
-"""`checks.detectors`: what a detector finds fails the node or is noted, and what is wrong with a detector is its own affair."""
+"""`checks.detectors`: evidence of a detector fails the node or is noted, and a broken detector counts against itself only."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_a_file_that_got_shorter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert check(tmp_path).run().verdict is Verdict.FAILED
 
 
-def test_a_file_system_without_direct_reads_is_told_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_direct_reads_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(descriptor: int, command: int, flags: int = 0) -> int:
         if flags & os.O_DIRECT:
             raise OSError(errno.EINVAL, "Invalid argument")

@@ -1,5 +1,5 @@
-"""`checks.gpu`: what is made of what a program tells of devices, and that program's parts on torch's CPU device. No GPU is needed, and none
-is tried out: programs in the place of `worker.doctor.devices` print what it would.
+"""`checks.gpu`: how a program's report about devices is judged, and that program's parts on torch's CPU device. No GPU is needed, and none
+is tested: programs in the place of `worker.doctor.devices` print what it would.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def test_a_product_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(set(examined()["digests"]["float32"])) == 2
 
 
-def test_a_device_that_fails_is_told() -> None:
+def test_a_device_that_fails_is_reported() -> None:
     assert "Error" in devices.examined(torch.device("meta"), 2, 0, 32, 1024)["error"]
 
 

@@ -1,4 +1,4 @@
-"""`checks.memory`: the pattern, what is found when memory does not hold it, and that the node keeps enough of it."""
+"""`checks.memory`: the pattern, the report about memory that loses it, and that the node keeps enough memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from understudy.common.room import Room
 from understudy.messages import node_checks
 
 FEW = Options(memory_most=2 * BLOCK // MIB)
-WORDS = (1 << 15) * 2 + 7  # no multiple of what is written at a time
+WORDS = (1 << 15) * 2 + 7  # not a multiple of the words that are written at a time
 
 
 @pytest.fixture

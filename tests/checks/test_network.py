@@ -1,4 +1,6 @@
-"""The network check and its other side: who is let in, what never travels, what is noticed, and that everything has an end."""
+"""The network check and its other side: which clients are admitted, secrets that are never sent, what is noticed, and that everything has
+an end.
+"""
 
 from __future__ import annotations
 
@@ -140,7 +142,7 @@ def _copied(one: socket.socket, another: socket.socket, seen: bytearray) -> None
 
 
 def test_a_proof_is_good_once() -> None:
-    """What was heard on the wire opens nothing: the next server has another nonce; nor does a changed request pass."""
+    """A recorded proof is useless: the next server has another nonce. A changed request does not pass either."""
     nonces, asked = (bytes([1]) * 32, bytes([2]) * 32), Request(1.0, 5).packed()
     proofs = {
         peers.proof(token, label, *between, request)
@@ -182,7 +184,7 @@ def test_what_arrives_otherwise_here() -> None:
 
 
 def test_what_arrives_otherwise_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client sends what does not belong to the seed that it told."""
+    """The client sends data that does not belong to its seed."""
     send = Blocks.send
     monkeypatch.setattr(Blocks, "send", lambda self, line, seconds: send(Blocks(7), line, seconds))
     found = measured(serves())
@@ -216,7 +218,7 @@ def test_one_that_says_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.detail == f"{peer}: {network_check.SENDS_NOTHING(seconds=2)}"
 
 
-def test_one_that_never_comes_to_an_end() -> None:
+def test_one_that_never_ends() -> None:
     def goes_on(connection: socket.socket) -> None:
         while True:
             connection.sendall(b"B" + bytes(stream.BLOCK))
@@ -254,7 +256,7 @@ def test_answers_have_bounds(count: int, wrong: int, seconds: float) -> None:
 
 @pytest.fixture
 def served() -> Iterator[tuple[str, list[str], threading.Event]]:
-    """A `Serving` that runs: its address, what it tells, and what is set when it has told something."""
+    """A running `Serving`: its address, its messages, and an event that is set at each message."""
     told, something = list[str](), threading.Event()
 
     def tell(text: str) -> None:

@@ -154,7 +154,7 @@ def test_one_that_hangs_is_ended_with_what_it_has_started(program: Callable[[str
             monkeypatch.setenv(name, value)
         found = program("import subprocess, signal; subprocess.Popen(['sleep', '1000']); signal.pause()")
         assert (found.verdict, found.detail) == (Verdict.FAILED, node_checks.NOT_DONE(seconds=1, stuck=""))
-        mark.wait_until_none()  # what was killed with its group is not ours to wait for
+        mark.wait_until_none()  # processes that were killed with their group are not ours to wait for
 
 
 def test_what_a_process_leaves_running_is_ended(program: Callable[[str], Result], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a scheduler's job says of itself takes the place of flags that were not given, and of no others."""
+"""Settings of a scheduler's job replace flags that were not given, and no others."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_the_first_node_makes_a_secret_and_the_others_wait_for_it() -> None:
     assert shares(second) == "hush" and second.told == [("shared", allocation.PATIENCE)]
 
 
-def test_nobody_shares_one_that_was_given_or_that_nobody_needs(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_that_was_given_or_is_not_needed_is_not_shared(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shares(MadeUp(1)) is None and shares(MadeUp(2), token_file=tmp_path) is None
     monkeypatch.setenv(TOKEN_VARIABLE, "given")
     assert shares(MadeUp(2)) is None
@@ -181,7 +181,7 @@ def test_nobody_shares_one_that_was_given_or_that_nobody_needs(tmp_path: Any, mo
 
 @pytest.mark.parametrize(("number", "call"), [(0, "share"), (1, "shared")])
 @pytest.mark.parametrize("error", [SchedulerFailed("it is full"), OSError(28, "it is full")])
-def test_one_that_cannot_be_shared_is_told(number: int, call: str, error: Exception) -> None:
+def test_one_that_cannot_be_shared_is_reported(number: int, call: str, error: Exception) -> None:
     here = MadeUp(2, number)
     here.fails[call] = error
     with refused(Usage, starting.SECRET_NOT_SHARED, reason=str(error)):

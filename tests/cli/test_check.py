@@ -102,13 +102,13 @@ def test_a_training_that_differs_undisturbed_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("missing", [(0, 8), (1, 6)])
-def test_a_step_that_was_not_told_is_no_step_that_is_the_same(missing: tuple[int, int]) -> None:
+def test_a_step_that_was_not_recorded_does_not_count_as_equal(missing: tuple[int, int]) -> None:
     page = judged(records(lambda one: None if (one.rank, one.step) == missing else one))
     assert page.verdict is Verdict.INCONCLUSIVE and said(page.line, script_check.RECORDS_DIFFER, kills=KILLED)
     assert said(page.line, script_check.RECORDED_ONCE, rank=missing[0], transaction=missing[1] - 1)
 
 
-def test_an_entry_that_is_gone_differs_unless_nobody_has_registered_it() -> None:
+def test_an_entry_that_is_gone_differs_unless_it_is_unregistered() -> None:
     def without(entry: str) -> Records:
         return records(lambda one: replace(one, digests={k: v for k, v in one.digests.items() if k != entry}) if one.step > 6 else one)
 
@@ -167,7 +167,7 @@ def test_of_several_kills_the_one_before_the_first_difference_is_named(step: int
     assert page.verdict is Verdict.DIFFERS and said(page.line, script_check.DIFFERS, kills=described([TWICE[kill]]))
 
 
-def test_grades_that_are_alike_stand_once() -> None:
+def test_equal_grades_are_listed_once() -> None:
     incidents = [{**INCIDENT, "number": number, "grade": grade} for number, grade in enumerate(("proven", "drilled", "drilled"), 1)]
     page = Judge(2, BEFORE, LAST, ["", ""]).disturbed(
         records(), Ended(records(), reached=True, incidents=incidents, drills=[DRILL]), [KILL]
@@ -175,7 +175,7 @@ def test_grades_that_are_alike_stand_once() -> None:
     assert page.grades == ["incident 1: proven: all of it was compared", "incidents 2, 3: drilled: all of it was compared"]
 
 
-def test_every_kill_has_its_incident_and_the_longest_recovery_is_told() -> None:
+def test_every_kill_has_its_incident_and_the_longest_recovery_is_shown() -> None:
     incidents = [INCIDENT, {**INCIDENT, "ranks": [{"old_worker": "w3"}]}]
     page = Judge(2, BEFORE, LAST, ["", ""]).disturbed(records(), Ended(records(), reached=True, incidents=incidents, drills=[DRILL]), TWICE)
     kills = "rank 1 was killed in step 6 (vote) and in step 8 (between)"
@@ -204,7 +204,7 @@ def test_where_no_phase_is_reached_nothing_is_known_of_a_recovery() -> None:
     assert (page.verdict, page.line, page.kills) == (Verdict.INCONCLUSIVE, script_check.NO_KILL(), [kill])
 
 
-def test_a_run_that_stands_still_after_a_recovery_has_survived_it() -> None:
+def test_a_run_without_progress_after_a_recovery_has_survived_it() -> None:
     run = Ended(records(), standstill="no spare gets warm", incidents=[INCIDENT], drills=[DRILL])
     page = Judge(2, BEFORE, LAST, ["", "output"]).disturbed(records(), run, [KILL, Kill(1, 7)])
     assert (page.verdict, page.line, page.message) == (Verdict.INCONCLUSIVE, script_check.SCRIPT_STANDS(), "no spare gets warm")

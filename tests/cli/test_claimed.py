@@ -1,4 +1,4 @@
-"""What a node runs that Slurm has given to a job on demand, before it starts an agent."""
+"""The process on a node that Slurm has given to a job on demand, before it starts an agent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from understudy.schedulers.slurm.resources import Resources
 
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the agent would be told; filled when the supervisor would have run."""
+    """Return the agent's settings; filled when the supervisor would have run."""
     found: dict[str, Any] = {}
 
     class Supervisor:
@@ -60,6 +60,6 @@ def test_what_was_given_is_compared_with_what_the_orchestrator_says_is_needed(
 def test_an_orchestrator_that_was_started_before_nodes_were_compared_gets_its_node(
     started: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The package was updated while its job runs: what it asks for does not say what is needed."""
+    """The package was updated while its job runs: the orchestrator's request does not include the needs."""
     monkeypatch.delenv(NEED_VARIABLE, raising=False)
     assert claimed.main() == 7 and started == {"node": "n5"}

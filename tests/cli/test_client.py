@@ -1,4 +1,4 @@
-"""Who follows a job waits for an orchestrator that is away, each time anew."""
+"""A command that follows a job waits for an orchestrator that is away, each time from the beginning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`understudy doctor`: what it finds, what it makes of it, and that a torch that does not work is a finding like any other."""
+"""`understudy doctor`: its findings, its conclusions, and that a torch that does not work is a finding like any other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LIMITS: dict[str, int | None] = {"open files": 1 << 16, "open files at most": 1 
 
 @pytest.fixture(scope="module")
 def whole() -> dict[str, Any]:
-    """What the worker's side says here."""
+    """Return the report of the worker's side here."""
     os.environ["NCCL_MADE_UP"] = os.environ["UNDERSTUDY_TOKEN"] = "not to be shown"
     try:
         found = of_worker()
@@ -57,7 +57,7 @@ def test_all_of_it_is_found(whole: dict[str, Any]) -> None:
     assert whole["system"]["kernel"].startswith("Linux ")
 
 
-def test_of_the_environment_only_names_are_told_and_no_tokens(whole: dict[str, Any]) -> None:
+def test_of_the_environment_only_names_are_shown_and_no_tokens(whole: dict[str, Any]) -> None:
     assert "NCCL_MADE_UP" in whole["variables"]
     assert "UNDERSTUDY_TOKEN" not in whole["variables"]
     assert "not to be shown" not in json.dumps(whole)
@@ -90,7 +90,7 @@ def test_internals_that_are_missing() -> None:
     assert all_fine.status == OK and "all 1 " in all_fine.detail
 
 
-def test_what_is_said_of_gpus() -> None:
+def test_findings_about_gpus() -> None:
     gpu = {"name": "H100", "memory": 80 << 30}
     assert [one.status for one in findings.of_gpus([], "", "CPU", [])] == [OK]
     (without,) = findings.of_gpus([gpu], "", "CUDA 13.0", ["NVIDIA"])
@@ -99,7 +99,7 @@ def test_what_is_said_of_gpus() -> None:
     assert list(found) == [Finding("GPUs", OK, "H100 (80 GiB), H100 (80 GiB); NCCL 2.30.7")]
 
 
-def test_what_is_said_of_gpus_of_amd() -> None:
+def test_findings_about_gpus_of_amd() -> None:
     gpu = {"name": "MI300X", "memory": 192 << 30}
     untested, seen = findings.of_gpus([gpu], "2.22.3", "ROCm 7.0", ["AMD"])
     assert untested.status == LIMITED and said(untested.detail, doctor.ROCM_UNTESTED, build="ROCm 7.0")

@@ -75,7 +75,7 @@ def test_whoever_has_nodes_for_spares_needs_none_beside_them(flags: dict[str, ob
     assert (spec.spare_nodes, spec.floating) == (flags.get("spare_nodes", 0), flags.get("floating_spares", 0))
 
 
-def test_nodes_of_spares_come_behind_the_others() -> None:
+def test_nodes_of_spares_come_after_the_others() -> None:
     assert plan(nnodes="2", spare_nodes=1, node_rank=2, master_addr="host0").node_rank == 2
     several = plan(nnodes="1", spare_nodes=2, node_rank=2, rdzv_endpoint="host0,host1,host2")
     assert len(several.endpoints) == 3 and several.host == "0.0.0.0", "they may have an orchestrator"

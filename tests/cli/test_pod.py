@@ -29,7 +29,7 @@ TOLD = Told("gpt", 5, 4, 8, 8, -1, "http://a:1,http://b:1", "", asdict(Timeouts(
 
 @pytest.fixture
 def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the agent would be told; filled when the supervisor would have run."""
+    """Return the agent's settings; filled when the supervisor would have run."""
     found: dict[str, Any] = {}
 
     class Supervisor:

@@ -30,7 +30,7 @@ def test_a_folder_that_is_named_is_taken_once(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_made_is_named_with_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir("/proc")  # nobody can write there, root included
+    monkeypatch.chdir("/proc")  # not writable, even for root
     with refused(NoRun, asking.NO_RUN_DIRECTORY, path="/proc/understudy-runs"):
         RunDirectory.create(None, "job")
     with refused(NoRun, asking.NO_RUN_DIRECTORY, path="/proc/here"):

@@ -1,4 +1,4 @@
-"""The process that waits for a job: what its agent may do to it. With real jobs: `tests/integration/control/test_cli_run.py`."""
+"""The process that waits for a job, and the behaviour of its agent. With real jobs: `tests/integration/control/test_cli_run.py`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ sys.exit(Supervisor(run, config, "a secret", None, 0, (signal.SIGINT,), say, sch
 
 
 def test_an_agent_that_ends_before_it_has_read_everything(tmp_path: Path) -> None:
-    """The kernel tells so as a connection that was reset, behind the agent's last words."""
+    """The kernel reports it as a reset connection, after the agent's last message."""
     ended = subprocess.run([sys.executable, "-c", SUPERVISOR, str(tmp_path)], capture_output=True, text=True, timeout=LIMIT)
     assert ended.returncode == 130, ended.stderr
     assert codes(ended.stderr) == [starting.STOPPING.code], ended.stderr

@@ -1,4 +1,4 @@
-"""Small things that several rooms share: waiting, counting, lines on a stream, what is said in them."""
+"""Small parts that several rooms share: waiting, counting, lines on a stream, cleaned texts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_lines_come_out_whole_however_they_were_cut(lines: list[bytes], data: st
     assert [line for piece in pieces for line in reader.feed(piece)] == [line for line in lines if line]
 
 
-def test_a_line_that_is_too_long_is_skipped_and_told_once() -> None:
+def test_a_line_that_is_too_long_is_skipped_and_reported_once() -> None:
     reader = LineReader(limit=4)
     assert list(reader.feed(b"ab\nabcdef")) == [b"ab", None]
     assert list(reader.feed(b"ghijkl")) == []
@@ -63,7 +63,7 @@ def test_a_submission_says_all_of_a_job_that_may_be_asked_for() -> None:
 
 
 def test_what_a_submission_does_not_say() -> None:
-    """Its name, what follows from the rest, and what nobody may choose. A new field of `JobSpec` belongs here or into `Submission`."""
+    """Its name, what follows from the rest, and what users may not choose. A new field of `JobSpec` belongs here or into `Submission`."""
     unsaid = {"job", "world_size", "max_losses_per_transaction", "admission", "home_after"}  # the last two: its policy says it
     unsaid |= {"floating", "spare_nodes", "replaces_nodes", "bounded_places"}  # a service has the nodes that it has
     assert unsaid | shared(JobSpec("job", 1, 1)).keys() == set(JobSpec.__dataclass_fields__)

@@ -1,4 +1,4 @@
-"""The versions that Understudy is tested with: in pyproject.toml as in the code, and told when another torch is installed."""
+"""The versions that Understudy is tested with: in pyproject.toml as in the code, and a warning when another torch is installed."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def _installed(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["", f"{tested.TORCH[0]}.0+cpu", f"{tested.TORCH[1]}.7"])
-def test_nothing_is_said_of_a_tested_torch(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_a_tested_torch_is_not_reported(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     _installed(monkeypatch, version)
     assert tested.installed_torch() == version
     assert tested.untested_torch() == ""
 
 
 def _run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *flags: str) -> list[str]:
-    """`understudy run` up to where it would start a job: what it says."""
+    """Run `understudy run` up to where it would start a job; return its output."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "script.py").touch()
     monkeypatch.setattr("understudy.cli.run_command.execute", lambda *_, **__: 0)
@@ -86,7 +86,7 @@ def _run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *flags: str) -> list[s
     return result.stderr.splitlines()
 
 
-def test_another_torch_is_told_of_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_another_torch_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _installed(monkeypatch, "2.99.0")
     first, last = tested.TORCH
     assert _run(monkeypatch, tmp_path) == [f"understudy: {tools.TORCH_UNTESTED(version='2.99.0', first=first, last=last)}"]
@@ -98,7 +98,7 @@ def test_a_tested_torch_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 def test_a_submitted_job_runs_under_other_torches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Those of the nodes, not the one beside the command line."""
+    """The torch of the nodes counts, not the one of the command line."""
     _installed(monkeypatch, "2.99.0")
     given: list[Any] = []
 

@@ -67,7 +67,7 @@ def main() -> int:
         parser.error("no script is left")
     if args.keep and (there := [script.name for script in wanted if (args.keep / script.name).exists()]):
         parser.error(f"{args.keep} holds runs of {there[0]} already: give another folder")
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no run is left behind
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no run is left running
     with tempfile.TemporaryDirectory(prefix="understudy-conformance-") as scratch:
         results = _run(wanted, args.keep or Path(scratch), args)
     again = {result["script"]: result for result in results}

@@ -1,8 +1,8 @@
-"""Drills in a job that nobody disturbs otherwise: at chosen steps, a spare computes the step of one rank in addition to that rank.
+"""Drills in a job that is not disturbed otherwise: at chosen steps, a spare computes the step of one rank in addition to that rank.
 
-Every rank is held between two transactions (`understudy.chaos.armed`) until the spare is ready, however few steps the script has. No rank
+Every rank is paused between two transactions (`understudy.chaos.armed`) until the spare is ready, however few steps the script has. No rank
 goes on to the next step, or to the end of the script, before the drill is over, because a loss would call it off. The result of a drill is
-in the job's journal. A script that never comes to such a place, or in which no spare is ever warm, just goes on.
+in the job's journal. A script that never reaches such a place, or in which no spare is ever warm, just goes on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from understudy.cli.run_directory import RunDirectory
 from understudy.links.messages import ONLY
 
 LOOK = 0.05
-PATIENCE = 20.0  # seconds that ranks are held for a drill at most: the hang watch must not find them
+PATIENCE = 20.0  # seconds that ranks are paused for a drill at most: the hang watch must not find them
 MOST = 4  # drills in a run with kills
 
 

@@ -1,9 +1,9 @@
-"""The runs of a script: under torchrun, under `understudy run` with drills, and with kills. Real processes, and files that tell of them.
+"""Run a script: under torchrun, under `understudy run` with drills, and with kills. Real processes, and files about them.
 
-Each run has a folder of its own: `trace` (what the script tells, see `scripts/_trace.py`), `output.txt`, and the run directory `run`.
+Each run has its own folder: `trace` (the lines of the script, see `scripts/_trace.py`), `output.txt`, and the run directory `run`.
 Kills are armed as files before the start (`understudy.chaos.armed`), so that no newcomer can be too early for one.
 
-A run that does not end within its limit is ended by its process group, and whatever it has left elsewhere by its mark.
+A run that does not end within its limit is ended by its process group, and processes elsewhere by its mark.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Ended(Exception):
 
 @dataclass(frozen=True)
 class Trace:
-    """What the ranks of a run told."""
+    """The lines that the ranks of a run wrote."""
 
     lines: Mapping[int, tuple[Line, ...]]
     finals: Mapping[int, Mapping[str, Any]]  # of ranks that came to the end
@@ -68,7 +68,7 @@ class Trace:
 
     @property
     def steps(self) -> int:
-        """How many any rank told of."""
+        """The number of steps of which any rank wrote."""
         return max((len({line["key"] for line in lines if line["key"].startswith("step")}) for lines in self.lines.values()), default=0)
 
 
@@ -93,19 +93,19 @@ class Ran:
 
     @property
     def aborted(self) -> str:
-        """A death in C++ that nobody sent, in words; empty: none."""
+        """A death in C++ by a signal that no process sent, in words; empty: none."""
         if self.crashes:
             return self.crashes[0]
         return next((line.strip() for line in self.output.splitlines() if any(word in line for word in ABORTED)), "")
 
     @property
     def held(self) -> str:
-        """Why it was held, for which it was ended; empty: it was not."""
+        """Why the job paused, for which the run was ended; empty: it did not."""
         return next((line.strip() for line in self.output.splitlines() if any(code in line for code in HELD)), "")
 
     @property
     def message(self) -> str:
-        """What it says last."""
+        """The last message."""
         return next((line.strip() for line in reversed(self.output.splitlines()) if line.strip()), "no output")
 
 

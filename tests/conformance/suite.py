@@ -14,7 +14,7 @@ from tests.conformance import runs, verdict
 from tests.conformance.scripts import Script, phases
 from tests.conformance.verdict import BITWISE, NAMED, TOLD, Found
 
-Say = Callable[[Script, str], None]  # what is being done with a script now
+Say = Callable[[Script, str], None]  # reports the progress of a script
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ Values = Mapping[str, Any]  # of `suite.Result.values`
 
 
 def elsewhere(results: Sequence[Values], *folders: Path) -> list[dict[str, Any]]:
-    """The same without these folders in front of paths: they mean something on this machine only."""
+    """Return the same without these folders at the beginning of paths: they mean something on this machine only."""
     text = json.dumps(results)
     for folder in folders:
         text = text.replace(json.dumps(f"{folder}/")[1:-1], "")

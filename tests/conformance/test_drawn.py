@@ -1,4 +1,4 @@
-"""A few conformance scripts in each run of the gate, drawn by the commit's hash, so that over time it comes to all of them."""
+"""A few conformance scripts in each run of the gate, drawn by the commit's hash, so that over time all of them are run."""
 
 from __future__ import annotations
 

@@ -59,12 +59,12 @@ class Found:
 
 
 def wrong(script: Script, found: Found) -> str:
-    """What is wrong with it, for a script that expects something else; empty: nothing."""
+    """Return the difference from what the script expects; empty: none."""
     return "" if found.verdict == script.expect else f"{script.expectation} was expected; {found.text}"
 
 
 def steady(first: Ran, second: Ran | None = None) -> Found | None:
-    """What is wrong with the script itself, by its runs under torchrun; None: nothing."""
+    """Return what is wrong with the script itself, by its runs under torchrun; None: nothing."""
     for ran in (first, *(() if second is None else (second,))):
         if ran.hung:
             return Found("unsteady", "under torchrun it does not end")
@@ -111,7 +111,7 @@ def _refused(script: Script, ran: Ran) -> Found | None:
 
 
 def disturbed(script: Script, reference: Ran, ran: Ran, before: Found) -> Found:
-    """Of the run with kills. `before`: of the undisturbed one, BITWISE or TOLD."""
+    """Judge the run with kills. `before`: the result of the undisturbed one, BITWISE or TOLD."""
     bad = _ended_badly(ran, "with kills")
     if before.verdict == TOLD:
         return bad if bad and bad.verdict not in ("crashed", "held") else Found(TOLD, kills=ran.kills)
@@ -133,7 +133,7 @@ def disturbed(script: Script, reference: Ran, ran: Ran, before: Found) -> Found:
 
 
 def named(found: Found, drills: Sequence[Mapping[str, Any]]) -> Found:
-    """`found` of the run with kills, with what the drills of the undisturbed run said before."""
+    """Judge the run with kills, by `found` and the drills of the undisturbed run."""
     against = [of_drill(drill) for drill in drills if drill["verdict"] in AGAINST]
     if not against or found.verdict in (TOLD, "unsteady"):
         return found
@@ -171,7 +171,7 @@ def _incident(incident: Mapping[str, Any]) -> str:
 
 
 def lacks(wanted: Trace, found: Trace, killed: Sequence[int] = ()) -> str:
-    """What is not there although it should be, in words; empty: nothing. `killed`: a rank for each kill."""
+    """Describe lines that are missing; empty: none. `killed`: a rank for each kill."""
     for rank in wanted.finals:
         if rank not in found.finals:
             return f"rank {rank} has no final state"
@@ -184,7 +184,7 @@ def lacks(wanted: Trace, found: Trace, killed: Sequence[int] = ()) -> str:
 
 
 def differs(wanted: Trace, found: Trace, killed: Sequence[int] = (), borrowed: int = 0) -> str:
-    """What is there and is not as wanted, in words; empty: nothing. `borrowed`: results of other ranks that the incidents note."""
+    """Describe lines that differ; empty: none. `borrowed`: results of other ranks that the incidents note."""
     return next((unlike.text for unlike in _unlike(wanted, found, killed, borrowed)), "")
 
 
@@ -235,7 +235,7 @@ def _borrowed(ran: Ran) -> int:
 
 
 def _of_others(line: Line, wanted: Trace, rank: int) -> bool:
-    """Whether every value of it is the rank's own or one that another rank told at that place."""
+    """Return whether every value of a line is the rank's own or one that another rank wrote at that place."""
     at_place = [other for lines in wanted.lines.values() for other in lines if other["key"] == line["key"]]
     mine = next(other for other in wanted.lines[rank] if other["key"] == line["key"])
     return line.keys() == mine.keys() and all(any(other.get(name) == value for other in at_place) for name, value in line.items())

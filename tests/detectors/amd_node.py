@@ -109,7 +109,7 @@ class Node:
         self.answers(ECC, counts, number)
 
     def metrics(self, number: int = 0, **fields: object) -> None:
-        """Those given, and of the rest what an idle MI300X has."""
+        """Set the given fields; the others are those of an idle MI300X."""
         idle = {"prochot_residency_acc": 0, "socket_thm_residency_acc": 0, "hbm_thm_residency_acc": 0, "vr_thm_residency_acc": 0}
         self.answers(METRICS, {"accumulation_counter": 0, "ppt_residency_acc": 0, "pcie_replay_count_acc": 0, **idle, **fields}, number)
 
@@ -135,7 +135,7 @@ class Node:
         self.bus(AMD, number)
 
     def look(self, after: float = 1.0) -> list[Evidence]:
-        """What the detector finds `after` seconds from the last look."""
+        """Return the detector's evidence `after` seconds from the last look."""
         self.now += after
         found = self.detector.look()
         assert all((one.detector, one.subject, one.name) == ("amdsmi", Subject.DEVICE, "") for one in found)

@@ -1,4 +1,4 @@
-"""Texts of the kernel's log: real ones and what they mean, and such as look alike."""
+"""Texts of the kernel's log: real ones with their meaning, and others that look alike."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A node with GPUs for tests of the NVML detector: a stand-in for NVIDIA's library (stand_ins/nvml.c), because no GPU is there.
 
-The loader finds the stand-in by LD_LIBRARY_PATH, which counts from the start of a process: the detector runs in a child, which looks
-when it is told to, at a time that it is told.
+The loader finds the stand-in by LD_LIBRARY_PATH, which is read at the start of a process: the detector runs in a child, which looks
+on request, at a given time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ for line in sys.stdin:
 
 
 class Gpus:
-    """What the stand-in answers to who has `variables` in its environment."""
+    """The answers of the stand-in to a process that has `variables` in its environment."""
 
     def __init__(self, library: Path, state: Path) -> None:
         self._state = state
@@ -96,7 +96,7 @@ class Node(Gpus):
         self.ask("make")
 
     def look(self, after: float = 1.0) -> list[dict[str, Any]]:
-        """What the detector finds `after` seconds from the last look."""
+        """Return the detector's evidence `after` seconds from the last look."""
         self.now += after
         found = self.ask("look")
         assert all(one["detector"] == "nvml" and one["subject"] == "device" and one["name"] == "" for one in found)
@@ -122,7 +122,7 @@ class Node(Gpus):
 
 
 def build(folder: Path) -> None:
-    """The stand-in, in `folder`. Skips the test where that cannot be."""
+    """Build the stand-in in `folder`. Skips the test where that is impossible."""
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
     if CC is None:
         pytest.skip("no C compiler")

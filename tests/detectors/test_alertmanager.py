@@ -1,4 +1,4 @@
-"""What an alert of Alertmanager says of which node."""
+"""Which node an alert of Alertmanager is about, and the evidence that it becomes."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_the_name_is_made_fit(name: str, detector: str, kind: str) -> None:
     assert found.detector.isprintable()
 
 
-def test_what_a_person_is_told() -> None:
+def test_notes_for_a_person() -> None:
     def told(**annotations: str) -> str:
         return str(arguments_of(seen({**alert(), "annotations": annotations}).detail)["summary"])
 

@@ -1,4 +1,4 @@
-"""What the counters and states of an AMD GPU are evidence of, on a stand-in for the package `amdsmi`; and nodes that have none."""
+"""Evidence from the counters and states of an AMD GPU, on a stand-in for the package `amdsmi`; and nodes that have none."""
 
 from __future__ import annotations
 

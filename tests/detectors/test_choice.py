@@ -1,4 +1,4 @@
-"""Which detectors look on a node: the file, its mistakes, what is listed of it, and rules about metrics seen from one node."""
+"""The choice of a node's detectors: the file, its mistakes, the list, and rules about metrics seen from one node."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_nccl_is_asked_only_where_the_file_says_so() -> None:
     assert choose('off = ["nccl-ras"]\n[nccl-ras]')[-1].off
 
 
-def test_what_is_off_is_made_by_nobody_and_the_log_counts_as_the_file_says(installed: Callable[..., None]) -> None:
+def test_disabled_detectors_are_not_created_and_the_log_counts_as_configured(installed: Callable[..., None]) -> None:
     installed(Fan)
     made = {one.name: one for one in choose('off = ["nvml", "fan"]', since=NOW)}
     assert [name for name, one in made.items() if one.off] == ["nvml", "fan"]
@@ -175,7 +175,7 @@ def test_what_is_off_is_made_by_nobody_and_the_log_counts_as_the_file_says(insta
     ],
     ids=range(18),
 )
-def test_a_mistake_is_told_with_its_place(
+def test_a_mistake_is_reported_with_its_place(
     text: str, told: list[tuple[str, Message, dict[str, object]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -194,7 +194,7 @@ def test_a_mistake_is_told_with_its_place(
     assert agent.exit_code == 2 and lines[0] in agent.output
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with refused(BadFile, detector_files.UNREADABLE_FILE, path=tmp_path / "none.toml", reason=os.strerror(errno.ENOENT)):
         read_file(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff")

@@ -1,4 +1,4 @@
-"""An operator's own check, with real processes: what it says, how it is ended, and that it leaves nothing behind."""
+"""An operator's own check, with real processes: its results, how it is ended, and that no process is left."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def only(found: list[Evidence]) -> Evidence:
 
 
 def note(found: list[Evidence], kind: str) -> str:
-    """That is all that was said; its words."""
+    """Return the text of the only note."""
     one = only(found)
     assert (one.detector, one.subject, one.name, one.severity, one.happened) == ("command:disk", Subject.NODE, "", Severity.NOTE, NOW)
     assert (one.kind, one.part, one.until) == (kind, "", 0.0)
@@ -204,10 +204,8 @@ def test_close_ends_a_run_and_waits_for_it(mark: Mark, tmp_path: Path) -> None:
     detector.close()
 
 
-def test_a_process_that_does_not_end_is_told_about_and_no_other_started(
-    mark: Mark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As one that waits in the kernel: here no signal is sent to it."""
+def test_a_process_that_does_not_end_is_reported_and_no_other_started(mark: Mark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Like one that waits in the kernel: here no signal is sent to it."""
     monkeypatch.setattr(command, "GRACE", 0.01)
     monkeypatch.setattr(command, "_signal_group", lambda process, number: None)
     runs = tmp_path / "runs"
@@ -252,7 +250,7 @@ def test_no_descriptors_are_left_when_there_are_too_few(mark: Mark, monkeypatch:
         assert "Too many open files" in note(shell(mark, "exec sleep 1000").look(), "check-start")
 
 
-# -- what it prints ---------------------------------------------------------------------------------------------------
+# -- output -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("output", ["status", "json"])
@@ -354,7 +352,7 @@ def test_bytes_that_are_no_text(mark: Mark) -> None:
 
 @pytest.mark.parametrize("code", [1, 2])
 def test_findings_count_with_exit_code_0_only(mark: Mark, code: int) -> None:
-    """An interpreter ends with 1 for an exception that nobody catches."""
+    """An interpreter ends with 1 after an uncaught exception."""
     found = note(shell(mark, f"printf '[]'; echo Traceback >&2; exit {code}", output="json").look(), "check-exit")
     assert said(found, node_programs.BAD_EXIT, exit_code=code) and "Traceback" in found
 

@@ -1,4 +1,4 @@
-"""The hang watch: who is named, when, and when nobody is."""
+"""The hang watch: which rank is named, when, and when none is."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Host:
         self.watch.observe(beating, clock, clock + OFFSET)
 
     def stand(self, pages: dict[str, PageView], seconds: int = 20, frozen: tuple[str, ...] = ()) -> Verdict | None:
-        """The same pages once a second; the verdict at the end."""
+        """Show the same pages once a second; return the verdict at the end."""
         for second in range(seconds):
             self.read(pages, 1.0 + second, frozen)
         return self.judge()
@@ -95,7 +95,7 @@ def test_before_the_first_commit_the_limit_is_generous() -> None:
     assert host.judge() is not None
 
 
-def test_when_all_are_silent_nobody_is_named() -> None:
+def test_when_all_are_silent_no_rank_is_named() -> None:
     host = Host()
     host.read({name: page() for name in RANKS.values()}, 500.0, frozen=("w0", "w1", "w2"))
     assert host.judge() is None
@@ -147,7 +147,7 @@ def test_a_new_holder_is_not_judged_by_what_was_read_before_it_came() -> None:
     pages = {"w0": page(), "w1": page(), "w2": page(), "w3": page(Activity.WARM, -1, step=0)}
     host.read(pages, 9.0)
     assert host.judge() is None
-    host.read(pages, 10.5)  # w3 has taken rank 2 since then, and everybody goes on, but no page has told yet
+    host.read(pages, 10.5)  # w3 has taken rank 2 since then, and all ranks go on, but no page shows it yet
     newly = {0: "w0", 1: "w1", 2: "w3"}
     assert host.watch.judge(newly, (), 10.5 + OFFSET) is None
     host.read(pages, 20.4)
@@ -163,7 +163,7 @@ def test_ranks_that_differ_in_collectives_by_nature_are_not_judged_by_them() -> 
     assert host.judge() is None
 
 
-def test_a_rank_that_is_alone_in_its_job_is_behind_nobody() -> None:
+def test_a_rank_that_is_alone_in_its_job_does_not_lag() -> None:
     host = Host()
     for second in range(300):
         host.read({"w0": page(waits=0)}, 1.0 + second)
@@ -177,7 +177,7 @@ def test_any_progress_of_any_rank_counts() -> None:
         assert host.judge() is None
 
 
-def test_nobody_alone_is_behind() -> None:
+def test_no_rank_alone_lags() -> None:
     host = Host()
     host.read({name: page() for name in RANKS.values()}, 50.0)
     assert host.judge() is None
@@ -196,7 +196,9 @@ def test_where_none_is_behind_who_waits_for_nobody_holds_up_the_job() -> None:
 
 
 def test_where_several_are_behind_who_waits_for_nobody_holds_up_the_job() -> None:
-    """In the forward of DDP with buffers: the source of their broadcast has got further than the rest, and not all of that equally far."""
+    """In the forward of DDP with buffers: the source of their broadcast has got further than the rest, and the rest are not all equally
+    far.
+    """
     pages = {"w0": page(collectives=43, waits=1), "w1": page(collectives=41, waits=1), "w2": page(waits=0)}
     verdict = Host().stand(pages)
     assert verdict is not None and verdict.worker == "w2"
@@ -206,12 +208,12 @@ def test_where_several_are_behind_who_waits_for_nobody_holds_up_the_job() -> Non
 
 
 @pytest.mark.parametrize("waits", [(1, 1, 1), (0, 0, 1), (0, 0, 0), (0, 1, UNKNOWN), (1, 1, UNKNOWN), (UNKNOWN, UNKNOWN, 0)])
-def test_waits_that_name_nobody(waits: tuple[int, ...]) -> None:
+def test_waits_that_name_no_rank(waits: tuple[int, ...]) -> None:
     assert Host().stand(in_vote(*waits)) is None
 
 
 @pytest.mark.parametrize("activity", [Activity.SETUP, Activity.RECOVERING])
-def test_waits_of_which_not_all_are_counted_name_nobody(activity: Activity) -> None:
+def test_waits_of_which_not_all_are_counted_name_no_rank(activity: Activity) -> None:
     pages = {name: page(activity, waits=number) for name, number in zip(RANKS.values(), (1, 0, 1), strict=True)}
     assert Host().stand(pages, seconds=200) is None
 
@@ -325,11 +327,11 @@ def test_a_rank_lost_in_an_uninterruptible_call_speaks_against_its_node() -> Non
     ]
 
 
-def test_a_transaction_in_front_of_which_others_have_ended_can_never_commit() -> None:
+def test_a_transaction_before_which_others_have_ended_can_never_commit() -> None:
     host = Host()
     done = {"w0": page(Activity.FINISHED, 8), "w1": page(Activity.FINISHED, 8)}
     for activity, transaction in ((Activity.IDLE, 8), (Activity.COMMITTING, 7), (Activity.RECOVERING, 8), (Activity.FINISHED, 8)):
-        host.read(done | {"w2": page(activity, transaction)}, 50.0)  # may still come to its end
+        host.read(done | {"w2": page(activity, transaction)}, 50.0)  # may still end
         assert host.watch.left_behind(RANKS) is None
     for activity in (Activity.RUNNING, Activity.VOTED):
         host.read(done | {"w2": page(activity, 8)}, 51.0)
@@ -346,7 +348,7 @@ def test_a_transaction_in_front_of_which_others_have_ended_can_never_commit() ->
 
 
 @pytest.mark.parametrize(("transaction", "words"), [(0, "transaction 0"), (-1, "the first transaction")])
-def test_where_a_rank_is_left_behind_is_said_by_its_number(transaction: int, words: str) -> None:
+def test_a_rank_that_is_left_behind_is_named_by_its_number(transaction: int, words: str) -> None:
     host = Host()
     for clock in (50.0, 51.0):
         host.read({"w0": page(Activity.FINISHED, transaction), "w2": page(Activity.RUNNING, transaction)}, clock)
@@ -361,7 +363,7 @@ def test_who_works_at_the_same_transaction_leaves_nobody_behind() -> None:
         assert host.watch.left_behind(RANKS) is None
 
 
-def test_a_rank_that_sets_up_for_long_is_not_behind() -> None:
+def test_a_rank_that_sets_up_for_long_does_not_lag() -> None:
     waiting = page(Activity.VOTED, -1, step=0)
     pages = {"w0": page(Activity.SETUP, -1, step=0), "w1": waiting, "w2": waiting}
     assert Host(PATIENT).stand(pages, 150) is None
@@ -383,7 +385,7 @@ def test_a_forgotten_worker_is_not_judged() -> None:
 
 
 def test_who_was_stopped_itself_does_not_take_that_time_for_the_jobs() -> None:
-    """Its readings are as old, and the rank that was behind then has long gone on."""
+    """Its readings are as old, and the rank that lagged then has long gone on."""
     host = Host()
     pages = {"w0": page(Activity.VOTED, 8), "w1": page(Activity.VOTED, 8), "w2": page()}
     assert host.stand(pages, 3) is None
@@ -403,7 +405,7 @@ def test_one_that_has_not_beaten_yet_is_not_silent() -> None:
     assert verdict is not None and verdict.worker == "w1" and said(verdict.detail, training_evidence.SILENT)
 
 
-def test_one_rank_that_moves_is_enough_and_one_that_stands_is_not() -> None:
+def test_one_rank_that_makes_progress_is_enough_and_one_that_makes_none_is_not() -> None:
     host = Host()
     pages = {name: page() for name in RANKS.values()}
     host.read(pages, 1.0)
@@ -415,7 +417,7 @@ def test_one_rank_that_moves_is_enough_and_one_that_stands_is_not() -> None:
     assert not host.watch.moves(RANKS, 71.0 + OFFSET)
 
 
-def test_how_long_some_stand_still_is_known_also_if_one_was_never_read() -> None:
+def test_how_long_some_make_no_progress_is_known_even_if_one_was_never_read() -> None:
     host = Host()
     host.read({"w0": page()}, 1.0)
     host.read({"w0": page()}, 11.0)

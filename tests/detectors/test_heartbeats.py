@@ -1,4 +1,4 @@
-"""Silent nodes are found in time, and a watcher that was away blames nobody."""
+"""Silent nodes are found in time, and a watcher that was away blames no node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LIMIT, EVERY = 2.0, 0.25
 
 
 def _run(watch: Heartbeats, start: float, stop: float, speaking: set[str]) -> dict[str, float]:
-    """Looks every 0.25 s from `start` until just before `stop`; gives what was found last."""
+    """Look every 0.25 s from `start` until just before `stop`; return the last result."""
     found: dict[str, float] = {}
     for number in range(int((stop - start) / EVERY)):
         now = start + number * EVERY
@@ -35,7 +35,7 @@ def test_nodes_that_fall_silent_together_are_found_together() -> None:
     assert _run(watch, 7.25, 7.75, {"a"}) == {"b": 2.25, "c": 2.75}
 
 
-def test_nobody_is_waited_for_long() -> None:
+def test_no_node_is_awaited_for_long() -> None:
     watch = Heartbeats(LIMIT, EVERY)
     assert _run(watch, 0.0, 5.0, {"a", "b", "slow"}) == {}
     found: dict[str, float] = {}

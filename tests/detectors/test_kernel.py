@@ -1,4 +1,4 @@
-"""The kernel's log: what real texts mean, what is not believed, and how records become evidence."""
+"""The kernel's log: the meaning of real texts, texts that are not trusted, and how records become evidence."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_a_long_text_is_cut_and_what_cannot_be_printed_is_a_blank() -> None:
     assert shown.startswith(OFF_THE_BUS + " [31m yyy") and len(shown) == kernel.DETAIL
 
 
-def test_what_has_worn_off_before_it_was_read_is_not_told() -> None:
+def test_evidence_that_has_worn_off_before_it_was_read_is_not_reported() -> None:
     oom = "Out of memory: Killed process 1 (a) total-vm:1kB"
     told = Watch().look(_record(oom, UPTIME - 3600.0), _record(OFF_THE_BUS, 1.0))
     assert [(one.kind, one.until) for one in told] == [("xid-79", 0.0)]
@@ -293,7 +293,7 @@ def test_times_are_neither_in_the_future_nor_before_the_look_before() -> None:
     assert [one.happened for one in watch.look(_record(OFF_THE_BUS, UPTIME + 15.0), later=10.0)] == [NOW + 15.0]
 
 
-def test_a_link_that_stays_down_is_told_again_until_it_is_up() -> None:
+def test_a_link_that_stays_down_is_reported_again_until_it_is_up() -> None:
     watch = Watch()
     assert watch.look(_record(DOWN, UPTIME)) == []
     assert watch.look(later=4.0) == [], "it has not lasted"
@@ -393,7 +393,7 @@ def test_what_was_suspect_before_the_job_began_is_one_note_and_what_comes_then_c
     assert (again.severity, again.part) == ("suspect", "pci:0000:01:00.0"), "it has happened anew"
 
 
-def test_what_was_no_suspicion_or_has_worn_off_or_ended_before_the_job_began_is_not_told() -> None:
+def test_notes_and_evidence_that_ended_before_the_job_began_are_not_reported() -> None:
     note = next(text for text, (_, severity, _, _) in REAL.items() if severity == "note")
     worn = next(text for text in REAL if _pattern(text).severity == "suspect" and _pattern(text).hold > 0 and not _pattern(text).settles)
     _, found = before(

@@ -97,7 +97,7 @@ def answer(*counts: int, hosts: tuple[str, ...] = (), **more: int) -> str:
 
 
 class Node:
-    """With a job, whose NCCL answers what the test says."""
+    """A node with a job, whose NCCL gives the test's answers."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -148,7 +148,7 @@ def test_a_process_that_does_not_answer() -> None:
     assert node.look(RECORDED) == [], "it has ended, which others see"
 
 
-def test_one_of_another_node_is_told_by_that_node() -> None:
+def test_one_of_another_node_is_reported_by_that_node() -> None:
     assert Node().look(RECORDED.replace(HERE, ELSEWHERE)) == []
 
 
@@ -191,7 +191,7 @@ def test_sends_and_receives_are_not_compared() -> None:
     assert [len(node.look(answer(7, 6, 7, Send=5, Recv=9), after=STILL)) for _ in range(2)] == [0, 1]
 
 
-def test_a_rank_of_another_node_that_is_behind_is_told_by_that_node() -> None:
+def test_a_rank_of_another_node_that_lags_is_reported_by_that_node() -> None:
     node = Node()
     hosts = HERE, ELSEWHERE, HERE
     assert [node.look(answer(7, 5, 7, hosts=hosts), after=STILL) for _ in range(3)] == [[], [], []]
@@ -213,7 +213,7 @@ def test_what_is_no_answer_is_a_note(text: str) -> None:
     assert said(found.detail, nccl_evidence.RAS_NOT_READ, address="n:1")
 
 
-def test_nobody_there_and_somebody_who_does_not_answer_are_no_evidence() -> None:
+def test_no_listener_and_one_that_does_not_answer_are_no_evidence() -> None:
     node = Node()
     assert node.look("") == []
     node.error = TimeoutError()
@@ -248,7 +248,7 @@ def test_it_is_asked_as_its_client_does(server: tuple[str, list[bytes]]) -> None
     assert asked == [b"SET FORMAT json\nVERBOSE STATUS\n"]
 
 
-def test_nobody_listens() -> None:
+def test_no_process_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
     assert ask(address) == ""

@@ -1,4 +1,4 @@
-"""What the counters, states and events of a GPU are evidence of, on a stand-in for NVIDIA's library."""
+"""Evidence from the counters, states and events of a GPU, on a stand-in for NVIDIA's library."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ COUNTS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, m
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(counts=COUNTS)
-def test_each_rise_is_told_of_and_nothing_else(node: Node, counts: list[tuple[int, int]]) -> None:
+def test_each_rise_is_reported_and_nothing_else(node: Node, counts: list[tuple[int, int]]) -> None:
     node.make()
     before: tuple[int, int] | None = None
     for errors, replays in counts:

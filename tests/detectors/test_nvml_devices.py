@@ -35,7 +35,7 @@ def node(child: Node) -> Node:
 
 
 @EVERY_CALL
-def test_a_device_that_is_lost_in_any_call_is_told_of_at_every_look(node: Node, call: str) -> None:
+def test_a_device_that_is_lost_in_any_call_is_reported_at_every_look(node: Node, call: str) -> None:
     node.healthy(1)
     node.lines["order"] = "0 1"
     node.look()
@@ -151,7 +151,7 @@ def test_why_there_is_nothing_to_look_at(node: Node) -> None:
 
 
 def _run(program: str) -> str:
-    """What it prints, in a process without the stand-in."""
+    """Return the program's output, in a process without the stand-in."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True).stdout
 

@@ -114,7 +114,7 @@ def test_parts(fake: Fake, labels: dict[str, str], more: dict[str, str], part: s
 @pytest.mark.parametrize(
     "labels", [{}, {"instance": ""}, {"instance": ":9100", "gpu": "1"}, {"instance": "node0"}, {"instance": "node0", "gpu": "\x1b[2J"}]
 )
-def test_missing_labels_are_told(fake: Fake, labels: dict[str, str]) -> None:
+def test_missing_labels_are_reported(fake: Fake, labels: dict[str, str]) -> None:
     fake.vector((labels, "90"), (labels, "91"))
     found = asking(fake, rule(query="q", subject="device")).look(job())
     if labels.get("instance") == ":9100":
@@ -124,7 +124,7 @@ def test_missing_labels_are_told(fake: Fake, labels: dict[str, str]) -> None:
         assert said(note(found, "prometheus-labels"), message, rule="hot")
 
 
-def test_one_series_of_several_is_enough_and_is_told_once(fake: Fake) -> None:
+def test_one_series_of_several_is_enough_and_is_reported_once(fake: Fake) -> None:
     fake.vector(*(({"instance": "node0", "mountpoint": name}, value) for name, value in {"/": "10", "/a": "90", "/b": "95"}.items()))
     assert only(asking(fake).look(job())).name == "node0"
 
@@ -168,7 +168,7 @@ def test_what_cannot_be_seen_any_more_is_forgotten(fake: Fake) -> None:
     assert detector._seen == {}
 
 
-def test_since_when_and_for_how_long_is_told(fake: Fake) -> None:
+def test_since_when_and_for_how_long_is_reported(fake: Fake) -> None:
     detector = asking(fake, rule(query="q", until=60, **{"for": 20}))
     fake.vector(({"instance": "node0"}, "90"))
     assert [detector.look(job(0)), detector.look(job(15))] == [[], []]
@@ -183,7 +183,7 @@ def test_two_series_that_take_turns_do_not_hold(fake: Fake) -> None:
         assert detector.look(job(number * EVERY)) == []
 
 
-def test_a_clock_that_was_set_back_begins_anew(fake: Fake) -> None:
+def test_a_clock_that_was_set_back_restarts(fake: Fake) -> None:
     detector = asking(fake, rule(query="q", **{"for": EVERY}))
     fake.vector(({"instance": "node0"}, "90"))
     assert [len(detector.look(job(after))) for after in (100, 0, 15)] == [0, 0, 1]
@@ -242,7 +242,7 @@ def test_a_page_of_one_node_speaks_against_no_other(fake: Fake) -> None:
     assert only(reading(fake, rule(sample="x"), node="node0").look(job())).name == "node0"
 
 
-def test_a_metric_that_no_page_has_is_told(fake: Fake) -> None:
+def test_a_metric_that_no_page_has_is_reported(fake: Fake) -> None:
     fake.body = b"<html>welcome</html>\nx_total 90\nx{ 90"
     told = note(reading(fake, rule(sample="y")).look(job()), "prometheus-absent")
     assert said(told, prometheus.ABSENT, metric="y", rule="hot")

@@ -169,7 +169,7 @@ def test_no_more_is_found_than_is_taken(fake: Fake) -> None:
 # -- tokens and certificates ------------------------------------------------------------------------------------------
 
 
-def test_a_token_is_read_anew_each_time(fake: Fake, tmp_path: Path) -> None:
+def test_a_token_is_read_again_each_time(fake: Fake, tmp_path: Path) -> None:
     file = tmp_path / "token"
     fake.vector()
     detector = asking(fake, token_file=str(file))

@@ -1,4 +1,6 @@
-"""The straggler: who is named, and in what; and that nobody is where all are alike, by chance, or when the job does something else."""
+"""The straggler: which rank is named, and for which phase; and that none is where all are alike, by chance, or when the job does
+something else.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,7 @@ def test_a_rank_that_computes_longer_than_its_replicas_is_named() -> None:
     assert job.now >= 31, "three windows, of ten seconds each"
 
 
-def test_it_is_named_as_long_as_it_is_slow_and_proven_anew() -> None:
+def test_it_is_named_as_long_as_it_is_slow_and_proven_again() -> None:
     job = ranks(0.1, 0.1, 0.1, 0.3)
     (first,) = job.until_found()
     found = job.train(40)
@@ -125,7 +127,7 @@ def test_a_rank_that_is_slow_in_two_windows_is_not_named() -> None:
     assert found + job.train(60) == []
 
 
-def test_a_window_in_which_it_is_little_slower_makes_all_begin_anew() -> None:
+def test_a_window_in_which_it_is_little_slower_starts_a_new_streak() -> None:
     job = ranks(0.1, 0.1, 0.1, 0.8)
     for _ in range(5):
         job.work[3] = Work(0.8)
@@ -204,7 +206,7 @@ def test_what_was_seen_before_a_change_does_not_count(changed: dict[str, object]
     assert found.name == "w3"
 
 
-def test_a_rank_that_does_not_train_or_does_not_tell_makes_all_begin_anew() -> None:
+def test_a_rank_that_does_not_train_or_report_starts_a_new_window() -> None:
     job = ranks(0.1, 0.1, 0.1, 0.3)
     for _ in range(3):
         for changed in ({"activity": Activity.RECOVERING}, {"looks": 0}):
@@ -216,7 +218,7 @@ def test_a_rank_that_does_not_train_or_does_not_tell_makes_all_begin_anew() -> N
     assert [one.name for one in job.until_found()] == ["w3"]
 
 
-def test_a_rank_that_could_not_tell_for_a_moment_counts_anew() -> None:
+def test_a_rank_that_could_not_report_for_a_moment_starts_a_new_window() -> None:
     job = ranks(0.1, 0.1, 0.1, 0.3)
     assert {one.name for one in job.train(SLOW)} == {"w3"}
     job.pages["w1"] = job.pages["w1"]._replace(looks=1)
@@ -231,7 +233,7 @@ def test_where_waits_are_not_known_there_is_no_verdict() -> None:
         assert job.second() == []
 
 
-def test_pages_that_nobody_can_have_written_do_no_harm() -> None:
+def test_impossible_pages_do_no_harm() -> None:
     odd = (-(1 << 61), 1 << 61, 0)
     job, chance = ranks(0.1, 0.1), random.Random(3)
     for _ in range(3000):
@@ -258,7 +260,7 @@ def test_workers_that_are_gone_are_forgotten() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(0.9, 1.1), min_size=2, max_size=6), st.floats(0.01, 1.0), st.floats(0.05, 2.0), st.integers(0, 1 << 30))
-def test_nobody_is_named_in_an_undisturbed_job(factors: list[float], seconds: float, waiting: float, seed: int) -> None:
+def test_no_rank_is_named_in_an_undisturbed_job(factors: list[float], seconds: float, waiting: float, seed: int) -> None:
     job = ranks(*(seconds * factor for factor in factors), network=seconds * waiting, seed=seed)
     assert job.train(120) == []
 

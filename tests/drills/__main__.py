@@ -1,6 +1,6 @@
 """`python -m tests.drills faults`: every fault in every phase of a drill. `python -m tests.drills steps`: a drill at every step of scripts.
 
-The exit code is 1 if training came to harm, or if a drill said of a script that is survivable that it is not. `make drills` runs both;
+The exit code is 1 if training was harmed, or if a drill called a survivable script not survivable. `make drills` runs both;
 `tests/integration/recovery/test_drill_faults.py` a diagonal of the first.
 """
 
@@ -42,7 +42,7 @@ def main() -> int:
     for given, there in ((phases, PHASES.keys()), (victims, VICTIMS), (names, known.keys())):
         if unknown := [name for name in given if name not in there]:
             parser.error(f"there is no {unknown[0]!r}")
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no job is left behind
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no job is left running
     found: dict[str, list[dict[str, Any]]] = {"faults": [], "steps": []}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with tempfile.TemporaryDirectory(prefix="understudy-drills-") as scratch, Progress(*columns, console=Console(stderr=True)) as progress:

@@ -1,11 +1,13 @@
-"""Which fault strikes whom in which phase of a drill, and what the drill may come to. Training must go on in each, bit by bit."""
+"""Which fault strikes which process in which phase of a drill, and the allowed results of the drill. Training must go on in each, bit by
+bit.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import cycle
 
-# Of a phase: the point (`understudy.chaos.points`) where the rank or its spare is held while the fault strikes.
+# Of a phase: the point (`understudy.chaos.points`) where the rank or its spare is paused while the fault strikes.
 PHASES = {
     "spare in its set-up": "newcomer",
     "spare ready": "prepared",
@@ -18,7 +20,7 @@ PHASES = {
     "spare in its redo": "rehearsal redo",
     "verdict said": "rehearsal over",
 }
-WAITING = "rank waits at its vote"  # it cannot get past it, because the spare is held before it takes the state
+WAITING = "rank waits at its vote"  # it cannot pass it, because the spare is paused before it takes the state
 SAID = "verdict said"
 
 RANK, OTHER, SPARE, ORCHESTRATOR = "the rank", "another rank", "the spare", "the orchestrator"
@@ -40,7 +42,7 @@ class Cell:
 
     @property
     def points(self) -> tuple[str, ...]:
-        """Where somebody is held; the first one until the fault has struck, others until they are reached."""
+        """Where a process is paused; at the first point until the fault has struck, at others until they are reached."""
         first = PHASES[self.phase]
         return (first, "drill vote") if self.phase == WAITING else (first,)
 

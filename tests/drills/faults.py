@@ -1,7 +1,7 @@
-"""Faults in the middle of drills: one real job serves a row of cells, and behind the last its state is, bit by bit, torchrun's.
+"""Faults in the middle of drills: one real job serves a row of cells, and after the last its state is, bit by bit, torchrun's.
 
-The rank or its spare is held at a point (`understudy.chaos.armed`), so that the fault strikes there and nowhere else. Then whoever is held
-goes on, the drill comes to a verdict or is called off, and all ranks commit more steps.
+The rank or its spare is paused at a point (`understudy.chaos.armed`), so that the fault strikes there and nowhere else. Then the paused
+process goes on, the drill reaches a verdict or is called off, and all ranks commit more steps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from understudy.links.messages import ONLY
 
 JOB = Path(__file__).parents[2] / "benchmarks" / "soak_job.py"
 RANKS = 2
-BEYOND = 3  # steps that all ranks commit behind a cell: more than a status may lag behind
+BEYOND = 3  # steps that all ranks commit after a cell: more than a status may lag
 ORCHESTRATOR = "-m understudy.orchestrator"
 
 
@@ -45,14 +45,14 @@ class Result:
 
 @dataclass
 class FaultsInDrills:
-    """A job of two ranks, and what is done to it."""
+    """A job of two ranks, and the faults in it."""
 
     training: Training
     mark: Mark
     results: list[Result] = field(default_factory=list)
 
     def run(self, cells: Iterable[Cell], tell: Callable[[Result], None] = lambda result: None) -> list[Result]:
-        """Raises `AssertionError` where the job itself comes to harm: then nothing behind it can be tried."""
+        """Run cells. Raises `AssertionError` where the job itself is harmed: then no later cell can be tested."""
         wanted = list(cells)
         self._started = self._start(hang=any(cell.what == "stopped" for cell in wanted))
         self._folder = Folder(self._started.folder / "run")
@@ -64,7 +64,7 @@ class FaultsInDrills:
         return self.results
 
     def _start(self, hang: bool) -> Started:
-        """`hang`: the hang watch has to find somebody soon. Else it must not take a rank that is held here for hung."""
+        """Start the job. `hang`: the hang watch must find a hang soon. Else it must not consider a rank that is paused here hung."""
         short = ("--hang-limit", f"{HANG_LIMIT:g}", "--alone-limit", f"{HANG_LIMIT:g}", "--setup-limit", f"{SETUP_LIMIT:g}")
         limits = ("--drill", "off", *(short if hang else ()))
         command = ["-m", "understudy.cli", "run", "--nproc-per-node", str(RANKS), "--spares", "1", "--chaos", *limits]
@@ -76,7 +76,7 @@ class FaultsInDrills:
         return Server.of(RunDirectory(self._started.folder / "run")).call(method, of_job(ONLY, what), body)
 
     def _status(self) -> dict[str, Any]:
-        """Empty while nobody answers."""
+        """Return the status; empty while no orchestrator answers."""
         assert self._started.process.poll() is None, self._started.output
         with suppress(NoAnswer, Denied):
             return dict(self._ask("GET", "status"))

@@ -1,7 +1,7 @@
-"""A drill at every step of a script of the conformance suite: a script that is survivable must not be called anything else at any step.
+"""A drill at every step of a script of the conformance suite: a survivable script must not get any other verdict at any step.
 
-The rank, another one each time, is held between two transactions until its spare is ready (`tests.conformance.drills`), so that every step
-is drilled in order. A run must come out as under torchrun, bit by bit.
+The rank, another one each time, is paused between two transactions until its spare is ready (`tests.conformance.drills`), so that every
+step is drilled in order. The result of a run must be that of torchrun, bit by bit.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Tried:
 
 
 def attempt(script: Script, folder: Path) -> Tried:
-    places = tuple(Place(step, step % script.ranks) for step in range(1, STEPS))  # behind the first: before it nobody has committed
+    places = tuple(Place(step, step % script.ranks) for step in range(1, STEPS))  # after the first: before it no rank has committed
     reference = runs.reference(script)
     if bad := verdict.steady(reference):
         return Tried(script, (), bad.text)
@@ -66,10 +66,10 @@ def attempt(script: Script, folder: Path) -> Tried:
     alarms = [verdict.of_drill(drill) for drill in drilled.drills if drill["verdict"] in verdict.AGAINST]
     proven = sum(drill["verdict"] == "same" for drill in drilled.drills)
     few = "" if proven >= _steps(reference) // 2 else f"only {proven} steps were proven"  # the last ones end with the job, perhaps
-    wrong = "" if found.verdict in (verdict.BITWISE, script.expect) else found.text  # a script may be told something, and is survivable
+    wrong = "" if found.verdict in (verdict.BITWISE, script.expect) else found.text  # a survivable script may get a notice
     return Tried(script, drilled.drills, wrong or "; ".join(alarms) or few)
 
 
 def _steps(reference: runs.Ran) -> int:
-    """That can be drilled: not the first, and not more than are held for."""
+    """Return how many steps can be drilled: not the first, and not more than ranks are paused for."""
     return min(STEPS, reference.trace.steps) - 1

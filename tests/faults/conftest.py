@@ -13,7 +13,7 @@ from tests.model.validate import validate
 
 @pytest.fixture(autouse=True)
 def allowed_by_the_model(tmp_path: Path) -> Iterator[None]:
-    """What every job here has done is held against the model of the protocol."""
+    """Compare the history of every job here with the model of the protocol."""
     yield
     validate(tmp_path)
 

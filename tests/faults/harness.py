@@ -1,4 +1,4 @@
-"""Starts a job of the fault tests as a user would, and compares what it leaves behind with an undisturbed run.
+"""Start a job of the fault tests as a user would, and compare its results with an undisturbed run.
 
 Everything is compared bitwise: the complete final state of each rank, and each line that each rank logged.
 """
@@ -138,7 +138,7 @@ class Job:
         return json.loads(answer.stdout)
 
     def command(self, *words: str) -> str:
-        """Another command about this job; what it prints."""
+        """Run another command about this job; return its output."""
         command = [sys.executable, "-m", "understudy.cli", *words, "--run-dir", str(self.run_dir)]
         answer = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=60)
         assert answer.returncode == 0, answer.stderr
@@ -155,7 +155,7 @@ class Job:
         return state(self.folder, rank)
 
     def pids(self, rank: int) -> list[int]:
-        """Of all workers that have held this rank, in order."""
+        """Return the pids of all workers that have had this rank, in order."""
         return [int(pid) for pid in (self.folder / f"pids-{rank}.txt").read_text().split()]
 
     def missed(self) -> list[Fault]:
@@ -180,7 +180,7 @@ def undisturbed(mode: str, *arguments: str) -> Path:
 
 @dataclass
 class Reference:
-    """What the undisturbed run of a mode left behind."""
+    """The results of the undisturbed run of a mode."""
 
     states: dict[int, dict[str, str]]
     lines: dict[int, list[Line]]
@@ -190,15 +190,15 @@ class Reference:
         return cls({rank: state(folder, rank) for rank in RANKS}, {rank: lines(folder, rank) for rank in RANKS})
 
 
-Places = set[tuple[int, str]]  # rank and what it logs, as "step 5" or "evaluation 6"
+Places = set[tuple[int, str]]  # rank and logged place, as "step 5" or "evaluation 6"
 
 
 def assert_identical(job: Job, reference: Reference, *, unlogged: Places | None = None, borrowed: Places | None = None) -> None:
-    """Final states and losses, bit for bit, and that every planned fault did happen.
+    """Compare final states and losses, bit for bit, and check that every planned fault did happen.
 
-    What the logs may lack, and why; everything else is identical:
+    Lines that the logs may lack, and why; everything else is identical:
 
-    `unlogged`: the rank's worker was lost behind its vote. The step counts, but the worker that would have logged it is gone.
+    `unlogged`: the rank's worker was lost after its vote. The step counts, but the worker that would have logged it is gone.
     `borrowed`: it was lost after that step was committed and before its iteration was over. The newcomer enters the
     iteration, where the step returns what it returned on another rank, and the incident says so.
     """
@@ -232,7 +232,7 @@ def _assert_same_lines(job: Job, reference: Reference, rank: int, unlogged: Plac
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one incident must have come to: the ranks lost in it, and the transaction where everyone went on (one of a set)."""
+    """The expected result of one incident: the ranks lost in it, and the transaction where all ranks went on (one of a set)."""
 
     ranks: list[int]
     goes_on_at: set[int]
@@ -245,12 +245,12 @@ def in_step(step: int) -> int:
 
 
 def in_evaluation(step: int) -> int:
-    """The number of the evaluation's transaction behind `step` committed steps."""
+    """Return the number of the evaluation's transaction after `step` committed steps."""
     return step + step // EVALUATE_EVERY - 1
 
 
 def redone(rank: int, transaction: int) -> Outcome:
-    """Nobody can have committed it. Others may have been in the vote of the one before, which is then rolled forward."""
+    """No rank can have committed it. Others may have been in the vote of the one before, which is then rolled forward."""
     return Outcome([rank], {transaction})
 
 
@@ -279,7 +279,7 @@ def assert_incidents(job: Job, *outcomes: Outcome, causes: set[str] | None = Non
 
 
 def assert_survivors_stayed(job: Job, losses: dict[int, int]) -> None:
-    """Each rank was held by one worker more than it lost; who was not lost is the process that it was."""
+    """Each rank had one worker more than it lost; ranks that were not lost keep their process."""
     held = {rank: len(job.pids(rank)) for rank in RANKS}
     assert held == {rank: 1 + losses.get(rank, 0) for rank in RANKS}
     now = {entry["rank"]: entry["pid"] for entry in job.ask("status")["ranks"]}

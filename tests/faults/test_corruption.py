@@ -15,7 +15,7 @@ References = Callable[..., Reference]
 LOST_AT = 4  # committed steps
 
 
-KINDS = {  # and a word by which the report names what is wrong
+KINDS = {  # and a word by which the report names the difference
     "flipped_bit_on_donors": "first.weight",
     "swapped_values_on_newcomer": "first.weight",
     "stale_moment_on_donors": "exp_avg",
@@ -46,7 +46,7 @@ def test_each_is_found_out_and_a_spare_with_the_right_state_goes_on(start: Start
         assert list(job.folder.glob(f"corrupted-{kind}-*")), f"{kind} took place"
 
 
-def test_nobody_resumes_on_it(start: Start, reference: References) -> None:
+def test_no_rank_resumes_on_it(start: Start, reference: References) -> None:
     """With no other spare the job ends, says why, and commits nothing more."""
     undisturbed = reference("ddp")
     kind = "flipped_bit_on_donors"

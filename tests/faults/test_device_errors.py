@@ -1,7 +1,7 @@
 """A device fails under a rank: every kind of error, at every point of a step, of a recovery and of a move, in real jobs.
 
 The devices of these jobs exist in the environment only (CUDA_VISIBLE_DEVICES), and the errors are raised as torch raises them
-(`understudy.chaos.faults.device`): what a worker, its agent and the orchestrator make of them is real.
+(`understudy.chaos.faults.device`): the reaction of a worker, its agent and the orchestrator is real.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ def tainted_at_end(job: Job) -> set[str]:
 )
 @every_mode
 def test_each_kind_at_each_point_of_a_step(mode: str, start: Start, reference: References) -> None:
-    """In the forward, in a collective of the backward, before the vote, in it, behind it, in the optimizer, between steps and in the
-    evaluation: the rank is replaced as after a kill, and the result is that of the undisturbed run."""
+    """In the forward, in a collective of the backward, before the vote, in it, after it, in the optimizer, between steps and in the
+    evaluation: the rank is replaced as after a kill, and the result is that of the undisturbed run.
+    """
     points = (
         ("forward", 1),
         ("first collective of backward", 2),
@@ -157,7 +158,7 @@ def test_the_rank_that_moves_loses_its_device(start: Start, reference: Reference
     "a loss: the newcomer takes the rank and comes to the same end",
 )
 def test_at_the_end_of_the_script(start: Start, reference: References) -> None:
-    """After the last step: the others stay as donors until every rank has ended, and the newcomer writes what the rank would have."""
+    """After the last step: the others stay as donors until every rank has ended, and the newcomer writes the rank's files."""
     undisturbed = reference("ddp")
     job = start("ddp", fails("after the loop", 2), variables=DEVICES)
     assert_identical(job, undisturbed, unlogged={(2, "step 12"), (2, "evaluation 12")})

@@ -84,7 +84,7 @@ def test_newcomer_lost_during_its_promotion(mode: str, start: Start, reference: 
 
 
 def test_spare_lost(start: Start, reference: References) -> None:
-    """A spare that nobody uses yet costs nothing; another one is started, and takes the next rank that is lost."""
+    """A spare that is not used yet costs nothing; another one is started, and takes the next rank that is lost."""
     gate = Fault("forward", rank=0, step=3, action="gate")
     loss = Fault("first collective of backward", rank=2, step=5)
     undisturbed = reference("ddp")
@@ -118,7 +118,7 @@ def test_spare_lost(start: Start, reference: References) -> None:
             (redone(0, in_step(4)), redone(2, in_step(9))),
         ),
         pytest.param(
-            "buffers",  # several ranks are behind in the forward and in the vote, and only one of them waits for nobody
+            "buffers",  # several ranks are behind in the forward and in the vote, and only one of them waits for no other
             (
                 Fault("forward", rank=2, step=4, action="hang"),
                 Fault("vote agreement", rank=1, step=9, action="hang"),
@@ -153,7 +153,7 @@ def test_process_of_the_data_loader(start: Start, reference: References) -> None
 
 @every_mode
 def test_before_the_first_transaction(mode: str, start: Start, reference: References) -> None:
-    """Nothing has been done yet, so all start anew."""
+    """Nothing has been done yet, so all start from scratch."""
     undisturbed = reference(mode)
     job = start(mode, Fault("set-up", rank=1))
     assert_identical(job, undisturbed)
@@ -167,7 +167,7 @@ def test_before_the_first_transaction(mode: str, start: Start, reference: Refere
 
 @every_mode
 def test_end_of_the_training(mode: str, start: Start, reference: References) -> None:
-    """In the very last vote, and behind the loop, where other ranks may have finished."""
+    """In the very last vote, and after the loop, where other ranks may have finished."""
     faults = (
         Fault("section vote passed", rank=1, step=24),
         Fault("after the loop", rank=2, step=24),

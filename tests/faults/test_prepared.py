@@ -27,7 +27,7 @@ def prepared(job: Job) -> dict[int, str]:
 
 
 def when_prepared(job: Job, *ranks: int) -> dict[int, str]:
-    """All ranks stand at the gate meanwhile."""
+    """All ranks wait at the gate meanwhile."""
     job.wait_for_fault(GATE)
     wait_until(lambda: prepared(job).keys() >= set(ranks) or job.process.poll() is not None, f"spares for {ranks}", LIMIT)
     assert job.process.poll() is None, job.output
@@ -61,7 +61,7 @@ def test_each_takes_its_rank(mode: str, start: Start, reference: References) -> 
 
 
 def test_the_same_rank_again(start: Start, reference: References) -> None:
-    """After a loss another spare is prepared for the rank, from the records of buddies of which one is a newcomer."""
+    """After a loss another spare is prepared for the rank, from the records of buddies, one of which is a newcomer."""
     again = Fault("forward", rank=2, step=9, action="gate")
     faults = (GATE, Fault("forward", rank=1, step=4), Fault("forward", rank=2, step=6), again, Fault("vote", rank=2, step=11))
     undisturbed = reference("ddp")

@@ -18,7 +18,7 @@ from understudy.worker.fault_injection.silent import ON_ALL, ON_NEWCOMERS
 Start = Callable[..., Job]
 References = Callable[..., Reference]
 
-KINDS = {  # on newcomers, or of a donor; and a word by which the report names what is wrong
+KINDS = {  # on newcomers, or of a donor; and a word by which the report names the difference
     "parameter_not_loaded": "first.weight",
     "values_permuted": "weight",
     "parameter_in_another": "norm.weight",
@@ -76,9 +76,10 @@ def test_the_odd_one_of_three_donors_is_named_and_replaced(start: Start, referen
     assert "rank 2" in job.ask("status")["taints"]["node0"]
 
 
-def test_of_two_nobody_is_believed_until_somebody_says_who_is_right(start: Start, reference: References) -> None:
-    """A shard has two replicas, and they differ: the job is held, whatever becomes of its orchestrator, and goes on with the one that
-    is named."""
+def test_two_that_differ_pause_the_job_until_an_operator_chooses(start: Start, reference: References) -> None:
+    """A shard has two replicas, and they differ: the job pauses, whatever happens to its orchestrator, and goes on with the one that
+    is named.
+    """
     undisturbed = reference("hsdp")
     fault = Fault("last collective of backward", rank=1, step=6)
     job = start("hsdp", fault, spares=2, flags=("--no-replenish",), variables=plan(("flipped_bit_in_donor", 0, 1)))
@@ -113,8 +114,8 @@ def test_a_comparison_on_the_side_finds_a_moment_that_has_changed(start: Start, 
     assert "rank 3" in job.ask("status")["taints"]["node0"]
 
 
-def test_what_the_last_vote_tells_is_looked_into_before_the_end(start: Start) -> None:
-    """The script has ended on every rank then, and each of them, the odd one too, has written down its state."""
+def test_the_result_of_the_last_vote_is_examined_before_the_end(start: Start) -> None:
+    """The script has ended on every rank then, and each of them, the odd one too, has written its state."""
     flags = ("--no-replenish", "--compare-every", "4")
     job = start("ddp", spares=1, flags=flags, arguments=("--steps", "5"), variables=plan(("flipped_bit_in_moment", 2, 4)))
     assert job.wait() == 0, job.output[-6000:]

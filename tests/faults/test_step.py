@@ -1,6 +1,6 @@
 """A rank is killed at every point of a training step, in every way to be parallel: the run is bitwise the undisturbed one.
 
-Several faults share a run, at different steps and ranks; each is an incident of its own.
+Several faults share a run, at different steps and ranks; each is a separate incident.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ References = Callable[..., Reference]
 
 @every_mode
 def test_up_to_the_vote(mode: str, start: Start, reference: References) -> None:
-    """Before it, nobody can have voted in this step, so it is redone; at its start others may still be in the vote of the one before.
+    """Before it, no rank can have voted in this step, so it is redone; at its start others may still be in the vote of the one before.
 
     From the start of the vote to its end on this rank, it is a matter of luck whether others have passed it.
     """
@@ -63,8 +63,8 @@ def test_up_to_the_vote(mode: str, start: Start, reference: References) -> None:
 
 
 @every_mode
-def test_behind_the_vote_and_between_steps(mode: str, start: Start, reference: References) -> None:
-    """Behind it the step counts although one rank's part of it was never done: its replica has done the same.
+def test_after_the_vote_and_between_steps(mode: str, start: Start, reference: References) -> None:
+    """After it the step counts although one rank's part of it was never done: its replica has done the same.
 
     Then in an evaluation between steps, while a batch is drawn, and where nothing is done at all.
     """

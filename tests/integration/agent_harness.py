@@ -28,7 +28,7 @@ E = TypeVar("E")
 
 
 class Orchestrator:
-    """The far end of the agent's connection: hears everything, says what the test wants. It decides nothing."""
+    """The orchestrator's end of the agent's connection: records all messages, and sends those of the test. It decides nothing."""
 
     def __init__(self) -> None:
         self.heard: list[messages.Message] = []
@@ -147,7 +147,7 @@ class AgentProcess:
         return await asyncio.to_thread(self.process.wait, LIMIT)
 
     def last_words(self) -> dict[str, object]:
-        """What it told the command line. The agent has ended."""
+        """Return the agent's last message to the command line. The agent has ended."""
         words = b""
         while data := self.control.recv(1 << 16):
             words += data
@@ -165,7 +165,7 @@ async def agent(
     stop: float = 10.0,
     **config: object,
 ) -> AsyncIterator[tuple[AgentProcess, Orchestrator, Mark]]:
-    """A connected agent whose workers are stand-ins that execute `script`; nothing of it is left behind."""
+    """Run a connected agent whose workers are stand-ins that execute `script`; no process of it is left running."""
     (folder / "workers").mkdir(exist_ok=True)
     path = folder / "script.py"
     path.write_text(script)

@@ -1,4 +1,4 @@
-"""What the tests on several hosts share: the same training undisturbed, which each compares with."""
+"""Shared by the tests on several hosts: the same training undisturbed, with which each of them compares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.integration.training import Outcome, Training
 from tests.model.validate import validate
 
-# Workers in these say what they like, or somebody says it in their name.
+# Workers in these send arbitrary messages, or the test sends some in their name.
 FAKED = {"test_versions", "test_orchestrator", "test_cli_run", "test_api", "test_upgrade", "test_control_plane", "test_tampering"}
 
 # These kill orchestrators in the middle of incidents.
@@ -26,7 +26,7 @@ KILLS = {
 
 @pytest.fixture(autouse=True)
 def allowed_by_the_model(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
-    """What every real job here has done is held against the model of the protocol."""
+    """Compare the history of every real job here with the model of the protocol."""
     yield
     module = request.module.__name__.rpartition(".")[2]
     if module not in FAKED:

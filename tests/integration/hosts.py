@@ -1,6 +1,6 @@
-"""Hosts for tests: network namespaces, each with an address, a host name and processes of its own, joined by a switch.
+"""Hosts for tests: network namespaces, each with an address, a host name and its own processes, connected by a switch.
 
-Nothing of it touches this machine's own network. Needs root. A host can vanish (its processes end, and not a packet tells), be cut
+They do not touch this machine's own network. Needs root. A host can vanish (its processes end, without a packet), be cut
 off in both directions or in one, and be slow and lose packets.
 """
 
@@ -86,15 +86,15 @@ class Host:
         _ip("-n", self._switch, "link", "set", self._port, "down")
 
     def silence(self) -> None:
-        """Nothing comes out; what is sent to it arrives."""
+        """Drop everything that it sends; it still receives."""
         self._tc(self.namespace, "replace", "eth0", "blackhole")
 
     def deafen(self) -> None:
-        """Nothing comes in; what it sends arrives."""
+        """Drop everything that it should receive; it still sends."""
         self._tc(self._switch, "replace", self._port, "blackhole")
 
     def slow(self, rate: str, queue: str = "1mb") -> None:
-        """What it sends goes out at `rate` at most, such as 20mbit; what does not fit into the `queue` is lost."""
+        """Limit its sending to `rate`, such as 20mbit; packets that do not fit into the `queue` are lost."""
         self._tc(self.namespace, "replace", "eth0", "tbf", "rate", rate, "burst", "4kb", "limit", queue)
 
     def lost_packets(self) -> int:
@@ -109,7 +109,7 @@ class Host:
         self._tc(self._switch, "replace", self._port, "pfifo", "limit", "1000")
 
     def vanish(self) -> None:
-        """As when the power fails: nobody is told."""
+        """End it as a power failure does: without a packet."""
         self.cut()
         for pid in self.pids():
             with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""A job of four ranks on two nodes of a service, parallel in one of the ways of the matrix, held against torchrun step by step."""
+"""A job of four ranks on two nodes of a service, parallel in one of the ways of the matrix, compared with torchrun step by step."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PACE = 0.05  # seconds of a step, so that there are not too many of them
 
 
 class Parallel:
-    """Trains until it is told to stop. Behind every step each rank logs the loss and digests of all that it holds and has read: parameters,
-    buffers, optimizer, schedule, random streams, data.
+    """Train until a stop is requested. After every step each rank logs the loss and digests of its whole state and of what it has read:
+    parameters, buffers, optimizer, schedule, random streams, data.
     """
 
     def __init__(self, service: Service, mode: str, spares: int, *flags: str) -> None:
@@ -75,5 +75,5 @@ class Parallel:
         return incidents
 
     def held_by(self, rank: int) -> int:
-        """How many processes have held this rank."""
+        """Return how many processes have had this rank."""
         return len({line["by"] for line in log_of(self._folder / f"log-{rank}.txt").values() if "by" in line})

@@ -63,7 +63,7 @@ class Mark:
 
 @contextlib.contextmanager
 def marked() -> Iterator[Mark]:
-    """A mark; whatever still carries it at the end is killed, so that a failing test leaves nothing behind."""
+    """Yield a mark; processes that still carry it at the end are killed, so that a failing test leaves none running."""
     mark = Mark()
     try:
         yield mark
@@ -89,7 +89,7 @@ def pid_of(ask: Callable[[], Mapping[str, Any] | int | None], limit: float = LIM
 
 
 def send(pid: int | None, number: signal.Signals) -> None:
-    """Send a signal to one process. Fails the test for what is no process of a test: an id that is not known (null; 0 means the caller's
+    """Send a signal to one process. Fails the test if that is not a process of a test: an id that is not known (null; 0 means the caller's
     own process group to kill(2)), a negative number (a whole group, or everything), init, and this process itself.
     """
     os.kill(_of_a_test(pid), number)

@@ -1,6 +1,6 @@
 """`understudy run` with the stand-in worker in place of the real one: `run_with_standin.py FLAGS RUN_DIR SCRIPT ARGS`.
 
-FLAGS are the fields of `launch.Flags` as JSON. Everything else is the real thing: supervisor, orchestrator, agent,
+FLAGS are the fields of `launch.Flags` as JSON. Everything else is real: supervisor, orchestrator, agent,
 processes, sockets. See `standin_worker` for why.
 """
 

@@ -22,8 +22,8 @@ TOKEN = "the secret of this test's service"
 
 
 class Service:
-    """With a host the orchestrator listens on its address, else on the loopback address. Everybody has its secret, unless `more` words
-    for the orchestrator and `variables` for all (empty ones are not set) say what they have instead.
+    """A service. With a host, the orchestrator listens on its address, else on the loopback address. All processes have its secret, unless
+    `more` words for the orchestrator and `variables` for all (empty ones are not set) replace it.
     """
 
     def __init__(self, folder: Path, mark: Mark, host: Host | None = None, more: Sequence[str] = (), **variables: str) -> None:
@@ -35,7 +35,7 @@ class Service:
         self.state = folder / "orchestrator"
         self._mark = mark
         self._port = 0
-        self.source: Path | None = None  # where `understudy` is taken from by what is started from now on; None: this one
+        self.source: Path | None = None  # the source of `understudy` for processes that are started from now on; None: this one
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
         self._places: dict[str, tuple[Place | None, list[str]]] = {}
         self.start_orchestrator()
@@ -100,7 +100,7 @@ class Service:
         wait_until(there, f"{count} nodes", LONG)
 
     def run(self, job: str, flags: list[str], script: str, **environment: str) -> Submitted:
-        """`understudy run --orchestrator`: what it shows is in FOLDER/JOB/output.txt, what the job leaves in FOLDER/JOB."""
+        """Submit with `understudy run --orchestrator`; the output is in FOLDER/JOB/output.txt, the files of the job in FOLDER/JOB."""
         folder = self.folder / job
         folder.mkdir()
         words = ["run", "--rdzv-id", job, *flags, str(JOBS / script), str(folder)]
@@ -108,8 +108,8 @@ class Service:
         return Submitted(self, job, folder, process)
 
     def held(self, name: str, *flags: str, spares: int = 2, **variables: str) -> Submitted:
-        """A job of two ranks on two nodes, whose rank 1 is held in its step 6, with warm spares. It goes on to its end only if let, and
-        is not taken for hung meanwhile.
+        """Start a job of two ranks on two nodes, whose rank 1 is paused in its step 6, with warm spares. It goes on to its end only if
+        released, and is not considered hung meanwhile.
         """
         words = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", str(spares), "--drill", "off", "--hang-limit", "600", *flags]
         job = self.run(name, words, "spread.py", **{"HELD": "1:6", "WAIT": "1", **variables})
@@ -132,7 +132,7 @@ class Service:
         return json.loads(done.stdout)
 
     def get(self, *words: str, job: str = "") -> Any:
-        """As `ask`, for what is asked again and again: from the orchestrator itself where that is simple. A command takes a second of the
+        """Ask as `ask` does, for repeated requests: from the orchestrator itself where that is simple. A command takes a second of the
         processor.
         """
         if not self._plain:
@@ -212,7 +212,7 @@ class Submitted:
         self.wait_until(lambda status: status["state"] == "recovering", "a spare that has set up, and the pause")
 
     def moves(self, held: str, *, to: str = "", away_from: str = "") -> None:
-        """Rank 1, which is held until it is let go by this name."""
+        """Wait until rank 1, which is paused until it is released by this name, has moved."""
         self.wait_for_pause()
         self.let(held)
 
@@ -231,7 +231,7 @@ class Submitted:
         return SubmittedOutcome(self.process.wait(LONG), self.output, self.folder, self)
 
     def ends_like(self, undisturbed: Outcome) -> SubmittedOutcome:
-        """It goes on to its end, where each rank holds and has logged what it does there, bit by bit."""
+        """Wait for its end; the state and the log of each rank are those of the undisturbed run, bit by bit."""
         self.let("end")
         ended = self.ends()
         assert ended.code == 0, ended.output

@@ -1,8 +1,8 @@
-"""What detectors of a node see, made to appear on one node of a service: each stands in where this machine has no such hardware.
+"""Give the detectors of one node of a service something to see: each is simulated where this machine has no such hardware.
 
 nvml: a stand-in for NVIDIA's library, compiled by the test, because no GPU is there (where one is, its library is not asked either).
-kernel: a file that an agent finds at /dev/kmsg, in a mount namespace of its own, which takes root. The real one does not do: what a process
-writes there the kernel gives another facility, and the detector believes none of it. prometheus: a real HTTP server with a page of each
+kernel: a file that an agent finds at /dev/kmsg, in a separate mount namespace, which takes root. The real one does not do: the kernel gives
+another facility to what a process writes there, and the detector ignores it. prometheus: a real HTTP server with a page of each
 node. command: a program that looks for a file.
 """
 
@@ -36,8 +36,8 @@ OVER_KMSG = 'mount --bind "$0" /dev/kmsg && exec "$@"'
 
 
 def fan(folder: Path, where: str) -> Path:
-    """A file of detectors with a check that fails on the node for which there is a flag, and says when the flag is gone. `where`: which
-    node it is, in words of a shell. What has run it, and with which environment, it writes down.
+    """Write a detectors' file with a check that fails on the node for which there is a flag, and reports when the flag is gone. `where`:
+    the node, in words of a shell. The check records which process has run it, and with which environment.
     """
     check = folder / "check fan"
     check.write_text(
@@ -75,7 +75,7 @@ class Around:
 
 
 class Sight(ABC):
-    """Nodes on which one detector looks, and on each of which it may be given something to see."""
+    """Nodes on which one detector looks, each of which may be given something to see."""
 
     detector: str  # as evidence names it
     kind: str
@@ -83,7 +83,7 @@ class Sight(ABC):
     detail: str
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        """Files are in `folder`; what has to be ended is, with `stack`. May skip the test."""
+        """Prepare. Files are in `folder`; processes are ended with `stack`. May skip the test."""
         self.folder, self.stack = folder, stack
 
     @property
@@ -92,7 +92,7 @@ class Sight(ABC):
         return policies.DECIDED(detail=self.detail, detector=self.detector, rule=RULE)
 
     def begin(self, service: Service, names: str, slots: int) -> None:
-        """A node of each name, where the detector has looked for the first time: what it sees from now on is new."""
+        """Start a node of each name, where the detector has looked for the first time: everything that it sees from now on is new."""
         for name in names:
             file, around = self.node(name)
             service.start_agent(name, slots, around, "--detectors", str(file))
@@ -107,7 +107,7 @@ class Sight(ABC):
 
     @abstractmethod
     def node(self, name: str) -> tuple[Path, Around]:
-        """Nothing is to be seen there yet. The file of detectors, and what its agent needs."""
+        """Prepare a node with nothing to see yet. Return the detectors' file, and the needs of its agent."""
 
     @abstractmethod
     def appears(self, name: str) -> None:
@@ -255,7 +255,7 @@ class Asked(Page):
         self.lists(name, (name, xid))
 
     def lists(self, name: str, *found: tuple[str, int]) -> None:
-        """What the agent of that node is told of these nodes."""
+        """Set the metrics of these nodes for the agent of that node."""
         self.pages[name].vector(*(({"Hostname": other, "gpu": "3"}, str(xid)) for other, xid in found))
 
 
@@ -264,7 +264,7 @@ class Fan(Passing):
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         super().__init__(folder, stack)
-        self._all = fan(folder, "$NODE")  # while nobody runs the program yet
+        self._all = fan(folder, "$NODE")  # while no process runs the program yet
 
     def node(self, name: str) -> tuple[Path, Around]:
         return self._all, Around(variables={"NODE": name})

@@ -1,9 +1,9 @@
-"""A stand-in for `understudy.worker`: started with the same command line, speaking the same protocol, without torch.
+"""A stand-in for `understudy.worker`: started with the same command line, with the same protocol, without torch.
 
 The tests of the agent are about processes, sockets, signals and output. A worker that starts in a tenth of a second and
 does exactly what a test asks for lets them be many and fast; tests of the whole use the real worker. Its "script" is a
 Python file that is executed on `Assign` with `say(event)`, `commands` (later commands arrive there) and `me`; with
-`--at-start` as the script's first argument it is executed before the worker says that it is warm.
+`--at-start` as the script's first argument it is executed before the worker reports that it is warm.
 """
 
 from __future__ import annotations

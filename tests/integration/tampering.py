@@ -1,4 +1,4 @@
-"""Somebody between agents and orchestrator who passes everything on, and between it sends what nobody said.
+"""A proxy between agents and orchestrator that passes everything on, and adds forged messages.
 
 Junk, messages without a field or with one of another type, of kinds that are not the sender's, about workers that are elsewhere, of
 generations that are over; everything again that was sent before; and now and then far too much at once, which costs the connection.
@@ -38,7 +38,7 @@ class _Link:
 
 
 class Tamperer:
-    """Use as a context; `url` is where it listens, `sent` counts what it has added, by kind."""
+    """Use as a context; `url` is where it listens, `sent` counts the added messages, by kind."""
 
     def __init__(self, target: str, seed: int) -> None:
         self._target = target.replace("http", "ws", 1)
@@ -47,7 +47,7 @@ class Tamperer:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._ready = threading.Event()
         self._over: asyncio.Event
-        self._said: dict[str, _Earlier] = {}  # by agents, by path: what one node said may be said by another
+        self._said: dict[str, _Earlier] = {}  # by agents, by path: messages of one node may be repeated for another
         self.sent: Counter[str] = Counter()
         self.url = ""
 
@@ -101,7 +101,7 @@ class Tamperer:
                 await self._add(link)
 
     async def _add(self, link: _Link) -> None:
-        """Perhaps something that nobody said, in either direction: in one of them there may be silence for long."""
+        """Perhaps add a forged message, in either direction: one of them may be silent for long."""
         direction = self._chance.choice([direction for direction in DIRECTIONS if link.earlier[direction]])
         earlier, target = link.earlier[direction], link.targets[direction]
         kind = self._chance.choice(sorted(earlier))

@@ -1,4 +1,4 @@
-"""For tests that train: the scripts in `jobs`, started with Understudy, with torchrun or with plain python, and what they recorded."""
+"""For tests that train: start the scripts in `jobs` with Understudy, with torchrun or with plain python, and read their records."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from understudy.links.messages import ONLY
 
 JOBS = Path(__file__).with_name("jobs")
 LONG = 240.0  # seconds; a job of these tests takes about ten
-SHOWN = 5000  # characters of what a job has written
+SHOWN = 5000  # characters of a job's output
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended, and what its ranks recorded: every line of their logs once, and their final states."""
+    """The end of a job, and the records of its ranks: every line of their logs once, and their final states."""
 
     code: int
     output: str
@@ -71,7 +71,9 @@ class Started:
         return (self.folder / "output.txt").read_text()
 
     def status(self) -> dict[str, Any]:
-        """From its orchestrator itself, for what is asked again and again: a command takes a second of the processor. The job must run."""
+        """Return the status from its orchestrator itself, for repeated requests: a command takes a second of the processor. The job must
+        run.
+        """
         assert self.process.poll() is None, self.output
         found: dict[str, Any] = Server.of(RunDirectory(self.folder / "run")).call("GET", of_job(ONLY, "status"), limit=LONG)
         return found
@@ -96,7 +98,7 @@ class Started:
 
 
 class Training:
-    """Starts jobs, each in a folder of its own below `folder`."""
+    """Start jobs, each in a separate folder below `folder`."""
 
     def __init__(self, folder: Path, mark: Mark) -> None:
         self._folder = folder
@@ -104,7 +106,7 @@ class Training:
         self.started: list[Started] = []
 
     def start(self, command: list[str], script: str, *arguments: str, **environment: str) -> Started:
-        """`script`: a file of `jobs`, or behind "-m" a module there."""
+        """Start a job. `script`: a file of `jobs`, or after "-m" a module there."""
         folder = self._folder / f"{len(self.started) + 1}"
         folder.mkdir()
         module = command[-1:] == ["-m"]
@@ -140,8 +142,8 @@ class Training:
         return Outcome(0, (folder / OUTPUT).read_text(), folder)
 
     def torchrun(self, script: str, *arguments: str, ranks: int = 2, limit: float = LONG) -> Outcome:
-        """Runs it without Understudy's processes, now. For what `undisturbed` cannot keep: arguments that differ each time, as how many
-        steps a job has made, and what a script finds around it.
+        """Run a script without Understudy's processes, now. For runs that `undisturbed` cannot keep: with arguments that differ each time,
+        such as the number of steps that a job has made, or files that a script finds.
         """
         flags = ["--standalone", "--nproc-per-node", str(ranks)]
         return self.start(["-m", "torch.distributed.run", *flags], script, *arguments).succeeds(limit)

@@ -1,7 +1,7 @@
 """A small client of the API server, for the stand-ins on every node and for the tests: requests, and following a list of objects.
 
 Objects are plain dictionaries, as the server sends them. Not the official client, because importing that one costs a second of CPU time
-and more in every process, and there is one for each node; what it can do, a test tries out in a pod.
+and more in every process, and there is one for each node; a test tries the official one in a pod.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AGAIN = 0.3  # seconds until a lost server is tried again
 
 
 class Refused(Exception):
-    """What the server has answered instead."""
+    """The server's error answer."""
 
     def __init__(self, status: int, body: bytes) -> None:
         self.status = status
@@ -68,7 +68,7 @@ class Api:
         return self.request("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", **options})
 
     def request(self, method: str, path: str, content: Any = None, kind: str = "application/json") -> Object:
-        """Raises `Refused`, or OSError where nobody answers."""
+        """Send a request. Raises `Refused`, or OSError where no server answers."""
         with self._lock:
             connection = self._kept.pop() if self._kept else None
         if connection is not None:
@@ -113,7 +113,7 @@ class Api:
         return connection
 
     def events(self, path: str, version: str, **query: str) -> Iterator[Object]:
-        """What happens to the objects of this list behind `version`, until the server ends it."""
+        """Yield the changes of the objects of this list after `version`, until the server ends it."""
         words = urllib.parse.urlencode({"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true", **query})
         with contextlib.closing(self._connection(None)) as connection:
             connection.request("GET", f"{path}?{words}", headers=self._headers())

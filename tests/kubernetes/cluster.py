@@ -1,8 +1,8 @@
-"""A Kubernetes cluster of the tests' own: a real control plane (`control_plane.py`) and six nodes that are stand-ins (`kubelet.py`).
+"""A Kubernetes cluster for tests: a real control plane (`control_plane.py`) and six nodes that are stand-ins (`kubelet.py`).
 
-A test has a namespace of its own in it, in which it applies manifests, waits, and looks at pods; it can treat every node badly (`host.py`)
-and do what operators do (`operators.py`). What cannot be shown here is said in `kubelet.py`, `runtime.py`, `names.py` and
-`control_plane.py`. Needs root.
+A test has its own namespace in it, in which it applies manifests, waits, and reads pods; it can disturb every node (`host.py`)
+and do what operators do (`operators.py`). `kubelet.py`, `runtime.py`, `names.py` and
+`control_plane.py` list what cannot be shown here. Needs root.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Cluster:
         self._names: subprocess.Popen[bytes] | None = None
         self._numbers = itertools.count()
         self._resources: dict[tuple[str, str], tuple[str, bool]] = {}
-        self._elsewhere: list[str] = []  # paths of what a test has made outside of its namespace
+        self._elsewhere: list[str] = []  # paths of objects that a test has created outside of its namespace
 
     def api_as(self, token: str) -> Api:
         """For whom this token is."""
@@ -85,14 +85,14 @@ class Cluster:
     # One test's part
 
     def begin(self) -> None:
-        """A namespace of its own; in it, pods can be made when this returns."""
+        """Create the test's namespace; pods can be created in it when this returns."""
         self.namespace = f"test-{next(self._numbers)}"
         self.api.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
         for path in ("serviceaccounts/default", "configmaps/kube-root-ca.crt"):
             self.wait_for(lambda path=path: self._there(f"/api/v1/namespaces/{self.namespace}/{path}"), path)  # type: ignore[misc]
 
     def end(self) -> None:
-        """Removes what is left of a test, and mends what it has broken."""
+        """Delete what is left of a test, and repair the cluster."""
         self.plane.start()
         for node in self.nodes.values():
             if not node.is_on:
@@ -121,7 +121,7 @@ class Cluster:
         return all((sandbox.folder / "over").exists() for _, sandbox in self._sandboxes("*"))
 
     def image(self, name: str) -> Path:
-        """Where to put what is in an image, in place of a build and a registry."""
+        """Return the folder for an image's content, in place of a build and a registry."""
         folder = self.folder / "images" / quote(name, safe="")
         folder.mkdir(parents=True)
         return folder
@@ -140,10 +140,10 @@ class Cluster:
     # Objects
 
     def apply(self, manifest: Object | Path) -> Object:
-        """Every document of a file. Into the test's namespace, if none is named. Gives the last of them, as the server has it.
+        """Apply every document of a file, by default in the test's namespace. Return the last of them, as the server has it.
 
-        As `kubectl apply` does, but what a manifest does not mention any more stays, and lists are replaced. (Server-side apply would be
-        the modern way; that of this old server refuses ports without a protocol.)
+        Like `kubectl apply`, except that fields that a manifest does not mention any more stay, and lists are replaced. (Server-side apply
+        would be the modern way; that of this old server refuses ports without a protocol.)
         """
         documents = [manifest] if isinstance(manifest, dict) else [found for found in yaml.safe_load_all(manifest.read_text()) if found]
         applied: Object = {}
@@ -261,7 +261,9 @@ class Cluster:
         return [(node, sandbox) for _, node, sandbox in sorted(found, key=lambda entry: entry[0])]
 
     def log(self, pod: str, container: str | None = None, attempt: int = -1) -> str:
-        """What it has written; the newest pod of this name, its last attempt, its only container. "" where there is none."""
+        """Return the output of a container: by default of the newest pod of this name, its last attempt, its only container. "" where
+        there is none.
+        """
         for _, sandbox in reversed(self._sandboxes(pod)):
             names = [container] if container else [path.name for path in (sandbox.folder / "containers").glob("*")]
             logs = [path for name in names if (path := _log(sandbox, name, attempt)) is not None]

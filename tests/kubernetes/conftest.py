@@ -1,4 +1,4 @@
-"""What the tests on a Kubernetes cluster share: the cluster, and a namespace of its own in it for each of them."""
+"""Shared by the tests on a Kubernetes cluster: the cluster, and a separate namespace in it for each of them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The first process of a container, until it becomes the container's command: gives it a file system of its own.
+"""The first process of a container, until it becomes the container's command: gives it a separate file system.
 
     python container.py SPECIFICATION
 
-Run by `runtime.py` in the pod's network, host name and IPC, and in mount and process namespaces of the container's own. What the
-container sees is this machine's file system, in a layer that takes what it writes; /tmp, /run, /dev/shm and a few files in /etc are its
-own, and its volumes are where it wants them. Folders in `needed` are this machine's own, so that Python and this project are there.
+Run by `runtime.py` in the pod's network, host name and IPC, and in the container's own mount and process namespaces. The
+container sees this machine's file system, with a layer for its writes; /tmp, /run, /dev/shm and a few files in /etc are its
+own, and its volumes are where it wants them. Folders in `needed` are this machine's, so that Python and this project are there.
 
 Standard library only, and little of it: it is started for every container.
 """
@@ -21,7 +21,7 @@ from typing import Any
 BIND, REC, REMOUNT, RDONLY, PRIVATE = 4096, 16384, 32, 1, 1 << 18
 DETACH = 2
 MACHINE = "/.machine"
-SAYS = 3  # where it is told that the command begins; see `runtime.py`
+SAYS = 3  # descriptor on which it reports that the command begins; see `runtime.py`
 CANNOT_START = 128  # as containerd has it
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -1,10 +1,10 @@
 """A real control plane of Kubernetes for tests: etcd, kube-apiserver, kube-scheduler and kube-controller-manager, each of which can be
-killed and started again, on the same address and data.
+killed and restarted, on the same address and data.
 
-They run in the switch's network (`network.py`), in which nobody else is, so their ports are the usual ones. RBAC is on. Service accounts
+They run in the switch's network (`network.py`), which only they use, so their ports are the usual ones. RBAC is on. Service accounts
 have tokens as they do in reality: bound ones, from the TokenRequest API, which the server puts into every pod as a projected volume.
 
-Simpler than in reality: kubelets, scheduler and controllers have the administrator's rights (there is no Node authorizer), etcd speaks
+Simpler than in reality: kubelets, scheduler and controllers have the administrator's rights (there is no Node authorizer), etcd runs
 without TLS and does not sync to disk, there is one of each. Times are shorter: a silent node is unreachable after `NODE_GRACE` seconds.
 
 The binaries are those of the folder in `KUBEBUILDER_ASSETS`, where they may be packed (.xz: they are unpacked into `build`), or those on
@@ -63,7 +63,7 @@ def why_not() -> str:
         return f"there is no {', no '.join(missing)} (Debian: iproute2, util-linux)"
     if os.geteuid() != 0:
         return "a Kubernetes cluster of the test's own needs root"
-    # What a node and its containers need: namespaces, and a file system that keeps what is written apart.
+    # The needs of a node and its containers: namespaces, and a file system with a writable layer.
     script = "cd /mnt && mount -t tmpfs none . && cd /mnt && mkdir u w r && mount -t overlay none -o lowerdir=/usr,upperdir=u,workdir=w r"
     words = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--propagation", "private", "--fork", "sh", "-c", script]
     made = subprocess.run(words, capture_output=True, text=True)

@@ -1,6 +1,6 @@
-"""A node of the test cluster, as who stands beside it can treat it: switch it off and on, kill its kubelet, pull its cable.
+"""Disturb a node of the test cluster from outside: switch it off and on, kill its kubelet, pull its cable.
 
-None of this tells anybody anything. What an operator does to a node by the API is in `operators.py`.
+None of this sends any notice. The actions of an operator through the API are in `operators.py`.
 """
 
 from __future__ import annotations

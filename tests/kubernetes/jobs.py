@@ -1,6 +1,6 @@
-"""Jobs of users on the test cluster: their resources, what has become of them, and what their ranks recorded.
+"""Jobs of users on the test cluster: their resources, their states, and the records of their ranks.
 
-Pods see a folder of this machine, in which ranks record what they hold; that is the tests' own, and nothing that a job needs.
+Pods see a folder of this machine, in which ranks record their state; only the tests need it, not the job.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class KubernetesJob:
         source: str = "",
         pod: Object | None = None,
     ) -> None:
-        """`script` and its arguments; by default `spread.py`, or what is in `source`. `spec`, `pod`: what else the resource, and its
-        template of pods, has.
+        """Prepare a job of `script` and its arguments; by default `spread.py`, or the text in `source`. `spec`, `pod`: additional fields of
+        the resource, and of its template of pods.
         """
         self.cluster, self.name, self.pods, self.spares = cluster, name, pods, spares
         self.out = cluster.folder / f"{cluster.namespace}-{name}"
@@ -70,10 +70,10 @@ class KubernetesJob:
         cluster.apply({"apiVersion": API, "kind": KIND, "metadata": {"name": name}, "spec": resource})
 
     def command(self, trains: list[str]) -> list[str]:
-        """Return what a pod runs. `trains`: the script and its arguments."""
+        """Return the command of a pod. `trains`: the script and its arguments."""
         return ["understudy", "run", "--run-dir", "/tmp/run", *trains]
 
-    # What is known of it
+    # Observations
 
     def resource(self) -> Object:
         return self.cluster.get(KIND, self.name, API)
@@ -128,7 +128,7 @@ class KubernetesJob:
         (self.out / name).touch()
 
     def leader(self) -> str:
-        """The pod of the orchestrator that leads; "" if nobody does."""
+        """Return the pod of the orchestrator that leads; "" if none does."""
         with suppress(Refused):
             holder = self.cluster.get("Lease", f"{self.name}-orchestrator", "coordination.k8s.io/v1")["spec"]["holderIdentity"]
             return f"{self.name}-orchestrator-{holder.partition(' ')[0]}" if holder else ""
@@ -185,7 +185,7 @@ class KubernetesJob:
         return settings, events
 
     def incidents(self, killed: bool = True) -> list[dict[str, Any]]:
-        """As its journal has them, which is held against the model of the protocol. `killed`: as `Validator` has it."""
+        """Return the incidents in its journal, which is compared with the model of the protocol. `killed`: as `Validator` has it."""
         settings, events = self.recorded()
         validator = Validator(settings, killed=killed)
         validator.run(events)
@@ -215,7 +215,7 @@ class KubernetesJob:
 
 
 class Steady(KubernetesJob):
-    """A job that trains until it is told to stop, in one of the ways of the matrix, and logs all that its ranks hold behind every step."""
+    """A job that trains until a stop is requested, in one of the ways of the matrix, and logs the state of its ranks after every step."""
 
     def __init__(self, cluster: Cluster, *, mode: str = "ddp", name: str = "job", **options: Any) -> None:
         self.mode = mode

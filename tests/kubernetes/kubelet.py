@@ -28,7 +28,7 @@ from tests.kubernetes.status import moment
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 RENEWED_EVERY = 2.0  # seconds; a kubelet's own is 10
-SAID_AGAIN = 4.0  # seconds without an answer, after which the node's status is to be said again
+SAID_AGAIN = 4.0  # seconds without an answer, after which the node's status must be sent again
 FIRST_POD, LAST_POD = 2, 254
 
 
@@ -89,7 +89,7 @@ class Kubelet:
         return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": own.name, "labels": labels}, "status": status}
 
     def _beat(self) -> None:
-        """For ever: says once that the node is ready, and again behind every silence; renews the lease."""
+        """Report for ever that the node is ready, once and again after every silence; renew the lease."""
         pause = threading.Event()
         heard: float | None = None
         while True:

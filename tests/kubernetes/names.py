@@ -1,4 +1,4 @@
-"""The cluster's names, in place of CoreDNS: answers for Services and for the pods of headless ones, as the Endpoints say.
+"""The cluster's names, in place of CoreDNS: answers for Services and for the pods of headless ones, according to the Endpoints.
 
     python -m tests.kubernetes.names ADDRESS PORT AUTHORITY TOKEN
 
@@ -7,7 +7,7 @@ are `SERVICE.NAMESPACE.svc.cluster.local` and `HOSTNAME.SERVICE.NAMESPACE.svc.cl
 the shorter ones work, too.
 
 Simpler than in reality: a Service with a cluster address is answered with the addresses of its pods, because there is no kube-proxy
-(so its port must be theirs); only addresses are answered; no other name is known, and nobody else is asked.
+(so its port must be theirs); only addresses are answered; no other name is known, and no other server is asked.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def main() -> None:
         try:
             server.sendto(answer(names, asked), who)
         except (IndexError, struct.error, OSError):
-            continue  # not a question, or nobody there any more
+            continue  # not a question, or the client has gone
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""The test cluster's network: one switch, one address range, and nothing of it outside of namespaces but one cable.
+"""The test cluster's network: one switch, one address range, and only one cable outside of namespaces.
 
-The switch is a bridge in a network namespace of its own that no file names: it lasts as long as the process that holds it, and that one
+The switch is a bridge in a network namespace that no file names: it lasts as long as the process that keeps it, which
 dies with the tests. A cable (a pair of linked interfaces) leads from it to the machine's own network, so that the tests reach the API
-server and the pods; the kernel removes both ends with the switch. Each node has a bridge of its own in its own namespace, and a cable from
+server and the pods; the kernel removes both ends with the switch. Each node has a bridge in its own namespace, and a cable from
 there to the switch, which can be pulled.
 
-Addresses are taken from 198.18.0.0/15, which RFC 2544 keeps for tests of networks: a block of 16 x 256 for each cluster, the first of
-these for the control plane, one for each node. The name of the cable's end in the machine's network says which block is taken.
+Addresses are taken from 198.18.0.0/15, which RFC 2544 reserves for tests of networks: a block of 16 x 256 for each cluster, the first of
+these for the control plane, one for each node. The name of the cable's end in the machine's network shows which block is taken.
 
 Simpler than in reality: all addresses are in one flat network, without routes, rules or encapsulation.
 """
@@ -36,7 +36,7 @@ def ip(*words: str, inside: int | None = None) -> None:
 
 
 def bridge(inside: int) -> None:
-    # Its own address stays as it is given; otherwise it changes with the ports, and for a while nobody would find it any more.
+    # Its own address stays as it is given; otherwise it changes with the ports, and for a while the bridge cannot be reached.
     hardware = ":".join(["02", *(f"{byte:02x}" for byte in os.urandom(5))])
     ip("link", "add", BRIDGE, "address", hardware, "type", "bridge", "forward_delay", "0", "stp_state", "0", inside=inside)
     for device in ("lo", BRIDGE):
@@ -79,7 +79,7 @@ HOLDS = "echo 1 >/proc/sys/net/ipv4/tcp_orphan_retries; exec sleep infinity"
 
 
 class Switch:
-    """With the control plane's own place beside it: who runs in the switch's network has the address of the servers."""
+    """The switch, with the control plane in its network: processes there have the address of the servers."""
 
     def __init__(self) -> None:
         dies = dying_with(os.getpid(), signal.SIGKILL)
@@ -117,7 +117,7 @@ class Switch:
         return ["nsenter", "--target", str(self.pid), "--net", *words]
 
     def remove(self) -> None:
-        """And with it every cable. Nobody runs in it any more."""
+        """Remove it with every cable. No process runs in it any more."""
         ip("link", "del", self.cable)
         self.process.kill()
         self.process.wait()

@@ -1,10 +1,10 @@
-"""The first process of a node of the test cluster: waits for the ends of those whose parents have ended, and is what the node lives by.
+"""The first process of a node of the test cluster: collects orphaned processes, and keeps the node alive.
 
     python node.py NAME FOLDER
 
-Run by `unshare` in namespaces of its own for mounts, processes, network and the host's name. Whoever kills it switches the node off: the
-kernel ends everything in its process namespace with it, and its network. FOLDER is the node's disk, which stays; what ran when it was
-switched off is noted there as lost, and layers of containers, which are in memory, are gone.
+Run by `unshare` in new namespaces for mounts, processes, network and the host's name. Killing it switches the node off: the kernel ends
+everything in its process namespace with it, and its network. FOLDER is the node's disk, which stays; containers that ran when it was
+switched off are noted there as lost, and layers of containers, which are in memory, are gone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-LOST = "255"  # the exit code of a container nobody has seen end, as containerd has it
+LOST = "255"  # the exit code of a container whose end was not observed, as in containerd
 
 
 def main() -> None:

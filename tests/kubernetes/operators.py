@@ -43,7 +43,9 @@ class Operator:
         self._set_taints(node, lambda taint: taint["key"] != key)
 
     def _set_taints(self, node: str, stays: Callable[[Object], bool], *more: Object) -> None:
-        """They are one list, into which others write, too: from what is there, and again if that was not the newest."""
+        """Change the node's taints, which are one list with other writers: starts from the present list, and tries again if that was not
+        the newest.
+        """
         while True:
             found = self.node(node)
             taints = [taint for taint in found["spec"].get("taints") or [] if stays(taint)] + list(more)

@@ -1,7 +1,7 @@
-"""What the kubelet does for one pod, in a thread of its own: looks at what runs and what should, does the next thing, reports, waits.
+"""The kubelet's work for one pod, in a separate thread: compares the actual and the wanted state, does the next thing, reports, waits.
 
-Nothing is remembered that is not in the runtime's files or in the pod's object, so a kubelet that is started again goes on with its pods.
-A pod whose deletion is asked for, or whose object is gone, ends: preStop, SIGTERM, SIGKILL when the grace period is over; then the kubelet
+Nothing is remembered that is not in the runtime's files or in the pod's object, so a restarted kubelet goes on with its pods.
+A pod whose deletion is requested, or whose object is gone, ends: preStop, SIGTERM, SIGKILL when the grace period is over; then the kubelet
 deletes the object.
 
 Simpler than in reality: no liveness and startup probes, no lifecycle hooks but preStop (exec), no events, no limits for resources. The
@@ -31,13 +31,13 @@ from tests.kubernetes.volumes import Materials, NotYet, expanded
 
 AGAIN = 0.5  # seconds until something is tried again
 SHORTEST_GRACE = 2.0  # even for a pod that is deleted by force; the kubelet's `minimumGracePeriodInSeconds`
-WORKSPACE = "/workspace"  # where images have what is in them
+WORKSPACE = "/workspace"  # the content of images
 BACKOFF, LONGEST_BACKOFF = 1.0, 8.0  # the kubelet's own are 10 and 300 seconds; the first restart is at once
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a pod's thread knows of its node."""
+    """A pod thread's view of its node."""
 
     name: str
     address: str
@@ -66,7 +66,7 @@ class Worker(threading.Thread):
         self._sent: Object = {}
         self._deadline: float | None = None
         self._ended: set[Path] = set()  # attempts that had ended when the last step began
-        self._hooks: dict[Path, subprocess.Popen[bytes] | None] = {}  # of attempts that end; None once they have been told
+        self._hooks: dict[Path, subprocess.Popen[bytes] | None] = {}  # of attempts that end; None once they have been signalled
         self.over = False
 
     def tell(self, pod: Object | None) -> None:

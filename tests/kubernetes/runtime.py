@@ -1,15 +1,15 @@
-"""Sandboxes and containers on a node, in place of containerd: what runs, and how it has ended, in files that outlive the kubelet.
+"""Sandboxes and containers on a node, in place of containerd: their processes and exit codes, in files that outlive the kubelet.
 
-A pod's sandbox is a process that sleeps: it holds the pod's network, host name and IPC. A container is a process namespace with mounts of
-its own (`container.py`) in these; a shell waits for its end and writes down the exit code, so that nobody else has to be there.
+A pod's sandbox is a process that sleeps: it keeps the pod's network, host name and IPC. A container is a process namespace with its own
+mounts (`container.py`) in these; a shell waits for its end and writes the exit code, so that no other process has to be there.
 
     POD/sandbox.json                      the sandbox's process and address, while there is one
-    POD/containers/NAME/N/specification   what runs as attempt N
-                          pid             the container's first process, as the node counts
-                          log             what it has written
+    POD/containers/NAME/N/specification   the specification of attempt N
+                          pid             the container's first process, in the node's numbering
+                          log             its output
                           exit            the exit code, once it has ended
 
-Simpler than in reality: there are no images and no limits, and securityContext is not looked at. Everything runs as root.
+Simpler than in reality: there are no images and no limits, and securityContext is ignored. Everything runs as root.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SLEEPS = 'hostname "$0" && echo $$ && exec sleep infinity >/dev/null'
 
 
 def _started(words: list[str]) -> int:
-    """In a session of its own. It outlives the kubelet; returns once it has written a line, or has ended."""
+    """Start a process in a new session. It outlives the kubelet; returns once it has written a line, or has ended."""
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdout is not None
     with process.stdout:
@@ -105,7 +105,7 @@ class Attempt:
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
-        if self.exit_code is None and self.pid is None:  # it is not even made: whoever waits for it takes it along
+        if self.exit_code is None and self.pid is None:  # it is not even created: the process that waits for it ends with it
             with contextlib.suppress(ProcessLookupError):
                 send_to_group(self.waiting, signal.SIGKILL)
 
@@ -117,7 +117,7 @@ class Attempt:
 
 
 class Sandbox:
-    """All that runs for a pod on this node. `layers` is in memory; what is in `folder` stays."""
+    """All processes of a pod on this node. `layers` is in memory; the content of `folder` stays."""
 
     def __init__(self, folder: Path, layers: Path) -> None:
         self.folder, self.layers = folder, layers
@@ -156,7 +156,7 @@ class Sandbox:
 
     def attempts(self, container: str) -> list[Attempt]:
         folder = self.folder / "containers" / container
-        # One that is not begun is not there: whoever began it has ended in between.
+        # One that has not begun does not exist: the process that created it has ended meanwhile.
         found = [Attempt(path) for path in folder.glob("*") if (path / "waits").exists() or (path / "exit").exists()]
         return sorted(found, key=lambda attempt: attempt.number)
 

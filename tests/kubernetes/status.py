@@ -1,4 +1,4 @@
-"""A pod's status as a kubelet reports it: from the pod's object and from what the runtime knows, to `status` of the API."""
+"""A pod's status as a kubelet reports it: from the pod's object and the runtime's state to `status` of the API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.kubernetes.runtime import Attempt, Sandbox
 
 @dataclass(frozen=True)
 class Seen:
-    """What the pod's thread has found."""
+    """The observations of the pod's thread."""
 
     sandbox: Sandbox
     node_address: str

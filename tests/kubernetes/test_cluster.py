@@ -139,7 +139,7 @@ def _restarts(cluster: Cluster, name: str) -> int:
     return int(states[0]["restartCount"]) if states else 0
 
 
-def test_several_containers_one_behind_another_and_side_by_side(kubernetes_cluster: Cluster, tmp_path: Path) -> None:
+def test_several_containers_in_sequence_and_in_parallel(kubernetes_cluster: Cluster, tmp_path: Path) -> None:
     cluster = kubernetes_cluster
     mounts = [{"name": "kept", "mountPath": "/kept"}, {"name": "memory", "mountPath": "/memory"}, {"name": "out", "mountPath": "/out"}]
     made = pod("several", ["sh", "-c", "cat /kept/first /kept/second >/out/all; while ! test -e /memory/end; do sleep 0.1; done"])

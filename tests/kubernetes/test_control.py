@@ -11,7 +11,7 @@ from tests.kubernetes.installation import SYSTEM, controllers, holder
 from tests.kubernetes.jobs import KubernetesJob, Steady
 
 pytestmark = [needs_kubernetes, pytest.mark.timeout(900)]
-HELD = 6  # the step in which a rank waits for what the test does to its node
+HELD = 6  # the step in which a rank waits while the test disturbs its node
 NVSENTINEL = "nvsentinel.nvidia.com/v1alpha1"
 
 
@@ -43,8 +43,8 @@ def test_both_controllers_and_the_orchestrator_that_leads_are_killed(kubernetes:
 
 
 def test_the_controller_that_leads_is_killed_again_and_again(kubernetes: Cluster) -> None:
-    """While a node is lost and its pod is replaced. Each time another one, or the same started again, goes on with what is there, and no
-    pod is made twice.
+    """While a node is lost and its pod is replaced. Each time another controller, or the same one restarted, continues, and no
+    pod is created twice.
     """
     job = Steady(kubernetes)
     job.trains()

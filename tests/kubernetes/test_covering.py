@@ -40,7 +40,7 @@ class Serving(Steady):
         self.cluster.nodes[pod["spec"]["nodeName"]].off()
 
     def _pod_with(self, rank: int) -> str:
-        """Return the pod that has this rank, perhaps beside another one, once its label says so."""
+        """Return the pod that has this rank, perhaps in addition to another one, once its label says so."""
 
         def found() -> list[str]:
             labels = {pod: self.cluster.get("Pod", pod)["metadata"]["labels"].get(f"{GROUP}/rank", "") for pod in self.pod_names()}
@@ -68,7 +68,7 @@ def test_the_other_rows(kubernetes: Cluster, rows: list[Row]) -> None:
 
 
 def serve(kubernetes: Cluster, rows: list[Row]) -> None:
-    """The job computes bit by bit what it computes undisturbed."""
+    """The job computes the same bits as undisturbed."""
     job = Serving(kubernetes, mode=rows[0].mode, spec={"timeouts": {"hang": on_cluster.HANG_LIMIT}})
     job.trains()
     on_cluster.serve(job, rows)

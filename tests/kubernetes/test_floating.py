@@ -21,7 +21,7 @@ pytestmark = [needs_kubernetes, pytest.mark.timeout(900)]
 
 def test_a_pod_is_claimed_by_preemption_and_given_back(kubernetes: Cluster) -> None:
     """Bob's pods have all other nodes. The job loses one and has no spare: one of Bob's pods makes room. When the node is back, the job has
-    a spare of its own again, the rank moves there, and the claimed pod goes.
+    its own spare again, the rank moves there, and the claimed pod goes.
     """
     scheduling = "scheduling.k8s.io/v1"
     kubernetes.apply({"apiVersion": scheduling, "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000})
@@ -86,7 +86,7 @@ def test_a_claimed_pod_is_as_the_server_has_the_others(kubernetes: Cluster) -> N
 
 
 def test_the_port_to_kubernetes_as_a_scheduler(kubernetes_cluster: Cluster) -> None:
-    """What it starts runs in a pod like that of whoever asks, is asked to end, and is told of."""
+    """Its process runs in a pod like that of the caller, is asked to end, and its end is reported."""
     rbac = "rbac.authorization.k8s.io"
     kubernetes_cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "asker"}})
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "create", "delete"]}

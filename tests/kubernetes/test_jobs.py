@@ -11,7 +11,7 @@ from tests.said import said
 from understudy.messages import kubernetes_jobs
 
 pytestmark = [needs_kubernetes, pytest.mark.timeout(900)]
-HELD = 6  # the step in which a rank waits for what the test does to its node
+HELD = 6  # the step in which a rank waits while the test disturbs its node
 
 
 def test_a_job_that_nothing_happens_to(kubernetes: Cluster, undisturbed: Outcome) -> None:

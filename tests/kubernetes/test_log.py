@@ -1,4 +1,4 @@
-"""A real API server: the log and the lock of a job's orchestrators, and what is known of objects while the server goes and comes."""
+"""A real API server: the log and the lock of a job's orchestrators, and their knowledge of objects while the server goes and comes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def log_of(cluster: Cluster, api: Api, owner: Object) -> Log:
 
 
 def test_who_has_been_overtaken_cannot_write(kubernetes_cluster: Cluster) -> None:
-    """Whatever it believes of the lock. What it wrote before, its successor has read."""
+    """Whatever it believes about the lock. Its successor has read everything that it wrote before."""
     api, owner = api_of(kubernetes_cluster), owner_of(kubernetes_cluster)
     first, second = (log_of(kubernetes_cluster, api, owner) for _ in range(2))
     assert first.read() == []
@@ -165,7 +165,7 @@ def test_one_has_the_lock(kubernetes_cluster: Cluster) -> None:
 
 
 def test_a_label_that_is_written_from_what_was_read_before_is_refused(kubernetes_cluster: Cluster) -> None:
-    """With 409, so an orchestrator that has been overtaken cannot say of a pod what is not true any more."""
+    """With 409, so a stale orchestrator cannot write outdated facts about a pod."""
     api = api_of(kubernetes_cluster)
     kubernetes_cluster.apply(pod("one", SLEEPS))
     kubernetes_cluster.wait_for_pod("one")

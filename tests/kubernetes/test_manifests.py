@@ -1,7 +1,7 @@
-"""What `kubectl apply -k deploy/kubernetes` installs, on a real API server, and what its schema refuses there.
+"""The objects of `kubectl apply -k deploy/kubernetes` on a real API server, and the objects that its schema refuses there.
 
 The server of the tests is of 1.20: it drops the rules that newer ones evaluate (`x-kubernetes-validations`), and has budgets as
-policy/v1beta1. What a current one takes, `tests/schedulers/kubernetes/test_manifests.py` looks at.
+policy/v1beta1. `tests/schedulers/kubernetes/test_manifests.py` checks what a current one accepts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def a_job(name: str = "j", **spec: object) -> Object:
 
 
 def wrongs(schema: Object, way: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Of every field, values just beyond what it may be."""
+    """Yield, for every field, values just beyond its bounds."""
     kind = schema["type"]
     if kind == "object":
         for name in schema.get("required", []):
@@ -136,7 +136,9 @@ def may(cluster: Cluster, user: str, groups: list[str], verb: str, resource: str
 
 
 def test_an_installation_works_with_the_rights_that_it_gives(kubernetes: Cluster) -> None:
-    """The controllers run in pods of the manifest, by their own account: one leads, makes what a job needs, and clears up behind it."""
+    """The controllers run in pods of the manifest, with their own account: one leads, creates the objects of a job, and deletes them
+    afterwards.
+    """
     cluster = kubernetes
     cluster.wait_for(lambda: cluster.api.get(DEPLOYMENT)["status"].get("readyReplicas") == 2, "both, on nodes that were off before")
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/understudy-controller"

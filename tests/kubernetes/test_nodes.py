@@ -110,7 +110,7 @@ def test_a_taint_evicts_at_once_those_that_do_not_tolerate_it(kubernetes_cluster
     assert f"{key}=79:NoExecute" in cluster.operator.taints("w1")
     cluster.operator.set_condition("w1", "GpuXid", "True", message="79")
     assert cluster.operator.condition("w1", "GpuXid") == "True"
-    cluster.wait_for_nodes("w1")  # the kubelet's own conditions stay beside it
+    cluster.wait_for_nodes("w1")  # the kubelet's own conditions stay, too
     cluster.operator.remove_condition("w1", "GpuXid")
     cluster.operator.untaint("w1", key)
     assert not cluster.operator.taints("w1")
@@ -181,7 +181,7 @@ def test_pods_run_on_without_the_control_plane(kubernetes_cluster: Cluster) -> N
     cluster.wait_for_pod("new", "Succeeded")
 
 
-def test_controllers_make_pods_anew(kubernetes_cluster: Cluster) -> None:
+def test_controllers_recreate_pods(kubernetes_cluster: Cluster) -> None:
     cluster = kubernetes_cluster
     template: Object = {"metadata": {"labels": {"app": "web"}}, "spec": pod("", SLEEPS)["spec"]}
     spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template}

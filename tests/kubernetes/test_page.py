@@ -1,8 +1,8 @@
-"""The commands of docs/operate/kubernetes.md as they stand, for a user who has nothing but a training script. A node loses its
+"""The commands of docs/operate/kubernetes.md as printed, for a user who has only a training script. A node loses its
 power, another one is drained.
 
 kubectl is a current one, and the server an old one. It has budgets in another version (`as_here`), which kubectl complains of, and does not
-know the rules in the schema, for which kubectl would refuse it beforehand: it is told not to look (`--validate=false`).
+know the rules in the schema, for which kubectl would refuse it beforehand: `--validate=false` prevents that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OLD = 'no matches for kind "PodDisruptionBudget" in version "policy/v1"'
 
 @pytest.fixture
 def bare(kubernetes: Cluster) -> Iterator[Cluster]:
-    """Every node has one GPU. What the test does to the installation is mended."""
+    """Every node has one GPU. The test's changes to the installation are undone."""
     _gpus(kubernetes, "1")
     yield kubernetes
     _gpus(kubernetes, "4")
@@ -89,7 +89,7 @@ def test_the_page(bare: Cluster) -> None:
 
 
 def _run(cluster: Cluster, command: str, but: str = "") -> str:
-    """What it prints. It must succeed; with `but`, it may have this one complaint."""
+    """Run a command and return its output. It must succeed; with `but`, it may have this one complaint."""
     done = cluster.shell(command)
     if but and done.returncode != 0:
         assert but in done.stderr, done.stderr

@@ -1,4 +1,4 @@
-"""A real control plane: pods that it refuses, and what the job's resource says of it."""
+"""A real control plane: pods that it refuses, and the report in the job's resource."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_more_pods_than_the_quota_allows(kubernetes: Cluster, undisturbed: Outco
 
 
 def test_no_room_for_the_pod_that_comes_in_place_of_a_lost_one(kubernetes: Cluster) -> None:
-    """What the orchestrator shows and what the controller shows stand beside each other; no number of a pod is used up."""
+    """The orchestrator's and the controller's conditions are both shown; no number of a pod is used up."""
     job = Steady(kubernetes)
     job.trains()
     quota(kubernetes, 3)

@@ -1,4 +1,4 @@
-"""A real control plane: a job that is made under the name of another one, of which something is left."""
+"""A real control plane: a job that is created under the name of another one, parts of which still exist."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def condition(cluster: Cluster, kind: str = "CreationFailed") -> Object:
 
 
 def test_deleted_and_made_again(kubernetes: Cluster, out: Object) -> None:
-    """As by `kubectl replace --force`, while the cluster's garbage collector is away: all that belonged to the first job is there still,
-    its journal, lease and account, too. The second job waits until it is gone, and is a job of its own then.
+    """As by `kubectl replace --force`, while the cluster's garbage collector is away: all objects of the first job still exist,
+    its journal, lease and account, too. The second job waits until they are gone, and is a separate job then.
     """
     cluster = kubernetes
     folder = cluster.folder / f"{cluster.namespace}-out"
@@ -135,7 +135,7 @@ def test_objects_without_an_owner_serve(kubernetes: Cluster, out: Object) -> Non
 
 
 def test_its_finalizer_was_taken_away_by_hand(kubernetes: Cluster, out: Object) -> None:
-    """Its pods run still, and the right of its orchestrators in the cluster is nobody's. The next job of its name takes nothing of it."""
+    """Its pods still run, and the right of its orchestrators in the cluster has no owner. The next job of its name takes nothing of it."""
     cluster = kubernetes
     first = KubernetesJob(cluster, environment={"HELD": "2:6"})
     first.wait_for("held 6")

@@ -1,4 +1,4 @@
-"""What a pod's specification makes of other objects: environment variables, and volumes with files in them.
+"""Resolve a pod's references to other objects: environment variables, and volumes with files in them.
 
 Known: `value`, `fieldRef`, `secretKeyRef`, `configMapKeyRef`, `envFrom`; the volumes emptyDir, hostPath, secret, configMap, downwardAPI and
 projected (of these and service account tokens). Files from labels and annotations follow them; files from secrets and configMaps stay as

@@ -35,7 +35,7 @@ def test_a_reading_is_what_was_written(tmp_path: Path) -> None:
     assert view.since == writer.since
 
 
-def test_a_number_of_waits_is_unknown_until_it_is_told(tmp_path: Path) -> None:
+def test_a_number_of_waits_is_unknown_until_it_is_reported(tmp_path: Path) -> None:
     writer = PageWriter(tmp_path / "page")
     reader = PageReader(tmp_path / "page")
     found = [reader.read().waits]  # as on the page of a version that tells none
@@ -45,7 +45,7 @@ def test_a_number_of_waits_is_unknown_until_it_is_told(tmp_path: Path) -> None:
     assert found == [UNKNOWN, 0, 3, UNKNOWN]
 
 
-def test_what_a_worker_spends_by_itself_is_unknown_until_it_is_told(tmp_path: Path) -> None:
+def test_a_workers_own_time_is_unknown_until_it_is_reported(tmp_path: Path) -> None:
     writer = PageWriter(tmp_path / "page")
     reader = PageReader(tmp_path / "page")
     assert reader.read()[9:13] == (0, 0, 0, 0)
@@ -78,7 +78,7 @@ def test_no_field_is_seen_half_written(tmp_path: Path) -> None:
         writer.wait()
 
 
-def test_where_a_worker_stands_is_shown_until_it_goes_on(tmp_path: Path) -> None:
+def test_a_workers_position_is_shown_until_it_goes_on(tmp_path: Path) -> None:
     writer = PageWriter(tmp_path / "page")
     reader = PageReader(tmp_path / "page")
     writer.enter(Activity.IDLE, 3)

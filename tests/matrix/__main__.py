@@ -1,7 +1,7 @@
 """`python -m tests.matrix`: every fault of `understudy chaos` in every phase of a step and of a recovery, in every way to be parallel.
 
-Each cell is a fault that strikes a real job in this phase. What comes of it must be what the registry says, the journal must be allowed by
-the model, and behind every step every rank must hold, bit by bit, what it holds in the undisturbed run under torchrun. `make matrix` runs
+Each cell is a fault that strikes a real job in this phase. Its outcome must be the registry's, the journal must be allowed by
+the model, and after every step the state of every rank must be, bit by bit, that of the undisturbed run under torchrun. `make matrix` runs
 all of it; `covering` chooses the rows of the gate.
 """
 

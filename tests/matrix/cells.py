@@ -85,7 +85,7 @@ def _cell(mode: str, phase: str, fault: Fault, number: int) -> Cell:
         entry["parameters"] = {"seconds": SHORT[fault.name]}
     allowed = {fault.alone or fault.expected}
     if fault.name == "no_memory":
-        allowed |= {Outcome.REPLACED}  # whoever is refused it first: Python, which raises, or a library, which aborts
+        allowed |= {Outcome.REPLACED}  # depends on what is refused it first: Python, which raises, or a library, which aborts
     entries = [entry]
     if phase not in IN_STEP and fault.expected is Outcome.REJOINED:
         entry["expect"] = "undisturbed"  # everybody is on the way to a new generation already, and has let go of the old one's connections

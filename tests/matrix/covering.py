@@ -1,8 +1,8 @@
-"""`python -m tests.matrix.covering`: prints the jobs that the gate runs, a covering array.
+"""`python -m tests.matrix.covering`: print the jobs that the gate runs, a covering array.
 
-Mode, phase, fault, what becomes of a lost communicator, and scheduler have too many combinations to run. Most bugs need two of these to
-come together, so the rows are chosen in such a way that every possible pair of values of any two factors occurs in at least one row:
-greedily, the row with most new pairs for its cost, until no pair is missing. `possible` excludes what cannot be. (The library allpairspy
+Mode, phase, fault, the end of a lost communicator, and scheduler have too many combinations to run. Most bugs need two of these
+together, so the rows are chosen in such a way that every possible pair of values of any two factors occurs in at least one row:
+greedily, the row with most new pairs for its cost, until no pair is missing. `possible` excludes impossible rows. (The library allpairspy
 was tried: with such exclusions it left 8 of 200 pairs out, and it knows no costs.)
 
 A row is a cell of the matrix on a scheduler. Which member of a kind of fault strikes changes from row to row.
@@ -50,7 +50,7 @@ INSIDE: tuple[str, ...] = (
     "clock_jump",
 )
 INSIDE += ("exception_in_thread", NODE_LOST)
-PAUSE = "pause"  # what stands still in a recovery: the recovery's own limits end a hang there, after half a minute
+PAUSE = "pause"  # a rank that stops in a recovery: the recovery's own limits end a hang there, after half a minute
 
 FACTORS: Mapping[str, Sequence[str]] = {
     "phase": PHASES,

@@ -27,7 +27,7 @@ DONATE = "donate"  # the point of a planned migration
 
 
 class ClusterJob(Protocol):
-    """What a job on a cluster offers to the rows that it serves."""
+    """The interface of a job on a cluster to the rows that it serves."""
 
     @property
     def out(self) -> Path:

@@ -16,7 +16,7 @@ class Result:
     cell: Cell
     outcome: str = ""  # an outcome of the registry; empty: none, or not applicable
     seconds: float | None = None  # of the incident
-    steps: tuple[int, int] = (0, 0)  # compared with those of the undisturbed run: from behind the first to the second
+    steps: tuple[int, int] = (0, 0)  # compared with those of the undisturbed run: from after the first to the second
     grades: tuple[str, ...] = ()  # of its incidents
     message: str = ""  # how the job ended, of a fault that ends it
     wrong: str = ""

@@ -1,8 +1,8 @@
-"""Runs cells one after the other in a job, and compares every step of every rank with the undisturbed run.
+"""Run cells one after the other in a job, and compare every step of every rank with the undisturbed run.
 
-A job serves cells until one of them ends it; then another is started for the rest. A line of a rank's log has digests of all that the rank
-holds behind a step (`tests/faults/jobs/train.py --states`), so that each cell is compared by itself: from the step at which its fault was
-waited for to a step that all ranks have committed after it.
+A job serves cells until one of them ends it; then another is started for the rest. A line of a rank's log has digests of its whole state
+after a step (`tests/faults/jobs/train.py --states`), so that each cell is compared separately: from the step at which its fault was
+awaited to a step that all ranks have committed after it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class _Serving:
             if cell.migrates is not None and not asked:  # the fault is armed now
                 asked = True
                 assert self._about.server is not None
-                with suppress(NoAnswer):  # the orchestrator may be what is disturbed
+                with suppress(NoAnswer):  # the orchestrator may be the target
                     self._about.server.call("POST", of_job(self._about.job, "migrate"), {"rank": cell.migrates, "reason": cell.name})
 
         runner = Runner(self._job, scheduled(plan, registry(), RANKS, ["node0"]), registry(), told, PATIENCE)
@@ -228,7 +228,7 @@ def undisturbed(mode: str, steps: int) -> dict[int, Log]:
 
 
 def compare(finished: Finished, reference: dict[int, Log]) -> None:
-    """Says of each result what is not as in the undisturbed run."""
+    """Note in each result the differences from the undisturbed run."""
     for result in finished.results:
         first, last = result.steps
         if result.wrong or result.cell.why_not:
@@ -245,7 +245,7 @@ def compare(finished: Finished, reference: dict[int, Log]) -> None:
                     result.wrong = result.wrong or _differs(log.get(key), reference[rank].get(key), rank, key, loose, may_lack)
 
 
-# A newcomer may enter an iteration behind its step, if that was committed before its rank was lost. The step then returns what it did on
+# A newcomer may enter an iteration after its step, if that was committed before its rank was lost. The step then returns what it did on
 # another rank, which the incident says, and the rank's own values, such as random streams, are those at the beginning of the next step.
 UNLIKE = frozenset(("by", "own", "state"))
 
@@ -257,8 +257,8 @@ def _entered(log: Log) -> set[str]:
 
 
 def _lost_behind(number: int, log: Log, entered: set[str]) -> bool:
-    """Whether a line of this step may lack: it counts, but the worker that would have written it was lost behind its vote. Then the next
-    line is a newcomer's.
+    """Return whether a line of this step may be missing: it counts, but the worker that would have written it was lost after its vote. Then
+    the next line is a newcomer's.
     """
     later = [line["step"] for line in log.values() if line.get("step", 0) > number]
     return bool(later) and f"step {min(later)}" in entered

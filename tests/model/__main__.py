@@ -1,4 +1,4 @@
-"""`python -m tests.model [NAME ...]`: searches through the bounds of these names, or all, and prints what it found as a Markdown table.
+"""`python -m tests.model [NAME ...]`: search the bounds of these names, or all, and print the results as a Markdown table.
 
 What is wrong is printed as the way to it and as a scenario (`tests/scenarios/language.py`), which can be run. `--write`, which takes all
 bounds, puts the figures into `docs/evidence/proof.json` and its page.
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def _show(name: str, bounds: Bounds, found: Found) -> None:
-    """What is wrong, the way to it, and a scenario of it."""
+    """Print an error, the way to it, and a scenario of it."""
     print(f"\n{name}: {found.wrong}", *found.trace, sep="\n  ")
     print(scenario(bounds, found.events, found.wrong))
 
@@ -81,7 +81,7 @@ def _write(searched: list[dict[str, Any]], walked: list[tuple[str, ...]]) -> Non
 
 
 def _walks(names: list[str], walked: list[tuple[str, ...]]) -> int:
-    """Drawn ways through what is too large. How many of them were wrong."""
+    """Draw ways through bounds that are too large to search. Return how many of them were wrong."""
     wrong = 0
     for name, (bounds, count) in WALKS.items():
         if names and name not in names:

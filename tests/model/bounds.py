@@ -39,7 +39,7 @@ def _one(transactions: int = 1, **rest: Any) -> Bounds:
     return Bounds(transactions=transactions, faults=faults, together=sum(faults.values()), **rest)
 
 
-# What is searched through, and how many states that has.
+# The bounds of the search, and how many states each has.
 BOUNDS: dict[str, tuple[Bounds, int]] = {
     "no fault": (Bounds(transactions=3), 263),
     "a worker or spare dies": (_one(2, faults={"kill": 1}), 2_467),

@@ -93,7 +93,7 @@ def _copies_not_asked_for(positions: Any, copies: Any, absent: Any) -> Decision:
 
 
 def _any_holder(positions: Any, copies: Any, absent: Any) -> Decision:
-    """Donor not checked: whoever comes first is said to have the copy."""
+    """Donor not checked: the first candidate is said to have the copy."""
     decision = commit.decide(positions, copies, absent)
     return replace(decision, holders=tuple(max(positions) for _ in decision.absent))
 
@@ -104,7 +104,7 @@ def _stale_answer(state: JobState, event: events.Quiesced) -> None:
 
 
 def _everything(state: JobState) -> list[Any]:
-    """What was to be left there is given up as well."""
+    """Ranks that were to be left there are given up as well."""
     for node in state.nodes.values():
         if node.drain is not None:
             node.taints[DRAIN] = replace(node.drain, lose=True)
@@ -142,7 +142,7 @@ def _early(state: JobState, event: events.Quiesced) -> None:
 
 
 def _unfenced(state: JobState, worker: Any, reason: str) -> None:
-    """Nobody ends it."""
+    """The old worker is not ended."""
     state.become(worker, WorkerState.LOST)
 
 
@@ -183,7 +183,7 @@ committed = resume.committed
 
 
 def _nothing_repeated(state: JobState, node: Any) -> None:
-    """What an orchestrator said before it was killed is not said again."""
+    """Commands that an orchestrator sent before it was killed are not sent again."""
 
 
 def _words_of_the_dead(kind: Any, speaker: WorkerState | None, phase: Phase) -> Why | None:
@@ -245,7 +245,7 @@ disrupted = migration.disrupted
 
 
 def _back_at_once(state: JobState, lost: set[str], why: str) -> None:
-    """While a rank moves its newcomer is lost, and nobody looks whether others have gone on with that."""
+    """While a rank moves its newcomer is lost, and it is not checked whether others have gone on with that."""
     leaver = next(iter(state.leavers()), None)
     if state.migration is None or leaver is None or leaver.name in lost or state.migration.moves[0].newcomer not in lost:
         disrupted(state, lost, why)
@@ -282,13 +282,13 @@ call_off = drill.call_off
 
 
 def _any_stage(state: JobState) -> Any:
-    """A spare that was told to begin is kept like one in its set-up."""
+    """A spare that was told to start is kept like one in its set-up."""
     spare = state.workers[state.drill.worker] if state.drill is not None else None
     return spare if spare is not None and spare.state is WorkerState.REHEARSING else None
 
 
 def _kept_for_nothing(state: JobState, spare: Any) -> None:
-    """The spare is warm again, and nobody remembers for which rank it has run the set-up."""
+    """The spare is warm again, and it is forgotten for which rank it has run the set-up."""
     keep(state, spare)
     spare.prepare = None
 
@@ -297,7 +297,7 @@ keep = preparation.keep
 
 
 def _word_of_any_drill(state: JobState, event: events.DrillBroken) -> None:
-    """What a rank says of a drill that is over ends the next one."""
+    """A rank's message about a drill that is over ends the next one."""
     broken(state, replace(event, drill=state.drill.number) if state.drill is not None else event)
 
 

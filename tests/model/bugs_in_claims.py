@@ -22,12 +22,12 @@ WORN = replace(LEFT, faults={"leave": 1, "wears": 1})
 
 
 def _only_warming(state: JobState) -> bool:
-    """Who holds for a spare does not look at what is claimed."""
+    """The pause for a spare ignores claims."""
     return bool(state.idle(WorkerState.STARTING))
 
 
 def _no_pause(state: JobState, event: events.ClaimEnded) -> str:
-    """What the scheduler cannot give is not asked for again."""
+    """Nodes that the scheduler cannot give are not requested again."""
     node = ended(state, event)
     state.cancel(floating.TIMER)
     return node
@@ -46,7 +46,7 @@ claim = floating._claim
 
 
 def _without_room(state: JobState) -> None:
-    """Spares are replaced on a claimed node as anywhere else, whoever has its accelerators."""
+    """Spares are replaced on a claimed node as anywhere else, even if its accelerators are in use."""
     for node in state.nodes.values():
         for _ in range(node.spares - len(node.idle(WorkerState.STARTING, WorkerState.WARM)) if not node.lost else 0):
             membership.start_worker(state, node, spare=True)

@@ -1,9 +1,9 @@
-"""The scheduler, of which the job claims nodes (`understudy.core.floating`): what it does, and what must hold of every claim.
+"""The scheduler, from which the job claims nodes (`understudy.core.floating`): its actions, and the invariants of every claim.
 
-It gives what it has when it likes; that it cannot, or takes a node away again, is a fault (`faults.py`). A node that serves a claim is one
+It gives nodes at any time; that it cannot, or takes a node away again, is a fault (`faults.py`). A node that serves a claim is one
 of the last in `World`, and there is one for each claim that there may be at a time.
 
-What can be seen in one state alone is in `tests.core.test_machine.check_floating`.
+Invariants of one state alone are in `tests.core.test_machine.check_floating`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What an event may make of a node that is left: what was asked of its drain happens, and nobody trusts it before its check is passed.
+"""The allowed changes of a node that is left: its drain does what was requested, and it is not trusted before its check has passed.
 
-What can be seen in one state alone is in `tests.core.test_machine.check_taints`.
+Invariants of one state alone are in `tests.core.test_machine.check_taints`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from understudy.core.transitions import Phase, WorkerState
 
 def follow(before: JobState, event: events.Event, after: JobState) -> None:
     """Raises `Wrong`. `before` and `after` the event."""
-    if after.ended is not None or before.phase is Phase.FORMING:  # nobody can do without a node then
+    if after.ended is not None or before.phase is Phase.FORMING:  # no node can be missing then
         return
     for name, node in before.nodes.items():
         taints = after.nodes[name].taints

@@ -1,7 +1,7 @@
-"""What a drill may be to the machine: beside the job, and nothing that it counts on. Looked at after every event that the machine handles.
+"""The allowed effects of a drill on the machine: it runs in parallel with the job, which does not depend on it. Checked after every event.
 
-What can be seen in one state alone is in `tests.core.test_machine.check_drill`. Here is what an event may make of a drill, and that
-the job has something to go on with when nothing more comes of one.
+Invariants of one state alone are in `tests.core.test_machine.check_drill`. Here are the changes that an event may make to a drill, and that
+the job has something to go on with when a drill has no result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def follow(before: JobState, event: events.Event, after: JobState, answer: Itera
 
 
 def _look_at(after: JobState, command: commands.Command) -> None:
-    """Whether it is told to somebody to whom it can be."""
+    """Check that a command goes to a worker that can receive it."""
     worker = after.workers.get(getattr(command, "worker", ""))
     if worker is None:
         return

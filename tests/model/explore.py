@@ -1,5 +1,6 @@
-"""Every interleaving, within bounds: breadth first, so that what is wrong is shown on the shortest way to it. Or drawn ways,
-where the bounds are too large for that."""
+"""Explore every interleaving, within bounds: breadth first, so that an error is shown on the shortest way to it. Or drawn ways,
+where the bounds are too large for that.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _WORKER = re.compile(r"\bw\d+")
 
 @dataclass
 class Found:
-    """What came of an exploration. `trace`: the way to what is wrong, if anything is."""
+    """The result of an exploration. `trace`: the way to an error, if there is one."""
 
     states: int = 0
     transitions: int = 0
@@ -131,7 +132,7 @@ class Explorer(Moves):
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _end(self, state: State) -> str:
-        """What a state in which nothing more happens stands for."""
+        """Describe a state in which nothing more happens."""
         machine = state.machine
         ended = machine.state.ended
         if ended is None:

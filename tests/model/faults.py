@@ -34,7 +34,7 @@ def _kill(moves: Moves, state: State, spent: State) -> Steps:
 
 
 def _dumps(moves: Moves, state: State, spent: State) -> Steps:
-    """A worker aborts: the library below does not like what it hears."""
+    """A worker aborts: the library below cannot handle its input."""
     for w in state.world.workers:
         if w.alive and not w.released and w.rank >= 0:
             aborted = dies(w, "signal 6", LossCause.CRASHED)
@@ -52,7 +52,7 @@ def _snap(moves: Moves, state: State, spent: State) -> Steps:
 
 
 def _raises(moves: Moves, state: State, spent: State) -> Steps:
-    """The script raises in a spare's set-up, because the rank's own is there beside it."""
+    """The script raises in a spare's set-up, because the rank's own is running at the same time."""
     for w in state.world.workers:
         if w.mode is Mode.PREPARING:
             said = events.ScriptFailed(w.name, w.prepared, 1, "it is locked", "")
@@ -111,7 +111,7 @@ def _leave(moves: Moves, state: State, spent: State) -> Steps:
 
 
 def _device_to_leave(moves: Moves, state: State, spent: State) -> Steps:
-    """Something has been seen of the device of a rank: that rank leaves it, and nobody else on the node does."""
+    """There is evidence against the device of a rank: that rank leaves it, and no other on the node does."""
     for known in state.machine.state.members():
         place = f"gpu{known.local_rank}"
         if not known.device:
@@ -133,7 +133,7 @@ def _shared_device_to_leave(moves: Moves, state: State, spent: State) -> Steps:
 
 
 def _wears(moves: Moves, state: State, spent: State) -> Steps:
-    """What was seen of it is over."""
+    """The evidence against it is over."""
     for node in state.machine.state.nodes.values():
         if ("detector", "gpu0") in node.taints:
             over = events.NodeTainted(node.name, "", "detector", "gpu0")
@@ -170,7 +170,7 @@ def _hung(moves: Moves, state: State, spent: State) -> Steps:
 
 
 def _cut(moves: Moves, state: State, spent: State) -> Steps:
-    """Neither a node's agent nor its workers reach anybody, or are reached. What was on its way to it is lost."""
+    """Neither a node's agent nor its workers can send or receive. Messages on the way to it are lost."""
     world = state.world
     for node, cut in enumerate(world.cut):
         if not cut and not world.away[node]:
@@ -180,7 +180,7 @@ def _cut(moves: Moves, state: State, spent: State) -> Steps:
 
 
 def _agent(moves: Moves, state: State, spent: State) -> Steps:
-    """A node ends, with its agent and workers, and nobody says so. It is started anew, before or after it counts as lost."""
+    """A node ends, with its agent and workers, without any notice. It is restarted, before or after it counts as lost."""
     world = state.world
     for node, away in enumerate(world.away):
         if not away and not world.cut[node]:
@@ -199,7 +199,7 @@ def _crash(moves: Moves, state: State, spent: State) -> Steps:
 
 
 def _takeover(moves: Moves, state: State, spent: State) -> Steps:
-    """Another orchestrator leads, with what is in the journal; what the one before has sent still arrives, at any time until an agent
+    """Another orchestrator leads, with the journal; messages of the one before still arrive, at any time until an agent
     connects to the new one.
     """
     dark = state.world._replace(linked=(False,) * len(state.world.linked))
@@ -223,13 +223,13 @@ def _drill(moves: Moves, state: State, spent: State) -> Steps:
 
 
 def _early(moves: Moves, state: State, spent: State) -> Steps:
-    """A timer runs out before what it waits for: something is slow, and nothing is broken."""
+    """A timer runs out before the event that it waits for: something is slow, and nothing is broken."""
     for timer in sorted(state.machine.state.timers):
         yield f"the timer {timer} runs out early", partial(moves.submit, spent, events.Expired(timer))
 
 
 def _repeat(moves: Moves, state: State, spent: State) -> Steps:
-    """What a worker has said comes once more, at any later time."""
+    """A worker's message arrives once more, at any later time."""
     for w in state.world.workers:
         for index, said in enumerate(w.said):
             if said not in w.up:
@@ -238,7 +238,7 @@ def _repeat(moves: Moves, state: State, spent: State) -> Steps:
 
 
 def _overtake(moves: Moves, state: State, spent: State) -> Steps:
-    """What a worker has said later comes first."""
+    """A later message of a worker arrives first."""
     for w in state.world.workers:
         for index in range(1, len(w.up)):
             first = state.world.put(w._replace(up=(w.up[index], *w.up[:index], *w.up[index + 1 :])))
@@ -254,7 +254,7 @@ def _echo(moves: Moves, state: State, spent: State) -> Steps:
 
 
 def _break(moves: Moves, state: State, spent: State) -> Steps:
-    """A connection between workers breaks, and nobody has died: the one that notices says so, and waits to hear what to do."""
+    """A connection between workers breaks, and no worker has died: the one that notices reports it, and waits for a command."""
     for w in state.world.workers:
         if _exchanges(w):
             broken = says(w._replace(broken=True), events.CommunicationBroken(w.name, w.newest, "reset"))
@@ -288,16 +288,16 @@ def _odd(moves: Moves, state: State, spent: State) -> Steps:
 
 
 def _torn(moves: Moves, state: State, spent: State) -> Steps:
-    """Replicas differ, and nobody can tell who is right: the job is held until somebody says so."""
+    """Replicas differ, and it is unknown which is right: the job pauses until an operator chooses."""
     sides = tuple((rank,) for rank in range(moves.bounds.ranks))
     for w in state.world.workers:
-        if _exchanges(w) and not w.newcomer:  # it takes what the others have agreed upon
+        if _exchanges(w) and not w.newcomer:  # it takes the agreement of the others
             yield f"{w.name} finds that all differ", always(spent._replace(world=state.world.put(_differ(w, (), sides))))
 
 
 def _redo(moves: Moves, state: State, spent: State) -> Steps:
-    """A redo differs from what this rank had come to before: found when it hears that all have voted. The others may pass that vote here,
-    which is more than they would. The job is held until somebody says to go on.
+    """A redo differs from this rank's first result: found when it receives that all have voted. The others may pass that vote here,
+    which is more than they would. The job pauses until an operator lets it go on.
     """
     world = state.world
     for w in world.workers:
@@ -309,7 +309,7 @@ def _redo(moves: Moves, state: State, spent: State) -> Steps:
 
 
 def _ended(moves: Moves, state: State, spent: State) -> Steps:
-    """The scheduler cannot give what was claimed, or takes it away again."""
+    """The scheduler cannot give a claimed node, or takes it away again."""
     for number, host in sorted(state.world.claims):
         after = spent._replace(world=claims.over(state.world, number))
         what = "taken away" if host >= 0 else "not to be had"
@@ -317,7 +317,7 @@ def _ended(moves: Moves, state: State, spent: State) -> Steps:
 
 
 def _late(moves: Moves, state: State, spent: State) -> Steps:
-    """A node joins for a claim that is over: it was given when that was said."""
+    """A node joins for a claim that is over: it was given when that was reported."""
     host, known = claims.free_host(moves.bounds, state.world), state.machine.state
     for number in range(known.claimed):
         if number not in known.claims and host is not None:
@@ -377,4 +377,4 @@ FAULTS: dict[str, Fault] = {
 FATAL = frozenset(
     {"kill", "dumps", "snap", "raises", "fails", "device", "agent", "refuse", "ended"}
 )  # a worker may end without the machine knowing
-RECONNECTING = frozenset({"cut", "agent", "crash", "takeover", "repeat"})  # what was said once may be said again
+RECONNECTING = frozenset({"cut", "agent", "crash", "takeover", "repeat"})  # with these, messages that were sent once may be sent again

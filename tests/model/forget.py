@@ -23,7 +23,7 @@ _NAME = re.compile(r"(?:s-)?w(\d+)")
 
 
 def tidy(world: World, current: int) -> World:
-    """The same world without the words that nobody can ask for again: `current` is the machine's generation."""
+    """Return the same world without messages that can never be needed again: `current` is the machine's generation."""
     if world.records:
         wanted = {(w.heard, w.rank if w.rank >= 0 else w.prepared) for w in world.workers if w.mode in (Mode.SETUP, Mode.PREPARING)}
         hosts = {f"s-{w.name}" for w in world.workers if w.alive}
@@ -75,10 +75,10 @@ class Keys:
 
     def __init__(self) -> None:
         self._renamed: dict[tuple[int, int], int] = {}  # of a worker or machine, by the names that are spoken of
-        self._same: dict[Any, int] = {}  # what is renamed alike has one number
+        self._same: dict[Any, int] = {}  # values with the same renaming have one number
         self._spoken: dict[int, int] = {}  # the names in a worker or machine, as bits
         self._workers: dict[Worker, Worker] = {}
-        self._tidy: dict[tuple[int, bool], Worker] = {}  # by the identity of what is in `_workers`
+        self._tidy: dict[tuple[int, bool], Worker] = {}  # by the identity of the objects in `_workers`
 
     def kept(self, w: Worker, remembers: bool) -> Worker:
         """The worker as `tidy_worker` leaves it; one object for all equal ones, because here they go by their identity."""
@@ -135,7 +135,7 @@ def _parts(value: Any) -> tuple[Any, ...]:
 
 
 def _renamed(value: Any, spoken: int) -> Any:
-    """`spoken`: a bit for each worker that is spoken of; -1 renames nobody."""
+    """Rename workers in a value. `spoken`: a bit for each worker that is named; -1 renames none."""
     if isinstance(value, str):
         match = _NAME.fullmatch(value)
         if not match or spoken < 0:

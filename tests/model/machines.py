@@ -1,8 +1,8 @@
-"""The machine that ships, asked each question once: which one comes of it and what it answers. Two that cannot be told apart are one.
+"""The machine that ships, asked each question once: its next state and its answer. Two that cannot be distinguished are one.
 
-Every answer is held against the journal: a fresh machine that is given all events on the way here, as an orchestrator does that was
-started again, must have an equal state, texts included. And what is left out of `machine_key` must not matter: where two ways lead to
-machines that differ in that only, both are asked from then on, and must answer alike.
+Every answer is compared with the journal: a fresh machine that is given all events on the way here, as a restarted orchestrator
+does, must have an equal state, texts included. And fields that are left out of `machine_key` must not matter: where two ways lead to
+machines that differ in those only, both are asked from then on, and must answer alike.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from understudy.core.transitions import WorkerState
 
 
 class Interned(NamedTuple):
-    """A machine that nobody changes any more, and what stands for it. Two of equal keys are one object."""
+    """A machine that does not change any more, and its key. Two of equal keys are one object."""
 
     key: Any
     machine: Machine
 
 
 class Machines:
-    """All that were met. `reconnects`: whether an agent may ever connect again, and what was heard of whom matters for that."""
+    """All machines so far. `reconnects`: whether an agent may ever connect again, so that messages of each worker matter."""
 
     def __init__(self, check: Callable[[Machine], None], reconnects: bool) -> None:
         self._check = check
@@ -80,7 +80,7 @@ class Machines:
         return after, answer
 
     def way(self, interned: Interned) -> list[events.Event]:
-        """The events that lead to it: what the journal has."""
+        """Return the events that lead to it: the content of the journal."""
         found = []
         while id(interned) in self._ways:
             interned, event = self._ways[id(interned)]

@@ -37,18 +37,18 @@ def order(command: commands.Command) -> Order | None:
 
 
 def obey(worker: Worker, message: Order, shape: Shape) -> Worker:
-    """`Control._handle`, and the agent's part in front of it (`Agent._relay`, `_kill`)."""
+    """Do as `Control._handle`, and as the agent before it (`Agent._relay`, `_kill`)."""
     kind, *rest = message
     if kind == "kill":
         return dies(worker, "fenced")
     if kind == "release":
         return worker._replace(released=True)
-    if kind == "start":  # a repeat: the agent says what it knows
+    if kind == "start":  # a repeat: the agent reports what it knows
         return worker._replace(up=worker.up + story(worker))
     if kind == "publish":
         return worker  # `records`
     generation: int = rest[0]
-    if generation > worker.entered:  # the agent forgets what was said in older generations
+    if generation > worker.entered:  # the agent forgets messages of older generations
         kept = tuple(event for event in worker.said if isinstance(event, events.Finished | events.Prepared | events.Drilled))
         worker = worker._replace(entered=generation, said=kept)
     if generation < worker.heard:
@@ -75,7 +75,7 @@ def obey(worker: Worker, message: Order, shape: Shape) -> Worker:
 def _drills(worker: Worker, number: int, rank: int) -> Worker:
     """The spare begins; the rank does at its next step, and may break it off at any moment."""
     if number <= worker.drill:
-        return worker  # said again
+        return worker  # sent again
     if worker.rank < 0 and (worker.mode is not Mode.PREPARED or worker.prepared != rank):
         raise Wrong(f"{worker.name} has not been through the set-up of rank {rank}, and is told to compute a step of it")
     if worker.rank >= 0 and worker.rank != rank:
@@ -84,8 +84,8 @@ def _drills(worker: Worker, number: int, rank: int) -> Worker:
 
 
 def records(worker: Worker, message: Order | None) -> frozenset[tuple[int, str, int]]:
-    """Which records of the set-up it publishes when it hears this, and again when it has come to rest (`Answers.publish`), each by
-    generation, store and rank: those of ranks of which it keeps copies, because the record comes with the first of them.
+    """Return the records of the set-up that a worker publishes when it receives this, and again when it has stopped (`Answers.publish`),
+    each by generation, store and rank: those of ranks of which it keeps copies, because the record comes with the first of them.
     """
     if message is None or message[0] not in ("abort", "publish") or message[1] < worker.heard:
         return frozenset()
@@ -105,7 +105,7 @@ def _takes(worker: Worker, rank: int, generation: int, newcomer: bool, shape: Sh
 
 
 def dies(worker: Worker, detail: str, cause: LossCause = LossCause.KILLED) -> Worker:
-    """Its process ends, and its agent says so; if it was told to go, that is no loss."""
+    """End its process, which its agent reports; if it was told to end, that is no loss."""
     if worker.released:
         return Worker(worker.name, worker.node, Mode.GONE, up=worker.up, said=worker.said)
     lost = events.WorkerLost(worker.name, cause, detail, 0.0)
@@ -122,7 +122,7 @@ def warm(worker: Worker) -> tuple[events.Event, ...]:
 
 
 def story(worker: Worker) -> tuple[events.Event, ...]:
-    """What its agent repeats when it connects."""
+    """Return the events that its agent repeats when it connects."""
     if worker.lost is not None:
         return (*worker.said, worker.lost)
     if not worker.alive:

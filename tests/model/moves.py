@@ -1,10 +1,10 @@
-"""All that can happen next: the machine that ships, in the world of `world.py`, with faults at any moment.
+"""All that can happen next: the machine that ships, in the world of `world.py`, with faults at any time.
 
-A state is a world, a machine, and how many faults are left. Its successors are all that can happen next: a worker acts, a message
-arrives, a fault happens. A timer that runs out is a fault like the others, and a state in which only a timer could help is wrong; but for
-those that are meant for connections that break although nobody has died.
+A state is a world, a machine, and how many faults are left. Its successors are all that can happen next: a worker acts, a message arrives,
+a fault happens. A timer that runs out is a fault like the others, and a state in which only a timer could help is wrong; except for timers
+for connections that break although no worker has died.
 
-States that cannot be told apart are one (`forget.py`, `machines.py`), and steps that need not be tried in every order are not
+States that cannot be distinguished are one (`forget.py`, `machines.py`), and steps that need not be tried in every order are not
 (`reduction.py`).
 """
 
@@ -107,7 +107,7 @@ class Moves:
         return state._replace(world=tidy(world, state.machine.state.generation))
 
     def _forgets_drill(self, state: State, number: int) -> bool:
-        """Whether nobody will ever ask again what came of it."""
+        """Return whether the result of a drill can never be needed again."""
         drill = state.machine.state.drill
         more = state.total > 0 and state.left[_DRILLS] > 0
         return state.before is None and not more and (drill is None or drill.number != number)
@@ -134,7 +134,7 @@ class Moves:
     # -- what can happen ----------------------------------------------------------------------------------------------
 
     def after(self, state: State) -> list[Step]:
-        """Every step, or one that stands for all; none once the job has ended: then every agent ends what it has."""
+        """Return every step, or one that represents all; none once the job has ended: then every agent ends its workers."""
         if state.machine.state.ended is not None:
             return []
         one = self.reduction.one(state) if self._reduced else None
@@ -175,7 +175,7 @@ class Moves:
             yield from self._scheduler(state)
 
     def _scheduler(self, state: State) -> Steps:
-        """It gives what was asked for; agents there connect again; and a service that has taken over sees to it that both know the same."""
+        """It gives requested nodes; agents there connect again; and a service that has taken over synchronizes with it."""
         world, known = state.world, state.machine.state
         host = claims.free_host(self.bounds, world)
         for number, node in sorted(world.claims):
@@ -203,7 +203,7 @@ class Moves:
         return f"{w.name} is told to {w.down[0][0]} {w.down[0][1:2]}", partial(self._told, state, w)
 
     def _patience(self, state: State) -> Steps:
-        """Timers for a connection that breaks although nobody has died."""
+        """Timers for a connection that breaks although no worker has died."""
         s = state.machine.state
         if s.broken and "communication" in s.timers:
             yield "no loss explains it in time", partial(self.submit, state, events.Expired("communication"))
@@ -295,7 +295,7 @@ class Moves:
         return state._replace(world=steps.published(world, w, w.down[0]))
 
     def _connect(self, state: State, node: int) -> State:
-        """The agent introduces itself and repeats what it knows; what it had kept and does not repeat comes behind."""
+        """The agent introduces itself and repeats what it knows; messages that it had kept and does not repeat come after that."""
         workers = []
         for w in state.world.workers:
             if w.node == node:
@@ -312,7 +312,7 @@ class Moves:
 
 
 def _sets_up(machine: Machine) -> bool:
-    """Whether anybody looks for a record of a set-up, or may be told to before others are published."""
+    """Return whether any worker reads a record of a set-up, or may be told to before others are published."""
     s = machine.state
     if s.phase is Phase.QUIESCING or s.migration is not None or s.unverified or (s.drill is not None and not s.drill.running):
         return True
@@ -320,7 +320,7 @@ def _sets_up(machine: Machine) -> bool:
 
 
 def is_decision(command: commands.Command) -> bool:
-    """As in `understudy.orchestrator.service`: what is not sent before it is written."""
+    """Return whether a command is not sent before it is written, as in `understudy.orchestrator.service`."""
     first = isinstance(command, commands.Assign) and not command.newcomer
     return first or isinstance(command, commands.Recover | commands.Prepare | commands.Drill | commands.ClaimNode)
 
@@ -334,7 +334,7 @@ def _is_script_failure(machine: Machine, event: events.Event) -> bool:
 
 
 def _is_the_scripts(machine: Machine, event: events.DeviceFailed) -> bool:
-    """Whether another worker has said the same of the same rank and transaction."""
+    """Return whether another worker has reported the same about the same rank and transaction."""
     worker = machine.state.workers[event.worker]
     if worker.state not in (WorkerState.MEMBER, WorkerState.NEWCOMER, WorkerState.LEAVING):
         return False
@@ -368,7 +368,7 @@ def _is_over(machine: Machine, event: events.Event) -> bool:
 
 
 def _look_for_survivors(world: World, machine: Machine) -> None:
-    """A worker that is lost is told to end at once, or as soon as its agent speaks of it."""
+    """A worker that is lost is told to end at once, or as soon as its agent mentions it."""
     for w in world.workers:
         known = machine.state.workers.get(w.name)
         lost = known is not None and known.state is WorkerState.LOST and machine.state.ended is None

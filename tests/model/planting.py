@@ -37,5 +37,5 @@ def stays(state: JobState) -> None:
 
 
 def nobody(state: JobState, *_: Any) -> list[Any]:
-    """Nothing comes of it."""
+    """Return nothing."""
     return []

@@ -1,14 +1,14 @@
 """Every order of events, within bounds, of the members of a quorum (`orchestrator/quorum/raft.py`).
 
-Messages come in any order, any number of times, or never (none is ever taken away; one that is never heard is lost). A member stands for
-election at any time, without asking first whether it would be elected, and takes part in every election: time and politeness only make
-fewer things possible. One that is started again knows what is on its disk.
+Messages come in any order, any number of times, or never (none is ever taken away; one that is never received is lost). A member starts an
+election at any time, without asking first whether it would be elected, and takes part in every election: time and pre-votes only make
+fewer things possible. A restarted member knows the content of its disk.
 
 After each event, as in Figure 3 of the paper (5.2 to 5.4): one leader in each term; logs that agree in an entry agree in all before it;
-what is committed anywhere stays, the same everywhere, on the disks of a majority; and a leader has all that was committed in terms before
-its own.
+an entry that is committed anywhere stays, the same everywhere, on the disks of a majority; and a leader has all entries that were committed
+in terms before its own.
 
-What a member makes of a message depends on nothing but the two, and there are far fewer members' states than states of the whole: members
+A member's reaction to a message depends on nothing but the two, and there are far fewer members' states than states of the whole: members
 and messages are numbered, each pair is tried once, and the network is a number whose bits are the messages. A state that differs from a
 known one only by messages that it lacks can lead nowhere else, and is left out.
 """
@@ -33,9 +33,9 @@ class Violated(AssertionError):
 @dataclass(frozen=True)
 class Bounds:
     terms: int
-    entries: int = 0  # that are proposed, beside those with which terms begin
+    entries: int = 0  # proposed ones, in addition to those with which terms begin
     restarts: int = 0
-    standing: tuple[int, ...] = (0, 1)  # who stands for election
+    standing: tuple[int, ...] = (0, 1)  # members that start elections
     size: int = 3
 
 
@@ -64,7 +64,7 @@ class Explorer:
         """How many states it has looked at, `most` at most. Raises `Violated`."""
         bounds = self._bounds
         first = State(tuple(self._intern(self._kind(number, bounds.size, 0.0, lambda: 0.0))[0] for number in range(bounds.size)))
-        known: dict[State, list[int]] = {first: [0]}  # with the networks, of which none is a part of another
+        known: dict[State, list[int]] = {first: [0]}  # with the networks, none of which is a part of another
         waiting: list[tuple[State, int, _Path | None]] = [(first, 0, None)]
         looked = 0
         while waiting and looked < most:
@@ -125,7 +125,7 @@ class Explorer:
         return f"member {number}: {what}", State(members, committed, leaders, state.entries, state.restarts), said
 
     def _intern(self, member: Raft) -> tuple[int, int]:
-        """Its number, and the bits of what it wants to say. No time has passed."""
+        """Return its number, and the bits of the messages that it wants to send. No time has passed."""
         said = 0
         for other, message in member.ready().messages:
             whole = (other, member.number, message)

@@ -1,15 +1,15 @@
-"""Steps that need not be tried in every order with the others: where there is one, it alone is gone on with.
+"""Steps that need not be tried in every order with the others: where there is one, only it is followed.
 
 That is sound for a step that
 
 1. commutes with everything else that can happen, now and later, until it is taken: nothing that happens meanwhile takes it away or
-   changes what it does, and it takes nothing away. Every way from here then has a twin that begins with this step, goes through the same
-   words in the same order for everybody who looks, and ends in the same state; or
-2. is cut short only by the end of its worker, which forgets what it has done: then that way is a way from after the step as well.
+   changes its effect, and it takes nothing away. Every way from here then has a twin that begins with this step, goes through the same
+   messages in the same order for every observer, and ends in the same state; or
+2. is cut short only by the end of its worker, which forgets the step: then that way is a way from after the step as well.
 
-None of them can be taken for ever, because each brings its worker forward; so nothing is put off for ever.
+None of them can be taken for ever, because each brings its worker forward; so nothing is postponed for ever.
 
-What each relies on stands beside it. `tests/model/test_reduction.py` goes through small bounds with and without: the same ends, the same
+The reason for each is next to it. `tests/model/test_reduction.py` searches small bounds with and without: the same ends, the same
 bugs.
 """
 
@@ -38,12 +38,12 @@ class Reduction:
         self._migrates = bounds.floating > 0 or not bounds.faults.keys().isdisjoint(("migrate", "leave", "drain"))
 
     def remembers(self, state: State) -> bool:
-        """Whether an agent may have to say again what it has said."""
+        """Return whether an agent may have to send its earlier messages again."""
         return not all(state.world.linked) or (state.total > 0 and any(state.left[n] for n in self._reconnecting))
 
     def one(self, state: State) -> tuple[str, str] | None:
-        """The worker whose next step is enough, and whether it is that it "acts" or is "told" its next message; ("", "any"): of
-        everybody's steps, one is enough.
+        """Return the worker whose next step is enough, and whether it "acts" or is "told" its next message; ("", "any"): of
+        all steps, any one is enough.
         """
         if self.remembers(state):
             return None
@@ -60,13 +60,13 @@ class Reduction:
 
     def _hears_early(self, state: State, w: Worker, message: Order) -> bool:
         """Messages come in order, so nothing overtakes this one. It changes what its worker remembers and nothing that others see; a
-        worker that dies forgets it. So what is left to look at is the worker itself: none of its own steps may be lost or changed.
+        worker that dies forgets it. So only the worker itself matters: none of its own steps may be lost or changed.
         """
         if state.total > 0 and state.left[self._doubling]:
             return False
         usable = w.recover is not None and w.recover[1] > w.newest
         if records(w, message):
-            return False  # others see what it publishes then
+            return False  # others see its publication then
         match message[0]:
             case "assign":
                 return w.mode is Mode.SPARE  # it does nothing by itself
@@ -82,8 +82,8 @@ class Reduction:
                 return False
 
     def _acts_early(self, state: State, w: Worker, mortal: bool) -> bool:
-        """Its next step is the only one that it has, whatever it is told before; what it says then may arrive as late as one likes. If
-        it is fenced before it says so, nobody listens. `mortal`: it may die first, and then it must not have said anything.
+        """Its next step is the only one that it has, whatever it is told before; its message then may arrive arbitrarily late. If
+        it is fenced before it sends that, the message is ignored. `mortal`: it may die first, and then it must not have sent anything.
         """
         speaks = not mortal and state.machine.state.migration is None
         match w.mode:
@@ -91,7 +91,7 @@ class Reduction:
                 reports = w.pending is None and w.reported != w.generation and w.t >= 0
                 return speaks or not reports
             case Mode.SETUP:
-                return speaks or not self._migrates  # else nobody wants to know
+                return speaks or not self._migrates  # else the message is not needed
             case Mode.IDLE | Mode.DONE:
                 return speaks and w.aborted
             case Mode.VOTING | Mode.AGREED:
@@ -99,15 +99,15 @@ class Reduction:
             case Mode.RUN:
                 return w.aborted  # if it dies instead, it might as well have died before it heard of the abort
             case Mode.WAIT:
-                return speaks and w.abort > w.answered  # what it says of the older generation comes too late already
+                return speaks and w.abort > w.answered  # its message about the older generation comes too late already
             case Mode.STARTING:
                 return speaks
             case _:
                 return False
 
     def _is_doomed(self, state: State, w: Worker) -> bool:
-        """Whether it is fenced, and all that it can do until it ends is say what nobody listens to: in its generation, and in those into
-        which decisions may still lead it, there is nobody else, its vote cannot pass, and nobody needs the store that it serves.
+        """Return whether it is fenced, and can only send ignored messages until it ends: in its generation, and in those into
+        which decisions may still lead it, there is no other worker, its vote cannot pass, and no worker needs the store that it serves.
         """
         known = state.machine.state.workers.get(w.name)
         if ("kill",) not in w.down or known is None or known.state is not WorkerState.LOST:
@@ -126,8 +126,9 @@ class Reduction:
         return len({rank for g, when, rank, *_ in state.world.agreed if (g, when) == (w.generation, t)} - {w.rank}) < self._shape.ranks - 1
 
     def _is_calm(self, state: State) -> bool:
-        """No generation will end any more: no faults are left, nothing is on its way that could begin one, and everybody is in the
-        newest or on the way to it. What is left are workers that each have at most one thing to do, and words that the machine counts.
+        """Return whether no generation will end any more: no faults are left, no message is on its way that could begin one, and all
+        workers are in the newest or on the way to it. What is left are workers that each have at most one thing to do, and messages that
+        the machine counts.
         """
         s, world = state.machine.state, state.world
         if state.total > 0 or state.before is not None or s.phase not in (Phase.TRAINING, Phase.RESUMING):
@@ -153,7 +154,7 @@ class Reduction:
 
 
 def _is_stuck(world: World, w: Worker, shape: Shape) -> bool:
-    """Whether its vote waits for a rank from which nothing can come any more: nobody holds it in this generation."""
+    """Return whether its vote waits for a rank from which nothing can come any more: no worker has it in this generation."""
     if w.mode is Mode.VOTING:
         there = {rank for g, t, rank, _ in world.handed if (g, t) == (w.generation, w.t)}
         missing = set(shape.wards(w.rank)) - there

@@ -14,7 +14,7 @@ _FIRST = ("worker", "node", "timer", "rank", "reason")
 
 
 def scenario(bounds: Bounds, handled: Iterable[events.Event], why: str) -> str:
-    """The events with what the machine answers to each."""
+    """Return the events with the machine's answer to each."""
     replenish = "yes" if bounds.replenish else "no"
     job = f"job world={bounds.ranks} nodes={bounds.nodes} spares={bounds.spares} replenish={replenish} prepared={bounds.prepared}"
     lines = [f"# {why}", f"{job} admission={int(bounds.admission)} home_after={int(bounds.home_after)} floating={bounds.floating}"]

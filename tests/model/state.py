@@ -15,7 +15,7 @@ class State(NamedTuple):
     interned: Interned
     left: tuple[int, ...]  # faults of each kind, in the order of `FAULTS`
     total: int  # of all kinds together
-    before: Interned | None = None  # as it is in the journal, which is written behind; None: nobody will ask
+    before: Interned | None = None  # as it is in the journal, which is written later; None: it will not be read
 
     @property
     def machine(self) -> Machine:

@@ -20,7 +20,7 @@ def acts(world: World, shape: Shape) -> list[tuple[str, World]]:
 
 def acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
     found = _acts_of(world, shape, w)
-    if w.rank >= 0 and w.drill > w.broken_off:  # beside everything else, and nothing waits for it
+    if w.rank >= 0 and w.drill > w.broken_off:  # in parallel with everything else, and nothing waits for it
         broken = says(w._replace(broken_off=w.drill), events.DrillBroken(w.name, w.drill, "the spare did not come"))
         found.append((BREAKS_OFF, world.put(broken)))
     return found
@@ -91,8 +91,8 @@ def _acts_of(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
 
 
 def _begins(shape: Shape, w: Worker) -> Worker:
-    """A transaction. Raises `Wrong` if copies of the one before are missing that this rank is to have of others. Without
-    those of the set-up the job can start anew.
+    """Begin a transaction. Raises `Wrong` if copies of the one before are missing that this rank should have of others. Without
+    those of the set-up the job can restart.
     """
     if w.t > 0 and (missing := {(ward, w.t - 1) for ward in shape.wards(w.rank)} - w.shelf):
         raise Wrong(f"{w.name} begins transaction {w.t} without the copies {sorted(missing)}")
@@ -115,7 +115,7 @@ def published(world: World, w: Worker, message: Order | None) -> World:
 
 
 def _has_record(world: World, w: Worker) -> bool:
-    """Whether what its rank did in its set-up lies where it looks for it: in the newest generation that it has heard of."""
+    """Return whether the record of its rank's set-up is where it looks for it: in the newest generation that it knows."""
     rank = w.rank if w.mode is Mode.SETUP else w.prepared
     return any(r == rank and g == w.heard and reaches(world, w, store) for g, store, r in world.records)
 
@@ -127,7 +127,7 @@ def reaches(world: World, w: Worker, store: str) -> bool:
 
 
 def _hears(world: World, w: Worker, node: int) -> bool:
-    """Whether what was sent on `node` can reach it: also from a worker that has died since."""
+    """Return whether messages that were sent on `node` can reach it: also from a worker that has died since."""
     return w.node == node or not (world.cut[w.node] or world.cut[node])
 
 
@@ -145,7 +145,7 @@ def _tell(world: World, w: Worker, word: str, generation: int, member: int) -> W
 
 
 def _member(shape: Shape, w: Worker, leavers: tuple[int, ...]) -> int:
-    """A leaver has a number behind the ranks, because its rank's newcomer has the rank."""
+    """A leaver has a number after the ranks, because its rank's newcomer has the rank."""
     return shape.ranks + leavers.index(w.rank) if w.rank in leavers and not w.newcomer else w.rank
 
 
@@ -156,7 +156,7 @@ def quiesce(w: Worker, generation: int, stand: VotePhase) -> Worker:
 
 
 def _broken_off(w: Worker) -> Worker:
-    """What a failure in the middle leads to."""
+    """Return the worker after a failure in the middle."""
     if w.newcomer and w.mode in (Mode.PUBLISHED, Mode.CONNECTED):  # not proven: it keeps its set-up, and is no survivor
         return w._replace(mode=Mode.READY, pending=None, broken=False)
     stand = {Mode.RUN: VotePhase.RUNNING, Mode.VOTING: VotePhase.VOTED, Mode.AGREED: VotePhase.VOTED}.get(w.mode, VotePhase.IDLE)
@@ -192,11 +192,11 @@ def passes(world: World, w: Worker) -> World:
 
 
 def decides(world: World, message: Order) -> World:
-    """The machine has said with which transaction a generation starts."""
+    """Record the machine's decision with which transaction a generation starts."""
     if message[0] == "assign" and not message[3]:
         if any(w.generation >= message[1] for w in world.workers):
             return world  # a repeat
-        # All start anew: nobody is left who has done anything, and nobody was told of it.
+        # All restart: no worker is left that has done anything, and none was informed of it.
         if any(("kill",) not in w.down and (w.t > 0 or (w.mode is Mode.APPLY and w.t == 0)) for w in world.workers if w.alive):
             raise Wrong("the ranks start anew, and somebody has done something already")
         return world._replace(passed=-1, decisions=frozenset(), anew=message[1])
@@ -260,7 +260,7 @@ def _publish(world: World, shape: Shape, w: Worker) -> World:
 
 
 def _moves(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
-    """State goes to the newcomers; nobody goes on before all of them have said that it is right."""
+    """State goes to the newcomers; no rank goes on before all of them have reported that it is right."""
     assert w.pending is not None
     _, generation, start, newcomers, _, leavers, store = w.pending
     if w.newcomer:

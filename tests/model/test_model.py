@@ -1,4 +1,4 @@
-"""The protocol that ships, in every interleaving within bounds; and bugs put into it, each of which must be found.
+"""The protocol that ships, in every interleaving within bounds; and planted bugs, each of which must be found.
 
 `python -m tests.model` searches further than there is time for here (`make model`).
 """

@@ -1,4 +1,4 @@
-"""What is left out of the search (`reduction.py`, `forget.py`) must not matter: small bounds, with and without."""
+"""Steps that are left out of the search (`reduction.py`, `forget.py`) must not matter: small bounds, with and without."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("name", [*list(SMALL)[::2], *whole(*list(SMALL)[1::2])])
-def test_every_order_comes_to_the_same_ends(name: str) -> None:
+def test_every_order_reaches_the_same_ends(name: str) -> None:
     everything, reduced = (Explorer(SMALL[name], holds, reduced=reduced) for reduced in (False, True))
     full, part = everything.explore(), reduced.explore()
     assert not full.wrong and not part.wrong
@@ -45,8 +45,8 @@ def test_every_order_finds_the_same_bugs(bug: Bug) -> None:
         assert Explorer(bug.bounds, holds, reduced=False).explore(100_000).wrong
 
 
-def test_every_way_comes_to_an_end() -> None:
-    """No state is reached twice on one way, so none goes on for ever; and where nothing more happens, the search looks for the reason."""
+def test_every_way_ends() -> None:
+    """No state is reached twice on one way, so none goes on forever; and where nothing more happens, the search looks for the reason."""
     found = Explorer(Bounds(transactions=1, faults={"kill": 1, "repeat": 1}, together=2, replenish=True), holds).explore(graph=True)
     before = dict.fromkeys(found.leads_to, 0)
     for following in found.leads_to.values():

@@ -1,7 +1,7 @@
-"""Does a run that really took place keep to the protocol? Its journal is replayed, and every word of every worker is held against what the
-model allows a worker to say, given what it was told before.
+"""Check that a real run followed the protocol: its journal is replayed, and every message of every worker is compared with those that the
+model allows the worker after the commands that it has received.
 
-The rules are those of `world.py`, seen from outside: what a worker does between two messages does not show here. A message may come twice
+The rules are those of `world.py`, seen from outside: actions of a worker between two messages do not show here. A message may come twice
 (agents repeat themselves); then the second one must be the same as the first.
 """
 
@@ -27,7 +27,7 @@ class NotAllowed(AssertionError):
 
 @dataclass
 class _Told:
-    """What a worker was told, and what it has said, by generation."""
+    """The commands that a worker has received, and its messages, by generation."""
 
     assigned: commands.Assign | None = None
     prepared: set[int] = field(default_factory=set)  # ranks
@@ -127,7 +127,7 @@ class Validator:
 
     def _check_position(self, told: _Told, event: events.Quiesced) -> None:
         if self._killed and event.generation > self.machine.state.generation:
-            self._unwritten.add(event.generation)  # others may come to rest for it, too; the next orchestrator must end it (`take`)
+            self._unwritten.add(event.generation)  # others may stop for it, too; the next orchestrator must end it (`take`)
         asked = event.generation in told.quiesce or event.generation in self._unwritten
         _must(asked, f"{event.worker} has come to rest for generation {event.generation}, unasked")
         _must(event.generation not in told.places, f"{event.worker} says twice, and differently, where it stands")

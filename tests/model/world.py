@@ -1,8 +1,8 @@
-"""What is around the machine, as plain values: workers, their data plane, agents and links. The rest of this folder makes it move.
+"""The world around the machine, as plain values: workers, their data plane, agents and links. The rest of this folder makes it move.
 
-A worker is where it stands in `understudy.worker`. What it computes is not modelled; that it is bitwise the same is for the tests with
-real processes. A transaction is a number, and the state of a rank is how many it has applied: what a recovery must get right is who
-applies which one when, and who gets whose state. The script's set-up is transaction -1.
+A worker is its position in `understudy.worker`. Its computation is not modelled; tests with real processes show that it is bitwise the
+same. A transaction is a number, and the state of a rank is how many it has applied: what a recovery must get right is which rank applies
+which one when, and which rank gets whose state. The script's set-up is transaction -1.
 
 Links deliver in order, at any later time, unless a fault says otherwise (`faults.py`). A command for a node that is not connected is
 lost; an agent repeats what it knows when it connects again (`agent/worker.py`). The data plane between two nodes is there unless one of
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from understudy.core import events
 from understudy.core.model import VotePhase
 
-Order = tuple[Any, ...]  # a command on its way, without what nobody here looks at
+Order = tuple[Any, ...]  # a command on its way, without the fields that do not matter here
 
 
 class Mode(IntEnum):
@@ -27,7 +27,7 @@ class Mode(IntEnum):
     IDLE = 3  # at the begin of transaction t
     RUN = 4  # in it, before its vote
     VOTING = 5  # has handed its copy over, and waits for those that it keeps
-    AGREED = 6  # has them, and has told everybody
+    AGREED = 6  # has them, and has sent them to all
     APPLY = 7  # knows that all have: nothing can take the transaction back
     WAIT = 8  # has let go of a generation that is over, and waits for the decision
     PUBLISHED = 9  # at the next begin, in the store of the new generation
@@ -36,7 +36,7 @@ class Mode(IntEnum):
     DONE = 12  # the script has ended
     GONE = 13
     STARTING = 14
-    PREPARING = 15  # a spare runs the set-up of a rank that nobody has lost
+    PREPARING = 15  # a spare runs the set-up of a rank that is not lost
     PREPARED = 16
     REHEARSING = 17  # a spare in a drill computes a step of its rank
     DRILLED = 18  # ... has, and waits for its end
@@ -59,8 +59,8 @@ class Worker(NamedTuple):
     pause: int = -1  # the same, of a pause
     recover: Order | None = None  # the newest decision that it has heard of
     heard: int = -1  # the newest generation that any command named
-    answered: int = -1  # the newest generation that it has said its position to
-    answer: events.Quiesced | None = None  # what it said
+    answered: int = -1  # the newest generation to which it has reported its position
+    answer: events.Quiesced | None = None  # its answer
     pause_agreed: int = -1
     reported: int = -1  # the newest generation in which a commit was reported
     newcomer: bool = False  # its state is not proven yet
@@ -68,16 +68,16 @@ class Worker(NamedTuple):
     released: bool = False
     broken: bool = False  # a connection to a peer broke: it waits to hear why
     prepared: int = -1  # the rank as which it runs the set-up ahead, or has
-    drill: int = 0  # the number of the newest drill that it was told to begin
+    drill: int = 0  # the number of the newest drill that it was told to start
     broken_off: int = 0  # the number of the newest drill that it has broken off
     refused: bool = False  # its agent could not start it
-    forgotten: bool = False  # its host was started anew, and nobody there knows of it
+    forgotten: bool = False  # its host was rebooted, and no process there knows of it
     shelf: frozenset[tuple[int, int]] = frozenset()  # copies that it keeps: rank, transaction
     up: tuple[events.Event, ...] = ()
     down: tuple[Order, ...] = ()
     entered: int = -1  # the generation that the agent's memory of it is of
     said: tuple[events.Event, ...] = ()  # that memory
-    lost: events.WorkerLost | None = None  # what its agent says of its end
+    lost: events.WorkerLost | None = None  # its agent's report about its end
 
     @property
     def alive(self) -> bool:
@@ -100,11 +100,11 @@ class World(NamedTuple):
     away: tuple[bool, ...]  # a node's agent has ended, and with it all its workers
     handed: frozenset[tuple[int, int, int, int]] = frozenset()  # generation, transaction, rank, node: the rank's copy is on its way
     agreed: frozenset[tuple[int, int, int, int, int]] = frozenset()  # the same, and the pause that the rank has heard of
-    met: frozenset[tuple[str, int, int, int]] = frozenset()  # what members have told each other: which word, generation, member, its node
-    passed: int = -1  # the highest transaction of which anybody has ever passed the vote
+    met: frozenset[tuple[str, int, int, int]] = frozenset()  # messages between members: which one, generation, member, its node
+    passed: int = -1  # the highest transaction whose vote any rank has ever passed
     decisions: frozenset[tuple[int, int]] = frozenset()  # every generation that was decided, and the transaction with which it starts
-    anew: int = 0  # the generation in which the ranks were started last: whoever is left of an older one does what nobody will see
-    claims: frozenset[tuple[int, int]] = frozenset()  # what the scheduler was asked for: number, and the node that serves it or -1
+    anew: int = 0  # the generation in which the ranks were started last: actions of workers of an older one will not be seen
+    claims: frozenset[tuple[int, int]] = frozenset()  # the scheduler's requests: number, and the node that serves it or -1
     records: frozenset[tuple[int, str, int]] = frozenset()  # generation, store, rank: the record of the rank's set-up lies there
 
     def of(self, name: str) -> Worker:

@@ -1,6 +1,6 @@
-"""`make test` has ten minutes on two cores, one of which may be busy. What it runs is measured so and recorded, and the sum has a limit.
+"""`make test` has ten minutes on two cores, one of which may be busy. Its cost is measured so and recorded, and the sum has a limit.
 
-Nothing here is timed: the seconds are those of `tests/costs.json`, which `make costs` writes.
+Nothing is timed here: the seconds are those of `tests/costs.json`, which `make costs` writes.
 """
 
 from __future__ import annotations

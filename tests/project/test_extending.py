@@ -1,4 +1,4 @@
-"""The code of docs/internals/extending.md, as it stands there, installed as packages of others."""
+"""The code of docs/internals/extending.md, as printed there, installed as packages of others."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_detector(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("installed", ["framework"], indirect=True)
 def test_the_framework(installed: Path) -> None:
-    """It is asked after ours: what it describes is compared, put back by a redo, and taken over by a newcomer."""
+    """It is asked after ours: its state is compared, restored by a redo, and passed to a newcomer."""
     state = State(Shards())
     groups: Any = SimpleNamespace(members=lambda: [(None, "0", [0, 1])])
     mine, theirs = Frameworks(state, groups), Frameworks(state, groups)

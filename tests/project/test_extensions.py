@@ -1,4 +1,4 @@
-"""What other packages add by entry points is found in one order, and what is wrong with it is said with the package's name."""
+"""Entry points of other packages are found in one order, and a mistake in them is reported with the package's name."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_they_come_by_name(folder: Path) -> None:
     assert extensions.instances("understudy.nothing", int) == []
 
 
-def test_what_is_wrong_is_said_with_the_distribution(folder: Path) -> None:
+def test_mistakes_are_reported_with_the_distribution(folder: Path) -> None:
     packages.install(folder, "no_number", GROUP, "no_number:TEXT", "TEXT = 'one'")
     with refused(ValueError, messages.WRONG_KIND, wanted="no int", found="str") as caught:
         extensions.instances(GROUP, int)

@@ -95,7 +95,7 @@ def test_every_message_is_used_and_explained() -> None:
 
 
 def test_user_facing_exceptions_carry_messages() -> None:
-    """And so does what is told to users: neither is made from a plain text in place."""
+    """So do notices to users: neither is made from a plain text in place."""
     found, needed = [], set[object]()
     for path in sorted(ROOT.rglob("*.py")):
         file = str(path.relative_to(ROOT))
@@ -135,7 +135,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _literals(message: Message) -> list[str]:
-    """What stands between its arguments."""
+    """Return the texts between its arguments."""
     return [_plain(words) for words, *_ in Formatter().parse(message.template)]
 
 
@@ -144,7 +144,7 @@ def _plain(text: str) -> str:
 
 
 def _compared(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """The texts of a test, without what is only there for people: docstrings, and what is said of an assertion or by an exception."""
+    """Yield the texts of a test, except those for people only: docstrings, and messages of assertions and exceptions."""
     aside = set[ast.AST]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert) and node.msg is not None:

@@ -1,4 +1,4 @@
-"""Whoever uses a port does not know what is behind it. Imports are held by the contracts in pyproject.toml (`lint-imports`)."""
+"""Code that uses a port does not know its implementations. The contracts in pyproject.toml limit imports (`lint-imports`)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ PURE = {
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__"}
 
 
-OURS = {  # beside modules of core
+OURS = {  # in addition to modules of core
     "core": {"understudy.core"},
     "quorum": {"understudy.orchestrator.quorum.memory", "understudy.orchestrator.quorum.raft"},
     "orchestrator": {"understudy.detectors.heartbeats"},
@@ -61,7 +61,7 @@ def test_what_decides_is_pure(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "core").glob("*.py")), ids=lambda path: path.stem)
 def test_what_a_worker_or_the_job_is_changes_in_one_place(path: Path) -> None:
-    """Which asks the tables of `transitions.py`: everybody else calls `JobState.become` and `JobState.enter`."""
+    """It uses the tables of `transitions.py`: all other code calls `JobState.become` and `JobState.enter`."""
     for node in ast.walk(ast.parse(path.read_text())):
         written = {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)}
         if isinstance(node, ast.FunctionDef) and node.name not in ("__init__", "become", "enter"):

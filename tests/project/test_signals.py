@@ -1,8 +1,8 @@
-"""A test or a benchmark sends signals through `tests.integration.processes`, which refuses what is no process of a test.
+"""A test or a benchmark sends signals through `tests.integration.processes`, which refuses processes that are not of a test.
 
 `os.kill(0, SIGKILL)`, with a process id that was not known yet, has ended pytest and everything in its process group. A script that ends
-or stops itself may say so: `os.kill(os.getpid(), ...)`. Also allowed everywhere is what cannot mean a group: `Popen.kill`, and
-`signal.pidfd_send_signal`. Known limit: scripts in strings are not looked at.
+or stops itself may use `os.kill(os.getpid(), ...)`. Also allowed everywhere are calls that cannot signal a group: `Popen.kill`, and
+`signal.pidfd_send_signal`. Known limit: scripts in strings are not searched.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A run of the tests leaves no process behind, however it ends. Each of these runs pytest on a file of its own."""
+"""A run of the tests leaves no process running, however it ends. Each of these runs pytest on a separate file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests import watchdog
 from tests.integration.processes import LIMIT, Mark, is_alive, marked, send, wait_for_end, wait_until
 
 ROOT = Path(__file__).parents[2]
-# Where a run stands that does not end is written down, by itself and by each of its workers.
+# A run that does not end writes down where it is, and so does each of its workers.
 CONFTEST = f"""
 import faulthandler, os
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_that_leaves_something(number):
 
 @dataclass
 class Run:
-    """A pytest run. `bystander` is a process that is none of its own."""
+    """A pytest run. `bystander` is a process of another program."""
 
     folder: Path
     mark: Mark
@@ -78,7 +78,7 @@ class Run:
         return [self.number(f"stray-{number}-{which}") for which in ("parent", "child")]
 
     def leaves_nothing(self) -> str:
-        """Wait for the end of everything, and return what was printed. The bystander is alive."""
+        """Wait for the end of everything, and return the output. The bystander is alive."""
         try:
             _, errors = self.process.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired as error:

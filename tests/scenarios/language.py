@@ -11,9 +11,9 @@
 
 The first word after an event's name is its worker (several with commas: the event comes from each in turn), rank or
 timer. The nodes of `NodesLost n1,n2` are lost together, in one event. `position=17/voted` and `copies=2@16,3@16` are
-written as they are read. Time stands at 1000 s and moves 1 ms per event. A message stands there as its code and arguments,
-`US4060(rank=1, detail="signal 9")`, not with its words. `python -m tests.scenarios.language FILES` writes the answers of the
-machine as it is into the files: read the difference.
+written as they are read. Time starts at 1000 s and advances 1 ms per event. A message is written as its code and arguments,
+`US4060(rank=1, detail="signal 9")`, not as its text. `python -m tests.scenarios.language FILES` writes the answers of the
+present machine into the files: read the difference.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Scenario:
         self.said: dict[str, Text] = {}  # messages so far: others quote them
 
     def run(self, text: str) -> str:
-        """The file as it should be: its own inputs, and after each what the machine answers."""
+        """Return the file with the machine's present answers after each of its inputs."""
         lines: list[str] = []
         for line in text.splitlines():
             if line.startswith(("<", "=")):
@@ -184,7 +184,7 @@ class Scenario:
             case _:
                 return text
 
-    # -- what is shown -------------------------------------------------------------------------------------------------------------
+    # -- output --------------------------------------------------------------------------------------------------------------------
 
     def _shown(self, commands: list[Command]) -> list[str]:
         for command in commands:
@@ -233,7 +233,7 @@ class Scenario:
         return self._message(self.said[text]) if text in self.said else f'"{self._plain(text)}"'
 
     def _plain(self, text: str) -> str:
-        """A text in which messages stand as their codes and arguments."""
+        """Return a text with messages replaced by their codes and arguments."""
         for message in sorted(self.said, key=len, reverse=True):  # a longer one may quote a shorter one
             if message in text:
                 text = text.replace(message, self._message(self.said[message]))

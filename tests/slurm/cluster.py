@@ -1,9 +1,9 @@
-"""A cluster of its own for tests: real Slurm (Debian's packages) with six nodes, its accounting in a real MariaDB, on this one machine.
+"""A Slurm cluster for tests: real Slurm (Debian's packages) with six nodes, its accounting in a real MariaDB, on this one machine.
 
-Each node is a host in namespaces of its own (`node.py`): it can be switched off, which nobody is told, and on again; its slurmd alone can
+Each node is a host in separate namespaces (`node.py`): it can be switched off, without any notice, and on again; its slurmd alone can
 be killed. Nodes share the network (each has a loopback address) and the cluster's folder. Two people, alice and bob, have accounts on it.
 
-What is simpler than on a real cluster: no munge (Slurm believes who somebody says to be), no cgroups, accelerators are files that nobody
+Simpler than a real cluster: no munge (Slurm trusts any claimed identity), no cgroups, accelerators are files that no process
 opens. Needs root.
 """
 
@@ -283,14 +283,14 @@ StorageLoc=slurm
             host.off()
 
     def begin(self) -> None:
-        """For the next test: everything is on, nobody runs anything, homes are empty."""
+        """Prepare for the next test: everything is on, no job runs, homes are empty."""
         for user in ("alice", "bob"):
             for path in self.home(user).iterdir():
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         self.wait_for_nodes(*NODES, state="idle")
 
     def end(self) -> None:
-        """Ends what is left of a test, and mends what it has broken."""
+        """End the jobs of a test, and repair the cluster."""
         if not self.controller.is_on:
             self.controller.on()
         for name, node in self.nodes.items():
@@ -307,7 +307,7 @@ StorageLoc=slurm
     # What people do.
 
     def run(self, user: str, *words: str, folder: Path | None = None, **environment: str) -> str:
-        """On the login node. What it has printed; it must succeed."""
+        """Run a command on the login node and return its output; it must succeed."""
         done = self.attempt(user, *words, folder=folder, **environment)
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
         return done.stdout

@@ -1,4 +1,4 @@
-"""What the tests on a Slurm cluster share: the cluster, on again and idle before each of them."""
+"""Shared by the tests on a Slurm cluster: the cluster, on again and idle before each of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def slurm(made: Cluster) -> Iterator[Cluster]:
-    """Afterwards no job is there, and what every real job has done is held against the model of the protocol."""
+    """Yield the cluster. Afterwards no job is left, and the history of every real job is compared with the model of the protocol."""
     made.begin()
     yield made
     made.end()

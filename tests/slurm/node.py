@@ -1,11 +1,11 @@
-"""The first process of a host of the test cluster: makes its file systems its own, and starts a daemon of Slurm's whenever it is told to.
+"""The first process of a host of the test cluster: makes its own file systems, and starts a daemon of Slurm's on request.
 
-Run by `unshare` in namespaces of its own for mounts, processes and the host's name. Whoever kills this process switches the host off: the
-kernel ends everything in its process namespace with it. It is told by signals: USR1 starts the daemon, USR2 kills it, and only it.
+Run by `unshare` in new namespaces for mounts, processes and the host's name. Killing this process switches the host off: the
+kernel ends everything in its process namespace with it. It is controlled by signals: USR1 starts the daemon, USR2 kills it, and only it.
 
     python node.py NAME FOLDER [DAEMON ARGUMENTS...]
 
-FOLDER is the cluster's: what is in it, all hosts share. /tmp and /dev/shm are the host's own. Users are those of FOLDER/passwd, so that
+FOLDER is the cluster's: all hosts share its content. /tmp and /dev/shm are the host's own. Users are those of FOLDER/passwd, so that
 jobs of people run who have no account on this machine. Nothing outside of these namespaces is changed.
 """
 

@@ -1,4 +1,4 @@
-"""Jobs of people on the test cluster: their scripts, what has become of them, and what their ranks recorded."""
+"""Jobs of people on the test cluster: their scripts, their states, and the records of their ranks."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Submitted:
         behind: str = "",
         **environment: str,
     ) -> None:
-        """`script` and its arguments; by default `spread.py`. `options`: further ones of sbatch. `gpus`: on each node, by `--gres`; 0: none
-        are asked for so. `before`, `behind`: what the batch script does before and after training.
+        """Submit `script` and its arguments; by default `spread.py`. `options`: further ones of sbatch. `gpus`: on each node, by `--gres`;
+        0: none are requested so. `before`, `behind`: commands of the batch script before and after training.
         """
         self.cluster, self.user = cluster, user
         self.folder = cluster.home(user) / name
@@ -147,7 +147,7 @@ class Submitted:
 
 
 class Steady(Submitted):
-    """A job that trains until it is told to stop, in one of the ways of the matrix, and logs all that its ranks hold behind every step."""
+    """A job that trains until a stop is requested, in one of the ways of the matrix, and logs the state of its ranks after every step."""
 
     def __init__(self, cluster: Cluster, *flags: str, mode: str = "ddp", user: str = "alice", name: str = "job", **options: Any) -> None:
         self.mode = mode

@@ -60,7 +60,7 @@ def test_the_other_rows(slurm: Cluster, rows: list[Row]) -> None:
 
 
 def serve(slurm: Cluster, rows: list[Row]) -> None:
-    """The job computes bit by bit what it computes undisturbed."""
+    """The job computes the same bits as undisturbed."""
     job = Serving(slurm, "--chaos", "--hang-limit", str(on_cluster.HANG_LIMIT), mode=rows[0].mode)
     job.trains()
     on_cluster.serve(job, rows)

@@ -1,4 +1,6 @@
-"""Real Slurm: how a job begins and ends. Signals, cancelling, starting again, several jobs of several people; nothing is left behind."""
+"""Real Slurm: the start and the end of a job. Signals, cancelling, restarting, several jobs of several people; no process is left
+running.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,7 @@ open(f"{sys.argv[1]}/noticed-{job.rank}", "w").close()
 
 
 def test_requeued(slurm: Cluster, undisturbed: Outcome) -> None:
-    """It starts again from its beginning, as Slurm's users know it, in a folder of its own."""
+    """It restarts from its beginning, as users of Slurm expect, in a new folder."""
     job = Submitted(slurm, options=("--requeue", "--open-mode=append"), HELD=f"2:{HELD}")
     job.wait_for(f"held {HELD}")
     slurm.run("alice", "scontrol", "requeue", job.number)
@@ -132,8 +134,8 @@ def test_several_jobs_of_several_people(slurm: Cluster, undisturbed_spread: Call
         job.nothing_is_left()
 
 
-def test_nobody_is_cancelled_who_takes_his_time_at_the_end(slurm: Cluster) -> None:
-    """Longer than workers get to end when they are told to: an upload in an exit handler, on the node of the batch script, too."""
+def test_a_job_that_ends_slowly_is_not_cancelled(slurm: Cluster) -> None:
+    """Longer than workers get to end after a request: an upload in an exit handler, on the node of the batch script, too."""
     file = slurm.home("alice") / "uploads.py"
     file.write_text(UPLOADS)
     job = Submitted(slurm, "--shutdown-timeout", "1", script=f"{file} {slurm.home('alice')}")
@@ -171,7 +173,7 @@ for _ in job.steps(3):
 
 
 def test_the_port_to_slurm_as_a_scheduler(slurm: Cluster) -> None:
-    """What it starts runs on a node of the cluster, is asked to end, and is told of."""
+    """Its process runs on a node of the cluster, is asked to end, and its end is reported."""
     shown = slurm.run("alice", sys.executable, "-c", PORT)
     assert json.loads(shown) == [True, "running", True, "Slurm job FIRST completed", True, True]
 

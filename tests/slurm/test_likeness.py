@@ -22,7 +22,7 @@ pytestmark = [needs_slurm, pytest.mark.timeout(600)]
 
 
 def given(slurm: Cluster, *fields: str, name: str = "understudy-spare") -> dict[str, str]:
-    """What Slurm says of the one job that runs under this name: these fields, and what it has of the last of its nodes."""
+    """Return Slurm's fields of the one job that runs under this name, and those of the last of its nodes."""
     (number,) = slurm.run("root", "squeue", "--noheader", f"--name={name}", "--states=RUNNING", "--format=%i").split()
     shown = slurm.run("root", "scontrol", "show", "job", "--details", "--oneliner", number)
     (*_, has) = re.findall(r" CPU_IDs=(\S+) Mem=(\S+) GRES=(\S*)", shown)
@@ -132,7 +132,7 @@ def test_gpus_of_the_whole_job_and_a_user_whose_environment_has_options_for_othe
     ],
 )
 def test_what_the_users_options_set_is_theirs_and_all_else_is_as_the_job_has_it(options: str, has: dict[str, str], slurm: Cluster) -> None:
-    """Slurm takes each of these, some of which it would refuse next to what the job has. What is given is found to be enough."""
+    """Slurm accepts each of these, some of which it would refuse in addition to the job's. The given node is found sufficient."""
     words = ("--nodes=2", "--ntasks-per-node=1", "--gres=gpu:4", "--cpus-per-task=4", "--mem=400", "--exclude=n1")
     job = slurm.run("alice", "sbatch", "--parsable", "--job-name=job", *words, "--wrap=sleep inf").strip()
     wait_until(lambda: running(slurm, "job"), "the job", LONG)
@@ -168,7 +168,7 @@ claims.ask(0, Work("claim 0", (sys.executable, "-c", compares, file)), commands.
 
 
 def test_what_is_given_with_less_than_the_job_has_gets_no_rank(slurm: Cluster) -> None:
-    """A program in the place of sbatch asks for less, as a site's plugin might. Nothing of ours begins there, and the job says what is
+    """A program in the place of sbatch requests less, as a site's plugin might. Nothing of ours starts there, and the job reports what is
     missing.
     """
     sbatch = slurm.home("alice") / "bin" / "sbatch"
@@ -189,7 +189,9 @@ def test_what_is_given_with_less_than_the_job_has_gets_no_rank(slurm: Cluster) -
 
 
 def test_a_task_of_an_array_is_not_taken_for_all_of_them(slurm: Cluster) -> None:
-    """Slurm's number of the last task is that of the array. What is told, and what ends with its batch script's node, is this task only."""
+    """Slurm's number of the last task is that of the array. The report, and the process that ends with its batch script's node, are of
+    this task only.
+    """
     waits = '[ "$SLURM_ARRAY_TASK_ID" = 1 ] && exec sleep inf'
     job = Steady(slurm, "--nproc-per-node", "2", nodes=3, options=("--array=1-2", "--exclusive"), before=waits)
     job.wait_until(lambda: job.state == "RUNNING", "the second task")

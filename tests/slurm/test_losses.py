@@ -11,7 +11,7 @@ from tests.slurm.submitted import Submitted
 from understudy.messages import starting
 
 pytestmark = [needs_slurm, pytest.mark.timeout(600)]
-HELD = 6  # the step in which a rank waits for what the test does to its node
+HELD = 6  # the step in which a rank waits while the test disturbs its node
 
 
 def test_a_job_that_nothing_happens_to(slurm: Cluster, undisturbed: Outcome) -> None:

@@ -33,7 +33,7 @@ def drain(slurm: Cluster, node: str, state: str = "DRAIN") -> None:
 
 @pytest.mark.parametrize(("mode", "state"), [("ddp", "DRAIN"), ("hsdp", "FAIL")])
 def test_a_node_that_an_operator_drains(slurm: Cluster, mode: str, state: str) -> None:
-    """Its rank moves away, as planned. Who asked for it, and why, is told; the evidence and the rule, too."""
+    """Its rank moves away, as planned. The report names who requested it and why, the evidence and the rule."""
     job = Steady(slurm, mode=mode)
     job.trains()
     drain(slurm, "n3", state)
@@ -47,7 +47,7 @@ def test_a_node_that_an_operator_drains(slurm: Cluster, mode: str, state: str) -
 
 
 def test_what_is_given_back_is_drained_if_the_policy_says_so(slurm: Cluster) -> None:
-    """A node that is lost, while Slurm takes it for well, is not given to anybody else. Only administrators may do that."""
+    """A node that is lost, while Slurm considers it healthy, is not given to other jobs. Only administrators may do that."""
     policy = slurm.home("alice") / "policy.toml"
     policy.write_text("[scheduler]\ndrain = true\n")
     slurm.run("root", "sacctmgr", "-i", "modify", "user", "alice", "set", "AdminLevel=Admin")
@@ -80,7 +80,7 @@ def test_a_drain_during_a_recovery(slurm: Cluster) -> None:
 
 
 def test_the_controller_away_and_back(slurm: Cluster) -> None:
-    """While it is away a rank is lost and replaced. What was to be told, it hears when it is back."""
+    """While it is away a rank is lost and replaced. It gets the pending messages when it is back."""
     job = Steady(slurm)
     job.trains()
     slurm.controller.off()
@@ -110,7 +110,7 @@ def test_a_slurmd_that_is_killed_and_nothing_else(slurm: Cluster) -> None:
 
 
 def test_a_node_that_slurm_takes_for_well_and_we_for_lost(slurm: Cluster) -> None:
-    """Its agent stands still. Its rank goes to a spare, what is left there is ended, and the node goes back to Slurm; the job ends well."""
+    """Its agent is stopped. Its rank goes to a spare, the processes there are ended, and the node goes back to Slurm; the job ends well."""
     job = Steady(slurm)
     job.trains()
     slurm.nodes["n4"].signal("alice", "understudy.agent", signal.SIGSTOP)

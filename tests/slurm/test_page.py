@@ -1,4 +1,4 @@
-"""docs/operate/slurm.md: its commands, as they stand, by somebody who has nothing but a training script; then a node loses its power."""
+"""docs/operate/slurm.md: its commands, as printed, by a user who has only a training script; then a node loses its power."""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""Faults for running jobs: a registry of them, plans of when and where, and what carries a plan out. None of it imports torch."""
+"""Inject faults into running jobs: a registry of faults, plans that say when and where, and the code that executes a plan. None of it
+imports torch.
+"""

@@ -1,12 +1,12 @@
-"""Faults that wait inside workers: files in the folder `chaos` of a run directory.
+"""Arm faults that wait inside workers, as files in the folder `chaos` of a run directory.
 
-NAME.json    what is to happen, to which rank, at which point; written by `understudy chaos`
-NAME.fired   where and when it did; made by the worker, whole and once (link(2) fails if it is there), before it happens
+NAME.json    the fault, its rank and its point; written by `understudy chaos`
+NAME.fired   where and when it happened; made by the worker, complete and once (link(2) fails if it is there), before it happens
 
-For a fault from outside that names a point a worker waits there (`HOLD`) for as long as NAME.json exists.
+For a fault from outside that names a point, a worker waits there (`HOLD`) for as long as NAME.json exists.
 
-Files, because a newcomer that is not born yet must find them, too, and because whoever may write to the run directory may do
-anything to the job already. The folder is readable by its owner only.
+These are files, because a newcomer that is not started yet must find them, too, and because a user who may write to the run directory may
+do anything to the job already. The folder is readable by its owner only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from understudy.chaos.base import Value
 
 ANY = ""  # point: the next one that is reached
-HOLD = ""  # fault: none, but wait here until it is disarmed
+HOLD = ""  # fault: none, but the worker waits here until it is disarmed
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Armed:
     point: str = ANY
     step: int | None = None  # not before so many steps are committed; None: at any time
     values: dict[str, Value] = field(default_factory=dict)
-    behind: str = ""  # the name of another one that has to happen first; whoever reaches the point waits for it
+    behind: str = ""  # name of another fault that must happen first; a worker that reaches the point waits for it
 
 
 class Folder:
-    """Of one run directory. It is made when the first fault is armed."""
+    """The armed faults of one run directory. The folder is created when the first fault is armed."""
 
     def __init__(self, run_dir: Path) -> None:
         self.path = run_dir / "chaos"
@@ -56,7 +56,7 @@ class Folder:
             return []
 
     def read(self, name: str) -> Armed | None:
-        """None: it was disarmed in this moment."""
+        """Read an armed fault; None if it was disarmed meanwhile."""
         try:
             return Armed(**json.loads((self.path / f"{name}.json").read_text()))
         except FileNotFoundError:
@@ -66,7 +66,7 @@ class Folder:
         return (self.path / f"{name}.json").exists()
 
     def claim(self, name: str, where: dict[str, Any]) -> bool:
-        """Whether the caller is the one in which it happens."""
+        """Mark a fault as fired. Return whether the caller is the one in which it happens."""
         partial = self.path / f"{name}.{os.getpid()}"
         partial.write_text(json.dumps(where))
         try:
@@ -81,7 +81,7 @@ class Folder:
         return (self.path / f"{name}.fired").exists()
 
     def fired(self, name: str) -> dict[str, Any] | None:
-        """Where it happened: worker, rank, pid, point, transaction, step, unix time."""
+        """Return where a fault happened: worker, rank, pid, point, transaction, step, unix time; None if it has not."""
         try:
             found: dict[str, Any] = json.loads((self.path / f"{name}.fired").read_text())
         except FileNotFoundError:

@@ -1,10 +1,10 @@
-"""What a fault is: something that can be done to a running job on purpose, and what must come of it.
+"""Define a fault: something that can be done to a running job on purpose, and its expected outcome.
 
 A fault is a small function. `outside` is called by `understudy chaos` on the machine of its target; `inside` by the target's worker
 itself, in its main thread, at a point of its step (`points`), and only in a job that was started with `--chaos`. A fault has one of
 the two, or both: a plan that names a point gets the one inside.
 
-Whoever writes faults, here or in another package, needs this module and no other of ours; `registry` finds them.
+The author of a fault, here or in another package, needs only this module of ours; `registry` finds faults.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Undo = Callable[[], None]
 
 
 class Hits(StrEnum):
-    """What a fault is done to."""
+    """The target of a fault."""
 
     WORKER = "worker"  # of a rank, or a spare
     NODE = "node"  # the agent of a job's part on a node, or the node's connections
@@ -30,30 +30,30 @@ class Hits(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What becomes of the job."""
+    """The outcome for the job."""
 
     REPLACED = "replaced"  # the rank is lost and taken over by a spare, its state verified; a spare is replaced without an incident
-    REJOINED = "rejoined"  # nobody is lost; all ranks recover in place
+    REJOINED = "rejoined"  # no rank is lost; all ranks recover in place
     UNDISTURBED = "undisturbed"  # the job goes on without an incident
-    ENDS = "ends"  # the job ends, and says why
+    ENDS = "ends"  # the job ends, with a reason
 
 
 @dataclass(frozen=True)
 class Victim:
-    """Processes of this machine to which something is done."""
+    """Processes of this machine that are the target of a fault."""
 
     pid: int
-    more: tuple[int, ...] = ()  # below it, as far as they matter: of a node its workers
+    more: tuple[int, ...] = ()  # its descendants, as far as they matter: a node's workers
 
     def __post_init__(self) -> None:
-        """Refuse what is no process id: a signal to 0 or to a negative number reaches whole process groups."""
+        """Refuse a number that is not a process id: a signal to 0 or to a negative number reaches whole process groups."""
         if wrong := [pid for pid in (self.pid, *self.more) if known_pid(pid) is None]:
             raise ValueError(faults.NO_PROCESS(pid=wrong[0]))
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """`choices`: all that are allowed; empty: any value of the default's type."""
+    """A parameter of a fault. `choices`: all allowed values; empty: any value of the default's type."""
 
     name: str
     default: Value
@@ -62,7 +62,7 @@ class Parameter:
     choices: tuple[Value, ...] = ()
 
 
-SECONDS = "seconds"  # a parameter of this name: how long the fault lasts, after which it is undone
+SECONDS = "seconds"  # a parameter of this name is the duration of the fault, after which it is undone
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class Fault:
     outside: Callable[[Victim, Values], Undo | None] | None = None
     inside: Callable[[Values], None] | None = None
     parameters: tuple[Parameter, ...] = ()
-    alone: Outcome | None = None  # expected instead of a job that has one node only
-    why_not: Callable[[], str] = field(default=lambda: "")  # why it cannot be done on this machine, or ""
+    alone: Outcome | None = None  # expected instead if the job has one node only
+    why_not: Callable[[], str] = field(default=lambda: "")  # why it cannot be injected on this machine, or ""
 
     def __post_init__(self) -> None:
         if self.outside is None and self.inside is None:
@@ -84,7 +84,7 @@ class Fault:
             raise ValueError(faults.INSIDE_A_WORKER(fault=self.name))
 
     def values(self, given: Values) -> dict[str, Value]:
-        """All parameters, with defaults for those that are not given. Raises `ValueError`."""
+        """Return all parameters, with defaults for those that are not given. Raises `ValueError`."""
         known = {parameter.name: parameter for parameter in self.parameters}
         if unknown := sorted(given.keys() - known.keys()):
             raise ValueError(faults.NO_SUCH_PARAMETER(fault=self.name, parameter=unknown[0], known=", ".join(known) or "none"))

@@ -1,7 +1,7 @@
-"""A running job, as chaos sees it: what its orchestrator says, and its processes on this machine.
+"""A running job, as chaos sees it: its orchestrator's status, and its processes on this machine.
 
-Where the job stands comes from the HTTP interface, and a look at it is taken when the stream of events has news. Steps come from the
-workers' pages where they are on this machine, because the orchestrator knows them half a second later.
+The state of the job comes from the HTTP interface, and is read again when the stream of events has news. Steps come from the
+workers' pages where they are on this machine, because the orchestrator gets them half a second later.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from understudy.links import reattach
 from understudy.links.page import PageReader
 from understudy.messages import faults
 
-STALE = 0.5  # seconds after which a look is taken again without news
+STALE = 0.5  # seconds after which the status is read again without news
 AGAIN = 0.2  # seconds between two attempts to follow the events
 
 
@@ -39,24 +39,24 @@ class NotHere(ValueError):
 
 
 class Source(Protocol):
-    """Where a job is asked about. All but `last` may raise `Away`."""
+    """The interface to a job's orchestrator. All but `last` may raise `Away`."""
 
     def status(self) -> dict[str, Any]: ...
 
     def report(self) -> dict[str, Any]: ...
 
     def events(self, after: int) -> Iterator[dict[str, Any]]:
-        """Those with a greater number, for as long as the job runs; the last one, without a number, is its end."""
+        """Yield the events with a greater number, for as long as the job runs; the last one, without a number, is its end."""
         ...
 
     def last(self) -> dict[str, Any] | None:
-        """The status of a job that has ended and whose orchestrator has gone, or None."""
+        """Return the status of a job that has ended and whose orchestrator has gone, or None."""
         ...
 
 
 @dataclass(frozen=True)
 class View:
-    """One look. `answered`: the orchestrator did; else these are the words before."""
+    """One status of the job. `answered`: the orchestrator did; otherwise this repeats its last answer."""
 
     status: dict[str, Any]
     incidents: list[dict[str, Any]]
@@ -72,7 +72,7 @@ class View:
 
     @property
     def spares(self) -> list[dict[str, Any]]:
-        """Those that are warm, prepared for a rank or not."""
+        """The spares that are warm, prepared for a rank or not."""
         return [spare for spare in self.status["spares"] if spare["state"] != "starting"]
 
     @property
@@ -81,7 +81,7 @@ class View:
 
     @property
     def whole(self) -> bool:
-        """Every rank trains, every incident is over, and there is a warm spare, or none to wait for."""
+        """Whether every rank trains, every incident is over, and there is a warm spare, or none to wait for."""
         trains = self.status["state"] == "training" and all(holder["state"] == "training" for holder in self.status["ranks"])
         spare = self.spares or not self.warming
         return bool(self.answered and trains and spare and all(one["seconds"] is not None for one in self.incidents))
@@ -99,7 +99,7 @@ class Local:
 
 class WatchedJob:
     def __init__(self, source: Source, orchestrator: str, run_dir: Path | None) -> None:
-        """`orchestrator`: its URL. `run_dir`: of a job of `understudy run`."""
+        """Prepare the job; nothing is read yet. `orchestrator`: its URL. `run_dir`: of a job of `understudy run`."""
         self._source = source
         self._url = orchestrator
         self._run_dir = run_dir
@@ -128,11 +128,11 @@ class WatchedJob:
             self._over.wait(AGAIN)
 
     def wait(self, seconds: float) -> None:
-        """For news, or so long."""
+        """Wait for news, for so many seconds at most."""
         self._news.wait(seconds)
 
     def look(self) -> View:
-        """Raises `Away` if the orchestrator has not answered yet at all."""
+        """Return the present view. Raises `Away` if the orchestrator has never answered yet."""
         if self._view is not None and not self._news.is_set() and time.monotonic() - self._looked < STALE:
             return self._view
         self._news.clear()
@@ -151,7 +151,7 @@ class WatchedJob:
     # -- processes of this machine ---------------------------------------------------------------------------------------
 
     def local(self, holder: dict[str, Any]) -> Local:
-        """Of an entry of status. Raises `NotHere`."""
+        """Return the process of an entry of the status. Raises `NotHere`."""
         worker, pid, node = holder["worker"], known_pid(holder["pid"]), holder["node"]
         if pid is None:
             raise NotHere(faults.PID_UNKNOWN(worker=worker, node=node))
@@ -163,7 +163,7 @@ class WatchedJob:
         return Local(worker, pid, Path(run_dir), environment_entry(pid, CHAOS_VARIABLE) == "1")
 
     def node(self, name: str, view: View) -> Victim:
-        """The agent of the job's part there, which is its workers' parent, and the workers. Raises `NotHere`."""
+        """Return the agent of the job's part on a node, which is its workers' parent, and the workers. Raises `NotHere`."""
         holders = [holder for holder in (*view.status["ranks"], *view.spares) if holder["node"] == name]
         there = [self.local(holder) for holder in holders]
         if not there:
@@ -177,7 +177,7 @@ class WatchedJob:
         return Victim(agent, tuple(local.pid for local in there))
 
     def orchestrator(self) -> Victim:
-        """Raises `NotHere`."""
+        """Return the orchestrator's process. Raises `NotHere`."""
         if self._run_dir is not None:
             with contextlib.suppress(FileNotFoundError):
                 pid = int(json.loads((self._run_dir / ORCHESTRATOR).read_text())["pid"])
@@ -191,7 +191,7 @@ class WatchedJob:
         raise NotHere(faults.ORCHESTRATOR_NOT_HERE(url=self._url))
 
     def steps(self, view: View) -> dict[int, int]:
-        """What each rank has committed."""
+        """Return how many steps each rank has committed."""
         return {holder["rank"]: max(holder["step"], self._paged(holder)) for holder in view.status["ranks"]}
 
     def _paged(self, holder: dict[str, Any]) -> int:

@@ -1,19 +1,19 @@
-"""Plans of faults: a TOML file. What comes of it and a seed is in `schedule`.
+"""Read plans of faults from TOML files. `schedule` turns a plan and a seed into injections.
 
-seed = 7                     # of all that is random; --seed says another
+seed = 7                     # of all random choices; --seed overrides it
 
 [[fault]]
-fault = "sigkill"            # or several, of which each time one is chosen, by weight: {sigkill = 3, segfault = 1}
+fault = "sigkill"            # or several, of which one is drawn each time, by weight: {sigkill = 3, segfault = 1}
 rank = 2                     # or "random"; or node = "node1"; or spare = true
 at_step = 20                 # as soon as so many steps are committed; or after = 5.0: seconds after the beginning
 every = 10                   # again after so many steps (or seconds) ...
-count = 5                    # ... so many times in all
+count = 5                    # ... so many times in total
 jitter = 3                   # each up to so many steps (or seconds) later, at random
-point = "vote"               # inside the worker, there; or several, of which one is chosen: ["vote", "apply"]
-at_rank = 1                  # for what is done from outside (orchestrator_kill): the rank that waits at the point while it happens
+point = "vote"               # inside the worker, there; or several, of which one is drawn: ["vote", "apply"]
+at_rank = 1                  # for faults from outside (orchestrator_kill): the rank that waits at the point while it happens
 parameters = {seconds = 2.0} # of the fault
-expect = "replaced"          # what must come of it, if not what the registry says
-overlap = true               # the next fault does not wait until the job is whole again
+expect = "replaced"          # the expected outcome, if it is not the registry's
+overlap = true               # the next fault does not wait until the job has recovered
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RANDOM = "random"
 
 
 class BadPlan(ValueError):
-    """The plan cannot be carried out; the text says which entry, what is wrong and what is allowed."""
+    """The plan cannot be executed; the text names the entry, the mistake and what is allowed."""
 
 
 Number = Annotated[float, Field(ge=0)]
@@ -89,7 +89,7 @@ class Entry(BaseModel):
 
 
 class Plan(BaseModel):
-    """A whole file."""
+    """A whole plan."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -98,7 +98,7 @@ class Plan(BaseModel):
 
 
 def read(path: Path, registry: Registry) -> Plan:
-    """Raises `BadPlan`, or `OSError`."""
+    """Read a plan from a file. Raises `BadPlan`, or `OSError`."""
     try:
         found = tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -110,7 +110,7 @@ def read(path: Path, registry: Registry) -> Plan:
 
 
 def make(found: dict[str, Any], registry: Registry) -> Plan:
-    """A plan from plain values. Raises `BadPlan`."""
+    """Make a plan from plain values. Raises `BadPlan`."""
     try:
         plan = Plan.model_validate(found)
     except ValidationError as error:
@@ -125,7 +125,7 @@ def make(found: dict[str, Any], registry: Registry) -> Plan:
 
 
 def _told(error: Any) -> str:
-    """pydantic's words, with the number of the entry and the names that are allowed."""
+    """Describe pydantic's error, with the number of the entry and the names that are allowed."""
     place = list(error["loc"])
     where = ""
     if place[:1] == ["fault"] and len(place) > 1 and isinstance(place[1], int):
@@ -143,7 +143,7 @@ def _told(error: Any) -> str:
 
 
 def _check(entry: Entry, fault: Fault) -> None:
-    """Raises `ValueError`."""
+    """Check an entry against its fault. Raises `ValueError`."""
     shared = {name: value for name, value in entry.parameters.items() if len(entry.weights) == 1 or name in parameter_names(fault)}
     fault.values(shared)
     if entry.points and fault.inside is None and entry.at_rank is None and entry.rank is None:

@@ -1,4 +1,4 @@
-"""The points of a worker's life at which a fault inside it can happen. `worker.fault_injection.chaos` is where they are reached."""
+"""The points in a worker's life at which a fault inside it can happen. `worker.fault_injection.chaos` reaches them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All faults that there are, by name: those in `faults`, and those of other packages.
+"""Collect all faults by name: those in `faults`, and those of other packages.
 
 Other packages add faults by entry points of the group `understudy.faults`, each of which is a `Fault` (`base`).
 """
@@ -22,7 +22,7 @@ class Registry:
         self._faults: dict[str, Fault] = {}
 
     def add(self, *more: Fault) -> None:
-        """Raises `ValueError` for a name that is taken."""
+        """Add faults. Raises `ValueError` for a name that is taken."""
         for fault in more:
             if fault.name in self._faults:
                 raise ValueError(faults.TWO_OF_ONE_NAME(fault=fault.name))
@@ -32,7 +32,7 @@ class Registry:
         return list(self._faults.values())
 
     def find(self, name: str) -> Fault:
-        """Raises `ValueError`."""
+        """Return the fault of a name. Raises `ValueError`."""
         if name not in self._faults:
             raise ValueError(faults.NO_SUCH_FAULT(fault=name, known=", ".join(self._faults)))
         return self._faults[name]
@@ -40,7 +40,7 @@ class Registry:
 
 @cache
 def registry() -> Registry:
-    """Ours, and those of installed packages. Raises `ValueError` for an entry point that is no fault."""
+    """Return our faults, and those of installed packages. Raises `ValueError` for an entry point that is not a fault."""
     known = Registry()
     for module in (signals, process, device, network, control, gpu):
         known.add(*module.FAULTS)

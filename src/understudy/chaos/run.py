@@ -1,7 +1,7 @@
-"""Carries out a schedule: waits for the moment of each fault, lets it happen, and holds what comes of it against what is expected.
+"""Execute a schedule: wait for the time of each fault, inject it, and compare its outcome with the expected one.
 
-Before the next fault the job has to be whole again, unless the one before has `overlap`. Whatever can be undone is undone when its time
-is over, and in any case at the end.
+Before the next fault the job has to recover completely, unless the one before has `overlap`. Every fault that can be undone is undone when
+its time is over, and in any case at the end.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from understudy.chaos.schedule import Injection
 from understudy.messages import faults
 from understudy.messages.base import code_of
 
-LIMIT = 300.0  # seconds after a fault, and after its own length, within which its outcome must be there
-PROGRESS = 2  # steps that every rank commits after a fault without an incident, before that counts as undisturbed
+LIMIT = 300.0  # seconds after the end of a fault within which its outcome must be there
+PROGRESS = 2  # steps that every rank commits after a fault without an incident, before it counts as undisturbed
 LEAD = 5  # steps before its own at which a fault inside a worker is armed
-FAST, SLOW = 0.005, 0.05  # seconds between two looks at the workers' pages, and at anything else
+FAST, SLOW = 0.005, 0.05  # seconds between two reads of the workers' pages, and of everything else
 MISSED = "not injected"
 
 
 @dataclass
 class Record:
-    """A fault, and what came of it."""
+    """A fault and its outcome."""
 
     injection: Injection
-    worker: str = ""  # that it was done to
-    pid: int | None = None  # None: nothing was done to a process
+    worker: str = ""  # the target
+    pid: int | None = None  # None: the target is not a process
     happened: float = 0.0  # unix time
-    step: int = -1  # committed then
-    point: str = ""  # reached then, of a fault inside
+    step: int = -1  # committed at that time
+    point: str = ""  # the point that was reached, for a fault inside
     outcome: str = ""  # an `Outcome`, or MISSED; empty: none within the limit
     incidents: list[int] = field(default_factory=list)  # their numbers
-    seconds: float | None = None  # of the incident
-    why: str = ""  # it is not as expected
+    seconds: float | None = None  # duration of the incident
+    why: str = ""  # why it is not as expected; "" if it is
 
     @property
     def met(self) -> bool:
@@ -53,7 +53,7 @@ class Record:
 @dataclass
 class Result:
     records: list[Record]
-    unexplained: list[int]  # incidents that belong to no fault
+    unexplained: list[int]  # incidents that were not caused by a fault
     message: str  # how the job ended, if it has
 
     @property
@@ -62,22 +62,22 @@ class Result:
 
 
 class Refused(Exception):
-    """The fault cannot be done here and now; the text says why."""
+    """The fault cannot be injected here and now; the text says why."""
 
 
 @dataclass
 class _Open:
-    """A fault on its way."""
+    """A fault in progress."""
 
     record: Record
     fault: Fault
-    armed: str  # its name in the folder; empty: done from outside
+    armed: str  # its name in the folder; empty: injected from outside
     folder: Folder | None
-    known: set[int]  # incidents before
+    known: set[int]  # earlier incidents
     limit: float  # monotonic seconds
-    holder: str  # the worker that has to be lost for "replaced"
-    over_at: float = 0.0  # monotonic seconds, when its own time is over; 0: it has not happened yet
-    held: bool = False  # nothing is armed, but a rank waits at the point until it is done from outside
+    holder: str  # the worker that must be lost for "replaced"
+    over_at: float = 0.0  # monotonic seconds when its own time is over; 0: it has not happened yet
+    held: bool = False  # no fault is armed, but a rank waits at the point until it is injected from outside
     steps: dict[int, int] = field(default_factory=dict)  # committed when it was over
 
 
@@ -85,7 +85,7 @@ Tell = Callable[[Record], None]
 
 
 class Runner:
-    """`tell` is called with each record when its fault happens, and when its outcome is there."""
+    """Execute a schedule. `tell` is called with each record when its fault happens, and when its outcome is known."""
 
     def __init__(self, job: WatchedJob, schedule: Sequence[Injection], registry: Registry, tell: Tell, limit: float = LIMIT) -> None:
         self._job = job
@@ -93,16 +93,16 @@ class Runner:
         self._registry = registry
         self._tell = tell
         self._limit = limit
-        self.enough = False  # set it, and nothing new begins
+        self.enough = False  # set it to inject no more faults
         self._tag = uuid.uuid4().hex[:8]  # names of armed faults are used once
         self._open: list[_Open] = []
-        self._together: list[_Open] = []  # and those before them since the job was whole
+        self._together: list[_Open] = []  # this fault, and those before it since the job has last recovered
         self._undo: list[tuple[float, Undo]] = []
         self._stack = ExitStack()
         self.records: list[Record] = []
 
     def run(self) -> Result:
-        """Returns when everything has happened and has its outcome, or the job has ended. Raises `Away` if there is no job."""
+        """Run until all faults have happened and have an outcome, or the job has ended. Raises `Away` if there is no job."""
         known = {one["number"] for one in self._job.look().incidents}
         with self._stack:
             self._go()
@@ -131,7 +131,7 @@ class Runner:
                 self._job.wait(FAST if waiting[0] and not self._open else SLOW)
 
     def _due(self, waiting: Sequence[deque[Injection]], step: int, elapsed: float) -> deque[Injection] | None:
-        """The queue, by step or by time, whose head's moment has come."""
+        """Return the queue, by step or by time, whose first fault is due."""
         for queue in filter(None, waiting):
             head = queue[0]
             if head.at_step is None:
@@ -148,10 +148,10 @@ class Runner:
         if not self._open and not view.whole:
             return False
         wanted = sum(one.record.injection.expected is Outcome.REPLACED for one in self._open)
-        wanted += (injection.expected is Outcome.REPLACED) + injection.overlap  # whoever comes next may cost one, too
+        wanted += (injection.expected is Outcome.REPLACED) + injection.overlap  # the next one may need a spare, too
         return len(view.spares) >= wanted or not view.warming
 
-    # -- injecting -------------------------------------------------------------------------------------------------------
+    # -- injection -------------------------------------------------------------------------------------------------------
 
     def _inject(self, injection: Injection, view: View, step: int) -> None:
         fault = self._registry.find(injection.fault)
@@ -181,7 +181,7 @@ class Runner:
         return one
 
     def _do(self, one: _Open, view: View, step: int) -> None:
-        """From outside, now."""
+        """Inject a fault from outside, now."""
         record, fault, values = one.record, one.fault, one.record.injection.values
         victim = self._victim(record, fault, view)
         assert fault.outside is not None
@@ -220,7 +220,7 @@ class Runner:
         return _Open(record, fault, name, folder, known, limit, "", held=held)
 
     def _later(self, at: float | None, undo: Undo) -> None:
-        """Undoes at a moment (monotonic seconds), or at the end."""
+        """Undo a fault at a given time (monotonic seconds), or at the end."""
         done = itertools.count()
 
         def once() -> None:
@@ -251,7 +251,7 @@ class Runner:
                 self._finish(one.record, *found)
 
     def _notice(self, one: _Open, view: View) -> None:
-        """Has it happened inside its worker, or does a rank wait for it at its point?"""
+        """Check whether a fault has happened inside its worker, or a rank waits at its point."""
         assert one.folder is not None
         where = one.folder.fired(one.armed)
         if where is None:
@@ -275,7 +275,7 @@ class Runner:
         self._tell(record)
 
     def _outcome(self, one: _Open, view: View, steps: dict[int, int]) -> tuple[str, str] | None:
-        """The outcome and what is wrong with it; None: not yet."""
+        """Return the outcome and what is wrong with it; None: not known yet."""
         now, expected = time.monotonic(), one.record.injection.expected
         if view.ended:
             happened = one.over_at > 0
@@ -312,7 +312,7 @@ class Runner:
         record.incidents = [incident["number"] for incident in incidents]
         record.seconds = max(incident["seconds"] for incident in incidents)
         every = [part for incident in incidents for part in incident["ranks"]]
-        parts = [part for part in every if part["new_worker"] != part["old_worker"]]  # else a migration was called off
+        parts = [part for part in every if part["new_worker"] != part["old_worker"]]  # else a migration was cancelled
         outcome = Outcome.REPLACED if parts else Outcome.REJOINED
         problems = list[str]()
         if one.fault.hits is Hits.WORKER and parts and one.holder not in {part["old_worker"] for part in parts}:
@@ -338,17 +338,17 @@ class Runner:
 
 
 def _why(error: Exception) -> str:
-    """Why a fault is not injected."""
+    """Return why a fault is not injected."""
     return str(error) if code_of(error) else faults.SYSTEM_REFUSED(reason=str(error))
 
 
 def _unplanned(view: View) -> list[dict[str, Any]]:
-    """A migration that somebody asked for comes of no fault, unless one turned it into a recovery."""
+    """Return the incidents that faults can have caused: not a requested migration, unless a fault turned it into a recovery."""
     return [incident for incident in view.incidents if not incident["planned"]]
 
 
 def _lasting(one: _Open) -> bool:
-    """Whether the target outlives the fault."""
+    """Return whether the target outlives the fault."""
     return SECONDS in one.record.injection.values
 
 

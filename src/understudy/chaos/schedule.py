@@ -1,6 +1,6 @@
-"""What happens when: the schedule that comes of a plan, a seed, and the job's number of ranks and nodes.
+"""Make the schedule of a plan from a seed and the job's number of ranks and nodes.
 
-The same plan, seed and number of ranks give the same schedule. Each entry draws from a stream of its own, so that changing one leaves
+The same plan, seed and number of ranks give the same schedule. Each entry draws from its own random stream, so that changing one leaves
 the others as they are.
 """
 
@@ -18,7 +18,7 @@ from understudy.messages import faults
 
 @dataclass(frozen=True)
 class Injection:
-    """One fault of a schedule. Of `rank`, `node` and `spare` one is given; none for the orchestrator."""
+    """One fault of a schedule. One of `rank`, `node` and `spare` is given; none for the orchestrator."""
 
     number: int  # from 1
     entry: int  # of the plan, from 1
@@ -31,7 +31,7 @@ class Injection:
     at_step: int | None = None
     after: float | None = None
     point: str | None = None
-    at_rank: int | None = None  # waits at the point while the fault is done from outside; None: nobody does
+    at_rank: int | None = None  # waits at the point while the fault is injected from outside; None: no rank does
     overlap: bool = False
 
     @property
@@ -46,7 +46,7 @@ class Injection:
 
 
 def schedule(plan: Plan, registry: Registry, ranks: int, nodes: Sequence[str], seed: int | None = None) -> list[Injection]:
-    """What happens when, for a job with so many `ranks` on `nodes`: by time and by step, each in its order. Raises `BadPlan`."""
+    """Return the schedule of a job with so many `ranks` on `nodes`: by time and by step, each in order. Raises `BadPlan`."""
     chosen = plan.seed if seed is None else seed
     found: list[Injection] = []
     for number, entry in enumerate(plan.fault, 1):
@@ -57,7 +57,7 @@ def schedule(plan: Plan, registry: Registry, ranks: int, nodes: Sequence[str], s
 
 
 def _check(number: int, entry: Entry, ranks: int, nodes: Sequence[str]) -> None:
-    """Whether the job has what the entry names. Raises `BadPlan`."""
+    """Check that the job has the targets that the entry names. Raises `BadPlan`."""
     if isinstance(entry.rank, int) and not 0 <= entry.rank < ranks:
         raise BadPlan(faults.NO_SUCH_RANK(number=number, rank=entry.rank, last=ranks - 1))
     if entry.at_rank is not None and entry.at_rank >= ranks:
@@ -67,9 +67,9 @@ def _check(number: int, entry: Entry, ranks: int, nodes: Sequence[str]) -> None:
 
 
 def _drawn(number: int, entry: Entry, registry: Registry, ranks: int, nodes: Sequence[str], chance: random.Random) -> Iterator[Injection]:
-    """Each turn of an entry, not numbered yet."""
+    """Yield each repetition of an entry, not numbered yet."""
     for turn in range(entry.count):
-        # Everything is drawn each time, needed or not, so that one word changed in a plan changes nothing else.
+        # Everything is drawn each time, needed or not, so that changing one word in a plan changes nothing else.
         name = chance.choices(list(entry.weights), list(entry.weights.values()))[0]
         in_ranks, in_nodes, in_points, late = (chance.random() for _ in range(4))
         fault = registry.find(name)
@@ -105,7 +105,7 @@ def _node(entry: Entry, fault: Fault, nodes: Sequence[str], drawn: float) -> str
 
 
 def _expected(entry: Entry, fault: Fault, *, alone: bool) -> Outcome:
-    """`alone`: the job has one node."""
+    """Return the expected outcome. `alone`: the job has one node."""
     outcome = fault.alone if fault.alone is not None and alone else fault.expected
     if entry.spare and outcome is Outcome.REPLACED:
         outcome = Outcome.UNDISTURBED
@@ -113,7 +113,7 @@ def _expected(entry: Entry, fault: Fault, *, alone: bool) -> Outcome:
 
 
 def _when(entry: Entry, turn: int, late: float) -> tuple[int | None, float | None]:
-    """Step and seconds of the entry's `turn`, one of them None."""
+    """Return step and seconds of the entry's `turn`, one of them None."""
     later = turn * (entry.every or 0)
     if entry.at_step is not None:
         return entry.at_step + int(later) + int(late * (entry.jitter + 1)), None

@@ -1,7 +1,7 @@
-"""`python -m understudy.checks --json OPTIONS`: runs the checks and prints a `Report` as JSON. For agents; people have `check-node`.
+"""`python -m understudy.checks --json OPTIONS`: run the checks and print a `Report` as JSON. For agents; people have `check-node`.
 
-OPTIONS is a JSON object with fields of `Options`; {} stands for the defaults. What peers know each other by comes in UNDERSTUDY_TOKEN. The
-exit code is 0 if the node passed, 1 if not, 2 if the options make no sense. If this process ends, what it has started ends, too.
+OPTIONS is a JSON object with fields of `Options`; {} means the defaults. The peers' shared secret is in UNDERSTUDY_TOKEN. The
+exit code is 0 if the node passed, 1 if not, 2 if the options are invalid. If this process ends, the processes that it has started end, too.
 
 `--one NAME` is for its own children (`isolation`).
 """

@@ -1,7 +1,7 @@
-"""The port to checks: each tries out one thing that a node must be able to do, and says what came of it.
+"""The port to checks: each tests one thing that a node must be able to do, and returns a result.
 
-A check is made of the options, and run once, in a process of its own (`isolation`): what it tries out may end the process. What it says
-is a `Result`, which goes as JSON from there to the command line or an agent; so it has bounds, and texts in it are fit to show.
+A check is created with the options, and run once, in its own process (`isolation`): a failure may end the process. Its
+`Result` is passed as JSON to the command line or an agent; so it has bounds, and its texts are safe to show.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST = 2000  # figures of one check: a node may have many CPUs
 MOST_NOTES = 100
 MOST_CHECKS = 100
 TEXT = 4000  # bytes of a text, as JSON
-TOLD = 8  # failures that are told one by one
+TOLD = 8  # failures that are listed one by one
 
 Text = Annotated[str, AfterValidator(lambda text: cut(plain(text), TEXT))]
 
@@ -30,11 +30,11 @@ Text = Annotated[str, AfterValidator(lambda text: cut(plain(text), TEXT))]
 class Verdict(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
-    SKIPPED = "skipped"  # it cannot be tried out here
+    SKIPPED = "skipped"  # it cannot be tested here
 
 
 class Figure(Configured):
-    """Something measured."""
+    """A measured value."""
 
     name: Text
     value: Annotated[float, Field(allow_inf_nan=False)]
@@ -46,45 +46,45 @@ class Result(Configured):
     verdict: Verdict
     detail: Text  # for a person
     figures: Annotated[tuple[Figure, ...], Field(max_length=MOST)] = ()
-    notes: Annotated[tuple[Text, ...], Field(max_length=MOST_NOTES)] = ()  # what a person should know, and no failure
-    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # that it took
+    notes: Annotated[tuple[Text, ...], Field(max_length=MOST_NOTES)] = ()  # information for a person that is no failure
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # duration of the check
 
 
 class Report(Configured, extra="ignore"):
-    """`passed` is made from the results, and not believed when it is read."""
+    """All results of a node. `passed` is computed from the results, and ignored when it is read."""
 
     node: Text  # the host's name
     began: Annotated[float, Field(ge=0, allow_inf_nan=False)]  # unix time
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     results: Annotated[tuple[Result, ...], Field(max_length=MOST_CHECKS)]
 
-    @computed_field  # type: ignore[prop-decorator]  # as pydantic wants it
+    @computed_field  # type: ignore[prop-decorator]  # the order that pydantic needs
     @property
     def passed(self) -> bool:
-        """Nothing has failed, and something was tried out: that nothing is known speaks for nobody."""
+        """Whether nothing has failed, and something was tested: a node of which nothing is known has not passed."""
         verdicts = [result.verdict for result in self.results]
         return Verdict.FAILED not in verdicts and Verdict.PASSED in verdicts
 
 
 class Check(ABC):
     name: Name
-    limit: float = 60.0  # seconds that it may take here; whoever takes longer has failed
+    limit: float = 60.0  # seconds that it may take here; a check that takes longer has failed
 
     def __init__(self, options: Options, token: str = "") -> None:
-        """`token`: what peers know each other by. Does nothing yet."""
+        """Prepare the check; nothing is tested yet. `token`: the peers' shared secret."""
         self.options = options
         self.token = token
 
     def missing(self) -> str:
-        """Why it cannot be tried out here, for a person; "" if it can."""
+        """Return why this cannot be tested here, for a person; "" if it can."""
         return ""
 
     @abstractmethod
     def run(self) -> Result:
-        """May change what the whole process is (affinity, handlers): it has it to itself. Raises what it likes: then it has failed."""
+        """Run the check. It may change the whole process (affinity, handlers), which is its own. May raise anything: then it has failed."""
 
     def judged(self, failures: Sequence[str], otherwise: str, figures: Sequence[Figure] = (), notes: Sequence[str] = ()) -> Result:
-        """Failed if there are `failures`; else passed, with the words of `otherwise`."""
+        """Return a failed result if there are `failures`; else a passed one, with the text `otherwise`."""
         more = [node_checks.MORE_FAILURES(count=len(failures) - TOLD)] if len(failures) > TOLD else []
         return Result(
             check=self.name,

@@ -1,14 +1,15 @@
-"""Work with a known digest, on each CPU that this process may use: one CPU that computes wrongly is found by its number.
+"""Do work with a known digest on each CPU that this process may use, to find a CPU that computes wrongly by its number.
 
-The work is the same bits on every machine and for every numpy, so its digest stands here. Unsigned integers wrap. A product of integer
-matrices is exact in whatever order it is summed, and numpy does it without BLAS. Of floating point there is only what IEEE 754 rounds
-correctly: sum, product, quotient and square root, element by element, each a ufunc of its own, so nothing is fused; no sum over an array,
-whose order is open, and no function of a mathematical library. All of it goes into integers that are only mixed by invertible steps, so a
-single wrong bit stays to the end. `DIGEST` was computed by `tests/checks/test_compute.py` in plain Python, without numpy.
+The work gives the same bits on every machine and with every numpy, so its digest is a constant. Unsigned integers wrap. A product of
+integer matrices is exact in whatever order it is summed, and numpy does it without BLAS. Floating point operations are only those that IEEE
+754 rounds correctly: sum, product, quotient and square root, element by element, each a separate ufunc, so nothing is fused; no sum over an
+array, whose order is undefined, and no function of a mathematical library. All results go into integers that are only mixed by invertible
+steps, so a single wrong bit stays to the end. `DIGEST` was computed by `tests/checks/test_compute.py` in plain Python, without numpy.
 
-The time of a CPU is its processor time for the fastest pass, so that other work on a busy node does not count. Known limits: what shows
-only when all CPUs are hot together is not seen, since they are tried one after the other; nor are units that numpy does not use. Other
-work on the same core (its second thread) and a mix of fast and slow cores show as slowness, so a CPU that is `SLOW` is a note only.
+The time of a CPU is its processor time for the fastest pass, so that other work on a busy node does not count. Known limits: a fault that
+shows only when all CPUs are hot together is not found, since they are tested one after the other; nor are faults in units that numpy does
+not use. Other work on the same core (its second thread) and a mix of fast and slow cores show as slowness, so a CPU that is `SLOW` is a
+note only.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ SIDE = 64  # of a matrix
 SIZE = SIDE * SIDE  # numbers in an array
 STEPS = 24
 DIGEST = "a69add7d8ab2f529730cbe999c9cc1ee05756848f7a75443388a6942cf08b3d2"
-SLOW, MUCH_TOO_SLOW = 1.5, 5.0  # times the median of the other CPUs: told, failed
+SLOW, MUCH_TOO_SLOW = 1.5, 5.0  # times the median of the other CPUs: noted, failed
 FIRST_NUMBER, MULTIPLIER = 0x9E3779B97F4A7C15, 0xD1342543DE82EF95  # the second is odd, so multiplying by it can be undone
 
 Numbers = NDArray[np.uint64]
 
 
 def work() -> str:
-    """The SHA-256 of what comes of it, in hexadecimal digits. Some milliseconds."""
+    """Do the work and return the SHA-256 of its result, in hexadecimal digits. Takes some milliseconds."""
     x: Numbers = (np.arange(1, SIZE + 1, dtype=np.uint64) * np.uint64(FIRST_NUMBER)).astype(np.uint64)
     f: NDArray[np.float64] = np.ones(SIZE, np.float64)
     g: NDArray[np.float32] = np.ones(SIZE, np.float32)
@@ -68,8 +69,8 @@ class Compute(Check):
         self.limit = 60.0 + 1.0 * options.compute_passes * len(os.sched_getaffinity(0))
 
     def run(self) -> Result:
-        """Moves this thread from CPU to CPU."""
-        wrong: dict[int, set[str]] = {}  # what each CPU came to instead
+        """Run the check. Moves this thread from CPU to CPU."""
+        wrong: dict[int, set[str]] = {}  # the wrong digests of each CPU
         times: dict[int, float] = {}
         notes = list[str]()
         before = os.sched_getaffinity(0)
@@ -77,7 +78,7 @@ class Compute(Check):
             for cpu in sorted(before):
                 try:
                     os.sched_setaffinity(0, {cpu})
-                except OSError as error:  # taken away meanwhile, by a control group or as a whole
+                except OSError as error:  # removed meanwhile, by a control group or physically
                     notes.append(node_checks.CPU_LEFT_OUT(cpu=cpu, reason=error.strerror))
                     continue
                 found, times[cpu] = self._passes()
@@ -99,7 +100,7 @@ class Compute(Check):
         return self.judged([*failures, *slow[True]], passed, figures, [*notes, *slow[False]])
 
     def _passes(self) -> tuple[set[str], float]:
-        """What came out beside what should; and the seconds of the fastest pass."""
+        """Return the wrong digests, and the seconds of the fastest pass."""
         wrong, best = set(), float("inf")
         for _ in range(self.options.compute_passes):
             began = time.thread_time()
@@ -118,6 +119,6 @@ def _failures(wrong: Mapping[int, set[str]], tried: int) -> list[str]:
 
 
 def compared(times: Mapping[int, float]) -> dict[int, float]:
-    """How many times as long as the median of the others each CPU takes that is slow."""
+    """Return the slow CPUs: how many times as long as the median of the others each one takes."""
     ratios = {cpu: own / median(t for other, t in times.items() if other != cpu) for cpu, own in times.items() if len(times) > 1}
     return {cpu: ratio for cpu, ratio in ratios.items() if ratio > SLOW}

@@ -1,7 +1,7 @@
-"""Every detector that looks at a node looks once: those that ship and find here what they look at, and those of other packages.
+"""Let every node detector look once: those that ship and have something to look at here, and those of other packages.
 
-Something that is suspected fails the check; a note is a note. A detector that raises, or takes longer than its limit, speaks against itself
-only, so it is a note, too, as in an agent (`agent.detection`). Known limit: a counter that tells by its rise tells nothing in one look.
+A suspicion fails the check; a note is a note. A detector that raises, or takes longer than its limit, counts against itself
+only, so it is a note, too, as in an agent (`agent.detection`). Known limit: a counter that counts by its rise shows nothing in one look.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from understudy.detectors.configuration import first_line
 from understudy.messages import node_check_detectors as messages
 
 MOST = 100  # pieces of evidence of one look
-LONGEST = 120.0  # seconds that all looks together may take, however many detectors there are
+LONGEST = 120.0  # seconds for all looks together, however many detectors there are
 
 
 class Detectors(Check):
@@ -53,7 +53,7 @@ class Detectors(Check):
 
 
 class _Look:
-    """One look of one detector, on a thread of its own."""
+    """One look of one detector, on its own thread."""
 
     def __init__(self, choice: Choice) -> None:
         self.title = choice.name
@@ -74,7 +74,7 @@ class _Look:
         self._thread.start()
 
     def problem(self, end: float) -> str:
-        """After its end, or when its limit is over: what is wrong with the detector itself; "" if nothing is."""
+        """Return what is wrong with the detector itself, after its look or at its limit; "" if nothing is."""
         self._thread.join(max(0.0, min(self._limit, end - time.monotonic())))
         if self._thread.is_alive():
             return messages.TOO_SLOW()
@@ -86,13 +86,13 @@ class _Look:
             detector = self._choice.make()
             self._limit = float(detector.limit)
             self.found = list(_current(detector))
-        except Exception as error:  # whatever it raises speaks against itself only
+        except Exception as error:  # whatever it raises counts against the detector only
             self._error = first_line(f"{type(error).__name__}: {error}")
         self.seconds = time.monotonic() - began
 
 
 def _current(detector: NodeDetector) -> Iterator[Evidence]:
-    """What it finds and what has not worn off. Raises `ValueError` for what is no evidence, or too much of it."""
+    """Yield the evidence that has not worn off. Raises `ValueError` for anything else than evidence, or too much of it."""
     now = time.time()
     for number, one in enumerate(islice(detector.look(), MOST + 1)):
         if number == MOST or not isinstance(one, Evidence) or not isinstance(one.severity, Severity):

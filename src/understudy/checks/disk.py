@@ -1,10 +1,11 @@
-"""A file in a given folder is written, brought to the disk and read back; before that there must be room for it, and more.
+"""Write a file in a given folder, sync it to the disk and read it back; before that, check that there is room for it, and more.
 
-The file has no name, so nothing is left whatever happens. It is read past the system's cache where the file system can do that (O_DIRECT);
-else the cache is asked to forget it (posix_fadvise), which it need not do, and the result says that the bytes may have come from there.
+The file has no name, so nothing is left whatever happens. It is read past the system's cache where the file system supports that
+(O_DIRECT); else the cache is asked to drop it (posix_fadvise), which it need not do, and the result says that the bytes may have come from
+there.
 
-Known limits: a disk has a cache of its own, and a network file system a server's; what is read may come from these. Other blocks of the
-disk than those that the file gets are not tried out. A disk that never answers leaves this process waiting in the kernel (`isolation`).
+Known limits: a disk has its own cache, and a network file system its server's; what is read may come from these. Only the blocks of the
+disk that the file gets are tested. A disk that never answers leaves this process waiting in the kernel (`isolation`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from understudy.checks.base import Check, Figure, Result
 from understudy.checks.options import MIB, Options
 from understudy.messages import node_checks
 
-SLOWEST = 10e6  # bytes a second: whoever is slower has failed
+SLOWEST = 10e6  # bytes a second: a slower disk has failed
 
 
 class Disk(Check):
@@ -55,7 +56,7 @@ class Disk(Check):
         return [node_checks.DISK_FULL(folder=self.options.folder, free=free / (1 << 30), wanted=needed / (1 << 30))]
 
     def _tried(self, size: int, figures: list[Figure]) -> Result:
-        """Raises `OSError`."""
+        """Write and read the file, and return the result. Raises `OSError`."""
         seed = int.from_bytes(os.urandom(8), "little")
         count = size // stream.BLOCK
         with tempfile.TemporaryFile(dir=self.options.folder, buffering=0) as file:
@@ -91,7 +92,7 @@ def _write(descriptor: int, data: memoryview) -> None:
 
 
 def _read_past_the_cache(descriptor: int) -> bool:
-    """Whether reads do that from now on."""
+    """Make reads bypass the cache; return whether they do."""
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_DIRECT)
     except OSError:
@@ -100,7 +101,7 @@ def _read_past_the_cache(descriptor: int) -> bool:
 
 
 def _read(descriptor: int, number: int) -> bytes:
-    """Block `number`, or as much of it as there is."""
-    with mmap.mmap(-1, stream.BLOCK) as aligned:  # as O_DIRECT wants it
+    """Read block `number`, or as much of it as there is."""
+    with mmap.mmap(-1, stream.BLOCK) as aligned:  # aligned, as O_DIRECT needs it
         count = os.preadv(descriptor, [aligned], number * stream.BLOCK)
         return aligned[:count]

@@ -1,9 +1,10 @@
-"""Every GPU computes the same and its memory holds: found out by a process that imports torch (`worker.doctor.devices`), judged here.
+"""Test that every GPU computes the same and that its memory keeps its content: run by a process that imports torch
+(`worker.doctor.devices`), judged here.
 
-The digests of repeats, and those of all devices of one model, must be equal. Which of two that differ is wrong cannot be told; of more,
+The digests of repeats, and those of all devices of one model, must be equal. If two differ, it is unknown which is wrong; of more,
 those in the minority are named.
 
-Known limit: nothing of this has run on a real GPU yet. The tests feed this judgement with what a program in its place prints, and run the
+Known limit: none of this has run on a real GPU yet. The tests judge the output of a stand-in for that program, and run the
 program's parts on torch's CPU device.
 """
 
@@ -36,19 +37,19 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Device(Configured):
-    """As the program tells of it."""
+    """The program's report about one device."""
 
     device: Text
     model: Text
     digests: dict[str, Annotated[list[Digest], Field(max_length=10_000)]]  # of each repeat, by precision
     seconds: dict[str, Seconds]  # for all repeats
-    bytes: Annotated[int, Field(ge=0)]  # of memory tried out
+    bytes: Annotated[int, Field(ge=0)]  # of memory tested
     wrong: Annotated[int, Field(ge=0)]  # words of it
     error: Text
 
 
 class Devices(Configured):
-    built: Text  # what this torch can use; "" if only CPUs
+    built: Text  # the devices that this torch supports; "" if only CPUs
     devices: Annotated[list[Device], Field(max_length=256)]
 
 
@@ -64,7 +65,7 @@ class Gpu(Check):
     def missing(self) -> str:
         if not any(found for pattern in PLACES for found in self._places.glob(pattern)):
             return node_checks.NO_GPU()
-        if find_spec("torch") is None:  # looked for, not imported
+        if find_spec("torch") is None:  # searched for, not imported
             return node_checks.NO_TORCH(python=sys.executable)
         return ""
 
@@ -98,7 +99,7 @@ class Gpu(Check):
 
 
 def _only(devices: Sequence[str]) -> dict[str, str]:
-    """What lets a process see these GPUs and no others, NVIDIA's and AMD's alike."""
+    """Return the variables that let a process see only these GPUs, NVIDIA's and AMD's alike."""
     if not devices:
         return {}
     names = ",".join(name.removeprefix("gpu") for name in devices)
@@ -112,7 +113,7 @@ def _unseen(built: str) -> str:
 
 
 def _alone(one: Device) -> Iterator[str]:
-    """What speaks against a device by itself."""
+    """Yield the failures of one device by itself."""
     if one.error:
         yield node_checks.GPU_ERROR(device=one.device, error=first_line(one.error))
     for kind, digests in one.digests.items():
@@ -123,7 +124,7 @@ def _alone(one: Device) -> Iterator[str]:
 
 
 def _together(devices: Sequence[Device]) -> Iterator[str]:
-    """Which differ from others of their model, though each always comes to the same."""
+    """Yield the devices that differ from others of their model, although each gives the same result every time."""
     steady = [(one, kind, digests[0]) for one in devices for kind, digests in one.digests.items() if len(set(digests)) == 1]
     for model, kind in dict.fromkeys((one.model, kind) for one, kind, _ in steady):
         of = {one.device: digest for one, of_kind, digest in steady if (one.model, of_kind) == (model, kind)}

@@ -1,11 +1,11 @@
-"""Each check runs in a process of its own, because what it tries out may be broken: bad memory ends a process with SIGBUS, a bad CPU
-with SIGSEGV or SIGILL, and a disk may never answer. All of that is a failure of the check, and no end of whoever asked for it.
+"""Run each check in its own process, because what it tests may be broken: bad memory ends a process with SIGBUS, a bad CPU
+with SIGSEGV or SIGILL, and a disk may never answer. All of that is a failure of the check, and must not end the caller.
 
-The process has a session of its own, and everything in its process group goes with it: at its limit, at the end of whoever asked (then its
-standard input ends, and it kills its group itself), and when it is done. It is what the kernel ends first when memory runs out. It gets the
+The process has its own session, and everything in its process group ends with it: at its limit, at the end of the caller (then its
+standard input ends, and it kills its group itself), and when it is done. The kernel ends it first when memory runs out. It gets the
 options and the token on its standard input, and has no token in its environment.
 
-Known limit: a process in an uninterruptible wait does not obey SIGKILL. It is left behind, and told about.
+Known limit: a process in an uninterruptible wait does not obey SIGKILL. It is left running, and reported.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from understudy.common.names import TOKEN_VARIABLE
 from understudy.messages import node_checks
 
 COMMAND = (sys.executable, "-P", "-m", "understudy.checks", "--one")
-START = 30.0  # seconds beside the check's own limit, to start Python
+START = 30.0  # seconds in addition to the check's own limit, to start Python
 GRACE = 5.0  # seconds for the kernel, after SIGKILL
 MOST_OUTPUT = 1 << 22  # bytes of a result
 _READ = 1 << 16
 
 
 def isolated(name: Name, options: Options, token: str = "") -> Result:
-    """What comes of the check `name`, in a process of its own. Never raises."""
+    """Run the check `name` in its own process and return its result. Never raises."""
     began = time.monotonic()
     limit = CHECKS[name](options, token).limit + START
     try:
@@ -52,20 +52,20 @@ def isolated(name: Name, options: Options, token: str = "") -> Result:
 
 
 def _run(name: Name, options: Options, token: str, limit: float) -> Result | str:
-    """The result, or why there is none. Raises `OSError` if it cannot be started."""
+    """Return the result, or why there is none. Raises `OSError` if the process cannot be started."""
     environment = {variable: value for variable, value in os.environ.items() if variable != TOKEN_VARIABLE}
     pipe = subprocess.PIPE
     process = subprocess.Popen([*COMMAND, name], stdin=pipe, stdout=pipe, env=environment, bufsize=0, start_new_session=True)
     assert process.stdin is not None and process.stdout is not None
     with process.stdin as given, process.stdout as output:
         try:
-            with contextlib.suppress(BrokenPipeError):  # its exit code says why it has ended
+            with contextlib.suppress(BrokenPipeError):  # its exit code shows why it has ended
                 given.write(json.dumps({"options": options.model_dump(), "token": token}).encode() + b"\n")
             text = _read(output, time.monotonic() + limit)
             if text is not None and len(text) <= MOST_OUTPUT:
                 _wait(process)
         finally:
-            os.killpg(process.pid, signal.SIGKILL)  # while its end is not collected, its number, and so its group's, is nobody else's
+            os.killpg(process.pid, signal.SIGKILL)  # while its exit status is not collected, its number, and so its group's, is not reused
             ended = _ended(process)
     if text is None:
         return node_checks.NOT_DONE(seconds=limit, stuck="" if ended else ", and it cannot be ended: it waits in the kernel")
@@ -75,7 +75,7 @@ def _run(name: Name, options: Options, token: str, limit: float) -> Result | str
 
 
 def _read(output: IO[bytes], end: float) -> bytes | None:
-    """All that it says, up to a little more than `MOST_OUTPUT`; None if it is not done by `end`."""
+    """Read all its output, up to a little more than `MOST_OUTPUT`; None if it is not done by `end`."""
     text = b""
     with selectors.DefaultSelector() as selector:
         selector.register(output, selectors.EVENT_READ)
@@ -90,7 +90,7 @@ def _read(output: IO[bytes], end: float) -> bytes | None:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:
-    """Until it has ended, for `GRACE` seconds at most. Does not collect it."""
+    """Wait until it has ended, for `GRACE` seconds at most. Does not collect it."""
     pidfd = os.pidfd_open(process.pid)
     try:
         select.select([pidfd], [], [], GRACE)
@@ -119,9 +119,9 @@ def _result(name: Name, text: bytes, code: int | None) -> Result | str:
 
 
 def serve_one(name: Name) -> int:
-    """The process itself: runs the check `name` with what comes on standard input. The exit code."""
+    """Run the check `name` in this process, with the options on standard input; return the exit code."""
     answer = os.dup(1)
-    os.dup2(2, 1)  # what others print belongs to nobody who reads JSON
+    os.dup2(2, 1)  # other output must not get into the JSON
     given = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_whoever_asked, daemon=True).start()
     with contextlib.suppress(OSError):
@@ -130,7 +130,7 @@ def serve_one(name: Name) -> int:
     with os.fdopen(answer, "wb") as out:
         out.write(found.model_dump_json().encode())
     sys.stderr.flush()
-    os._exit(0)  # nobody waits for a thread that hangs
+    os._exit(0)  # does not wait for a thread that hangs
 
 
 def _end_with_whoever_asked() -> None:

@@ -1,13 +1,13 @@
-"""A share of the memory that is free is written with a pattern that says where it lies, and with its complement, and read back.
+"""Write a share of the free memory with a pattern that depends on the address, and with its complement, and read it back.
 
-Each 64-bit word gets its own number times an odd constant, so what was meant for another address is seen, and every bit is tried both ways.
+Each 64-bit word gets its own number times an odd constant, so a write to a wrong address is found, and every bit is tested both ways.
 All of it is written before any of it is read, so that what is read comes from memory and not from a cache.
 
-The node never runs out of memory by it: what is free is looked at before each block is taken (`common.room`: the host and the limit of the
-control group), `RESERVE` is left, and should the kernel still have to choose, it ends this process first (`isolation`).
+The check never exhausts the node's memory: before each block is allocated, the free memory is read (`common.room`: the host and the limit
+of the control group), `RESERVE` is left, and if the kernel must kill a process nevertheless, it ends this one first (`isolation`).
 
-Known limits: the kernel chooses which memory it gives, so the rest of it is not tried out; an error that the hardware corrects is not seen
-here (the kernel's log tells of it); one that it finds and cannot correct ends the process with SIGBUS, which is a failure, too.
+Known limits: the kernel chooses which memory it gives, so the rest of it is not tested; an error that the hardware corrects is not seen
+here (the kernel's log reports it); one that it finds and cannot correct ends the process with SIGBUS, which is a failure, too.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from understudy.messages import node_checks
 
 BLOCK = 64 * MIB
 RESERVE = 512 * MIB  # always left to others
-SLOWEST = 100e6  # bytes a second, in which a pattern must be written and read
+SLOWEST = 100e6  # bytes a second at which a pattern must be written and read
 MULTIPLIER = 0x9E3779B97F4A7C15  # odd
-_WORDS = 1 << 15  # at a time: what stays in a cache
+_WORDS = 1 << 15  # at a time: fits in a cache
 
 Numbers = NDArray[np.uint64]
 _OFFSETS: Numbers = np.arange(_WORDS, dtype=np.uint64) * np.uint64(MULTIPLIER)
 
 
 def _pattern(first: int, complement: bool, out: Numbers) -> None:
-    """That of the words from number `first` on; at most `_WORDS`."""
+    """Fill `out` with the pattern of the words from number `first` on; at most `_WORDS`."""
     np.add(_OFFSETS[: out.size], np.uint64(first * MULTIPLIER % (1 << 64)), out=out)
     if complement:
         np.invert(out, out=out)
 
 
 def write(block: Numbers, first: int, complement: bool) -> None:
-    """`first`: the number of the block's first word among all that are tried out."""
+    """Write a block's pattern. `first`: the number of the block's first word among all tested words."""
     for start in range(0, block.size, _WORDS):
         _pattern(first + start, complement, block[start : start + _WORDS])
 
 
 def wrong_bits(block: Numbers, first: int, complement: bool) -> tuple[int, int]:
-    """Of how many words something else is read back than was written, and which bits of them, all together."""
+    """Return how many words differ from what was written, and which of their bits, combined."""
     wanted: Numbers = np.empty(_WORDS, np.uint64)
     words = bits = 0
     for start in range(0, block.size, _WORDS):

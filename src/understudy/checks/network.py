@@ -1,7 +1,7 @@
-"""How much the network to each peer carries, in both directions, and whether it carries it as it was sent.
+"""Measure how much the network to each peer carries, in both directions, and whether it arrives as it was sent.
 
-A peer is a node on which `understudy check-node --serve` runs. One after the other, each for `network_seconds` in each direction. `peers`
-says how, and what it does not show. With no peer there is nothing to be tried out.
+A peer is a node on which `understudy check-node --serve` runs. Peers are tested one after the other, each for `network_seconds` in each
+direction. `peers` describes how, and what this does not show. Without a peer there is nothing to test.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from understudy.common.bounds import plain
 from understudy.messages import network_check
 
 CONNECT = 10.0  # seconds
-SLACK = 20.0  # seconds beside those of sending
+SLACK = 20.0  # seconds in addition to those of sending
 
 
 class Network(Check):
@@ -49,7 +49,7 @@ class Network(Check):
         return self.judged(failures, network_check.CARRIES(least=lowest), figures)
 
     def _measured(self, peer: str) -> tuple[Received, Received]:
-        """What arrived there, and here. Raises `Broken`."""
+        """Return what arrived at the peer, and here. Raises `Broken`."""
         seconds = self.options.network_seconds
         try:
             connection = socket.create_connection(address(peer), CONNECT)

@@ -1,13 +1,13 @@
-"""What two nodes say to each other to find out how fast and how faithfully the network between them is. One TCP connection, two sides.
+"""The protocol of two nodes that measure how fast and how faithful the network between them is. One TCP connection, two sides.
 
-1. The server greets with a nonce. The client answers with a nonce of its own, what it asks for (`Request`), and a proof. If the proof is
+1. The server sends a nonce. The client answers with its own nonce, its request (`Request`), and a proof. If the proof is
    right, the server answers with its own. A proof is an HMAC (RFC 2104, with SHA-256) of a label of its side, both nonces and the request,
-   with a key that is made from the token: so each side knows that the other one has the token, and the token itself never travels.
-2. The client sends blocks of a stream that both can make (`stream`), for the seconds that it asked for. The server counts, compares each
-   block's digest, and tells what it found (`Received`).
+   with a key that is derived from the token: so each side knows that the other one has the token, and the token itself is never sent.
+2. The client sends blocks of a stream that both can generate (`stream`), for the seconds that it requested. The server counts, compares
+   each block's digest, and returns what it found (`Received`).
 3. The server sends blocks in the same way, and the client compares.
 
-Nothing of it is encrypted, and whoever sits between them can change it: what is sent is worth nothing, and a changed block is noticed.
+Nothing is encrypted, and a host between them can change it: the data is worthless, and a changed block is noticed.
 Everything has an end: `STALL` seconds without progress, a limit for the whole, and sizes that are known before anything is read.
 
 Known limit: each direction is one connection that one thread serves, which is good for some 10 to 40 Gbit/s, depending on the CPUs.
@@ -37,13 +37,13 @@ STALL = 5.0  # seconds without progress
 HANDSHAKE = 10.0  # seconds that it may take
 MOST_SECONDS = 60.0  # in one direction
 MOST_BYTES = 1 << 40  # in one direction
-VARIETY = 16  # different blocks, which then come again: making them takes longer than sending
+VARIETY = 16  # different blocks, which are then repeated: generating them takes longer than sending
 _BLOCK, _END = b"B", b"E"
 _KEY = b"key of understudy check-node"
 
 
 class Broken(Exception):
-    """The other side, or what is between, does not do as it should. The text says what, without naming it."""
+    """The other side, or the network, does not follow the protocol. The text says how, without naming the peer."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +89,14 @@ class Received:
 
 
 class Line:
-    """A socket with an end in time. Every method raises `Broken`."""
+    """A socket with a deadline. Every method raises `Broken`."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         self._socket = connection
         self.allow(seconds)
 
     def allow(self, seconds: float) -> None:
-        """From now on."""
+        """Set the deadline, in seconds from now."""
         self._seconds = seconds
         self._end = time.monotonic() + seconds
 
@@ -107,7 +107,7 @@ class Line:
             try:
                 view = view[self._socket.send(view) :]
             except TimeoutError:
-                self._patience()  # which may have been the shorter one
+                self._patience()  # which may have been the shorter limit
                 raise Broken(network_check.TAKES_NOTHING(seconds=STALL)) from None
             except OSError as error:
                 raise Broken(network_check.BROKEN(reason=error.strerror)) from error
@@ -123,7 +123,7 @@ class Line:
             try:
                 got = self._socket.recv_into(view)
             except TimeoutError:
-                self._patience()  # which may have been the shorter one
+                self._patience()  # which may have been the shorter limit
                 raise Broken(network_check.SENDS_NOTHING(seconds=STALL)) from None
             except OSError as error:
                 raise Broken(network_check.BROKEN(reason=error.strerror)) from error
@@ -139,7 +139,7 @@ class Line:
 
 
 class Blocks:
-    """The stream of one direction."""
+    """The stream of blocks in one direction."""
 
     def __init__(self, seed: int) -> None:
         self._blocks = [bytes(stream.block(seed, number)) for number in range(VARIETY)]
@@ -169,18 +169,18 @@ class Blocks:
 
 
 def both(seed: int) -> tuple[Blocks, Blocks]:
-    """Those to the server, and those from it."""
+    """Return the blocks to the server, and those from it."""
     return Blocks(seed), Blocks(seed ^ 1)
 
 
 def proof(token: str, label: bytes, greeted: bytes, answered: bytes, request: bytes) -> bytes:
-    """`label`: b"client" or b"server"; then the nonces of server and client."""
+    """Return a side's proof. `label`: b"client" or b"server"; then the nonces of server and client."""
     key = hmac.new(token.encode(), _KEY, hashlib.sha256).digest()
     return hmac.new(key, label + greeted + answered + request, hashlib.sha256).digest()
 
 
 def introduce(line: Line, token: str, request: Request) -> None:
-    """The client's part of the handshake. Raises `Broken`."""
+    """Do the client's part of the handshake. Raises `Broken`."""
     greeting = line.receive(len(GREETING))
     if greeting == BUSY:
         raise Broken(network_check.BUSY())
@@ -195,7 +195,7 @@ def introduce(line: Line, token: str, request: Request) -> None:
 
 
 def admit(line: Line, tokens: tuple[str, ...]) -> Request:
-    """The server's part. Raises `Broken`."""
+    """Do the server's part of the handshake; return the client's request. Raises `Broken`."""
     greeted = os.urandom(NONCE)
     line.send(GREETING + greeted)
     answered, asked, shown = line.receive(NONCE), line.receive(Request.form.size), line.receive(PROOF)

@@ -1,4 +1,4 @@
-"""What carries out the checks that `options` names."""
+"""The classes of the checks that `options` names."""
 
 from __future__ import annotations
 

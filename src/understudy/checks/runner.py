@@ -1,4 +1,4 @@
-"""All checks, one after the other, and what came of them together."""
+"""Run all checks, one after the other, and return their results together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from understudy.checks.options import Options
 
 
 def run_all(options: Options, token: str = "", begins: Callable[[str], None] = lambda name: None) -> Report:
-    """`token`: what peers know each other by. `begins` is called with the name of each check."""
+    """Run the chosen checks. `token`: the peers' shared secret. `begins` is called with the name of each check."""
     began, clock = time.time(), time.monotonic()
     results = []
     for name in options.chosen():

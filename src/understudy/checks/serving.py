@@ -1,6 +1,7 @@
-"""The other side of the network check: `understudy check-node --serve`. Serves some clients at a time, each for a while, and ends itself.
+"""Serve the other side of the network check: `understudy check-node --serve`. Serves some clients at a time, each for a while, and ends
+itself.
 
-Whoever has not shown that it has the token (`peers`) costs one of the places for `peers.HANDSHAKE` seconds at most.
+A client that has not proved that it has the token (`peers`) occupies one of the places for `peers.HANDSHAKE` seconds at most.
 """
 
 from __future__ import annotations
@@ -16,19 +17,21 @@ from understudy.checks.peers import Broken, Line
 from understudy.messages import network_check
 
 AT_ONCE = 8  # clients
-SLACK = 20.0  # seconds beside those of sending
+SLACK = 20.0  # seconds in addition to those of sending
 
 
 class Serving:
     def __init__(self, listener: socket.socket, tokens: Sequence[str], tell: Callable[[str], None]) -> None:
-        """`tokens`: any of them is good; none: everybody is let in who has none either. `tell` is called on any thread."""
+        """Prepare the server. `tokens`: any of them is accepted; none: clients without a token are admitted. `tell` is called on any
+        thread.
+        """
         self._listener = listener
         self._tokens = tuple(tokens) or ("",)
         self._tell = tell
         self._places = threading.BoundedSemaphore(AT_ONCE)
 
     def run(self, seconds: float) -> None:
-        """Until they are over. Who is being served then is cut off with the process."""
+        """Serve for so many seconds. Clients that are being served then are cut off with the process."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self._listener.settimeout(left)
@@ -36,7 +39,7 @@ class Serving:
                 connection, address = self._listener.accept()
             except TimeoutError:
                 return
-            except ConnectionError:  # it has gone again
+            except ConnectionError:  # the client has gone again
                 continue
             if self._places.acquire(blocking=False):
                 threading.Thread(target=self._serve, args=(connection, str(address[0])), daemon=True).start()
@@ -57,7 +60,7 @@ class Serving:
 
 
 def serve(connection: socket.socket, tokens: tuple[str, ...]) -> str:
-    """One client. What came of it, for a person. Raises `Broken`."""
+    """Serve one client; return the result, for a person. Raises `Broken`."""
     line = Line(connection, peers.HANDSHAKE)
     request = peers.admit(line, tokens)
     line.allow(2 * request.seconds + SLACK)

@@ -1,6 +1,6 @@
-"""A stream of bytes that looks random and that both sides can make again, block by block, from a seed.
+"""Generate a stream of bytes that looks random and that both sides can repeat, block by block, from a seed.
 
-SplitMix64 (G. Steele, D. Lea, C. Flood, OOPSLA 2014) of the word's number: any block can be made without those before it.
+SplitMix64 (G. Steele, D. Lea, C. Flood, OOPSLA 2014) of the word's number: any block can be generated without those before it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _GAMMA = 0x9E3779B97F4A7C15
 
 
 def block(seed: int, number: int) -> memoryview:
-    """`seed` below 2**64. The words are little-endian on every machine."""
+    """Return block `number` of the stream. `seed` is below 2**64. The words are little-endian on every machine."""
     z = np.arange(1, _WORDS + 1, dtype=np.uint64)
     z *= np.uint64(_GAMMA)
     z += np.uint64((seed + number * _WORDS * _GAMMA) % (1 << 64))

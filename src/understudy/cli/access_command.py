@@ -1,4 +1,4 @@
-"""`understudy token` and `understudy certs`: what others need to be let in by an orchestrator."""
+"""`understudy token` and `understudy certs`: create what others need to be admitted by an orchestrator."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from understudy.orchestrator.security import Access, Role, read_secrets
 
 JobOption = Annotated[str, typer.Option("--job", help="For this job only. Default: for all.")]
 NODE = "The node that an agent serves, as understudy agent calls it: its --name, or else the host's name."
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Where the authority is.", show_default=False)]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the server or client; becomes a folder in DIR.", show_default=False)]
-Days = Annotated[int, typer.Option("--days", min=1, help="How long the certificate is good.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the authority.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the server or client, and of its folder in DIR.", show_default=False)]
+Days = Annotated[int, typer.Option("--days", min=1, help="Days for which the certificate is valid.")]
 
 ROLES = (
     "read: read only. operate: also migrate, drain and end. submit: also start jobs. evidence: report evidence against nodes only. "
@@ -30,7 +30,7 @@ def token(
     role: Annotated[Role, typer.Option("--role", help=ROLES)],
     job: JobOption = "",
     node: Annotated[str, typer.Option("--node", help=f"{NODE} Needed with --role agent.")] = "",
-    days: Annotated[float, typer.Option("--days", min=0.0, help="How long it is good. Default: until the secret changes.")] = 0.0,
+    days: Annotated[float, typer.Option("--days", min=0.0, help="Days for which it is valid. Default: until the secret changes.")] = 0.0,
     token_file: Annotated[Path | None, typer.Option("--token-file", help="File with the secret (or UNDERSTUDY_TOKEN).")] = None,
 ) -> None:
     """Print a token with fewer permissions than the orchestrator's secret, from which it is derived.
@@ -39,7 +39,7 @@ def token(
 
     [bold]understudy token --role agent --node node1 --token-file secret > node1.token[/bold]
 
-    Whoever has it gives it in place of the secret: [bold]--token-file reader[/bold] or UNDERSTUDY_TOKEN.
+    Use it in place of the secret: [bold]--token-file reader[/bold] or UNDERSTUDY_TOKEN.
     """
     if (role is Role.AGENT) != bool(node):
         say(tools.AGENT_NEEDS_NODE() if not node else tools.NODE_OF_AGENT(role=role))

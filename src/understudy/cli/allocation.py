@@ -1,4 +1,4 @@
-"""What a scheduler's job says of itself takes the place of flags that were not given: nodes, node rank, addresses, the secret."""
+"""Take what was not given as a flag from the scheduler's job: nodes, node rank, addresses, the secret."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from understudy.schedulers.kubernetes.jobset import SPARES_VARIABLE
 from understudy.schedulers.registry import allocation
 from understudy.schedulers.slurm.step import outside_of_a_step
 
-PATIENCE = 60.0  # seconds for the first node to share the secret: nodes of one job do not start at the same moment
+PATIENCE = 60.0  # seconds for the first node to share the secret: the nodes of one job do not start at the same time
 NOT_GIVEN = "1:1"  # of --nnodes
 
 
 def found(flags: Flags) -> Allocation | None:
-    """The allocation that this command runs in, if it is to go by one. Raises `Usage`."""
+    """Return the allocation that this command runs in, or None if it is not to be used. Raises `Usage`."""
     if flags.scheduler == "none" or flags.orchestrator or flags.check or flags.standalone:
         _no_scheduler(flags)
         return None
@@ -47,7 +47,7 @@ def _no_scheduler(flags: Flags) -> None:
 
 
 def completed(flags: Flags, here: Allocation) -> Flags:
-    """With what the allocation says where nothing else was given, and says so in one line. Raises `Usage`."""
+    """Return the flags, completed from the allocation where none were given, and print one line about it. Raises `Usage`."""
     place = here.place
     count = len(place.nodes)
     if place.scheduler == JOBSET and not flags.spare_nodes:
@@ -58,7 +58,7 @@ def completed(flags: Flags, here: Allocation) -> Flags:
     if flags.nnodes != NOT_GIVEN and flags.nnodes not in (str(ranked), f"{ranked}:{ranked}"):
         raise Usage(starting.NODES_UNLIKE_ALLOCATION(nnodes=flags.nnodes, spare_nodes=flags.spare_nodes, job=place.job, nodes=count))
     filled = replace(flags, nnodes=str(ranked), label=[*(f"{key}={value}" for key, value in place.labels), *(flags.label or [])])
-    if flags.node_rank is None or place.scheduler == JOBSET:  # there torchrun's variables count pods of one kind
+    if flags.node_rank is None or place.scheduler == JOBSET:  # torchrun's variables count the pods of one kind there
         filled = replace(filled, node_rank=place.number)
     leading: tuple[str, ...] = ()
     trainer = place.scheduler == JOBSET and flags.master_addr == os.environ.get("PET_MASTER_ADDR")
@@ -77,12 +77,12 @@ def completed(flags: Flags, here: Allocation) -> Flags:
 
 
 def run_name(here: Allocation) -> str:
-    """Of the run directory: nodes may see the same folder."""
+    """Return the name of the run directory. Nodes may see the same folder, so it is unique for each of them."""
     return f"{here.place.job}-{here.place.nodes[here.place.number]}"
 
 
 def secret(flags: Flags, plan: Launch, here: Allocation) -> str | None:
-    """One that all nodes of the allocation have; None where somebody has given one, or nobody needs it. Raises `Usage`."""
+    """Return a secret that all nodes of the allocation share; None if one was given, or none is needed. Raises `Usage`."""
     if flags.token_file is not None or os.environ.get(TOKEN_VARIABLE) or len(here.place.nodes) == 1:
         return None
     try:

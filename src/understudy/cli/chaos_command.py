@@ -1,4 +1,4 @@
-"""`understudy chaos`: lets the faults of a plan happen to a running job, and says what came of them."""
+"""`understudy chaos`: inject the faults of a plan into a running job, and report their outcomes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def chaos(
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Inject faults into a running job according to a plan, and compare the outcomes with the expected ones.
+    r"""Inject faults into a running job according to a plan, and compare the outcomes with the expected ones.
 
     [bold]understudy run --chaos --nproc-per-node 4 --spares 2 train.py[/bold]
       In one terminal. --chaos is for faults inside workers (segfault, a blocked lock, a clock that jumps, any fault at
@@ -53,7 +53,7 @@ def chaos(
     [bold]understudy chaos plan.toml --seed 7[/bold]
       In another one, on the machine of the job's workers. A plan is a TOML file such as:
 
-          [[fault]]
+          \[\[fault]]
           fault = "sigkill"         # understudy chaos --list shows all
           rank = 2                  # or "random"
           at_step = 20              # or after = 5.0 (seconds)
@@ -64,9 +64,9 @@ def chaos(
           after = 10
           every = 10
           count = 5
-          point = ["vote", "apply"]
+          point = \["vote", "apply"]
 
-          [[fault]]
+          \[\[fault]]
           fault = "orchestrator_kill"    # from outside, while rank 1 waits at the point
           point = "vote"
           at_rank = 1
@@ -120,7 +120,7 @@ def _schedule(read: plans.Plan, known: Registry, status: dict[str, Any], about: 
 
 
 class Asked:
-    """A job's orchestrator, as a source for `understudy.chaos`."""
+    """Ask a job's orchestrator, as a source for `understudy.chaos`."""
 
     def __init__(self, about: Target) -> None:
         self._about = about
@@ -166,7 +166,7 @@ def _carry_out(schedule: list[Injection], known: Registry, about: Target, as_jso
     def interrupted(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, interrupted)  # as after Ctrl-C: what is under way is undone
+    signal.signal(signal.SIGTERM, interrupted)  # as after Ctrl-C: faults that are in effect are undone
     try:
         result = runner.run()
     except KeyboardInterrupt:
@@ -179,7 +179,7 @@ def _carry_out(schedule: list[Injection], known: Registry, about: Target, as_jso
 
 
 def line(record: Record) -> str:
-    """For people, as a fault is under way and when its outcome is there."""
+    """Describe a record for people: a fault in progress, or its outcome."""
     injection = record.injection
     who = f" ({record.worker}, pid {record.pid})" if record.worker else f" (pid {record.pid})" if record.pid else ""
     about = {"number": injection.number, "fault": injection.fault}
@@ -224,7 +224,7 @@ def _print_result(result: Result, as_json: bool) -> None:
 
 
 def as_values(result: Result) -> dict[str, Any]:
-    """For JSON."""
+    """Return a result as values for JSON."""
     faults = [{**asdict(record), "met": record.met} for record in result.records]
     return {"met": result.met, "faults": faults, "unexplained": result.unexplained, "message": result.message}
 

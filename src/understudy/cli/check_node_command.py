@@ -1,6 +1,6 @@
-"""`understudy check-node`: whether a node may serve (again), by trying out what it must be able to do; and the peer of its network check.
+"""`understudy check-node`: test whether a node may serve (again), by trying what it must be able to do; also the peer of its network check.
 
-No other command needs numpy, which the checks import; so what runs them is imported where it is needed.
+No other command needs numpy, which the checks import; so the module that runs them is imported where it is needed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Flags:
     serve: Annotated[bool, _option(OTHER_SIDE, "--serve", help="Check nothing: act as the peer of other nodes.")] = False
     host: Annotated[str, _option(OTHER_SIDE, "--host", help="Address to listen on. Any but loopback needs a token.")] = "127.0.0.1"
     port: Annotated[int, _option(OTHER_SIDE, "--port", min=0, max=65535, help="Port to listen on; 0: any.")] = 29410
-    serve_for: Annotated[float, _option(OTHER_SIDE, "--serve-for", min=0.1, max=604800, help="Seconds after which it ends.")] = 3600.0
+    serve_for: Annotated[float, _option(OTHER_SIDE, "--serve-for", min=0.1, max=604800, help="Seconds after which --serve ends.")] = 3600.0
 
 
 @takes(Flags)
@@ -126,7 +126,7 @@ def check_node(flags: Flags) -> None:
 
 
 def _interrupted(number: int, frame: object) -> None:
-    raise KeyboardInterrupt  # as after Ctrl-C: nothing is left running
+    raise KeyboardInterrupt  # as after Ctrl-C: no process is left running
 
 
 def _unusable(error: OSError, host: str) -> str:
@@ -141,7 +141,7 @@ def verdict(report: Report) -> str:
 
 
 def _options(flags: Flags) -> Options:
-    """Raises `ValueError`."""
+    """Return the checks' options. Raises `ValueError`."""
     named = {"compute_passes": "passes", "peers": "peer", "network_seconds": "seconds", "devices": "device"}
     given = {name: getattr(flags, named.get(name, name)) for name in Options.model_fields}
     return read(
@@ -150,7 +150,7 @@ def _options(flags: Flags) -> Options:
 
 
 def _secrets(flags: Flags) -> list[str]:
-    """Raises `OSError`, and `ValueError` if one is needed or could be guessed."""
+    """Return the accepted secrets. Raises `OSError`, and `ValueError` if one is needed or could be guessed."""
     secrets = read_secrets(flags.token_file, os.environ.get(TOKEN_VARIABLE, ""))
     others = [flags.host] if flags.serve else [address(peer)[0] for peer in flags.peer or ()]
     for host in others:
@@ -171,7 +171,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _serve(flags: Flags, secrets: list[str]) -> None:
-    """Raises `OSError`."""
+    """Serve network checks as a peer. Raises `OSError`."""
     from understudy.checks.serving import AT_ONCE, Serving
 
     family = socket.AF_INET6 if ":" in flags.host else socket.AF_INET

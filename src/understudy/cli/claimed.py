@@ -1,8 +1,8 @@
-"""`python -m understudy.cli.claimed`: what a node runs that a scheduler has given to a job of ours on demand.
+"""`python -m understudy.cli.claimed`: the process on a node that a scheduler has given to a job of ours on demand.
 
-Its environment (`CLAIM_VARIABLE`) says what to serve; where it is, it finds out. If it was given less than a node of the job has, it ends
-before a rank can come, and leaves the reason with the scheduler. It ends when the orchestrator says so, when the scheduler does, and when
-the job that it is for is over, which it asks for itself: those that should have ended it may all be gone.
+Its environment (`CLAIM_VARIABLE`) says what to serve; it finds its own address. If the node has less than the job's nodes have, it
+ends before a rank can be placed there, and leaves the reason with the scheduler. It ends when the orchestrator or the scheduler ends it,
+and when its job is over. It polls for that itself, because the processes that should end it may all be gone.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from understudy.schedulers.slurm.likeness import unlike
 from understudy.schedulers.slurm.resources import Resources
 from understudy.schedulers.slurm.step import topology
 
-LOOK = 20.0  # seconds between two looks whether the job is over
+LOOK = 20.0  # seconds between two polls whether the job is over
 
 
 def address(orchestrators: str) -> str:
-    """By which the other nodes reach this one."""
+    """Return the address at which the other nodes reach this one."""
     places = [urlsplit(url) for url in orchestrators.split(",")]
     found = (by_which_it_reaches(place.hostname or "", place.port or 1) for place in places)
     return next(filter(None, found), "") or socket.gethostname()
@@ -49,7 +49,7 @@ def main() -> int:
     token = os.environ[TOKEN_VARIABLE]
     owner = os.environ[OWNER_VARIABLE]
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    need = os.environ.pop(NEED_VARIABLE, "")  # none if an orchestrator of an older version, which runs on, has asked for this node
+    need = os.environ.pop(NEED_VARIABLE, "")  # none if this node was requested by a running orchestrator of an older version
     if owner_is_over(owner):
         return 0
     if need and (why := unlike(Resources.of_json(need))):

@@ -1,4 +1,4 @@
-"""The command line's side of the orchestrator's HTTP API."""
+"""Call the orchestrator's HTTP API from the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from understudy.cli.run_directory import RunDirectory
 from understudy.common.tls import trusting
 from understudy.messages import asking
 
-# A host that has vanished is noticed after some seconds, also while nothing is expected from it.
+# A host that has vanished is noticed after some seconds, even while no answer is awaited from it.
 KEEPALIVE = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 3),
@@ -26,46 +26,46 @@ KEEPALIVE = [
 ]
 
 
-PROBLEM = "application/problem+json"  # an orchestrator's errors; an ingress without a backend has others
+PROBLEM = "application/problem+json"  # media type of an orchestrator's errors; an ingress without a backend sends others
 PATIENCE = 60.0  # seconds
 
 
 class NoAnswer(Exception):
-    """No orchestrator answers there: it is not running, or not reachable, or something else answers in its place."""
+    """No orchestrator answers there: it is not running, not reachable, or another server answers in its place."""
 
 
 class Denied(Exception):
-    """The orchestrator said no; the text is its reason."""
+    """The orchestrator has refused the request; the text is its reason."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """An orchestrator, and what it takes to be heard there."""
+    """An orchestrator, and the credentials for it."""
 
-    url: str  # or several with commas between them: the one that leads answers
+    url: str  # or several, separated by commas: the one that leads answers
     token: str = ""
     certificate: str = ""
 
     @staticmethod
     def of(run: RunDirectory) -> Server:
-        """The one that serves this run. Raises `NoAnswer`."""
+        """Return the server of this run. Raises `NoAnswer`."""
         url = run.orchestrator()
         if url is None:
             raise NoAnswer(asking.ADDRESS_UNKNOWN())
         return Server(url, run.token(), run.job().get("certificate", ""))
 
     def call(self, method: str, path: str, body: Any = None, limit: float = 5.0) -> Any:
-        """One request, as JSON. Raises `NoAnswer` or `Denied`."""
+        """Send one request and return its answer, as JSON. Raises `NoAnswer` or `Denied`."""
         with self._client(limit) as client:
             answer = client.request(method, path, json=body)
             _check(answer)
             try:
                 return answer.json()
-            except ValueError as error:  # a page of somebody else
+            except ValueError as error:  # another server's page
                 raise NoAnswer(asking.NO_ANSWER(url=str(answer.url), reason=asking.OF_ANOTHER(status=answer.status_code))) from error
 
     def _leading(self) -> str:
-        """The one of several that answers. Raises `NoAnswer`."""
+        """Return the URL of the one of several that leads. Raises `NoAnswer`."""
         first, *others = [part.strip().rstrip("/") for part in self.url.split(",")]
         for url in (first, *others) if others else ():
             with suppress(httpx.HTTPError, OSError):
@@ -77,8 +77,8 @@ class Server:
         return first
 
     def stream(self, path: str) -> Iterator[bytes]:
-        """The body of an answer as it comes, behind an empty block that tells of the answer. Raises `NoAnswer` or `Denied`, also in
-        the middle.
+        """Yield the body of an answer as it arrives, after an empty block that shows that there is an answer. Raises `NoAnswer` or
+        `Denied`, also in the middle.
         """
         with self._client(None) as client, client.stream("GET", path) as answer:
             if not answer.is_success:
@@ -92,7 +92,7 @@ class Server:
         verify: ssl.SSLContext | bool = trusting(self.certificate) or True
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         try:
-            # Not through a proxy: that is for the world outside the cluster.
+            # Not through a proxy: that is for hosts outside the cluster.
             with httpx.Client(
                 base_url=self._leading(),
                 timeout=httpx.Timeout(limit, connect=5.0),
@@ -106,7 +106,7 @@ class Server:
 
 
 class Patience:
-    """Of somebody who follows a job: gives up when nobody has answered for `PATIENCE`."""
+    """Give up when no orchestrator has answered for `PATIENCE`. For commands that follow a job."""
 
     def __init__(self) -> None:
         self._away_since: float | None = None
@@ -115,7 +115,7 @@ class Patience:
         self._away_since = None
 
     def over(self) -> bool:
-        """After no answer: whether to give up."""
+        """Return whether to give up. Call it after each attempt without an answer."""
         now = time.monotonic()
         if self._away_since is None:
             self._away_since = now
@@ -123,7 +123,7 @@ class Patience:
 
 
 def of_job(job: str, what: str) -> str:
-    """The path of something about a job."""
+    """Return the path of a job's resource."""
     return f"/v1/jobs/{quote(job, safe='')}/{what}"
 
 
@@ -134,5 +134,5 @@ def _check(answer: httpx.Response) -> None:
         if answer.headers.get("Content-Type", "").startswith(PROBLEM):
             raise Denied(str(answer.json()["detail"]))
     if answer.status_code == 500:
-        raise Denied(answer.text)  # an error in the orchestrator itself
+        raise Denied(answer.text)  # an error inside the orchestrator
     raise NoAnswer(asking.NO_ANSWER(url=str(answer.url), reason=asking.OF_ANOTHER(status=answer.status_code)))

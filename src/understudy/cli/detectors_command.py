@@ -1,4 +1,4 @@
-"""`understudy detectors`: what looks for trouble on this node, tried out before it is relied on."""
+"""`understudy detectors`: list the detectors of this node, and try them out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
 from understudy.detectors.choice import Choice, choose, read_file
 from understudy.messages import tools
 
-MOST = 100  # pieces of evidence that are shown of one detector, as many as an agent takes
+MOST = 100  # pieces of evidence that are shown per detector, as many as an agent accepts
 
 
 def detectors(
@@ -68,7 +68,7 @@ def _row(choice: Choice, once: bool) -> dict[str, Any]:
         why_not = why_not or choice.missing()
         if once and not why_not:
             found = _look(choice)
-    except Exception as error:  # whatever it raises speaks against itself only
+    except Exception as error:  # whatever it raises counts against the detector only
         why_not = f"{type(error).__name__}: {error}"
     return {
         "name": choice.name,

@@ -1,7 +1,7 @@
-"""`understudy doctor`: whether a job can run here, and what of it works less well.
+"""`understudy doctor`: report whether a job can run here, and what is limited.
 
-What needs torch is found out in a process of its own (`worker.doctor`), because the command line never imports it; so a torch that cannot
-be imported, or that ends the process, is a finding like any other.
+Whatever needs torch is examined in a process of its own (`worker.doctor`), because the command line never imports it; so a torch that
+cannot be imported, or that ends the process, is a finding like any other.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def examined() -> dict[str, Any]:
-    """All findings of both sides, and what those of the worker's side were made from."""
+    """Return all findings of both sides, with the details from which the worker's side made its own."""
     findings = [of_python(platform.python_version()), *of_system(), of_run_directories(Path.cwd())]
     about: dict[str, Any] = {}
-    if find_spec("torch") is None:  # looked for, not imported
+    if find_spec("torch") is None:  # searched for, not imported
         findings.append(
             Finding("torch", MISSING, tools.TORCH_MISSING(python=sys.executable), f"{sys.executable} -m pip install '{NEEDED}'")
         )
@@ -87,7 +87,7 @@ def of_python(version: str) -> Finding:
 
 
 def of_system() -> Iterator[Finding]:
-    """What the agent and the orchestrator need, which are no workers."""
+    """Examine what the agent and the orchestrator need."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError) as error:
@@ -116,7 +116,7 @@ def of_run_directories(folder: Path) -> Finding:
 
 
 def of_worker(command: tuple[str, ...] = COMMAND, limit: float = LIMIT) -> dict[str, Any] | Finding:
-    """What the worker's side says, or that it could not."""
+    """Return the report of the worker's side, or a finding that says why there is none."""
     to_do = f"{sys.executable} -m pip install '{NEEDED}', then {sys.executable} -c 'import torch'"
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit)

@@ -1,4 +1,4 @@
-"""`understudy drain` and `undrain`: nodes are emptied under their running jobs, to be patched or switched off, and are used again."""
+"""`understudy drain` and `undrain`: empty nodes under their running jobs, to patch them or switch them off, and use them again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from understudy.links.messages import ONLY
 from understudy.messages import asking
 from understudy.policy.rules import LONGEST, seconds
 
-LOOK = 0.5  # seconds between two looks
+LOOK = 0.5  # seconds between two polls
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="NODE", help="Nodes, as understudy status or nodes names them.")]
 Domain = Annotated[str, typer.Option("--domain", "--failure-domain", help="All nodes of this failure domain, such as a rack.")]
@@ -144,7 +144,7 @@ def undrain(
 
 @dataclass
 class _Left:
-    """What is on the nodes still, over all jobs that were asked about."""
+    """What is left on the nodes, over all jobs that were queried."""
 
     stage: str = ""
     ranks: dict[str, list[int]] = field(default_factory=dict)  # by job
@@ -154,7 +154,7 @@ class _Left:
 
 @dataclass(frozen=True)
 class _Place:
-    """Nodes, and whom to ask about them."""
+    """Nodes, and the orchestrator to ask about them."""
 
     nodes: tuple[str, ...]
     server: Server
@@ -163,11 +163,11 @@ class _Place:
 
     @property
     def shown(self) -> str:
-        """As the command takes them."""
+        """Return the options that name these nodes, as the command takes them."""
         return " ".join(self.nodes)
 
     def ask(self, what: str, wish: dict[str, Any]) -> dict[str, Any]:
-        """Ends the command if it is refused."""
+        """Send a request. Ends the command if it is refused."""
         path = of_job(self.job, what) if self.job else f"/v1/nodes/{quote(self.nodes[0], safe='')}/{what}"
         with self._answered():
             found: dict[str, Any] = self.server.call("POST", path, wish | ({"node": self.nodes[0]} if self.job else {}), limit=30.0)
@@ -177,7 +177,7 @@ class _Place:
         return [self.job] if self.job else list(found["jobs"])
 
     def of_domain(self, domain: str) -> list[str]:
-        """Ends the command if there is none."""
+        """Return the nodes of a domain. Ends the command if there are none."""
         with self._answered():
             if self.job:
                 lines = self.server.call("GET", of_job(self.job, "topology"))["nodes"]
@@ -202,7 +202,7 @@ class _Place:
             raise typer.Exit(REFUSED) from error
 
     def look(self) -> _Left:
-        """Raises `NoAnswer` or `Denied`."""
+        """Return what is left on the nodes. Raises `NoAnswer` or `Denied`."""
         stages = dict.fromkeys(self.nodes, "")
         if not self.job:
             lines = {line["node"]: line["drain"] for line in self.server.call("GET", "/v1/nodes")}
@@ -233,7 +233,7 @@ class _Place:
 def _place(
     nodes: list[str] | None, domain: str, run_dir: Path | None, url: str, job: str, token_file: Path | None, certificate: Path | None
 ) -> _Place:
-    """Ends the command if no node is named, or nobody can be asked."""
+    """Return the nodes that the options name. Ends the command if there is none, or no orchestrator to ask."""
     if not nodes and not domain:
         say(asking.DRAIN_WHAT())
         raise typer.Exit(2)
@@ -250,7 +250,7 @@ def _place(
 
 
 def _watch(place: _Place, *, quiet: bool) -> _Left:
-    """Until the node is empty, or its deadline is over."""
+    """Follow the drain until the nodes are empty or the deadline has passed."""
     bar = Progress(
         TextColumn("draining {task.fields[node]}"),
         BarColumn(),
@@ -303,12 +303,12 @@ def _ranks(left: _Left) -> str:
 
 
 def _of(jobs: list[str]) -> str:
-    """`jobs`: as an orchestrator names them; that of a run's own folder has one without a name."""
+    """Name `jobs` as an orchestrator does; the job of a run directory has no name there."""
     return "this one" if jobs == [ONLY] else ", ".join(jobs) or "none"
 
 
 def _duration(text: str) -> float | None:
-    """Ends the command if it is none."""
+    """Return a duration in seconds. Ends the command if the text is not a duration."""
     if not text:
         return None
     try:

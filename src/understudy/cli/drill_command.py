@@ -1,4 +1,4 @@
-"""`understudy drill`: proves, before any failure, that a spare would go on as a rank would."""
+"""`understudy drill`: prove, before any failure, that a spare computes what a rank would."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir,
 from understudy.common.console import say
 from understudy.messages import asking
 
-LOOK = 0.5  # seconds between two looks
+LOOK = 0.5  # seconds between two polls
 EXIT = {"same": DONE, "partly": DONE, "different": NOT_SURVIVABLE, "not reproducible": NOT_REPRODUCIBLE, "broken": NO_VERDICT}
 
 
@@ -60,7 +60,7 @@ def drill(
 
 
 def _verdict(about: Target, number: int, quiet: bool) -> dict[str, Any]:
-    """Waits for it. Raises `NoAnswer` if the job ends meanwhile."""
+    """Wait for a drill's verdict. Raises `NoAnswer` if the job ends before."""
     assert about.server is not None
     with Console(stderr=True, quiet=quiet).status("a spare goes through the script's set-up, and computes a step") as shown:
         while True:

@@ -1,4 +1,4 @@
-"""An orchestrator that does not answer, or says no, ends a command with its reason."""
+"""End a command with the reason if an orchestrator does not answer or refuses a request."""
 
 from __future__ import annotations
 

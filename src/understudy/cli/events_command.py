@@ -1,4 +1,4 @@
-"""`understudy events`: what has happened to a job, one line for each event, from its orchestrator or the journal in its run directory."""
+"""`understudy events`: print a job's events, one line each, from its orchestrator or from the journal in its run directory."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from understudy.messages import asking
 Event = dict[str, Any]
 TRY = 0.5  # seconds between two attempts to reach the orchestrator again
 WIDTH = 100  # characters of a field in a line
-_PLACES = ("worker", "rank", "node", "number", "time", "type")  # where and when it happened is said in front
-_OF_RANKS = ("Committed", "WorkerLost", "Quiesced", "NewcomerReady", "Verified")  # whose worker may have got its rank since we asked
+_PLACES = ("worker", "rank", "node", "number", "time", "type")  # where and when it happened: printed first
+_OF_RANKS = ("Committed", "WorkerLost", "Quiesced", "NewcomerReady", "Verified")  # whose worker may have got its rank later
 
 
 def events(
@@ -48,7 +48,9 @@ def events(
 
 
 def _show(about: Target, last: int, follow: bool, show: Callable[[Event], str]) -> None:
-    """With `follow` until the job has ended, also when the orchestrator is away in between. Raises `NoAnswer` or `Denied`."""
+    """Print the events; with `follow` until the job has ended, even if the orchestrator is away in between. Raises `NoAnswer` or
+    `Denied`.
+    """
     patience = Patience()
     while True:
         why = NoAnswer(asking.ADDRESS_UNKNOWN())
@@ -83,7 +85,9 @@ def _show(about: Target, last: int, follow: bool, show: Callable[[Event], str]) 
 
 
 def frames(blocks: Iterable[bytes]) -> Iterator[Event]:
-    """The data of server-sent events, as `GET /v1/jobs/{job}/events` sends them: each in one line, which the orchestrator's JSON allows."""
+    """Yield the data of server-sent events, as `GET /v1/jobs/{job}/events` sends them: each in one line, because the orchestrator's JSON
+    has no line breaks.
+    """
     rest = b""
     for block in blocks:
         *lines, rest = (rest + block).split(b"\n")
@@ -101,8 +105,8 @@ class Lines:
 
     def __init__(self, about: Target) -> None:
         self._about = about
-        self._nodes: dict[str, str] = {}  # of workers whose start was among the events
-        self._ranks: dict[str, int] | None = None  # of workers; one that has a rank keeps it
+        self._nodes: dict[str, str] = {}  # nodes of workers, from the events of their start
+        self._ranks: dict[str, int] | None = None  # ranks of workers; a worker keeps its rank
 
     def __call__(self, event: Event) -> str:
         worker = event.get("worker", "")
@@ -121,7 +125,7 @@ class Lines:
 
 
 def _ranks(about: Target) -> dict[str, int]:
-    """Of all workers that hold a rank or held one before it was lost or moved. Empty if nobody can say."""
+    """Return the rank of each worker that has one, or had one before it was lost or moved. Empty if it is not known."""
     try:
         status, report = answer("status", about), answer("report", about)
     except (NoAnswer, Denied):

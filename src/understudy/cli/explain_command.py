@@ -1,4 +1,4 @@
-"""`understudy explain CODE`: what a message means, why it appears and what to do."""
+"""`understudy explain CODE`: explain what a message means, why it appears, and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of `understudy run`, each declared once: name, help, default. `launch` says what they mean.
+"""The options of `understudy run`, each declared once: name, help, default. `launch` interprets them.
 
 They carry torchrun's names, both spellings, and its environment defaults (PET_NPROC_PER_NODE, ...).
 """
@@ -321,9 +321,9 @@ class Flags:
         ),
     ] = None
     heartbeat: Annotated[float, _option(NODES, "--heartbeat", help="Seconds between two signs of life of a node.")] = Timeouts.heartbeat
-    node_timeout: Annotated[float, _option(NODES, "--node-timeout", help="Seconds without one after which a node is lost.")] = (
-        Timeouts.node_lost
-    )
+    node_timeout: Annotated[
+        float, _option(NODES, "--node-timeout", help="Seconds without a sign of life after which a node counts as lost.")
+    ] = Timeouts.node_lost
     token_file: Annotated[
         Path | None,
         _option(

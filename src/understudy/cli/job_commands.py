@@ -1,4 +1,4 @@
-"""`understudy status`, `report`, `migrate`, `believe`, `taint`, `stop`: questions and requests to a running job, or to its journal.
+"""`understudy status`, `report`, `migrate`, `believe`, `taint`, `stop`: queries and requests to a running job, or to its journal.
 
 The orchestrator answers while the job runs. When it does not, status and report come from the journal in the run directory, through
 the same functions that the orchestrator uses.
@@ -106,7 +106,7 @@ def believe(
     """Let a job that is paused because of a difference continue with the state of a rank.
 
     Replicas with different state are replaced by spares, which get their state from this rank and those equal to it. If a redo differs from
-    the interrupted step, no rank has any other state: all continue with the redo.
+    the interrupted step, all ranks have the same state, and continue with the redo.
     """
     _ask("believe", target(run_dir, orchestrator, job, token_file, tls_cert), {"rank": rank, "reason": reason})
     say(asking.BELIEVED(rank=rank))
@@ -115,8 +115,8 @@ def believe(
 def taint(
     node: Annotated[str, typer.Option("--node", help="The node, as understudy status names it.")],
     run_dir: RunDir = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why it is not trusted.")] = "requested",
-    remove: Annotated[bool, typer.Option("--remove", help="Trust it again.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="Reason, shown in status and report.")] = "requested",
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the taint.")] = False,
     device: Annotated[str, typer.Option("--device", help="Only this device of the node: index (gpu1), UUID or PCI address.")] = "",
     orchestrator: OrchestratorUrl = "",
     job: JobName = "",
@@ -125,8 +125,8 @@ def taint(
 ) -> None:
     """Taint a node, or one device of it, so that it gets no new ranks or spares, or remove the taint.
 
-    Ranks that are there stay: understudy migrate moves them. With --orchestrator that is for all jobs of the service, and for those to
-    come; with --job, for one of them.
+    Ranks that are there stay: understudy migrate moves them. With --orchestrator, the taint applies to all current and
+    future jobs of the service; with --job, to one of them.
 
     [bold]understudy taint --node node3 --device gpu1 --reason "ECC errors"[/bold]
     """
@@ -181,7 +181,7 @@ def _print(what: str, about: Target, as_json: bool, view: Callable[[dict[str, An
 
 
 def answer(what: str, about: Target) -> Any:
-    """Status, state, topology or report, from the orchestrator, else from the journal. Raises `NoAnswer` or `Denied`."""
+    """Return a view (status, state, topology or report) from the orchestrator, else from the journal. Raises `NoAnswer` or `Denied`."""
     try:
         if about.server is None:
             raise NoAnswer(asking.ADDRESS_UNKNOWN())
@@ -193,10 +193,10 @@ def answer(what: str, about: Target) -> Any:
 
 
 def from_journal(run: RunDirectory, what: str, why: Exception) -> Any:
-    """Status, state, topology, report or events without the orchestrator, which did not answer: that is `why`. Raises `NoAnswer`."""
+    """Return a view, or the events, from the journal. `why`: the error of the orchestrator that did not answer. Raises `NoAnswer`."""
     if not run.journal_file.exists():
         raise NoAnswer(asking.NO_JOURNAL(path=run.path, reason=str(why))) from why
-    # Here, because they bring SQLAlchemy, which the other commands do without.
+    # Imported here, because they import SQLAlchemy, which the other commands do without.
     from understudy.orchestrator import journal, migrations, state_view, topology_view, views
 
     answers: dict[str, Callable[[Path], Any]] = {

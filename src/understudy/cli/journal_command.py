@@ -1,4 +1,4 @@
-"""`understudy journal`: whether the journal of a run or of a service can be read, a copy of it, and the way back from one."""
+"""`understudy journal`: verify the journal of a run or of a service, copy it, and restore a copy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a run,
 class _Job:
     job: str
     events: int
-    problem: str  # why it cannot be used; "": it can
+    problem: str  # why it cannot be used; "" if it can
 
 
 @journal.command(epilog=epilog("journal verify"))
@@ -115,7 +115,7 @@ def _copied(source: Path, copy: Path) -> Iterator[Path]:
 
 def _verified(place: Path) -> list[_Job]:
     """Read every job of the journal. Ends the command if it cannot be read or has no job."""
-    # Here, because they bring SQLAlchemy, which the other commands do without.
+    # Imported here, because they import SQLAlchemy, which the other commands do without.
     import sqlalchemy
 
     from understudy.orchestrator import database
@@ -136,7 +136,7 @@ def _verified(place: Path) -> list[_Job]:
         problem = ""
         try:
             journal_file.replay(recorded.settings, recorded.events)
-        except Exception as error:  # whatever a damaged one leads to
+        except Exception as error:  # whatever a damaged journal leads to
             problem = journals.NOT_REPLAYED(job=name, error=f"{type(error).__name__}: {error}")
         found.append(_Job(name, len(recorded.events), problem))
     return found
@@ -150,7 +150,7 @@ def _present(place: Path) -> Path:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock that an orchestrator holds while it runs. Ends the command if one does."""
+    """Hold the lock that an orchestrator holds while it runs. Ends the command if an orchestrator has it."""
     lock = os.open(folder, os.O_RDONLY) if not (folder / "lock").exists() else os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

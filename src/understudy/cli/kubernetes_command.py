@@ -1,4 +1,4 @@
-"""`understudy kubernetes`: what Kubernetes' users and operators need around `understudy run`."""
+"""`understudy kubernetes`: print manifests, and run the controller of UnderstudyJobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from understudy.schedulers.kubernetes.manifest import Wish, manifest
 from understudy.schedulers.kubernetes.names import GROUP
 
 kubernetes = typer.Typer(
-    name="kubernetes", help="On a Kubernetes cluster: a job, and the controller.", no_args_is_help=True, rich_markup_mode="rich"
+    name="kubernetes",
+    help="Print a job's manifest for a Kubernetes cluster, or run the controller.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
 )
 
 

@@ -1,8 +1,7 @@
-"""What torchrun's flags mean here: one pure function from the flags to a `Launch`.
+"""Interpret torchrun's flags: one pure function from the flags to a `Launch`.
 
-A flag does what it does in torchrun, or has no effect there either for a script, or is refused with the reason. Values
-that only torch can tell (`--nproc-per-node auto|gpu`) are asked from torch in a process of its own, because the command
-line never imports it.
+A flag does the same as in torchrun, or has no effect on a script there either, or is refused with the reason. Values that only torch knows
+(`--nproc-per-node auto|gpu`) come from a process of its own that imports torch, because the command line never imports it.
 """
 
 from __future__ import annotations
@@ -31,22 +30,22 @@ class Usage(ValueError):
 
 @dataclass(frozen=True)
 class Launch:
-    """What is to be started on this node."""
+    """What to start on this node."""
 
     spec: JobSpec
     timeouts: Timeouts
-    policy: str  # the text of its file; empty: the one that ships
-    detectors: str  # the text of their file; empty: there is none
+    policy: str  # the text of its file; empty: the built-in policy
+    detectors: str  # the text of their file; empty if there is none
     node_rank: int
     program: tuple[str, ...]
-    host: str  # where the orchestrator listens
+    host: str  # the address on which the orchestrator listens
     port: int  # 0: the system chooses
-    master: str  # where the other nodes find it
+    master: str  # the address at which the other nodes reach it
     endpoints: tuple[tuple[str, int], ...]  # hosts and ports of all orchestrators, on the first nodes; empty: one, on node 0
     local_addr: str | None
     domain: str
     labels: tuple[tuple[str, str], ...]
-    claim_options: tuple[str, ...]  # of the scheduler, for nodes that it gives later
+    claim_options: tuple[str, ...]  # scheduler options for nodes that are requested later
     role: str
     log_dir: str
     redirects: tuple[tuple[int, int], ...]
@@ -57,7 +56,7 @@ class Launch:
 
     @property
     def alone(self) -> bool:
-        """Whether no other node takes part, or ever will."""
+        """Whether no other node takes part, now or later."""
         return _alone(self.spec.nodes + self.spec.spare_nodes, self.spec.floating)
 
 
@@ -66,7 +65,7 @@ def _alone(nodes: int, floating: int) -> bool:
 
 
 def ask_torch(kind: str) -> int:
-    """What torchrun makes of `--nproc-per-node KIND` on this machine."""
+    """Return torchrun's number for `--nproc-per-node KIND` on this machine."""
     code = "import sys; from torch.distributed.run import determine_local_world_size as size; print(size(sys.argv[1]))"
     answer = subprocess.run([sys.executable, "-c", code, kind], capture_output=True, text=True)
     if answer.returncode != 0:
@@ -76,7 +75,9 @@ def ask_torch(kind: str) -> int:
 
 
 def launch(flags: Flags, job: str, count: Callable[[str], int] = ask_torch, *, submitted: bool = False) -> Launch:
-    """`job` names the run unless `--rdzv-id` does. One that is `submitted` needs no address of node 0. Raises `Usage`."""
+    """Return what to start for these flags. `job` names the run unless `--rdzv-id` does. A `submitted` job needs no address of node 0.
+    Raises `Usage`.
+    """
     _refuse(flags)
     ranked = _nodes(flags.nnodes)
     nodes = ranked + _spare_nodes(flags, submitted)
@@ -173,7 +174,7 @@ def _spare_nodes(flags: Flags, submitted: bool) -> int:
 
 
 def _spares(flags: Flags, workers: int) -> int:
-    """All of them, those of nodes without ranks included."""
+    """Return the number of all spares, including those on nodes without ranks."""
     if flags.spares is not None and flags.spares < 0:
         raise Usage(run_options.NEGATIVE(option="--spares"))
     if flags.floating_spares < 0:
@@ -202,7 +203,7 @@ def _workers(text: str, count: Callable[[str], int]) -> int:
     if re.fullmatch(r"\d+", text):
         number = int(text)
     elif text == "cpu":
-        number = len(os.sched_getaffinity(0))  # as torchrun
+        number = len(os.sched_getaffinity(0))  # as torchrun does
     else:
         number = count(text)
     if number < 1:
@@ -211,7 +212,7 @@ def _workers(text: str, count: Callable[[str], int]) -> int:
 
 
 def _master(flags: Flags, nodes: int) -> tuple[str, int]:
-    """Host and port of the orchestrator, which takes the place of torchrun's rendezvous."""
+    """Return host and port of the orchestrator, which replaces torchrun's rendezvous."""
     if flags.rdzv_backend not in ("static", "c10d"):
         raise Usage(run_options.RENDEZVOUS_REFUSED(backend=flags.rdzv_backend))
     if flags.standalone:
@@ -236,7 +237,7 @@ def _endpoint(text: str) -> tuple[str, int | None]:
 
 
 def _endpoints(flags: Flags, nodes: int) -> tuple[tuple[str, int], ...]:
-    """Of several orchestrators; empty if there is one."""
+    """Return hosts and ports of several orchestrators; empty if there is one."""
     texts = [text.strip() for text in flags.rdzv_endpoint.split(",")]
     if len(texts) < 2:
         return ()
@@ -255,7 +256,7 @@ def _endpoints(flags: Flags, nodes: int) -> tuple[tuple[str, int], ...]:
 
 
 def labels(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Of a node, from KEY=VALUE. Raises `Usage`."""
+    """Return a node's labels from KEY=VALUE texts. Raises `Usage`."""
     found: dict[str, str] = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -320,7 +321,7 @@ def _program(flags: Flags) -> tuple[str, ...]:
 
 
 def _streams(flag: str, text: str) -> tuple[tuple[int, int], ...]:
-    """torchrun's form: `3` (for all) or `0:1,1:2` (by local rank); 0 none, 1 stdout, 2 stderr, 3 both."""
+    """Parse torchrun's form of streams: `3` (for all) or `0:1,1:2` (by local rank); 0 none, 1 stdout, 2 stderr, 3 both."""
     pairs: list[tuple[int, int]] = []
     if re.fullmatch(r"[0-3]", text):
         pairs = [(-1, int(text))]

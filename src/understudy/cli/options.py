@@ -1,4 +1,4 @@
-"""A command whose options are the fields of a dataclass: there each is declared, with its help and default, and nowhere else."""
+"""Make a command's options from the fields of a dataclass: each is declared there, with its help and default, and nowhere else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ T = TypeVar("T")
 
 
 def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
-    """For a function that takes one `kind`, whose fields are annotated as typer wants parameters. It reads signatures, so it gets one."""
+    """Turn a function of one `kind` into a command. The fields of `kind` are annotated as typer expects parameters; typer reads the
+    signature made here.
+    """
 
     def as_command(function: Callable[[T], None]) -> Callable[..., None]:
         @wraps(function)
@@ -31,7 +33,7 @@ def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]
         ]
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = hints
-        del command.__wrapped__  # else the function's own signature would be found behind it
+        del command.__wrapped__  # else typer would find the function's own signature through it
         return command
 
     return as_command

@@ -1,8 +1,8 @@
-"""`understudy run` in a pod of a job on Kubernetes: it serves the node that this pod is, as the controller has said in its environment.
+"""`understudy run` in a pod of a job on Kubernetes: serve the node that this pod is, as the controller has set in its environment.
 
-How many ranks and spares there are, and all else that is the job's and not the script's, stands in the job's resource. The pod's end does
-not end the job: when it is asked to end, its ranks leave first, for which it has the time that its grace period gives. The orchestrator
-says when they have left; if it does not, the pod ends by itself before it is killed.
+The numbers of ranks and spares, and everything else that belongs to the job and not to the script, are in the job's resource. The end of a
+pod does not end the job: when the pod is asked to end, its ranks leave first, within its grace period. The orchestrator reports when they
+have left; if it does not, the pod ends by itself before it is killed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from understudy.messages import starting
 from understudy.schedulers.kubernetes.names import ADDRESS_VARIABLE, HOST_VARIABLE, NODE_VARIABLE, POD_VARIABLE
 from understudy.schedulers.kubernetes.told import Told
 
-MARGIN = 10  # seconds before the kill, for the end in order
-OURS = (  # flags that the resource has the place of
+MARGIN = 10  # seconds before the kill, for an orderly end
+OURS = (  # flags that the resource replaces
     *("nnodes", "node_rank", "nproc_per_node", "spares", "spare_nodes", "floating_spares", "floating_option", "prepare", "no_replenish"),
     *("rdzv_endpoint", "rdzv_id", "rdzv_backend", "master_addr", "master_port", "local_addr", "standalone", "max_restarts", "drill"),
     *("require_drill", "unproven", "policy", "hang_limit", "alone_limit", "setup_limit", "shutdown_timeout", "heartbeat", "node_timeout"),
@@ -40,7 +40,7 @@ OURS = (  # flags that the resource has the place of
 
 
 def serve_pod(flags: Flags, name: str) -> int:
-    """Until the job, or this pod's part in it, is over; the exit code. Raises `Usage`, `NoRun`."""
+    """Serve until the job, or this pod's part in it, is over; return the exit code. Raises `Usage` and `NoRun`."""
     try:
         told = TypeAdapter(Told).validate_json(os.environ.pop(POD_VARIABLE))
         timeouts = TypeAdapter(Timeouts).validate_python(told.timeouts)
@@ -83,7 +83,7 @@ def serve_pod(flags: Flags, name: str) -> int:
 
 
 def _of_environment(field: str) -> bool:
-    """Whether a variable sets this option, which may be there for others: torchrun's, say."""
+    """Return whether an environment variable sets this option. It may be meant for others, such as torchrun."""
     (option,) = get_type_hints(Flags, include_extras=True)[field].__metadata__
     return bool(option.envvar and os.environ.get(option.envvar))
 

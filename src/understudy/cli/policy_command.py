@@ -1,4 +1,4 @@
-"""`understudy policy`: what is done about evidence, explained before it is relied on."""
+"""`understudy policy`: explain what follows from evidence, before a policy is used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from understudy.policy.rules import BadPolicy, Policy, default, default_text, re
 
 policy = typer.Typer(
     name="policy",
-    help="Policy for evidence against a worker, a node or a part of it.",
+    help="Show or check a policy: what follows from evidence against a worker, a node or a part of it.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -68,7 +68,7 @@ def check(
 
 
 def _dry_run(found: Policy, folder: Path, job: str, as_json: bool) -> None:
-    # Here, because they bring SQLAlchemy, which the other commands do without.
+    # Imported here, because they import SQLAlchemy, which the other commands do without.
     from understudy.orchestrator import dry_run, journal, migrations, views
 
     try:

@@ -1,4 +1,4 @@
-"""`understudy run`: torchrun's flags (`flags`) and ours, what they mean (`launch`), and what is started with them (`start`)."""
+"""`understudy run`: read the flags (`flags`), interpret them (`launch`), and start the job (`start`)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(flags: Flags) -> None:
       In a Slurm job of five nodes (#SBATCH --nodes=5 --no-kill): four train, the fifth has spares. See understudy slurm script.
 
     [bold]understudy run --orchestrator http://host0:29400 --nnodes 2 --nproc-per-node 8 --spares 2 train.py[/bold]
-      On two nodes of an orchestrator, with two spares on others; once, from anywhere. Ctrl-C detaches.
+      On two nodes of an orchestrator, with two spares on others. Run it once, from anywhere; Ctrl-C detaches.
 
     While it runs: understudy status, understudy migrate --rank 2. Afterwards: understudy report. Every worker's output is in the run
     directory, in workers/. Options may have _ in place of -, as in torchrun.
@@ -56,12 +56,12 @@ def run(flags: Flags) -> None:
     for variable, wanted in ((CHAOS_VARIABLE, flags.chaos), (STRICT_VARIABLE, flags.strict)):
         os.environ.pop(variable, None)
         if wanted:
-            os.environ[variable] = "1"  # workers read it there
+            os.environ[variable] = "1"  # workers read it from their environment
     if not flags.orchestrator and (untested := untested_torch()):
         say(untested)
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     if flags.compare_every is not None:
-        os.environ["UNDERSTUDY_COMPARE_EVERY"] = str(flags.compare_every)  # for the workers, also of a job that is submitted
+        os.environ["UNDERSTUDY_COMPARE_EVERY"] = str(flags.compare_every)  # for the workers, also of a submitted job
     if flags.drill_bytes is not None:
         os.environ["UNDERSTUDY_DRILL_BYTES"] = str(flags.drill_bytes)
     try:
@@ -87,6 +87,6 @@ def run(flags: Flags) -> None:
         say(note)
     code = execute(plan, folder, token, flags.tls_cert, flags.tls_key, here=here.place if here is not None else None)
     if here is not None and plan.spec.floating and here.place.number < len(here.place.addresses):
-        with contextlib.suppress(SchedulerFailed):  # else it ends by itself when it begins to run
+        with contextlib.suppress(SchedulerFailed):  # else it ends by itself when it starts
             here.give_all_back()
     raise typer.Exit(code)

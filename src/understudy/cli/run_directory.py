@@ -1,11 +1,11 @@
-"""The folder of one run: what is in it, and how it is found again.
+"""The folder of one run: its files, and how it is found again.
 
-job.json            what was asked for
-agent.json          what this node's agent was told
+job.json            the job's settings
+agent.json          the settings of this node's agent
 token               the job's secret, readable by its owner only
-orchestrator.json   where the orchestrator answers, while it does
-journal.db          everything that happened; `status` and `report` read it when nobody answers
-workers/w3.log      what worker w3 printed; w3.page is where it stands
+orchestrator.json   the orchestrator's address, while it runs
+journal.db          everything that happened; `status` and `report` read it when no orchestrator answers
+workers/w3.log      the output of worker w3; w3.page shows its progress
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RUNS = Path("understudy-runs")
 
 
 def _started(job: Path) -> float:
-    """When a run was started, in seconds since the epoch; 0 if the file is not one of ours."""
+    """Return when a run was started, in seconds since the epoch; 0 if the file is not one of ours."""
     try:
         found = json.loads(job.read_text())
         return float(found["started"]) if {"spec", "program"} <= found.keys() else 0.0
@@ -55,8 +55,8 @@ class RunDirectory:
 
     @staticmethod
     def create(path: Path | None, name: str) -> RunDirectory:
-        """Create one: `path`, or `name` below `RUNS`, with a number appended if that is taken. Pods that share a folder may start in
-        the same second, each as process 1. Raises `NoRun` if `path` holds a run already, or the folder cannot be made.
+        """Create a run directory: `path`, or `name` below `RUNS`, with a number appended if that exists. Pods that share a folder may start
+        in the same second, each as process 1. Raises `NoRun` if `path` has a run already, or the folder cannot be created.
         """
         if path is not None and (path / JOB).exists():
             raise NoRun(asking.RUN_DIRECTORY_TAKEN(path=path.absolute()))
@@ -69,7 +69,7 @@ class RunDirectory:
 
     @staticmethod
     def find(path: Path | None) -> RunDirectory:
-        """An existing one: `path`, or the latest at most two folders below the current one. Raises `NoRun`."""
+        """Return an existing run directory: `path`, or the latest at most two folders below the current one. Raises `NoRun`."""
         if path is not None:
             if not (path / JOB).exists():
                 raise NoRun(asking.NOT_A_RUN(path=path, file=JOB))
@@ -96,13 +96,13 @@ class RunDirectory:
         return job
 
     def write_job(self, job: dict[str, Any]) -> None:
-        """At once: another process may read it meanwhile."""
+        """Write job.json atomically: another process may read it meanwhile."""
         new = self.job_file.with_suffix(".new")
         new.write_text(json.dumps(job, indent=1) + "\n")
         new.replace(self.job_file)
 
     def write_token(self, token: str | None) -> str:
-        """Keep the given token, or a new one, where only its owner can read it."""
+        """Keep the given token, or a new one, readable by its owner only."""
         token = token or secrets.token_urlsafe(32)
         path = self.path / SECRET
         path.unlink(missing_ok=True)
@@ -115,11 +115,11 @@ class RunDirectory:
         return (self.path / SECRET).read_text().strip()
 
     def served(self) -> bool:
-        """Whether an orchestrator of this node has ever served."""
+        """Return whether an orchestrator of this node has ever served."""
         return (self.path / ORCHESTRATOR).exists()
 
     def orchestrator(self) -> str | None:
-        """Its URL, or several with commas between them, as far as it is known here."""
+        """Return the orchestrator's URL, or several separated by commas, as far as known here; None if there is none."""
         try:
             url: str = json.loads((self.path / ORCHESTRATOR).read_text())["url"]
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""`understudy orchestrator` and `understudy agent`: a service that runs many jobs on many nodes."""
+"""`understudy orchestrator` and `understudy agent`: run a service for many jobs on many nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STATE = Path("understudy-state")
 
 def orchestrator(
     listen: Annotated[
-        str, typer.Option("--listen", help="HOST:PORT. Any host but the loopback address needs a token or --tls.")
+        str, typer.Option("--listen", help="HOST:PORT to listen on. Any host but the loopback address needs a token or --tls.")
     ] = "127.0.0.1:29400",
     state_dir: Annotated[Path, typer.Option("--state-dir", help="Folder for the journal and the state of jobs.")] = STATE,
     database: Annotated[
@@ -78,7 +78,7 @@ def orchestrator(
     ]
     for flag, path in (("--token-file", token_file), ("--tls-cert", tls_cert), ("--tls-key", tls_key), ("--tls", tls)):
         command += [flag, str(path)] if path is not None else []
-    os.environ["UNDERSTUDY_DATABASE"] = database  # not among the arguments: it may hold a password
+    os.environ["UNDERSTUDY_DATABASE"] = database  # not as an argument: it may contain a password
     os.execv(sys.executable, command)
 
 
@@ -90,7 +90,8 @@ def agent(
     ] = 1,
     failure_domain: Annotated[str, typer.Option("--failure-domain", help="Failure domain of this node: its rack, its switch.")] = "",
     label: Annotated[
-        list[str] | None, typer.Option("--label", help="KEY=VALUE of its location. Repeatable: nvlink-domain, switch, failure-domain.")
+        list[str] | None,
+        typer.Option("--label", help="KEY=VALUE of this node's location. Repeatable: nvlink-domain, switch, failure-domain."),
     ] = None,
     address: Annotated[
         str, typer.Option("--address", help="Address at which other nodes reach this one's workers. Default: detected.")
@@ -160,7 +161,7 @@ async def _serve(config: NodeConfig, token: str) -> int:
 
 
 def _address(url: str) -> str:
-    """This host's address on the way to the orchestrator. Sends nothing: it asks the routing table."""
+    """Return this host's address on the route to the orchestrator. Sends nothing: it reads the routing table."""
     parts = urlsplit(url.partition(",")[0])
     host = parts.hostname or ""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:

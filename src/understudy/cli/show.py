@@ -1,4 +1,4 @@
-"""Status and report as tables for people. The same data goes out as JSON with `--json`."""
+"""Show status and report as tables for people. `--json` prints the same data as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from understudy.core.drill import advice
 from understudy.messages import asking
 
 _COLORS = {"proven": "green", "drilled": "green", "unproven": "bold red"}  # grades of incidents
-MOST_FIGURES = 8  # of a check; a node may have many CPUs
+MOST_FIGURES = 8  # figures of one check that are shown; a node may have many CPUs
 
 
 def seconds(value: float | None) -> str:
@@ -63,7 +63,7 @@ def status_view(status: dict[str, Any]) -> RenderableType:
 
 
 def _grades(found: dict[str, int]) -> Iterator[str | tuple[str, str]]:
-    """How many incidents have each grade, for a person."""
+    """Yield how many incidents have each grade."""
     parts = [(f"{count} {grade}", _COLORS.get(grade, "")) for grade, count in found.items()]
     for number, part in enumerate(parts):
         yield from (" (" if not number else ", ", part)
@@ -91,7 +91,7 @@ def state_view(found: dict[str, Any]) -> RenderableType:
 
 
 def floating_lines(floating: dict[str, Any]) -> list[str]:
-    """What is claimed from the scheduler, for a person; nothing of a job that claims nothing."""
+    """Describe what is claimed from the scheduler; empty for a job that claims nothing."""
     if not floating["most"]:
         return []
     said = f"; the scheduler has said last: {floating['said']}" if floating["said"] else ""
@@ -104,7 +104,7 @@ def floating_lines(floating: dict[str, Any]) -> list[str]:
 
 
 def drain_line(drain: dict[str, Any]) -> str:
-    """How far a node is that is to be empty, for a person."""
+    """Describe the progress of a drain."""
     node = drain["node"]
     if drain["stage"] == "drained":
         return asking.NODE_EMPTY(node=node)
@@ -117,7 +117,7 @@ def drain_line(drain: dict[str, Any]) -> str:
 
 
 def drill_line(drill: dict[str, Any]) -> str:
-    """What came of a drill, for a person."""
+    """Describe the result of a drill."""
     rank, step, verdict = drill["rank"], drill["step"], drill["verdict"]
     if not verdict:
         return asking.DRILL_RUNS(rank=rank, worker=drill["worker"])
@@ -167,7 +167,7 @@ def report_view(report: dict[str, Any]) -> RenderableType:
 
 
 def doctor_view(found: dict[str, Any]) -> RenderableType:
-    """What `understudy doctor` has found, the worst last, where a reader's eye is."""
+    """Show the findings of `understudy doctor`, the worst last, next to the prompt."""
     order = (OK, LIMITED, MISSING)
     colors = dict(zip(order, ("green", "yellow", "red"), strict=True))
     table = Table("", "what", "found", "what to do")
@@ -178,7 +178,7 @@ def doctor_view(found: dict[str, Any]) -> RenderableType:
 
 
 def checks_view(report: Report) -> RenderableType:
-    """What `understudy check-node` has found, the worst last."""
+    """Show the results of `understudy check-node`, the worst last."""
     order = (Verdict.SKIPPED, Verdict.PASSED, Verdict.FAILED)
     colors = dict(zip(order, ("dim", "green", "red"), strict=True))
     table = Table("", "check", "found", "measured", "time")
@@ -193,7 +193,7 @@ def checks_view(report: Report) -> RenderableType:
 
 
 def _about(found: dict[str, Any]) -> Iterator[str]:
-    """What a bug report should say beside the findings; nothing of it where torch could not be asked."""
+    """Yield what a bug report needs in addition to the findings; nothing if torch could not be examined."""
     if versions := found.get("versions"):
         yield "  ".join(f"{name} {version}" for name, version in versions.items())
     if system := found.get("system"):
@@ -205,7 +205,7 @@ def _about(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _ranks(incident: dict[str, Any]) -> str:
-    """All of them; "-" when communication broke and nobody was lost."""
+    """Return the ranks of an incident; "-" when communication broke and no rank was lost."""
     return ", ".join(dict.fromkeys(str(part["rank"]) for part in incident["ranks"])) or "-"
 
 
@@ -215,7 +215,7 @@ def _workers(incident: dict[str, Any]) -> str:
 
 
 def _cell(value: object) -> Text:
-    """Not a string, in which rich would look for marks of its own: a node may be called [/]."""
+    """Return a value as a `Text`. In a plain string rich would look for markup: a node may be called [/]."""
     return Text(_shown(value))
 
 

@@ -1,4 +1,4 @@
-"""`understudy status --topology` for people: a line for each group of ranks, and one for each loss that would take ranks."""
+"""Show `understudy status --topology`: a line for each group of ranks, and one for each loss that would take ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from understudy.common.bounds import plain
 from understudy.core.topology import numbers
 from understudy.messages import asking
 
-MOST_NAMED = 6  # nodes, domains or ranks that a cell names
+MOST_NAMED = 6  # nodes, domains or ranks that one cell names
 KINDS = {"node": "node", "nvlink-domain": "NVLink domain", "failure-domain": "failure domain", "switch": "switch"}
 
 
@@ -34,7 +34,7 @@ def _groups(groups: list[dict[str, Any]]) -> Table:
     for one in groups:
         name = Text(plain(one["group"]) + (", kept together" if one["kept_together"] else ""))
         domains = Text(_places(one["nvlink_domains"]) + (": SPLIT" if one["split"] else ""), style="red" if one["split"] else "")
-        alone = one["failure_domains"] == one["nodes"]  # each node is a failure domain of its own
+        alone = one["failure_domains"] == one["nodes"]  # each node is its own failure domain
         rest = ({} if alone else one["failure_domains"], one["switches"], one["nodes"])
         table.add_row(name, Text(numbers(one["ranks"])), domains, *(Text(_places(places)) for places in rest))
     return table
@@ -59,7 +59,7 @@ def _taken(move: Mapping[str, Any]) -> str:
 
 
 def _places(counted: Mapping[str, int]) -> str:
-    """Names, with how many ranks are in each where there are several; "-" where nothing is said."""
+    """Return names, with the number of ranks in each where there are several; "-" if nothing is known."""
     known = {name: count for name, count in counted.items() if name}
     if len(known) < 2:
         return plain(next(iter(known), "-"))

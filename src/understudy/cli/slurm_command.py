@@ -1,4 +1,4 @@
-"""`understudy slurm`: what Slurm's users need around `understudy run`."""
+"""`understudy slurm`: print batch scripts for `understudy run`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from understudy.common.console import say
 from understudy.schedulers.slurm.script import Wish
 from understudy.schedulers.slurm.script import script as write
 
-slurm = typer.Typer(name="slurm", help="On a Slurm cluster: a batch script.", no_args_is_help=True, rich_markup_mode="rich")
+slurm = typer.Typer(name="slurm", help="Print a batch script for a Slurm cluster.", no_args_is_help=True, rich_markup_mode="rich")
 
 
 @slurm.command(context_settings={"allow_interspersed_args": False})

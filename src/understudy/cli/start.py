@@ -1,4 +1,4 @@
-"""Starting a job on this node: its run directory, what orchestrator and agent are told, and the wait for its end."""
+"""Start a job on this node: its run directory, the settings of orchestrator and agent, and the wait for its end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def execute(
     worker_command: tuple[str, ...] = WORKER_COMMAND,
     here: Place | None = None,
 ) -> int:
-    """Start what belongs on this node and stay until the job has ended; the job's exit code. `here`: of its scheduler, if it has one."""
+    """Start the processes of this node and wait until the job has ended; return the job's exit code. `here`: the scheduler's allocation,
+    if there is one.
+    """
     scheme = "https" if tls_cert else "http"
     several = plan.endpoints
     remote = "" if plan.node_rank == 0 else f"{scheme}://{_bracketed(plan.master)}:{plan.port}"
@@ -102,9 +104,9 @@ def execute(
             _write_claim(plan, run, config, remote or f"{scheme}://{_bracketed(plan.master)}:{plan.port}")
     shown = run.path.relative_to(Path.cwd()) if run.path.is_relative_to(Path.cwd()) else run.path
     size, spares = plan.spec.world_size, plan.spec.spares
-    # Some schedulers send a signal to every process of a job. Only the scripts are to have those that are meant for them (`agent.notices`).
+    # Some schedulers send a signal to every process of a job. Those for the scripts must reach only them (`agent.notices`).
     starts = LocalScheduler(NOTICES if here is not None else ())
-    quiet = here is not None and here.number > 0  # what all nodes print comes to one place there
+    quiet = here is not None and here.number > 0  # all nodes print to one place there
     if not quiet:
         ranked, spared = f"{size} rank{'s' * (size != 1)}", f"{spares} spare{'s' * (spares != 1)}"
         say(starting.STARTED(ranks=ranked, spares=spared, folder=shlex.quote(str(shown))))
@@ -114,7 +116,7 @@ def execute(
 
 
 def _write_claim(plan: Launch, run: RunDirectory, config: AgentConfig, orchestrator: str) -> None:
-    """What the agents of nodes are told that the job claims; where they are, they find out (`claimed`)."""
+    """Write the settings for the agents of nodes that the job will claim. They find their own address (`claimed`)."""
     told = config.with_(node="", address="", domain="", labels=(), orchestrator=orchestrator, spares=plan.spec.workers_per_node)
     first = plan.spec.nodes + plan.spec.spare_nodes
     claim = {"options": plan.claim_options, "config": told.as_dict(), "first": first}
@@ -122,7 +124,7 @@ def _write_claim(plan: Launch, run: RunDirectory, config: AgentConfig, orchestra
 
 
 def job_token(file: Path | None, plan: Launch) -> str | None:
-    """The job's secret, if it was given; node 0 of a one-node job makes its own."""
+    """Return the job's secret, if it was given; node 0 of a one-node job creates its own."""
     given = os.environ.get(TOKEN_VARIABLE)
     if file is not None:
         try:
@@ -161,12 +163,12 @@ def check_tls(cert: Path | None, key: Path | None, plan: Launch) -> None:
 
 
 def _hosts_orchestrator(plan: Launch) -> bool:
-    """Whether this node does: node 0, or one for each endpoint."""
+    """Return whether this node runs an orchestrator: node 0 does, or one node for each endpoint."""
     return plan.node_rank < max(1, len(plan.endpoints))
 
 
 def _address(plan: Launch) -> str:
-    """Where the other nodes reach this one."""
+    """Return the address at which the other nodes reach this one."""
     if plan.local_addr:
         return plan.local_addr
     if plan.alone:

@@ -1,4 +1,4 @@
-"""Jobs of an orchestrator: submitting one, following its output, listing them, ending one."""
+"""Submit jobs to an orchestrator, follow their output, list them, and end them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from understudy.links.submission import shared
 from understudy.messages import asking
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job, as understudy jobs lists it.")]
 OURS = {TOKEN_VARIABLE, "UNDERSTUDY_DATABASE", "UNDERSTUDY_TLS"}  # secrets of the service, which no script needs
 _ENDED = ("finished", "failed")
 
 
 def submit(plan: Launch, server: Server, detach: bool) -> int:
-    """Submits the job and, unless `detach`, shows what it prints until it has ended; the job's exit code."""
+    """Submit the job and, unless `detach`, show its output until it has ended; return the job's exit code."""
     spec = plan.spec
     request = {
         "name": re.sub(r"[^A-Za-z0-9._-]", "-", spec.job),
@@ -59,7 +59,7 @@ def submit(plan: Launch, server: Server, detach: bool) -> int:
 
 
 def follow(server: Server, job: str) -> int:
-    """Shows what the job prints until it has ended, also when the orchestrator is away in between; its exit code."""
+    """Show a job's output until it has ended, even if the orchestrator is away in between; return its exit code."""
     offset, patience, told = 0, Patience(), ""
     while True:
         try:

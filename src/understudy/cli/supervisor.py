@@ -1,12 +1,12 @@
-"""The process that a user starts and waits for: it keeps the orchestrator and this node's agent, and cleans up.
+"""The process that a user starts and waits for: it keeps the orchestrator and this node's agent running, and cleans up.
 
 Theory. One thread, one selector: pidfds of both children, the agent's control socket, and signals through a wake-up
-descriptor. The children are in sessions of their own, so Ctrl-C at the terminal comes to us alone, and we end them in
-order. An orchestrator that dies is started again on the same port with the same journal, and an agent that is killed on the same
-folder, where it takes up its workers; training goes on meanwhile. One that refuses (its journal is damaged) is started again with growing
-pauses, and the agent sees to the job's end if nobody can lead it. This process is a child
-subreaper: whatever anybody below left behind is adopted here, and killed before we end. If this process itself is
-killed, the kernel tells both children (`dying_with`), which then do the same.
+descriptor. The children have their own sessions, so Ctrl-C at the terminal reaches only this process, which ends them in
+order. An orchestrator that dies is restarted on the same port with the same journal, and an agent that is killed on the same
+folder, where it takes over its workers; training goes on meanwhile. An orchestrator that refuses (its journal is damaged) is restarted with
+growing pauses, and while none can lead the job, the agent takes care of its end. This process is a child
+subreaper: it adopts processes that its descendants leave running, and kills them before it ends. If this process itself is
+killed, the kernel signals both children (`dying_with`), which then do the same.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from understudy.messages import starting
 from understudy.schedulers.base import Ended, Running, Scheduler, Work
 from understudy.schedulers.local import LocalScheduler
 
-LAST_WORDS = 5.0  # seconds for the agent to say that the job is over, after the orchestrator has ended by itself
-MARGIN = 10.0  # seconds beyond the workers' own grace, after which this process stops waiting and kills
+LAST_WORDS = 5.0  # seconds for the agent to report that the job is over, after the orchestrator has ended by itself
+MARGIN = 10.0  # seconds after the workers' own grace period before this process stops waiting and kills
 FAREWELL = 5.0  # seconds for the orchestrator to close its journal
-PATIENCE, LONGEST_PATIENCE = 5.0, 300.0  # seconds before it is started again: at first, and in the end
-NOTICES = (signal.SIGUSR1, signal.SIGUSR2)  # go on to the script, if the user does not want the job to end with them
+PATIENCE, LONGEST_PATIENCE = 5.0, 300.0  # seconds before it is restarted: the first and the longest pause
+NOTICES = (signal.SIGUSR1, signal.SIGUSR2)  # passed on to the script, unless the job should end with them
 
 
 class Supervisor:
@@ -56,9 +56,11 @@ class Supervisor:
         quiet: bool = False,
         scheduler: Scheduler | None = None,
     ) -> None:
-        """`orchestrator`: its command without the port, or None when it runs on another node only. `several`: there are others elsewhere,
-        so the job needs neither this one nor this node. `quiet`: that all went well, others say. `scheduler`: who starts both; by default
-        this machine.
+        """Prepare the supervisor; nothing is started yet.
+
+        `orchestrator`: its command without the port, or None when it runs only on another node. `several`: there are others elsewhere,
+        so the job needs neither this one nor this node. `quiet`: others report that all went well. `scheduler`: what starts both; by
+        default this machine.
         """
         self._run = run
         self._config = config
@@ -71,20 +73,20 @@ class Supervisor:
         self._several = several
         self._quiet = quiet
         self._scheduler = scheduler or LocalScheduler()
-        self._ends_job = orchestrator is not None and config.node_rank == 0  # when this command is asked to end
+        self._ends_job = orchestrator is not None and config.node_rank == 0  # whether ending this command ends the job
         self._selector = selectors.DefaultSelector()
         self._orchestrator: Running | None = None
         self._agent: Running | None = None
         self._control: socket.socket | None = None
         self._words = LineReader()
         self._ending: Ending | None = None
-        self._asked = 0  # signals so far
-        self._deadline: float | None = None  # when waiting ends and killing begins
+        self._asked = 0  # number of signals so far
+        self._deadline: float | None = None  # when waiting ends and killing begins, monotonic seconds
         self._awaiting_words: float | None = None
         self._restarts = {"orchestrator": Restarts(), "agent": Restarts()}
         self._refused = Backoff(PATIENCE, LONGEST_PATIENCE)
-        self._last: Ended | None = None  # how the orchestrator has ended, if not by a signal
-        self._again: float | None = None  # when one that has refused is started again
+        self._last: Ended | None = None  # how the orchestrator has ended, unless by a signal
+        self._again: float | None = None  # when an orchestrator that has refused is restarted
         self._exit_code: int | None = None
 
     def run(self) -> int:
@@ -113,11 +115,11 @@ class Supervisor:
         old_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
 
         def noted(number: int, frame: FrameType | None) -> None:
-            """The wake-up descriptor carries the number."""
+            """Do nothing: the wake-up descriptor carries the number."""
 
         old = {}
         for number in (*self._signals, *self._notices, LEAVE):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays nohup
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup keeps its effect
                 old[number] = signal.signal(number, noted)
         self._selector.register(reader, selectors.EVENT_READ, lambda: self._signalled(reader))
 
@@ -140,7 +142,7 @@ class Supervisor:
         self._config.write(self._run.agent_file)
         self._control, theirs = socket.socketpair()
         fd = theirs.fileno()
-        # -P: a file of the user's that is named like a module of ours must not be imported in its place.
+        # -P: a user's file with the name of one of our modules must not be imported in its place.
         command = (sys.executable, "-P", "-m", "understudy.agent", "--config", str(self._run.agent_file), "--control-fd", str(fd))
         self._agent = self._scheduler.add_node(
             Work(self._config.node, command, {TOKEN_VARIABLE: self._token}, reads=True, descriptors=(fd,))
@@ -194,8 +196,8 @@ class Supervisor:
                 self._exit_code = 128 + number
 
     def _stop(self, number: int, exit_code: int, reason: str) -> None:
-        """Ask both: the agent stops its workers at once, the orchestrator notes why and tells the other nodes."""
-        # A user's own signal goes on to the script, as in torchrun; the others would only print a traceback per worker.
+        """Ask both to end: the agent stops its workers at once, the orchestrator records why and notifies the other nodes."""
+        # A user's own signal is passed on to the script, as in torchrun; the others would only print a traceback per worker.
         onward = number if number in (signal.SIGUSR1, signal.SIGUSR2) else signal.SIGTERM
         if self._control is not None:
             with contextlib.suppress(OSError):
@@ -218,7 +220,7 @@ class Supervisor:
         assert self._control is not None
         try:
             data = self._control.recv(1 << 16)
-        except ConnectionResetError:  # the agent has ended before it read all that we sent it: a second signal. What it said came first
+        except ConnectionResetError:  # the agent has ended before it read everything from us: a second signal. Its own message came first
             data = b""
         if not data:
             self._selector.unregister(self._control)
@@ -228,7 +230,7 @@ class Supervisor:
         for line in filter(None, self._words.feed(data)):
             self._ending = Ending.decode(line)
             self._awaiting_words = None
-            # What the agent needs at most: for those that end when asked, then for the exit handlers of the others.
+            # The longest time that the agent needs: for workers that end when asked, then for the exit handlers of the others.
             finishing = self._config.timeouts.alone if self._code(1) == 0 else 0.0
             self._deadline = time.monotonic() + 2 * self._config.timeouts.stop + finishing + MARGIN
 
@@ -251,11 +253,13 @@ class Supervisor:
             self._end_agent(1, starting.ORCHESTRATOR_COULD_NOT_START())
         elif ended.killed:
             self._restart_orchestrator(ended.how)
-        else:  # the job is over, and the agent is about to say so; or it failed
+        else:  # the job is over, and the agent is about to report it; or it failed
             self._awaiting_words = time.monotonic() + LAST_WORDS
 
     def _go_on_unled(self, how: str) -> None:
-        """It cannot lead the job now. Each attempt says why; that one can succeed is up to somebody who restores the journal."""
+        """Continue without an orchestrator that can lead. Each attempt prints why it fails; one succeeds only after the journal has been
+        restored.
+        """
         self._keep_port()
         pause = self._refused.delay()
         if pause == PATIENCE:
@@ -266,7 +270,7 @@ class Supervisor:
                 self._control.sendall(Unled(self._run.job()["spec"]["world_size"]).encode())
 
     def _keep_port(self) -> None:
-        """Agents look for the next one where the last one was."""
+        """Keep the port: agents look for the next orchestrator where the last one was."""
         url = self._run.orchestrator()
         if url is not None and not self._port:
             self._port = int(url.rstrip("/").rpartition(":")[2])
@@ -301,7 +305,7 @@ class Supervisor:
         if ended is None:
             return
         self._selector.unregister(child)
-        while self._control is not None:  # its last words; the end of the socket is certain, as the other end is closed
+        while self._control is not None:  # its last message; the socket will end, because the other end is closed
             self._read_control()
         child.close()
         self._agent = None
@@ -317,14 +321,14 @@ class Supervisor:
         elif self._quiet and self._code(1) == 0:
             pass
         elif self._ending.message and not self._asked and not (self._ending.told and self._command is not None and not self._several):
-            self._say(self._ending.message)  # else the orchestrator has told it, or the user knows
+            self._say(self._ending.message)  # else the orchestrator has reported it, or the user knows
         self._exit_code = self._code(1)
 
     def _code(self, otherwise: int) -> int:
         return otherwise if self._ending is None else self._ending.exit_code
 
     def _dismiss_orchestrator(self) -> None:
-        """It ends by itself when the job has ended; if it was not told of that, by a signal."""
+        """Wait for the orchestrator to end, as it does when the job has ended; signal it if it was not informed of that."""
         child = self._orchestrator
         if child is None:
             return

@@ -1,4 +1,4 @@
-"""Which job a command is about: the one of a run directory, or one that was submitted to an orchestrator."""
+"""Find the job that a command is about: that of a run directory, or one that was submitted to an orchestrator."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Certificate = Annotated[Path | None, typer.Option("--tls", "--tls-cert", help=TL
 
 @dataclass(frozen=True)
 class Target:
-    """A job, and where to ask about it: an orchestrator, or a run directory that may know one."""
+    """A job, and where to ask about it: an orchestrator, or a run directory with its address."""
 
     job: str
     server: Server | None
@@ -54,7 +54,7 @@ class Target:
 
 
 def service(url: str, token_file: Path | None, certificate: Path | None) -> Server:
-    """Ends the command if an address is none, or if the secret or the certificate cannot be read."""
+    """Return the server at `url`. Ends the command if it is not an address, or if the secret or the certificate cannot be read."""
     for one in url.split(","):
         if not re.fullmatch(r"https?://[^/:\s]+(:\d+)?/?|https?://\[[0-9a-fA-F:]+\](:\d+)?/?", one.strip()):
             say(asking.URL_FORM(url=one))
@@ -74,7 +74,7 @@ def service(url: str, token_file: Path | None, certificate: Path | None) -> Serv
 
 
 def target(run_dir: Path | None, url: str, job: str, token_file: Path | None, certificate: Path | None) -> Target:
-    """What the options name. Ends the command if there is no such thing."""
+    """Return the job that the options name. Ends the command if there is none."""
     if run_dir is None and url:
         server = service(url, token_file, certificate)
         return Target(job or _latest(server), server)

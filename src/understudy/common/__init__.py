@@ -1,1 +1,1 @@
-"""What several rooms need and none of them owns: names that processes agree on, views, bounds, trust. It imports only `messages`."""
+"""Code that several rooms share: names that processes agree on, views, bounds, trust. It imports only `messages`."""

@@ -1,4 +1,4 @@
-"""Where other hosts reach this one."""
+"""Find the address at which other hosts reach this one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 
 
 def by_which_it_reaches(host: str, port: int) -> str:
-    """This host's address on the way to another one; "" if there is no way. Sends nothing: it asks the routing table."""
+    """Return this host's address on the route to another one; "" if there is no route. Sends nothing: it reads the routing table."""
     try:
         family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:

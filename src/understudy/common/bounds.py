@@ -1,18 +1,18 @@
-"""Bounds for what comes over a link, checked in one place for links, the journal and replay: `messages.decode` asks here for every event.
+"""Bound what arrives over a link, in one place for links, the journal and replay: `messages.decode` checks every event here.
 
-What was taken once is written to the journal, shown on terminals, and read again by the next orchestrator, so the rule is: nothing is
-taken that could not be written and read again. Sizes are in bytes as written, that is of the JSON with everything but ASCII escaped: an
+An accepted message is written to the journal, shown on terminals, and read again by the next orchestrator, so the rule is: nothing is
+accepted that could not be written and read again. Sizes are in bytes as written, that is of the JSON with everything but ASCII escaped: an
 `é` has six of them.
 
 - Names (workers, nodes, addresses, ...: every string that is not a text) are refused if they are long or not printable: what they
-  name could not be told from others.
-- Texts for people (details, reasons, tracebacks, ...) are not worth losing an event for: control characters, halves of surrogate pairs
-  (undecodable bytes in a file's name) and the marks that turn the direction of writing are written out as escapes such as \\x1b, and
+  name could not be distinguished from others.
+- Texts for people (details, reasons, tracebacks, ...) are cleaned, so that no event is lost because of them: control characters, halves of
+  surrogate pairs (undecodable bytes in a file's name) and marks that change the direction of writing are escaped as in \\x1b, and
   the middle of a text that is too long is left out.
 - Numbers are refused beyond 64 bits; times and durations if they are not finite or no calendar has them.
-- A process id that is not known is None. Earlier versions wrote 0, which must never reach a signal: kill(0) means the caller's own group.
+- An unknown process id is None. Earlier versions wrote 0, which must never reach a signal: kill(0) means the caller's own group.
 
-Known limit: what an orchestrator tells its agents is not checked here, because agents believe it anyway.
+Known limit: messages of an orchestrator to its agents are not checked here, because agents trust it anyway.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from understudy.messages.base import Text
 
 NAME = 1 << 10  # bytes as written
 TEXT = 1 << 17
-NUMBER = 1 << 62  # what SQLite, PostgreSQL and 64-bit programs behind the API can hold
+NUMBER = 1 << 62  # the range of SQLite, PostgreSQL and 64-bit programs that use the API
 FIRST_TIME, LAST_TIME = -6e10, 2.5e11  # unix seconds between the years 68 and 9892
 TEXTS = frozenset({"detail", "reason", "summary", "traceback", "text", "notes", "message", "shown", "root", "uncovered", "changing"})
 _HOSTILE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # neither newline nor tab
@@ -39,11 +39,11 @@ T = TypeVar("T")
 
 
 class OutOfBounds(ValueError):
-    """Says which field, and what is wrong with it."""
+    """A field is out of bounds; the text says which one, and why."""
 
 
 def plain(text: str) -> str:
-    """What can be shown on a terminal and written anywhere: see above."""
+    """Escape what cannot be shown on a terminal or written: see above."""
     return text if text.isascii() and text.isprintable() else _HOSTILE.sub(_escaped, text)
 
 
@@ -53,21 +53,21 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def size(text: str) -> int:
-    """Bytes as written, without the quotes."""
+    """Return the bytes of a text as written, without the quotes."""
     return len(encode_basestring_ascii(text)) - 2
 
 
 def cut(text: str, most: int = TEXT) -> str:
-    """At most `most` bytes as written: the beginning, and more of the end, where an error's last line stands."""
+    """Cut a text to at most `most` bytes as written. Keeps the beginning, and more of the end, where an error has its last line."""
     if len(text) * 12 <= most or size(text) <= most:
         return text
-    room = most - 60  # for what says that something is missing
+    room = most - 60  # for the mark that something is missing
     head, tail = _fitting(text, room // 4), _fitting(text[::-1], room - room // 4)
     return f"{text[:head]}\n[... {len(text) - head - tail} characters left out ...]\n{text[len(text) - tail :]}"
 
 
 def _fitting(text: str, most: int) -> int:
-    """How many of the first characters have at most `most` bytes as written."""
+    """Return how many of the first characters have at most `most` bytes as written."""
     low, high = 0, min(len(text), most)
     while low < high:
         middle = (low + high + 1) // 2
@@ -76,12 +76,12 @@ def _fitting(text: str, most: int) -> int:
 
 
 def known_pid(value: int | None) -> int | None:
-    """Return the process id, or None for what is none: nothing, 0 (as earlier versions say it) and negative numbers."""
+    """Return a process id, or None for an unknown one: None, 0 (which earlier versions wrote) and negative numbers."""
     return value if value is not None and value > 0 else None
 
 
 def bounded(message: T) -> T:
-    """The same object if there is nothing to clean or to cut. Raises `OutOfBounds`."""
+    """Return a message with its texts cleaned and cut; the same object if there is nothing to change. Raises `OutOfBounds`."""
     changed = {name: fit for name, value in vars(message).items() if (fit := _fit(name, value)) is not value}
     return replace(message, **changed) if changed else message  # type: ignore[type-var]
 

@@ -1,4 +1,4 @@
-"""What command line and orchestrator themselves have to tell, apart from workers' output: on stderr, with our name in front."""
+"""Print messages of the command line and the orchestrator, apart from workers' output: on stderr, with our name first."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from understudy.common.bounds import plain
 
 
 def say(text: str) -> None:
-    with contextlib.suppress(
-        OSError
-    ):  # a full disk or a closed pipe behind it must not end the job, nor who tells of it: the journal's thread
+    with contextlib.suppress(OSError):  # a full disk or a closed pipe must end neither the job nor the thread that prints: the journal's
         print(f"understudy: {plain(text)}", file=sys.stderr, flush=True)
 
 

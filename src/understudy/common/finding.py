@@ -1,4 +1,4 @@
-"""What `understudy doctor` finds: each a line for a person, found by the command line or by the worker's side of it."""
+"""The findings of `understudy doctor`: one line each for a person, made by the command line or by the worker's side of it."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ class Finding:
 
 
 def can_run(findings: Iterable[Finding]) -> bool:
-    """Whether a job can."""
+    """Return whether a job can run."""
     return all(finding.status != MISSING for finding in findings)

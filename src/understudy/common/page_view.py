@@ -1,4 +1,4 @@
-"""A reading of a worker's page (`links.page`): what orchestrator, agents and detectors know of its progress."""
+"""A reading of a worker's page (`links.page`): the progress that orchestrator, agents and detectors know."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNKNOWN = -1  # number of waits
 LEARNED, ALONE = 0.0, -1.0  # seconds for which a rank may work while the others wait: learned from the steps, or --alone-limit
 WHERE = 400  # characters
 LONGEST_GRANT = 1e9  # seconds
-# What may come over a link, as pydantic checks it: numbers that a journal can hold, and times that can be reckoned with.
+# Bounds of values that arrive over a link, for pydantic: numbers that a journal can store, and times that are finite.
 Count = Annotated[int, Field(gt=-NUMBER, lt=NUMBER)]
 Seconds = Annotated[float, Field(gt=FIRST_TIME, lt=LAST_TIME)]
 Place = Annotated[str, Field(max_length=WHERE)]
@@ -32,7 +32,7 @@ class Activity(IntEnum):
 
 
 class Process(IntFlag):
-    """What else is known of a worker; the first three only of one that stands still. An earlier orchestrator leaves these out,
+    """Other states of a worker; the first three are known only of one that makes no progress. An earlier orchestrator ignores these,
     whereas it refuses an activity that it does not know.
     """
 
@@ -56,18 +56,18 @@ class PageView(NamedTuple):
     since: Seconds  # when activity or transaction changed last
     collectives: Count  # collectives issued since the last recovery, over all groups, as of the last beat
     longest: Seconds  # seconds of the longest transaction cycle so far, the first two left out
-    waits: Count = UNKNOWN  # for how many operations the worker waits for others, if it stands still
-    looks: Count = 0  # how often somebody has looked whether the worker computes itself or waits for others; 0: that is not known
-    own_running: Count = 0  # milliseconds of its own in each activity, as far as these looks show: it did not wait for others
+    waits: Count = UNKNOWN  # for how many operations the worker waits for others, if it makes no progress
+    looks: Count = 0  # how many samples show whether the worker computes itself or waits for others; 0: not known
+    own_running: Count = 0  # own milliseconds in each activity, according to these samples: it did not wait for others
     own_committing: Count = 0
     own_idle: Count = 0
     granted: Seconds = LEARNED  # for which it may work here while the others wait: `LEARNED`, `ALONE`, or seconds
     process: Count = 0  # `Process`
-    where: Place = ""  # the line of the script at which it stands still; "": not known
+    where: Place = ""  # the line of the script at which it makes no progress; "": not known
 
 
 def whereabouts(view: PageView) -> str:
-    """Return where in the job a rank stands, in words; "" where it holds none."""
+    """Return where in the job a worker's rank is, in words; "" if it has none."""
     if view.process & Process.ENDING:
         return "after its script had failed"
     if view.process & Process.UNJOINED:
@@ -86,7 +86,7 @@ def whereabouts(view: PageView) -> str:
 
 
 def line_of(view: PageView) -> str:
-    """Return the line of the script at which a rank stands still, and whether what it does there is lost with it; "" if it is not known."""
+    """Return the line of the script at which a rank makes no progress, and whether its work there is lost with it; "" if not known."""
     if not view.where:
         return ""
     skipped = " (which a newcomer skips, unless it is in a @job.section)" if view.activity is Activity.IDLE else ""

@@ -1,4 +1,4 @@
-"""How often something that was killed is started again: not more than so many times within some seconds, or it cannot run."""
+"""Limit how often a process that was killed is restarted: at most so many times within some seconds; beyond that it cannot run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ MOST, SECONDS = 5, 60.0
 
 
 class Restarts:
-    """Of one process. Times are in seconds of one monotonic clock."""
+    """The restarts of one process. Times are in seconds of one monotonic clock."""
 
     def __init__(self, most: int = MOST, seconds: float = SECONDS) -> None:
         self._most = most
@@ -14,7 +14,7 @@ class Restarts:
         self._last: list[float] = []
 
     def take(self, now: float) -> bool:
-        """Whether it may be started again now; if so, that counts as done."""
+        """Return whether it may be restarted now; if so, the restart is counted."""
         self._last = [moment for moment in self._last if now - moment < self._seconds]
         if len(self._last) >= self._most:
             return False
@@ -23,5 +23,5 @@ class Restarts:
 
     @property
     def exceeded(self) -> str:
-        """In words, after a no: how often it has ended."""
+        """Describe how often it has ended, after a refusal."""
         return f"{self._most + 1} times within {self._seconds:.0f} s"

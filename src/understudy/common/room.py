@@ -1,4 +1,4 @@
-"""How much memory may still be used here: counted in the host's memory and in the control group's limit, whichever is tighter."""
+"""Measure how much memory may still be used here: the tighter of the host's memory and the control group's limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Room:
 
 
 def room(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> Room:
-    """What this process and its children may still use, in bytes."""
+    """Return the memory that this process and its children may still use, in bytes."""
     host = psutil.virtual_memory()
     best = Room(host.available, host.total, "this host")
     for folder in _groups(root, own):
@@ -31,7 +31,7 @@ def room(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgrou
 
 
 def _groups(root: Path, own: Path) -> list[Path]:
-    """The folders of this process's control group and those above it (each may set a limit), for cgroup v2 and v1."""
+    """Return the folders of this process's control group and those above it (each may set a limit), for cgroup v2 and v1."""
     try:
         lines = own.read_text().splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""Which versions of PyTorch and Python Understudy is tested with.
+"""The versions of PyTorch and Python with which Understudy is tested.
 
-The worker goes into parts of torch that torch may change at any time (`worker.doctor.internals`), so another minor version may work or not.
-`understudy doctor` tries out what is relied on.
+The worker uses parts of torch that torch may change at any time (`worker.doctor.internals`), so another minor version may work or not.
+`understudy doctor` tests every part that is used.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ PYTHON = ("3.11", "3.13")
 
 
 def minor(version: str) -> tuple[int, int]:
-    """Major and minor version; (0, 0) for what is no version."""
+    """Return major and minor version; (0, 0) for a text that is not a version."""
     match = re.match(r"(\d+)\.(\d+)", version)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def is_tested(version: str, tested: tuple[str, str]) -> bool:
-    """Whether a version is in a range such as `TORCH`."""
+    """Return whether a version is in a range such as `TORCH`."""
     return minor(tested[0]) <= minor(version) <= minor(tested[1])
 
 
 def installed_torch() -> str:
-    """Its version, "" if it is not installed. Does not import it."""
+    """Return the version of torch, "" if it is not installed. Does not import it."""
     try:
         return metadata.version("torch")
     except metadata.PackageNotFoundError:
@@ -35,7 +35,7 @@ def installed_torch() -> str:
 
 
 def untested_torch() -> str:
-    """What is to be said of the installed torch, if it is another one; "" if not, or if there is none."""
+    """Return a warning about the installed torch if it is another version; "" if not, or if there is none."""
     version = installed_torch()
     if not version or is_tested(version, TORCH):
         return ""

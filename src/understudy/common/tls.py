@@ -1,7 +1,7 @@
-"""Trust for connections to the orchestrator: its own certificate and no other, or those of a private authority.
+"""Decide which certificates to trust for the orchestrator: its own certificate and no other, or those of a private authority.
 
 A *file* is the orchestrator's certificate (the first one in it, as servers present it): it may sign itself, and the name under which
-the orchestrator is reached does not matter, because only the holder of its key can answer.
+the orchestrator is reached does not matter, because only the owner of its key can answer.
 
 A *folder* (`understudy certs`, or a mounted Kubernetes TLS secret) has the authority's certificate in `ca.crt`: the orchestrator must
 show one of that authority, for the name or address under which it is reached. `tls.crt` and `tls.key`, if they are there, are shown to
@@ -19,9 +19,9 @@ _END = "-----END CERTIFICATE-----"
 
 
 def trusting(place: str) -> ssl.SSLContext | None:
-    """A context for the file or folder at `place`; None if it is empty.
+    """Return a context for the file or folder at `place`; None if that is an empty text.
 
-    Raises `ssl.SSLError` or `OSError` when a file is missing or holds no certificate.
+    Raises `ssl.SSLError` or `OSError` when a file is missing or has no certificate.
     """
     if not place:
         return None

@@ -1,17 +1,17 @@
-"""Alerts of Prometheus' Alertmanager, as it sends them to a webhook (its format of version 4), as evidence. Pure: the time is passed in.
+"""Turn alerts of Prometheus' Alertmanager, as its webhook sends them (format version 4), into evidence. Pure: the time is passed in.
 
-- The node is what the first label says that is there, of `node`, `Hostname` (the DCGM exporter's), `hostname`, `nodename` and `instance`,
-  without a port. Only that one is looked at: an alert about a node has an `instance`, too, and that may be the one that measures.
+- The node is named by the first of these labels that the alert has: `node`, `Hostname` (the DCGM exporter's), `hostname`, `nodename` and
+  `instance`, without a port. The others are ignored: an alert about a node has an `instance`, too, which may be that of the exporter.
 - The part is `gpu` ("0" is "gpu0"), else `device`; without either the alert is about the node.
-- The alert's name becomes the detector, `alertmanager:NAME`, so that each has a taint of its own, and in lower case the kind.
-- It began at `startsAt`. One that fires has no end, since Alertmanager says it again only every few hours; one that is resolved is over at
+- The alert's name becomes the detector, `alertmanager:NAME`, so that each alert has its own taint, and in lower case the kind.
+- It began at `startsAt`. One that fires has no end, since Alertmanager repeats it only every few hours; one that is resolved is over at
   `endsAt`.
 
-Alertmanager sends all alerts of a group at a time. Alerts that differ in other labels only are the same thing here, which lasts as long as
-one of the group fires that is as bad.
+Alertmanager sends all alerts of a group together. Alerts that differ only in other labels are one here, and it lasts as long as one of the
+group fires that is as severe.
 
-Known limits: that holds within a group; where alerts of one name about one part are of different groups (`group_by: ['...']`), the first
-that is resolved ends it. So does one where `max_alerts` has left out another that fires.
+Known limits: that applies within a group. If alerts of one name about one part are in different groups (`group_by: ['...']`), the first
+one that is resolved ends it. So does one where `max_alerts` has cut off another that fires.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from understudy.messages import alertmanager
 
 NAME = "alertmanager"
 NODE_LABELS = ("node", "Hostname", "hostname", "nodename", "instance")
-SUSPECT = ("critical", "error", "page")  # what a label `severity` says of an alert that speaks against the node
-SKEW = 300.0  # seconds by which the clocks of others may be ahead of ours
+SUSPECT = ("critical", "error", "page")  # values of the label `severity` that count against the node
+SKEW = 300.0  # seconds by which other clocks may be ahead of ours
 LONGEST = 64  # characters of a name or a part
 
 
@@ -70,7 +70,7 @@ class AlertmanagerMessage(BaseModel):
 
 
 class Reading(BaseModel):
-    """How labels are read. A word that is written wrong is refused, as it would be missed for long."""
+    """How labels are read. An unknown word is refused, because a typing error would go unnoticed for long."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -87,7 +87,7 @@ class Reading(BaseModel):
 
 
 def evidence_of(alerts: Sequence[Alert], nodes: KnownNodes, reading: Reading, now: float) -> list[Evidence | str]:
-    """Of each alert; or why it says nothing."""
+    """Return the evidence of each alert, or the reason why it has no effect."""
     found = [_heard(alert, nodes, reading, now) for alert in alerts]
     fires = {(*_thing(one), one.severity) for one in found if isinstance(one, Evidence) and not one.until}
     again = alertmanager.STILL_FIRES()
@@ -119,7 +119,7 @@ def _heard(alert: Alert, nodes: KnownNodes, reading: Reading, now: float) -> Evi
         return alertmanager.WRONG_TIME(began=alert.starts.isoformat())
     until = 0.0
     if alert.status == "resolved":
-        until = min(ended, now) if ended > 0 else now  # it is over, whatever their clock says
+        until = min(ended, now) if ended > 0 else now  # it is over, whatever their clock shows
     elif 0 < ended <= now:
         until = ended
     part = _part(alert)
@@ -138,7 +138,7 @@ def _heard(alert: Alert, nodes: KnownNodes, reading: Reading, now: float) -> Evi
 
 
 def _part(alert: Alert) -> str:
-    """Made fit: a device may be called /dev/nvme0n1 by who measures, and nvme0n1 here."""
+    """Return the part, normalized: a device may be called /dev/nvme0n1 by the exporter, and is nvme0n1 here."""
     part = part_of(*first_of(alert.labels, PART_LABELS)).removeprefix("/dev/")
     return re.sub(r"[^A-Za-z0-9_.:/@-]", "-", part).lstrip("_.:/@-")[:LONGEST]
 

@@ -1,18 +1,18 @@
-"""What AMD's management library (AMD SMI) says of the GPUs of a node: memory errors, heat, throttling, links, devices that are gone.
+"""Read AMD's management library (AMD SMI): memory errors, heat, throttling, links, and devices that are gone, of the GPUs of a node.
 
-Each look reads counters and states of every device, as that of NVIDIA's library does (`nvml`). Unlike that, AMD SMI lists its devices
-once, and has no error that says that one is gone: a file of such a device is missing, which is also how a device says that it does not
-support something, and how it looks during a reset. So the PCI bus is asked: a device that was there at an earlier look is gone if its
-configuration space is not listed any more, or reads only ones. A query that was answered before and is not supported for a moment says
-nothing.
+Each look reads counters and states of every device, as the detector of NVIDIA's library does (`nvml`). Unlike NVIDIA's, AMD SMI lists its
+devices once, and has no error for one that is gone: a file of such a device is missing, which is also what a device looks like that does
+not support something, or is being reset. So the PCI bus is read: a device that was there at an earlier look is gone if its
+configuration space is not listed any more, or reads only ones. A query that was answered before and is temporarily not supported is
+ignored.
 
-An error of the library is a note. What it may mean on real devices is not known here well enough to move a rank for it.
+An error of the library is a note. Too little is known about what it means on real devices to move a rank because of it.
 
-Known limits: nothing of this has run on a real GPU, only on a stand-in for the package `amdsmi`, whose names and answers are those of its
-version 7.0. Throttling is known from MI300 on, from accumulated times; the flags of older GPUs are not read. Bad pages are told to the
-superuser only. An error of XGMI stays reported until it is reset, so another one does not show. Partitions of a GPU are devices of their
-own here, and one that has no place of its own on the PCI bus is never known to be gone. Some GPUs that sleep report large counts of
-memory errors that never were, at each query.
+Known limits: none of this has run on a real GPU, only on a stand-in for the package `amdsmi`, whose names and answers are those of its
+version 7.0. Throttling is known from MI300 on, from accumulated times; the flags of older GPUs are not read. Only the superuser can read
+bad pages. An error of XGMI stays reported until it is reset, so another one does not show. Partitions of a GPU count as devices here, and
+one without its own place on the PCI bus is never known to be gone. Some GPUs that sleep report large counts of memory errors that never
+happened, at each query.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ DRIVER = Path("/sys/module/amdgpu")
 PCI = Path("/sys/bus/pci/devices")
 DAY = 86400.0
 
-# amdsmi_status_t. The library makes NOT_SUPPORTED of a file that is missing, or whose driver refuses to read it during a reset.
+# amdsmi_status_t. The library returns NOT_SUPPORTED for a file that is missing, or whose driver refuses to read it during a reset.
 _INVALID, _NOT_SUPPORTED, _NOT_IMPLEMENTED, _NO_SYMBOL, _RETRY, _NO_PERMISSION, _BUSY, _NO_DATA = 1, 2, 3, 5, 9, 10, 30, 40
 _UNSUPPORTED = {_INVALID, _NOT_SUPPORTED, _NOT_IMPLEMENTED, _NO_SYMBOL, _NO_DATA}
 _FOR_A_MOMENT = {_NOT_SUPPORTED, _RETRY, _NO_PERMISSION, _BUSY, _NO_DATA}
 
 _SENSORS = ("HOTSPOT", "VRAM")  # of AmdSmiTemperatureType
 # Fields of amdsmi_get_gpu_metrics_info, kind, what it is in words, severity. The limit of power (ppt_residency_acc) is reached by any hard
-# work and is no fault. PROCHOT is a line of the board: something outside the GPU has asked for it.
+# work and is no fault. PROCHOT is a line of the board: something outside the GPU requests throttling.
 _THROTTLERS = (
     ("prochot_residency_acc", "throttled-prochot", "the board (PROCHOT)", Severity.SUSPECT),
     ("socket_thm_residency_acc", "throttled-thermal", "the heat of the GPU", Severity.NOTE),
@@ -54,15 +54,15 @@ _THROTTLERS = (
 
 @dataclass(frozen=True)
 class AmdLimits:
-    """What is too much. AMD publishes no rates: the two are NVIDIA's (`nvml_limits`), for the same memory and the same bus."""
+    """The limits of this detector. AMD publishes no rates: the two are NVIDIA's (`nvml_limits`), for the same memory and the same bus."""
 
     corrected_ecc: Rate = Rate(10, 60.0)
     pcie_replays: Rate = Rate(8, 60.0)
-    # Part of the time between two looks for which the clocks are held back. Ours.
+    # Part of the time between two looks during which the clocks are throttled. Our choice.
     throttled: float = 0.1
-    # Seconds for which that, or a critical temperature, has to last. Ours.
+    # Seconds that throttling, or a critical temperature, has to last. Our choice.
     slowdown: float = 5.0
-    # Seconds for which evidence of what may pass is believed. Ours.
+    # Seconds for which evidence of passing conditions is valid. Our choice.
     wears_off: float = 600.0
 
 
@@ -85,7 +85,7 @@ class AmdSmi(NodeDetector):
             return amd_evidence.AMD_NO_PACKAGE()
         try:
             smi = _load()
-        except Exception as error:  # it raises a KeyError, an AttributeError or an OSError, by its version
+        except Exception as error:  # a KeyError, an AttributeError or an OSError, depending on its version
             return amd_evidence.AMD_NO_LIBRARY(error=f"{type(error).__name__}: {error}")
         try:
             return "" if _handles(smi) else amd_evidence.AMD_NO_DEVICE()
@@ -109,7 +109,9 @@ def _load() -> Any:
 
 @cache
 def _handles(smi: Any) -> tuple[Any, ...]:
-    """Of all devices. The library is opened once in a process and never closed: that would take the handles from another user of it."""
+    """Return the handles of all devices. The library is opened once in a process and never closed: that would take the handles from
+    another user of it.
+    """
     smi.amdsmi_init()
     return tuple(smi.amdsmi_get_processor_handles())
 
@@ -140,7 +142,7 @@ class _Device(WatchedDevice):
             self._links()
         return self._end()
 
-    # What is asked
+    # Queries
 
     def _gone(self) -> bool:
         vendor = b""
@@ -213,7 +215,7 @@ class _Device(WatchedDevice):
             self._tell(Severity.SUSPECT, "xgmi-error", amd_evidence.AMD_XGMI(gpu=self.title), self._passing)
 
     def _ask(self, name: str, *arguments: Any) -> Any:
-        """None if there is no answer."""
+        """Query the library; None if there is no answer."""
         query = (name, *arguments)
         call = getattr(self._smi, name, None)
         if call is None or query in self._left_out:
@@ -226,7 +228,7 @@ class _Device(WatchedDevice):
         self._answered.add(query)
         return answer
 
-    # What follows from it
+    # Evidence
 
     def _failed(self, query: tuple[Any, ...], error: Any) -> None:
         code = error.get_error_code()
@@ -240,7 +242,9 @@ class _Device(WatchedDevice):
 
 
 def _number(answer: Mapping[str, Any], name: str) -> int | None:
-    """None if the device does not have it: the package gives words or the largest number then, by its version."""
+    """Return a number, or None if the device does not have it: the package returns text or the largest number then, depending on its
+    version.
+    """
     value = answer.get(name)
     known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64 - 1 and value != 2**32 - 1
     return value if known else None

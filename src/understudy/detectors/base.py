@@ -1,9 +1,9 @@
-"""The port to detectors: each turns something seen into evidence. What follows from evidence others decide.
+"""The port to detectors: each reports evidence. Others decide what follows from it.
 
 A `Detector` looks at a job every `every` seconds, on the host of its orchestrator; a `NodeDetector` at the node that it runs on, in the
-node's agent. Two of ours judge what they are fed (`hang`, `straggler`). One of another package is named by an entry point of the group
-`understudy.detectors`, is made without arguments and looks by itself, on a thread of its own: it may ask a file, a program or a server. One
-that raises, or takes too long, is told about and left out from then on.
+node's agent. Two of ours are given their readings (`hang`, `straggler`). A detector of another package is named by an entry point of the
+group `understudy.detectors`, is created without arguments, and looks on its own thread: it may read a file, run a program or query a
+server. A detector that raises, or takes too long, is reported and left out from then on.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 GROUP = "understudy.detectors"
-LEFT_OUT = "detector-left-out"  # kind of evidence of a detector about itself only: it has raised, hung or flooded
+LEFT_OUT = "detector-left-out"  # kind of evidence of a detector about itself only: it has raised, hung, or reported too much
 
 
 class Subject(StrEnum):
-    """What evidence speaks against."""
+    """What evidence is directed against."""
 
     WORKER = "worker"
     NODE = "node"
     DEVICE = "device"  # of a node: an accelerator, a disk, memory
-    LINK = "link"  # of a node: an adapter, or what it is connected by
+    LINK = "link"  # of a node: an adapter, or its connection
 
 
 class Severity(StrEnum):
-    NOTE = "note"  # a person should know
-    SUSPECT = "suspect"  # of a node, or of a part of it: no rank and no spare is placed there any more, and its ranks may be moved
+    NOTE = "note"  # information for a person
+    SUSPECT = "suspect"  # of a node, or of a part of it: it gets no more ranks and spares, and its ranks may be moved
     LOST = "lost"  # of a worker: it is ended, and its rank goes to a spare
 
 
@@ -36,13 +36,13 @@ class Severity(StrEnum):
 class Evidence:
     detector: str
     subject: Subject
-    name: str  # of the worker, of the node; of a device or a link: of its node
+    name: str  # of the worker or of the node; for a device or a link: of its node
     severity: Severity
-    detail: str  # what was seen, for a person
+    detail: str  # the observation, for a person
     happened: float  # unix time
-    kind: str = ""  # what was seen, for a rule: "xid-79", "ecc-uncorrected"; of one detector always the same for the same thing
-    part: str = ""  # of a device or a link: which, as its node calls it: "gpu3", "nvme0n1", "eth0"
-    until: float = 0.0  # unix time from which on it says nothing any more; 0: it does not wear off
+    kind: str = ""  # the observation, for a rule: "xid-79", "ecc-uncorrected"; a detector uses the same kind for the same thing
+    part: str = ""  # of a device or a link: its name on its node: "gpu3", "nvme0n1", "eth0"
+    until: float = 0.0  # unix time until which it is valid; 0: it does not wear off
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class JobView:
 
     now: float  # unix time
     ranks: Mapping[int, str]  # the worker of each rank
-    idle: Collection[str] = ()  # workers that hold none
+    idle: Collection[str] = ()  # workers without a rank
     nodes: Mapping[str, str] = field(default_factory=dict)  # the node of each worker
     steps: Mapping[str, int] = field(default_factory=dict)  # committed steps of each worker, as far as known
-    roles: Sequence[int] = ()  # by rank: alike for those that hold the same or shards of the same; empty: not known yet
+    roles: Sequence[int] = ()  # by rank: equal for ranks that have the same state or shards of it; empty: not known yet
     generation: int = 0
     steady: bool = True  # all ranks train, none of them moves, and none is drilled
 
@@ -65,32 +65,32 @@ class AnyDetector(ABC):
 
 
 class NodeDetector(AnyDetector):
-    """Looks at the node that it runs on, in its agent, on a thread of its own. Made without arguments."""
+    """Look at the node that this runs on, in its agent, on its own thread. Created without arguments."""
 
-    limit: float = 30.0  # seconds that a look may take: a detector that takes longer is left out, and told about
-    reading: str = ""  # the device that the present look asks, as in `Evidence.part`: if the look hangs there, it is suspected. Reset it
+    limit: float = 30.0  # seconds that a look may take: a detector that takes longer is left out, and reported
+    reading: str = ""  # the device that the present look reads, as in `Evidence.part`: if the look hangs, that device is suspect. Reset it
 
     @classmethod
     def missing(cls) -> str:
-        """Why there is nothing here that it could look at, for a person; "" if there is."""
+        """Return why this detector has nothing to look at here, for a person; "" if it has."""
         return ""
 
     @abstractmethod
     def look(self) -> Iterable[Evidence]:
-        """What speaks against this node, or a part of it, at this moment. `name` of what it gives is "": the agent knows its node. The
-        same evidence may be given again: it is acted upon once. Raises what it likes: that speaks against the detector.
+        """Return the evidence against this node, or a part of it, at this time. Its `name` is "": the agent knows its node. The
+        same evidence may be returned again: it is acted upon once. May raise anything: that counts against the detector.
 
-        What does not wear off (`until` is 0), or not yet, is remembered by the agent and told for as long as it holds, also if it is
-        never given again. It is over when the same kind and part is given with an `until` that has passed.
+        The agent remembers evidence that does not wear off (`until` is 0), or has not yet, and reports it for as long as it is valid, even
+        if it is never returned again. It is over when the same kind and part is returned with an `until` that has passed.
         """
 
     def close(self) -> None:
-        """Nothing is wanted any more. Called once, on another thread, also while a look is under way: that should end soon then."""
+        """Stop looking. Called once, on another thread, perhaps during a look: that should end soon then."""
 
 
 class Detector(AnyDetector):
-    """Looks at a job, on the host of its orchestrator. Made without arguments."""
+    """Look at a job, on the host of its orchestrator. Created without arguments."""
 
     @abstractmethod
     def look(self, job: JobView) -> Iterable[Evidence]:
-        """What speaks against what at this moment. The same evidence may be given again: it is acted upon once."""
+        """Return the evidence at this time. The same evidence may be returned again: it is acted upon once."""

@@ -1,20 +1,20 @@
-"""Which detectors look on a node: those that are built in, those of an operator's file, and those of other packages.
+"""Choose the detectors of a node: those that are built in, those of an operator's file, and those of other packages.
 
-The file is TOML. All of it may be left out, and so may the file: then what is built in and installed looks, each where there is something
-to look at.
+The file is TOML. Every part of it, and the file itself, is optional: without it, the built-in and the installed detectors run, each where
+there is something to look at.
 
-    off = ["nvml"]                    # these do not look: kernel, nvml, amdsmi, or one of another package by its name
+    off = ["nvml"]                    # these do not run: kernel, nvml, amdsmi, or one of another package by its name
 
     [kernel]
-    history = true                    # what the log says of the time before the job counts, too
+    history = true                    # entries of the log from before the job count, too
 
-    [nvml]                            # what is too much; left out: as in `nvml_limits`
+    [nvml]                            # limits; default: those of `nvml_limits`
     pcie_replays = {count = 8, seconds = 60}
 
-    [amdsmi]                          # likewise; left out: as in `amdsmi.AmdLimits`
+    [amdsmi]                          # limits; default: those of `amdsmi.AmdLimits`
     throttled = 0.1
 
-    [nccl-ras]                        # only if it is here: NCCL's own view of a job (`nccl_ras`)
+    [nccl-ras]                        # only with this section: NCCL's own view of a job (`nccl_ras`)
     every = 60
 
     [[command]]                       # any number: a program of yours that is run (`command.CommandCheck`)
@@ -59,7 +59,7 @@ from understudy.detectors.nvml_limits import DEFAULT, Limits
 from understudy.messages import detector_files
 
 LONGEST = 1 << 20  # characters of a file
-MOST = 64  # entries of one kind: each looks on a thread of its own
+MOST = 64  # entries of one kind: each runs on its own thread
 BUILT_IN = "built in"
 
 M = TypeVar("M", bound=BaseModel)
@@ -76,9 +76,9 @@ class Choice:
     name: str
     origin: str  # built in, a file, or another package
     every: float  # seconds between two looks
-    make: Callable[[], NodeDetector]  # takes its time, as does the next one: they ask drivers and devices
-    missing: Callable[[], str] = lambda: ""  # why there is nothing to look at; "": there is
-    off: bool = False  # the file says so
+    make: Callable[[], NodeDetector]  # slow, as is the next one: they query drivers and devices
+    missing: Callable[[], str] = lambda: ""  # why there is nothing to look at; "" if there is
+    off: bool = False  # disabled by the file
 
     @staticmethod
     def of(kind: type[NodeDetector], origin: str = BUILT_IN) -> Choice:
@@ -86,10 +86,12 @@ class Choice:
 
 
 class NcclRasSettings(Configured):
-    """A look makes all processes of a job tell each other how far they are, so this detector looks only where a file has its section."""
+    """Settings of the NCCL detector. A look makes all processes of a job exchange their progress, so it runs only where a file has its
+    section.
+    """
 
     every: Period = NcclRas.every
-    address: Annotated[str, Field(pattern=r"^\S{1,250}:\d{1,5}$")] | None = None  # None: as NCCL_RAS_ADDR has it
+    address: Annotated[str, Field(pattern=r"^\S{1,250}:\d{1,5}$")] | None = None  # None: the value of NCCL_RAS_ADDR
 
 
 class KernelSettings(Configured):
@@ -105,7 +107,7 @@ class RateSettings(Configured):
 
 
 class _LimitSettings(Configured):
-    """What is left out stays as the detector has it."""
+    """Limits; those that are left out keep the detector's defaults."""
 
     def _given(self) -> dict[str, Any]:
         given: dict[str, Any] = {}
@@ -120,8 +122,8 @@ class NvmlSettings(_LimitSettings):
     corrected_ecc: RateSettings | None = None
     pcie_replays: RateSettings | None = None
     nvlink_crc: RateSettings | None = None
-    slowdown: Period | None = None  # seconds for which the clocks have to be held back
-    wears_off: Period | None = None  # seconds for which evidence of what may pass is believed
+    slowdown: Period | None = None  # seconds for which the clocks have to be throttled
+    wears_off: Period | None = None  # seconds for which evidence of passing conditions is valid
 
     def limits(self) -> Limits:
         return replace(DEFAULT, **self._given())
@@ -130,9 +132,9 @@ class NvmlSettings(_LimitSettings):
 class AmdSmiSettings(_LimitSettings):
     corrected_ecc: RateSettings | None = None
     pcie_replays: RateSettings | None = None
-    throttled: Annotated[float, Field(gt=0, le=1)] | None = None  # part of the time for which the clocks are held back
-    slowdown: Period | None = None  # seconds for which that, or a critical temperature, has to last
-    wears_off: Period | None = None  # seconds for which evidence of what may pass is believed
+    throttled: Annotated[float, Field(gt=0, le=1)] | None = None  # part of the time during which the clocks are throttled
+    slowdown: Period | None = None  # seconds that throttling, or a critical temperature, has to last
+    wears_off: Period | None = None  # seconds for which evidence of passing conditions is valid
 
     def limits(self) -> AmdLimits:
         return replace(amdsmi.DEFAULT, **self._given())
@@ -158,7 +160,7 @@ class Settings(Configured):
 
 
 def read_file(path: Path) -> str:
-    """The text, if it is good. Raises `BadFile`."""
+    """Return the text of a valid file. Raises `BadFile`."""
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(LONGEST + 1)
@@ -172,8 +174,8 @@ def read_file(path: Path) -> str:
 
 
 def choose(text: str = "", file: str = "the detectors' file", names: Sequence[str] = (), since: float = 0.0) -> list[Choice]:
-    """All that there are. `names` are those of this node, as its labels in metrics have them; `since`: when the job began here, or the
-    node's agent. Makes none and asks no device. Raises `BadFile`; `ValueError` for what another package has got wrong.
+    """Return all detectors of this node. `names`: the names of this node in labels of metrics; `since`: unix time at which the job, or the
+    node's agent, began here. Creates none and queries no device. Raises `BadFile`; `ValueError` for a mistake of another package.
     """
     try:
         found = tomllib.loads(text)
@@ -199,7 +201,7 @@ def choose(text: str = "", file: str = "the detectors' file", names: Sequence[st
     for check in _entries(CommandCheck, "command", settings.command, file, mistakes):
         choices.append(Choice(f"command:{check.name}", file, check.every, partial(Command, check)))
     if settings.prometheus:
-        from understudy.detectors.prometheus_here import PrometheusHere, Rules  # it brings an HTTP client, which others do without
+        from understudy.detectors.prometheus_here import PrometheusHere, Rules  # it imports an HTTP client, which the others do without
 
         for rules in _entries(Rules, "prometheus", settings.prometheus, file, mistakes):
             choices.append(Choice(f"prometheus:{rules.name}", file, rules.every, partial(PrometheusHere, rules, tuple(names))))
@@ -212,7 +214,7 @@ def choose(text: str = "", file: str = "the detectors' file", names: Sequence[st
 
 
 def _installed() -> Iterator[Choice]:
-    """Those of other packages. Others of the same group look where the orchestrator is."""
+    """Yield the node detectors of other packages. Detectors of jobs, in the same group, run at the orchestrator."""
     kinds = extensions.classes(GROUP, AnyDetector)
     for entry, kind in zip(extensions.entries(GROUP), kinds, strict=True):
         if issubclass(kind, NodeDetector):

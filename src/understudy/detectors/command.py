@@ -1,26 +1,26 @@
-"""An operator's own check of a node: a program that is run every so often, as Slurm's HealthCheckProgram and custom plugins of the
-node problem detector are.
+"""Run an operator's own check of a node: a program that is run periodically, like Slurm's HealthCheckProgram and the custom plugins of the
+node problem detector.
 
-What it says, by `output`:
+Its result, by `output`:
 
-- `status`: exit code 0 is healthy, 1 is evidence against the node, with the first line of what the program printed.
+- `status`: exit code 0 is healthy, 1 is evidence against the node, with the first line of the program's output.
 - `json`: exit code 0, and on standard output a list of findings (`Finding`), empty for a healthy node.
 
-Everything else (another exit code, a signal, no end in time, output that is too long or not of this form) speaks against the check and
-never against the node: a note about it.
+Everything else (another exit code, a signal, a timeout, output that is too long or malformed) counts against the check and never against
+the node: a note about it.
 
-The program runs without a shell, with nothing on its standard input, in a session and process group of its own, and without the job's
+The program runs without a shell, without standard input, in a new session and process group, and without the job's
 token in its environment. At its `limit` the group gets SIGTERM, and `GRACE` seconds later SIGKILL; `Command.limit` has room for both.
-Whatever it leaves running in its group when it ends is killed: a check that starts a daemon puts it into a session of its own. If the
-agent is killed in the middle of a run, the kernel kills the program with it; the next agent begins with a new run.
+What it leaves running in its group when it ends is killed: a check that starts a daemon must give it a new session. If the
+agent is killed during a run, the kernel kills the program with it; the next agent starts with a new run.
 
-Known limits. A process that leaves the group is not followed; none is waited for, because the pipes are closed when the program has
-ended. A process in an uninterruptible wait (a dead file server, a driver) does not even obey SIGKILL: it is left behind and told about,
-and the check does not run again until it has gone. Starting a program that lies on a dead file server blocks beyond every limit here. Exit
-code 1 is also what an interpreter gives for an exception that nobody catches: a check in Python or the like uses `json`. The program is a
-child of the thread that looks, and nobody else may collect it (`agent.descendants.reap` does not): a check whose exit status has gone
-elsewhere says nothing, and is told about. What the program has started itself outlives a killed agent, and so does a program that the
-kernel does not send that signal because it takes other rights (setuid). Linux only.
+Known limits. A process that leaves the group is not tracked or waited for, because the pipes are closed when the program has
+ended. A process in an uninterruptible wait (a dead file server, a driver) does not obey even SIGKILL: it is left running and reported,
+and the check does not run again until it has gone. Starting a program that is on a dead file server blocks beyond every limit here. Exit
+code 1 is also that of an interpreter after an uncaught exception: a check in Python or the like should use `json`. The program is a
+child of the thread that looks, and no other code may collect it (`agent.descendants.reap` does not): a check whose exit status was
+collected elsewhere has no result, and is reported. Processes that the program has started outlive a killed agent, and so does a program
+that the kernel does not signal because it takes other rights (setuid). Linux only.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from understudy.messages import node_programs
 from understudy.messages.base import Text
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL, and for the kernel after that
-MARGIN = 5.0  # seconds beyond that before somebody else loses patience
+MARGIN = 5.0  # seconds after that before the caller gives up
 MOST_OUTPUT = 1 << 16  # bytes of standard output
-KEPT_ERRORS = 1 << 12  # bytes of standard error; more is read and forgotten
+KEPT_ERRORS = 1 << 12  # bytes of standard error; more is read and discarded
 MOST_FINDINGS = 100
 SECRETS = frozenset({TOKEN_VARIABLE, "UNDERSTUDY_DATABASE"})  # variables that a check does not get
 _READ = 1 << 14
 
 
 class CommandCheck(Configured):
-    """One check. `kind` and `severity` are those of exit code 1; `holds` is for findings, too, that do not say how long they do."""
+    """One check. `kind` and `severity` apply to exit code 1; `holds` also to findings that do not set how long they are valid."""
 
     name: Name
     argv: Annotated[tuple[Annotated[str, Field(max_length=4096)], ...], Field(min_length=1, max_length=256)]
@@ -66,7 +66,7 @@ class CommandCheck(Configured):
     output: Literal["status", "json"] = "status"
     severity: NodeSeverity = "suspect"
     kind: Kind = "check-failed"
-    holds: Seconds = 0.0  # seconds after which a failure says nothing any more; 0: it does not wear off
+    holds: Seconds = 0.0  # seconds after which a failure is not valid any more; 0: it does not wear off
 
     @field_validator("argv")
     @classmethod
@@ -79,7 +79,7 @@ class CommandCheck(Configured):
 
 
 class Finding(Configured):
-    """One item of what a check of `output = "json"` prints."""
+    """One item of the output of a check with `output = "json"`."""
 
     subject: NodeSubject
     kind: Kind
@@ -103,20 +103,20 @@ _FINDINGS: TypeAdapter[list[Finding]] = TypeAdapter(Annotated[list[Finding], Fie
 
 @dataclass
 class _Run:
-    """What is known of one run."""
+    """The result of one run."""
 
     output: bytearray = field(default_factory=bytearray)
     errors: bytearray = field(default_factory=bytearray)
-    ended: tuple[int, int] | None = None  # how (os.CLD_...) and with which code or signal
-    taken: bool = False  # the exit status went to somebody else
+    ended: tuple[int, int] | None = None  # how it ended (os.CLD_...), and with which code or signal
+    taken: bool = False  # the exit status was collected elsewhere
     cut: Literal["", "limit", "output", "closed"] = ""  # why it was ended
 
 
 class Command(NodeDetector):
-    """`look` runs the check once, on the caller's thread; `close` may come from another one, and ends it."""
+    """Run a program as a check. `look` runs it once, on the caller's thread; `close` may be called on another one, and ends it."""
 
     def __init__(self, check: CommandCheck, now: Callable[[], float] = time.time, environment: Mapping[str, str] | None = None) -> None:
-        """Starts nothing. `now` is unix time; `environment` is that of this process if it is not given."""
+        """Prepare the check; nothing is started. `now` returns unix time; `environment`: default is that of this process."""
         self.name = f"command:{check.name}"
         self.every = check.every
         self.limit = check.limit + 2 * GRACE + MARGIN
@@ -125,12 +125,12 @@ class Command(NodeDetector):
         self._environment = environment
         self._changed = threading.Condition()
         self._closed = False
-        self._wake: int | None = None  # an eventfd, while a look is under way
-        self._process: subprocess.Popen[bytes] | None = None  # also one that did not end
+        self._wake: int | None = None  # an eventfd, during a look
+        self._process: subprocess.Popen[bytes] | None = None  # also one that could not be ended
 
     @property
     def pid(self) -> int | None:
-        """Of the process that runs now."""
+        """The process id of the current run, or None."""
         process = self._process
         return process.pid if process is not None else None
 
@@ -156,7 +156,7 @@ class Command(NodeDetector):
         return [] if run.cut == "closed" else self._judged(run)
 
     def close(self) -> None:
-        """Ends a run that is under way, with its group, and waits until it has ended. No look runs it again."""
+        """End the current run, with its process group, and wait until it has ended. Later looks do not run it again."""
         with self._changed:
             self._closed = True
             if self._wake is not None:
@@ -168,7 +168,7 @@ class Command(NodeDetector):
     # -- one run ------------------------------------------------------------------------------------------------------
 
     def _run(self, wake: int) -> _Run:
-        """Raises `OSError` if it cannot be started."""
+        """Run the program once. Raises `OSError` if it cannot be started."""
         inherited = os.environ if self._environment is None else self._environment
         end = time.monotonic() + self._check.limit
         self._process = process = subprocess.Popen(
@@ -197,7 +197,7 @@ class Command(NodeDetector):
                 if run.cut and not self._has_ended(process, run):
                     _signal_group(process, signal.SIGTERM)
                     _wait(pidfd, GRACE)
-                # While its end is not collected, its number, and so its group's, is nobody else's.
+                # While its exit status is not collected, its number, and so its group's, is not reused.
                 self._has_ended(process, run)
                 if not run.taken:
                     _signal_group(process, signal.SIGKILL)
@@ -210,7 +210,7 @@ class Command(NodeDetector):
         return run
 
     def _follow(self, process: subprocess.Popen[bytes], run: _Run, others: set[int], end: float) -> None:
-        """Reads what it prints, until it has ended or has to be ended. `others`: its pidfd, and what `close` writes to."""
+        """Read the output until the program has ended or must be ended. `others`: its pidfd, and the eventfd that `close` writes to."""
         pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
         with selectors.DefaultSelector() as selector:
             for pipe in pipes:
@@ -229,7 +229,7 @@ class Command(NodeDetector):
                     run.cut = run.cut or "limit"
 
     def _has_ended(self, process: subprocess.Popen[bytes], run: _Run) -> bool:
-        """Does not collect it."""
+        """Return whether the program has ended. Does not collect it."""
         try:
             status = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -240,7 +240,7 @@ class Command(NodeDetector):
         return status is not None
 
     def _take(self, pipe: IO[bytes], run: _Run) -> bool:
-        """A piece of what was printed; false if there will be no more."""
+        """Read a piece of the output; return false at its end."""
         try:
             data = os.read(pipe.fileno(), _READ)
         except BlockingIOError:
@@ -255,19 +255,19 @@ class Command(NodeDetector):
         return bool(data)
 
     def _take_rest(self, output: IO[bytes], errors: IO[bytes], run: _Run) -> None:
-        """What is left in the pipes of a program that has ended; a process that has left its group may go on filling them."""
+        """Read the rest of the pipes of a program that has ended; a process that has left its group may keep writing to them."""
         for pipe in (output, errors):
             for _ in range(2 * MOST_OUTPUT // _READ):
                 if run.cut or not self._take(pipe, run):
                     break
 
     def _gone(self) -> bool:
-        """Collects the process; false if it has not ended."""
+        """Collect the process; return false if it has not ended."""
         if self._process is not None and self._process.poll() is not None:
             self._process = None
         return self._process is None
 
-    # -- what follows -------------------------------------------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------------------------------------
 
     def _judged(self, run: _Run) -> list[Evidence]:
         output, errors = run.output.decode(errors="replace"), run.errors.decode(errors="replace")
@@ -313,7 +313,7 @@ class Command(NodeDetector):
         return Evidence(self.name, Subject(finding.subject), "", Severity(finding.severity), detail, now, finding.kind, finding.part, until)
 
     def _note(self, kind: str, detail: Text) -> Evidence:
-        """About the check itself. The words of its command line are left out: they may be secret."""
+        """Return a note about the check itself. The words of its command line are left out: they may be secret."""
         return Evidence(self.name, Subject.NODE, "", Severity.NOTE, detail, self._now(), kind)
 
 
@@ -322,12 +322,12 @@ def _printed(said: str) -> str:
 
 
 def _wait(pidfd: int, seconds: float) -> None:
-    """Until the process has ended, or not."""
+    """Wait until the process has ended, or the time is over."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     poll.poll(seconds * 1000)
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # one of another user (setuid) is told about if it does not end
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # a process of another user (setuid) is reported if it does not end
         os.killpg(process.pid, number)

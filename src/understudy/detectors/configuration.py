@@ -1,4 +1,4 @@
-"""What configured detectors share: types with bounds, errors that name the entry and say what is wrong, text of others made fit to show."""
+"""What configured detectors share: types with bounds, errors that name the entry and the mistake, and foreign text made safe to show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from understudy.messages import detector_files
 from understudy.messages.base import code_of
 
 PART = r"^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,63}$"
-SHOWN = 200  # characters of others' text in a note
+SHOWN = 200  # characters of foreign text in a note
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Kind = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
@@ -26,12 +26,12 @@ def _string(value: object) -> object:
     return value.value if isinstance(value, Severity | Subject) else value
 
 
-NodeSeverity = Annotated[Literal["note", "suspect"], BeforeValidator(_string)]  # a node's detector cannot say that a worker is lost
+NodeSeverity = Annotated[Literal["note", "suspect"], BeforeValidator(_string)]  # a node's detector cannot declare a worker lost
 NodeSubject = Annotated[Literal["node", "device", "link"], BeforeValidator(_string)]
 
 
 class Configured(BaseModel):
-    """Takes nothing that it does not know, and does not change any more."""
+    """A model that refuses unknown fields and is immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -40,13 +40,13 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read(model: type[M], found: Mapping[str, Any]) -> M:
-    """`model` from plain values, as they stand in TOML or JSON. Raises `ValueError` with one line for each thing that is wrong."""
+    """Create a `model` from plain values, as in TOML or JSON. Raises `ValueError` with one line for each mistake."""
     try:
         return model.model_validate(found)
     except ValidationError as error:
         found_wrong = error.errors(include_url=False, include_context=False)
         places = [item["loc"] for item in found_wrong]
-        # A list of which an item is wrong is said to be too short as well.
+        # A list with an invalid item is reported as too short as well.
         first = [item for item in found_wrong if item["type"] != "too_short" or not any(_within(place, item["loc"]) for place in places)]
         raise ValueError("\n".join(map(problem, first))) from None
 
@@ -56,7 +56,9 @@ def _within(place: tuple[int | str, ...], other: tuple[int | str, ...]) -> bool:
 
 
 def problem(item: Mapping[str, Any]) -> str:
-    """One of the errors of pydantic, without the value, which may be long or secret. One of our own keeps its code, behind its place."""
+    """Describe one of pydantic's errors, without the value, which may be long or secret. A message of our own keeps its code, after the
+    field.
+    """
     where = plain(".".join(map(str, item["loc"])))[:SHOWN]
     place, words = f"{where}: " if where else "", plain(item["msg"].removeprefix("Value error, "))[:SHOWN]
     if item["type"] == "extra_forbidden":
@@ -69,7 +71,7 @@ def problem(item: Mapping[str, Any]) -> str:
 
 
 def first_line(text: str) -> str:
-    """The first line with something in it, without what a terminal would obey, and not longer than a person reads."""
+    """Return the first non-empty line, without control sequences for terminals, cut to a readable length."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     shown = plain(line[: SHOWN + 1])
     return shown if len(shown) <= SHOWN else f"{shown[: SHOWN - 3]}..."

@@ -1,7 +1,7 @@
-"""What a detector remembers of one device between its looks: counters, rates and states, and the evidence of the present look.
+"""Remember one device between a detector's looks: counters, rates and states, and the evidence of the present look.
 
-A counter tells by its rise: one that stands still gives nothing, and one that goes down was reset. A state gives evidence at every look,
-since the same moment, once it has lasted.
+A counter counts by its rise: one that does not change gives no evidence, and one that goes down was reset. A state gives evidence at every
+look, with the time at which it began, once it has lasted.
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ from understudy.messages import gpu_evidence
 
 @dataclass(frozen=True)
 class Rate:
-    """More than `count` within `seconds` are too many."""
+    """A limit: more than `count` within `seconds` is too much."""
 
     count: int
     seconds: float
 
     def exceeded(self, count: int, seconds: float) -> bool:
-        """Whether `count` within `seconds` are too many, if none of them is known to have come together."""
+        """Return whether `count` within `seconds` exceeds the limit, if none of them is known to have come together."""
         return count > self.count * max(1.0, seconds / self.seconds)
 
 
 class WatchedDevice:
-    """The memory of a detector for one device. Subclasses ask the device."""
+    """A detector's memory of one device. Subclasses query the device."""
 
     def __init__(self, detector: str, index: int, title: str, wears_off: float) -> None:
-        """`title`: what messages call the device. `wears_off`: seconds for which evidence of what may pass is believed."""
+        """Prepare the memory. `title`: the device's name in messages. `wears_off`: seconds for which evidence of passing conditions is
+        valid.
+        """
         self.index = index
         self.title = title
         self._detector = detector
@@ -51,17 +53,17 @@ class WatchedDevice:
 
     @property
     def _passing(self) -> float:
-        """Unix time until which evidence of what may pass is believed."""
+        """Return the unix time until which evidence of passing conditions is valid."""
         return self._now + self._wears_off
 
     def _rise(self, counter: Hashable, value: int) -> int:
-        """By how much it has risen since the last look. If it went down, it was reset."""
+        """Return by how much a counter has risen since the last look. If it went down, it was reset."""
         before = self._values.get(counter, value)
         self._values[counter] = value
         return max(0, value - before)
 
     def _rate(self, kind: str, what: str, rise: int, rate: Rate) -> bool:
-        """Tells if `rise` makes it too many within the time of `rate`."""
+        """Report `rise` if it exceeds `rate`; return whether it did."""
         count, seconds = self._meters.setdefault(kind, _Meter(rate.seconds)).add(self._now, rise)
         if not rise or not rate.exceeded(count, seconds):
             return False
@@ -70,7 +72,7 @@ class WatchedDevice:
         return True
 
     def _state(self, severity: Severity, kind: str, detail: str, until: float = 0.0, after: float = 0.0) -> None:
-        """Tells once in a look, from `after` seconds on for which it has been so."""
+        """Report a state, once per look, after it has lasted `after` seconds."""
         since = self._since.setdefault(kind, self._now)
         if kind not in self._states and self._now - since >= after:
             self._tell(severity, kind, detail, until, since)
@@ -82,7 +84,7 @@ class WatchedDevice:
 
 
 class _Meter:
-    """How many have come in the last `seconds`."""
+    """Count events over the last `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -90,7 +92,7 @@ class _Meter:
         self._samples: deque[tuple[float, int]] = deque()  # time and total; the first is the youngest that is `seconds` old, if one is
 
     def add(self, now: float, count: int) -> tuple[int, float]:
-        """How many have come since the first sample, and how long ago that was: longer than asked for, if looks were left out."""
+        """Return the count since the first sample, and the age of that sample in seconds: more than the period if looks were left out."""
         self._total += count
         self._samples.append((now, self._total))
         while len(self._samples) > 1 and now - self._samples[1][0] >= self._seconds:

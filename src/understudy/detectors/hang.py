@@ -1,44 +1,44 @@
-"""Which worker hangs? Judged from the pages of all workers, read a few times a second.
+"""Find the worker that hangs, from the pages of all workers, which are read a few times a second.
 
-Two kinds of evidence:
+There are two kinds of evidence:
 
-- Silence. Every worker beats, from a thread of its own, as long as its process is scheduled. A worker whose beat has
-  stopped for longer than its limit is stopped or stuck in a call that never lets go. If all are silent, nothing is
-  concluded: the whole host is stopped or starved, and nobody would be left to recover with.
+- Silence. Every worker beats, from its own thread, as long as its process is scheduled. A worker whose beat has
+  stopped for longer than its limit is stopped, or stuck in a call that never releases the interpreter's lock. If all are silent, nothing is
+  concluded: the whole host is stopped or starved, and no worker would be left to recover with.
 - Standstill. Training is collective: one rank that does not go on stops all the others. When no rank has made any
-  progress (activity, transaction, collectives) for longer than the limit, and exactly one rank is behind all the
-  others, that one is the culprit: in a lower transaction, or it has not voted while all others have, or all others have
-  issued the same number of collectives and it has issued fewer, and is not known to wait for others. Else, who waits for
-  others is not the culprit, who waits for nobody is: if each rank's number of waits is known (in Gloo and, where torch notes when a
-  collective begins, in NCCL; for other workers' runtimes: the vote) and exactly one rank has none.
+  progress (activity, transaction, collectives) for longer than the limit, and exactly one rank lags behind all the
+  others, that one is the culprit: it is in a lower transaction, or has not voted while all others have, or all others have
+  issued the same number of collectives and it has issued fewer, and is not known to wait for others. Otherwise the number of waits decides,
+  if it is known for each rank (in Gloo and, where torch records when a collective begins, in NCCL; for other workers' runtimes: the vote):
+  if exactly one rank waits for no other, it is the culprit.
 
 | where the rank is | limit |
 |---|---|
-| in a step | learned from the job: `hang_factor` times its longest transaction so far, never below `hang_floor` |
+| in a step | learned from the job: `hang_factor` times its longest transaction so far, at least `hang_floor` |
 | in one of the first steps of a function, in a section, between transactions, in the set-up, at the script's end | `alone` |
 | in a stretch that the script has named (`Job.long`) | the limit of that |
 | silent, wherever it is | as in a step; before a worker's first commit `hang_first` |
 | some rank is in a Python debugger, or traced by another process (gdb) | none |
 
-A rank that works alone for longer than `hang_floor` is reported (`alone`), with the line of the script at which it is. One that is lost
-while its main thread is in an uninterruptible system call speaks against its node as well.
+A rank that works alone for longer than `hang_floor` is reported (`alone`), with its line in the script. A rank that is lost
+while its main thread is in an uninterruptible system call is evidence against its node as well.
 
-The number counts the waits of all threads of a process, though a rank that hangs may still have a collective of its own under way:
-then nobody is named. Whether its main thread alone waits cannot be told for sure (it sleeps on a word of torch's, and only the queue
+The number counts the waits of all threads of a process, but a rank that hangs may still have a collective in progress:
+then no rank is named. Whether only its main thread waits cannot be determined reliably (it sleeps on a lock of torch's, and only the queue
 thread that works for it on one of Gloo's), and a wait that is overlooked there would cost a healthy rank. In a program whose ranks
-issue the same collectives in the same order this makes no difference: the others have issued all that the hung rank has, so what it
-has issued is done.
+issue the same collectives in the same order this makes no difference: the others have issued all that the hung rank has, so
+its collectives are complete.
 
-Waits are evidence in transactions and between them only. A script that sets up also waits in stores, and in a recovery ranks wait for
-the orchestrator, for a decision or for a connection: neither is counted, so a rank with none may well wait. A recovery
-has limits of its own, and there the rule stays that who alone is not in it holds it up.
+Waits are evidence only in transactions and between them. A script that sets up also waits in stores, and in a recovery ranks wait for
+the orchestrator, for a decision or for a connection: neither is counted, so a rank without waits may well be waiting. A recovery
+has its own limits, and there the rule applies that the only rank that has not entered it delays it.
 
-Known limits: a standstill in which several ranks are equally far behind names nobody (`stalled` says that there is one) if the waits
+Known limits: a standstill in which several ranks are equally far behind names no rank (`stalled` shows that there is one) if the waits
 are not known (NCCL without TORCH_NCCL_ENABLE_TIMING=1, another platform, a worker of an earlier version), if two ranks hang, or if the
-hung one waits in the background. A rank that waits for a hung one in a way of the script's own (a file, a store) is named in its place if
+hung one waits in the background. A rank that waits for a hung one by other means (a file, a store) is named in its place if
 all others wait in Gloo, the hung one in the background. Code of one rank in a step for which the others wait, longer than the limit, looks
 exactly like a hang: name it with `Job.long`. A transaction before which the scripts of others have ended can never commit (`left_behind`).
-A rank that has a new holder is progress, of which the readings know only later.
+A rank that has a new worker counts as progress, which the readings show only later.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ from understudy.messages import training_evidence
 
 _WAITS_COUNT = frozenset({Activity.IDLE, Activity.RUNNING, Activity.VOTED, Activity.COMMITTING})
 _STAGE = {Activity.SETUP: 0, Activity.IDLE: 0, Activity.RUNNING: 1, Activity.VOTED: 2, Activity.COMMITTING: 3, Activity.FINISHED: 4}
-_OUTSIDE = frozenset({Activity.SETUP, Activity.IDLE, Activity.FINISHED})  # of transactions
+_OUTSIDE = frozenset({Activity.SETUP, Activity.IDLE, Activity.FINISHED})  # activities outside of transactions
 _UNDER_A_DEBUGGER = Process.DEBUGGED | Process.TRACED
 _STEPLESS = frozenset({Activity.WARM, Activity.RECOVERING})  # a worker there may have committed nothing yet
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`happened` is the unix time of the culprit's last sign of life, or of the job's last progress."""
+    """The worker that hangs. `happened`: unix time of its last sign of life, or of the job's last progress."""
 
     worker: str
     detail: str
@@ -69,14 +69,14 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Alone:
-    """A rank for which all others wait. `seconds`: since when; `limit`: after which it is taken for hung; `page`: its last."""
+    """A rank for which all others wait. `seconds`: for how long; `limit`: after which it is considered hung; `page`: its last."""
 
     rank: int
     worker: str
     seconds: float
     limit: float
     page: PageView
-    waits_for_nobody: bool  # how this is known: else it is behind the others
+    waits_for_nobody: bool  # how this is known: else it lags behind the others
 
 
 @dataclass
@@ -85,7 +85,7 @@ class _Watched:
     clock: float  # the host's monotonic clock at the last reading
     at: float  # unix time of that reading, by the orchestrator's clock
     moved_at: float  # unix time of the last progress
-    waited_at: float  # unix time of the last reading in which it was not known to wait for nobody
+    waited_at: float  # unix time of the last reading that did not show that it waits for no other
 
     @property
     def alive_at(self) -> float:
@@ -94,7 +94,7 @@ class _Watched:
 
 
 class HangWatch(Detector):
-    """Fed with readings (`observe`), asked for a verdict (`judge`). All times are passed in."""
+    """Find hangs in readings (`observe`), on request (`judge`). All times are passed in."""
 
     name = "hang"
 
@@ -102,11 +102,11 @@ class HangWatch(Detector):
         self._timeouts = timeouts
         self._workers: dict[str, _Watched] = {}
         self._ranks: dict[int, str] = {}  # as of the last judgement
-        self._left_behind: dict[tuple[str, int, str], float] = {}  # worker, its transaction, who has ended: unix time of the first reading
+        self._left_behind: dict[tuple[str, int, str], float] = {}  # worker, transaction, who has ended: first reading
         self._changed_at = 0.0  # unix time of the last change in them
 
     def observe(self, pages: Mapping[str, PageView], clock: float, now: float) -> None:
-        """The pages of one node's workers, read when its monotonic clock showed `clock`; `now` is unix time."""
+        """Add the pages of one node's workers, read when its monotonic clock showed `clock`; `now` is unix time."""
         for worker, page in pages.items():
             seen = self._workers.get(worker)
             moved = now - max(0.0, clock - page.since)
@@ -121,16 +121,16 @@ class HangWatch(Detector):
             seen.page, seen.clock, seen.at = page, clock, now
 
     def changed(self, now: float) -> None:
-        """All ranks have had to wait until `now` (unix time) for what none of them could help."""
+        """Note that all ranks have had to wait until `now` (unix time) for a reason outside of them."""
         self._changed_at = now
 
     def forget(self, keep: Set[str]) -> None:
-        """Only these workers are of interest from now on."""
+        """Forget all other workers."""
         for worker in self._workers.keys() - keep:
             del self._workers[worker]
 
     def stalled(self, ranks: Mapping[int, str], now: float) -> float:
-        """Seconds since any rank made progress; 0 while one of them has not been read, or is in a debugger."""
+        """Return the seconds since any rank made progress; 0 while one of them has not been read, or is in a debugger."""
         held = [self._workers.get(worker) for worker in ranks.values()]
         known = [watched for watched in held if watched is not None]
         if len(known) < len(held) or not known or any(w.page.process & _UNDER_A_DEBUGGER for w in known):
@@ -138,30 +138,32 @@ class HangWatch(Detector):
         return self.still(ranks.values(), now)
 
     def moves(self, ranks: Mapping[int, str], now: float) -> bool:
-        """Whether any rank has made progress, or got a new holder, within the shortest limit. As a rule the first one has."""
+        """Return whether any rank has made progress, or got a new worker, within the shortest limit. As a rule the first one has."""
         since = now - self._floor(ranks)
         watched = map(self._workers.get, ranks.values())
         return self._changed_at >= since or any(one.moved_at >= since for one in watched if one is not None)
 
     def still(self, workers: Iterable[str], now: float) -> float:
-        """Seconds since any of these workers made progress, or any rank got a new holder; 0 if none has been read."""
+        """Return the seconds since any of these workers made progress, or any rank got a new worker; 0 if none has been read."""
         known = list(workers)
         moved = [self._workers[worker].moved_at for worker in known if worker in self._workers]
         return self._as_of(known, now) - max(self._changed_at, *moved) if moved else 0.0
 
     def _as_of(self, workers: Iterable[str], now: float) -> float:
-        """The moment of the oldest reading. Whoever reads the pages may have been stopped, and must not take that time for theirs."""
+        """Return the time of the oldest reading. The reader of the pages may itself have been stopped; that time must not count against
+        the workers.
+        """
         return min([now, *(self._workers[worker].at for worker in workers if worker in self._workers)])
 
     def judge(self, ranks: Mapping[int, str], idle: Collection[str], now: float) -> Verdict | None:
-        """The worker that hangs, if there is one. `ranks`: who holds which rank. `idle`: all others."""
+        """Return the worker that hangs, if there is one. `ranks`: the worker of each rank. `idle`: all other workers."""
         if self._ranks and self._ranks != ranks:
             self._changed_at = now
         self._ranks = dict(ranks)
         return self._silent([*ranks.values(), *idle], now) or self._standstill(ranks, now)
 
     def look(self, job: JobView) -> list[Evidence]:
-        """The verdict on a job, as evidence: what speaks against the node comes first."""
+        """Return the verdict on a job as evidence: first the evidence against the node."""
         found = self.judge(job.ranks, job.idle, job.now)
         if found is None:
             return []
@@ -173,8 +175,8 @@ class HangWatch(Detector):
         return evidence
 
     def left_behind(self, ranks: Mapping[int, str]) -> tuple[int, PageView, str] | None:
-        """A rank in a transaction that can never commit, because the scripts of others have ended in front of it; and that in words.
-        Only what two readings show: one alone may have been made while the page was written.
+        """Return a rank in a transaction that can never commit, because the scripts of others have ended before it; with its page and the
+        reason in words. Needs two readings: a single one may have been made while the page was written.
         """
         watched = {rank: self._workers[worker] for rank, worker in ranks.items() if worker in self._workers}
         ended: dict[int, int] = {}
@@ -193,7 +195,9 @@ class HangWatch(Detector):
         return None
 
     def never_ends(self, ranks: Mapping[int, str], now: float) -> tuple[int, PageView, float] | None:
-        """A rank whose script has failed, and whose threads or exit handlers have not ended within `alone`; and since how many seconds."""
+        """Return a rank whose script has failed, and whose threads or exit handlers have not ended within `alone`; with its page and the
+        seconds since then.
+        """
         for rank, worker in ranks.items():
             watched = self._workers.get(worker)
             if watched is not None and watched.page.process & Process.ENDING and now - watched.moved_at > self._timeouts.alone:
@@ -201,7 +205,7 @@ class HangWatch(Detector):
         return None
 
     def limit(self, worker: str) -> float:
-        """Seconds without a sign of life that this worker is granted."""
+        """Return the seconds without a sign of life that this worker is granted."""
         return self._limit(worker, self._longest())
 
     def _longest(self) -> float:
@@ -214,7 +218,7 @@ class HangWatch(Detector):
         return self._of_steps(longest)
 
     def of_steps(self) -> float:
-        """Seconds that a step may take, as learned from the job."""
+        """Return the seconds that a step may take, as learned from the job."""
         return self._of_steps(self._longest())
 
     def _of_steps(self, longest: float) -> float:
@@ -256,7 +260,7 @@ class HangWatch(Detector):
         return Verdict(alone.worker, detail, self._as_of(ranks.values(), now) - alone.seconds)
 
     def alone(self, ranks: Mapping[int, str], now: float) -> Alone | None:
-        """The rank for which all others have waited for longer than `hang_floor`, or than the limit of a stretch that it is in."""
+        """Return the rank for which all others have waited for longer than `hang_floor`, or than the limit of its named stretch."""
         if len(ranks) < 2 or self.moves(ranks, now):
             return None
         now = self._as_of(ranks.values(), now)
@@ -277,7 +281,7 @@ class HangWatch(Detector):
         return min([self._timeouts.hang_floor, *(page.granted for page in pages if page.granted > 0)])
 
     def granted(self, worker: str) -> float:
-        """Seconds for which the others may wait for this worker."""
+        """Return the seconds for which the others may wait for this worker."""
         page = self._workers[worker].page
         if page.granted > 0:
             return page.granted
@@ -310,6 +314,6 @@ class HangWatch(Detector):
         if any(page.activity not in _WAITS_COUNT or page.waits < 0 for page in pages.values()):
             return None
         if min(w.alive_at for w in watched.values()) < recent:
-            return None  # what it has said of its waits is old
+            return None  # its report of its waits is old
         free = [rank for rank, page in pages.items() if page.waits == 0]
         return free[0] if len(free) == 1 and watched[free[0]].waited_at < recent else None

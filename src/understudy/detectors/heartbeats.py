@@ -1,22 +1,22 @@
-"""Which nodes have fallen silent: their hosts are down or cut off, and no connection tells.
+"""Find nodes that have fallen silent: their hosts are down or cut off, and no closed connection shows it.
 
-Every frame of an agent is a sign of life, and one without other reason to speak sends one every `heartbeat` seconds. The
-watcher may itself be stopped or starved for a while; what agents sent meanwhile waits unread, so that time counts against nobody.
+Every frame of an agent is a sign of life, and an agent with nothing else to send sends one every `heartbeat` seconds. The
+watcher may itself be stopped or starved for a while; frames that agents sent meanwhile wait unread, so that time counts against no node.
 
-A rack that loses its power falls silent within one heartbeat, and its nodes should be told of together: one generation for all of them
-instead of one for each. So a node that is silent for too long waits for those that are about to be, a little.
+A rack that loses its power falls silent within one heartbeat, and its nodes should be reported together: one generation for all of them
+instead of one for each. So a node that is silent for too long waits briefly for those that are about to be.
 """
 
 from __future__ import annotations
 
-TOGETHER = 0.25  # of the limit: silences that began within this time of each other are told of together
+TOGETHER = 0.25  # of the limit: silences that began within this time of each other are reported together
 
 
 class Heartbeats:
-    """All times are in seconds of one monotonic clock."""
+    """Track the last sign of life of each node. All times are in seconds of one monotonic clock."""
 
     def __init__(self, limit: float, look_every: float) -> None:
-        """A node is silent after `limit`. `silent` is going to be called every `look_every`."""
+        """Prepare the watch. A node is silent after `limit`. `silent` is going to be called every `look_every`."""
         self._limit = limit
         self._look_every = look_every
         self._heard: dict[str, float] = {}
@@ -29,7 +29,7 @@ class Heartbeats:
         self._heard.pop(node, None)
 
     def silent(self, now: float) -> dict[str, float]:
-        """How long each node has been silent, of those that have for too long. None of them while others are about to follow, for
+        """Return how long each silent node has been silent, for those beyond the limit. Returns none while others are about to follow, for
         `TOGETHER` at most.
         """
         late = now - self._looked - self._look_every if self._looked is not None else 0.0

@@ -1,26 +1,26 @@
-"""What the kernel says of a node's hardware: new records of its log, matched against the texts of `kernel_patterns`.
+"""Read the kernel's log for failures of a node's hardware: new records, matched against the texts of `kernel_patterns`.
 
-/dev/kmsg gives one record per read: `priority,sequence,microseconds,flags;text`, and below it lines that begin with a blank, which say of
-what device the record is. Only records of the facility 0 count: the kernel gives any other to what a process writes into its log. Nothing
-but ASCII counts either, because the kernel escapes all else.
+/dev/kmsg gives one record per read: `priority,sequence,microseconds,flags;text`, followed by lines that begin with a blank and
+name the record's device. Only records of the facility 0 count: the kernel gives any other to text that a process writes into its log. Only
+ASCII counts, because the kernel escapes all else.
 
-The first look begins at the last `dmesg --clear`, or at boot if there was none. What has worn off since is not told. Suspicions from before
-`since`, the time at which the job began here, are told in one note, and notes from then not at all. For the log reaches back for months, a
-container sees that of its host, and nobody says there what was repaired: an old machine check would drive every new job from the node.
-What broke in the job's own time counts, also for an agent that is started again, perhaps because of it. An operator who clears the log
-after a repair, or starts the node anew, may have all of it count: `history = true` in the detectors' file.
+The first look begins at the last `dmesg --clear`, or at boot if there was none. What has worn off since is not reported. Suspicions from
+before `since`, the time at which the job began here, are reported in one note, and older notes not at all: the log reaches back for months,
+a container sees that of its host, and the log does not show what was repaired, so an old machine check would drive every new job from the
+node. What broke during the job counts, also for an agent that is restarted, perhaps because of it. An operator who clears the log
+after a repair, or reboots the node, may let all of it count: `history = true` in the detectors' file.
 
 Evidence of one kind and part is given once per look, with the number of records. A state (a link that is down) is given once it has lasted,
-again as long as it lasts, each time for a little longer, and a last time when it ends, with the moment of the end as `until`. If it ends
-before it has lasted, only a note is given.
+again as long as it lasts, each time valid for a little longer, and a last time when it ends, with the time of its end as `until`. If it
+ends before it has lasted, only a note is given.
 
-The times of records are of a clock that stands still while the machine sleeps, and that nobody disciplines: it may be minutes away after
-months. A record that was not there in the look before is therefore no older than that look, whatever it says. In the first look minutes
-before `since` and minutes behind it may so be confused.
+The times of records come from a clock that stops while the machine sleeps, and that is not synchronized: it may be minutes off after
+months. A record that was not there in the look before is therefore no older than that look, whatever its time. In the first look, minutes
+before and after `since` may be confused.
 
-Known limits: a text of a kind that is not in the table says nothing. Records that were overwritten before they were read are lost, of which
-there is a note. A text that a driver does not end with a line break is there only once another follows. A container sees the log of its
-host, with what is broken in the parts that others use. Whoever may load a kernel module may write what is believed here.
+Known limits: a text of a kind that is not in the table is ignored. Records that were overwritten before they were read are lost, which is
+reported in a note. A text that a driver does not end with a line break is there only once another follows. A container sees the log of its
+host, including failures in parts that others use. A user who may load a kernel module can forge records.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from understudy.messages import kernel_log
 
 KMSG = "/dev/kmsg"
 RECORD = 16384  # bytes; the kernel's longest records have some 8,000
-READS = 20000  # in one look; the rest is for the next one
-DETAIL = 300  # characters of a text that are told
+READS = 20000  # in one look; the rest is left for the next one
+DETAIL = 300  # characters of a text that are reported
 PIECES = 64  # of evidence that one look gives
 STATES = 256  # links that are down at the same time; kinds and parts from before
 NAMED = 3  # of them
@@ -54,7 +54,7 @@ _ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
 
 @dataclass(frozen=True)
 class Record:
-    facility: int  # who wrote it; 0: the kernel
+    facility: int  # the writer; 0: the kernel
     sequence: int
     seconds: float  # of the kernel's clock
     text: str
@@ -70,7 +70,7 @@ class _Seen:
     text: str
     last_text: str
     count: int = 1
-    told_until: float = 0.0  # of a state: what has been told of it; 0: nothing yet
+    told_until: float = 0.0  # of a state: until when it has been reported; 0: not yet
 
     def again(self, happened: float, text: str) -> None:
         self.last, self.last_text, self.count = happened, text, self.count + 1
@@ -85,7 +85,7 @@ class _Seen:
 
 
 def parse(line: bytes) -> Record | None:
-    """The record in a line of the log; None if there is none in it."""
+    """Return the record in a line of the log; None if there is none in it."""
     head, separator, text = line.partition(b";")
     fields = head.split(b",")
     if not separator or len(fields) < 3 or len(line) > RECORD or not line.isascii():
@@ -103,7 +103,7 @@ def _plain(text: str) -> str:
 
 def _open(path: str) -> io.RawIOBase:
     log = io.FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY))
-    with contextlib.suppress(OSError):  # a file or a pipe in its place
+    with contextlib.suppress(OSError):  # a file or a pipe instead of the log
         log.seek(0, os.SEEK_DATA)
     return log
 
@@ -120,18 +120,18 @@ class Kernel(NodeDetector):
         clock: Callable[[], float] = time.time,
         uptime: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Opens the log in its first look. `since`: unix time; 0: all that it says counts. `uptime`: seconds of a clock that began with the
-        kernel's.
+        """Prepare the detector; the first look opens the log. `since`: unix time; 0: all records count. `uptime`: returns the seconds of a
+        clock that began with the kernel's.
         """
         self._path, self._since, self._open_log, self._clock, self._uptime = path, since, open_log, clock, uptime
         self._lock = threading.Lock()  # the log is not closed while it is read
         self._log: io.RawIOBase | None = None
         self._rest = b""  # of a line whose end has not been read
-        self._sequence = -1  # of the last record
-        self._overwritten = False  # records that would follow it
+        self._sequence = -1  # of the last record read
+        self._overwritten = False  # records after it
         self._read_all_at = 0.0  # unix time of the last look, if it left nothing unread; else 0
         self._states: dict[tuple[str, str], _Seen] = {}
-        self._before: dict[tuple[str, str], _Seen] = {}  # suspicions from before `since` that are not told yet
+        self._before: dict[tuple[str, str], _Seen] = {}  # suspicions from before `since` that are not reported yet
 
     @classmethod
     def missing(cls, path: str = KMSG) -> str:
@@ -173,7 +173,7 @@ class Kernel(NodeDetector):
             record = parse(line)
             if record is None:
                 continue
-            if self._overwritten and self._sequence >= 0:  # before the first record it says only that the log is full
+            if self._overwritten and self._sequence >= 0:  # before the first record it means only that the log is full
                 lost += max(1, record.sequence - self._sequence - 1)
             self._sequence, self._overwritten = record.sequence, False
             found = meaning(record.text) if record.facility == 0 else None
@@ -208,13 +208,13 @@ class Kernel(NodeDetector):
             except OSError as error:
                 if error.errno not in (errno.EPIPE, errno.EINVAL):
                     raise
-                self._overwritten = True  # EPIPE; or EINVAL: one was longer than any should be, and is passed over
+                self._overwritten = True  # EPIPE; or EINVAL: one was longer than any should be, and is skipped
                 continue
             if not data:
                 self._read_all_at = now
                 return
             *lines, rest = (self._rest + data).split(b"\n")
-            self._rest = rest[: RECORD + 1]  # what is longer stays too long to be a record, up to its end
+            self._rest = rest[: RECORD + 1]  # a longer one stays too long to be a record, up to its end
             yield from lines
 
     def _begin(self, found: Meaning, happened: float, text: str, now: float) -> None:
@@ -234,7 +234,7 @@ class Kernel(NodeDetector):
             self._before[key] = _Seen(found, happened, happened, text, text)
 
     def _from_before(self, now: float) -> list[Evidence]:
-        """One note, when all that was there has been read."""
+        """Return one note about the time before `since`, when everything that was there has been read."""
         if not self._before or not self._read_all_at:
             return []
         before, self._before = list(self._before.values()), {}
@@ -261,7 +261,7 @@ def _count(seen: dict[tuple[str, str, Severity], _Seen], found: Meaning, happene
 
 
 def _briefly(found: Meaning) -> Meaning:
-    """A state that ended before it had lasted."""
+    """Turn a state that ended before it had lasted into a note."""
     return Meaning(replace(found.pattern, severity=Severity.NOTE, hold=HOUR), f"{found.kind}-briefly", found.part)
 
 
@@ -274,7 +274,7 @@ def _lost(records: int, now: float) -> list[Evidence]:
 
 
 def _bounded(evidence: list[Evidence], now: float) -> list[Evidence]:
-    """At most `PIECES`, the gravest first."""
+    """Return at most `PIECES`, the most severe first."""
     evidence = sorted(evidence, key=lambda one: _SEVERITIES.index(one.severity))
     if len(evidence) <= PIECES:
         return evidence

@@ -1,19 +1,19 @@
-"""What the texts of the kernel's log mean: one row for each kind of text, with the source that prints it.
+"""The meaning of the texts of the kernel's log: one row for each kind of text, with the source that prints it.
 
-A text is matched from its beginning, because a part of it may be named by a user (the name of a process, of a file), and the first row
-that matches counts. Three rules decide what a text means:
+A text is matched from its beginning, because a user may choose a part of it (the name of a process, of a file), and the first row
+that matches counts. Three rules decide the meaning of a text:
 
-- A device that its vendor says must be reset, or that has lost data, is suspect until a person says otherwise.
-- A fault that was survived (a controller that was reset, a memory page that was given up) makes suspect for a while: it may come again.
-- What was corrected, and what an application can cause by itself, is a note.
+- A device that must be reset according to its vendor, or that has lost data, is suspect until a person clears it.
+- A fault that was survived (a controller that was reset, a memory page that was retired) makes suspect for a while: it may happen again.
+- Corrected errors, and errors that an application can cause by itself, are notes.
 
 A link that goes down is a state that another text ends (`clears`). It has to last (`settles`), because a driver that is configured
-takes its link down for a moment, and collectives survive that.
+takes its link down briefly, and collectives survive that.
 
-Known limits: texts change with the kernel and with the driver; a text of which only another form is here says nothing. Nor does a link
-that was down before the log begins, one of InfiniBand (the kernel's log has nothing of its ports), and what only a host of virtual machines
-sees. An interface that is renamed while it is down is not seen to come up, and one that a person takes down looks broken. What
-bonding says of links is left out: who has a network of his own in a container can have it say anything of a name like the host's.
+Known limits: texts change with the kernel and with the driver; a changed text is not recognized. Neither is a link
+that was down before the log begins, one of InfiniBand (the kernel's log has nothing of its ports), nor what only a host of virtual machines
+sees. An interface that is renamed while it is down is not seen to come up, and one that a person takes down looks broken. Texts of
+bonding about links are left out: a user with a network namespace in a container can produce them for a name like the host's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DISK = r"(?P<disk>[\w!.-]{1,32})"
 _ACTION = r"0x[0-9a-f]+ \([\w ]+\)"
 _OFF_THE_BUS = r"[0-9a-f]{4}:[0-9a-f]{4}\) installed in this system has\s+NVRM: fallen off the bus and is not responding to commands\."
 _THROTTLED = r"(?:mce: )?CPU(?P<cpu>\d+): (?:Core|Package) temperature (?:is )?above threshold, cpu clock (?:is )?throttled \(total events"
-_MEMORY = r"(?:.{0,200} )?on .{1,300} \("  # without which a process could be called like the text
+_MEMORY = r"(?:.{0,200} )?on .{1,300} \("  # without it a process could be named like the text
 _NVME = r"nvme (?P<nvme>nvme\d+): "
 _INTERFACE = r"(?P<interface>[^\s:/]{1,15})"
 _ADAPTER = rf"[\w-]{{1,32}} {_PCI} {_INTERFACE}: (?:igb: \S+ )?(?:NIC )?"
@@ -47,13 +47,13 @@ _MLX5 = rf"mlx5_core {_PCI}: (?:\w+:\d+:(?:\(pid \d+\): )?)?"
 _HARDWARE = r"(?:mce: |\{\d+\})?\[Hardware Error\]: "
 _BUS_ERROR = rf"{_PCI_DRIVER}(?:AER: )?PCIe Bus Error: severity="
 
-# NVIDIA's catalogue gives an immediate action for each Xid. These have "reset the GPU", "restart the machine" or a work flow that ends so;
-# those from 162 on have none yet, and are here by what they are called.
+# NVIDIA's catalogue gives an immediate action for each Xid. These have "reset the GPU", "restart the machine" or a workflow that ends so;
+# those from 162 on have none yet, and are listed because of their names.
 XIDS_BROKEN = frozenset({46, 48, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158, 167, 168, 169, 171, 172, 173})
-# With these the catalogue lets an application go on or start again (a row was remapped, an error contained, many corrected), but the
+# For these the catalogue lets an application go on or restart (a row was remapped, an error contained, many corrected), but the
 # memory of the GPU has begun to fail: it should be reset soon.
 XIDS_FAILING = frozenset({63, 92, 94, 157})
-# NVLink of Blackwell and later: the text says whether the error is fatal.
+# NVLink of Blackwell and later: the text shows whether the error is fatal.
 XIDS_NVLINK5 = frozenset(range(144, 151))
 
 _NVIDIA = "open-gpu-kernel-modules: src/nvidia"
@@ -66,11 +66,11 @@ class Pattern:
     severity: Severity
     subject: Subject
     part: str  # likewise
-    hold: float  # seconds that it says something; 0: it does not wear off
+    hold: float  # seconds for which it is valid; 0: it does not wear off
     text: re.Pattern[str]
-    source: str  # what prints it, or says what it means
+    source: str  # the source that prints or explains it
     settles: float = 0.0  # seconds that a state has to last; 0: it is an event
-    clears: bool = False  # the state of this kind and part has ended
+    clears: bool = False  # it ends the state of this kind and part
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _xids(numbers: Collection[int]) -> str:
 
 
 def _printed_by(source: str, subject: Subject, part: str, *rows: tuple[str, Severity, float, str]) -> tuple[Pattern, ...]:
-    """Rows of kind, severity, hold and text."""
+    """Return rows that share a source. `rows`: kind, severity, hold and text."""
     return tuple(Pattern(kind, severity, subject, part, hold, re.compile(text), source) for kind, severity, hold, text in rows)
 
 
@@ -130,8 +130,8 @@ _ACCELERATORS = (
     ),
 )
 
-# Known limits: none of these texts was printed on a GPU of ours; they are those of the sources named and of people's reports. Older kernels
-# do not say of which GPU a ring has timed out, and such texts are not here. The total of errors ("detected in total") is
+# Known limits: none of these texts was printed on a GPU of ours; they come from the named sources and from people's reports. Older kernels
+# do not name the GPU whose ring has timed out, and such texts are not here. The total of errors ("detected in total") is
 # printed whenever a tool asks for it, also long after, so only texts about new errors count.
 _AMD = (
     *_printed_by(
@@ -141,7 +141,7 @@ _AMD = (
         ("gpu-off-the-bus", SUSPECT, FOREVER, rf"{_AMDGPU}device lost from bus!"),
         ("gpu-init-failed", SUSPECT, FOREVER, rf"{_AMDGPU}Fatal error during GPU init"),
         ("gpu-reset-failed", SUSPECT, FOREVER, rf"{_AMDGPU}GPU reset(?:\(\d+\) failed| end with ret = -\d+)"),
-        # An application can make a ring time out. If nothing else helps the driver resets the GPU, with the work of all its processes.
+        # An application can make a ring time out. As a last resort the driver resets the GPU, with the work of all its processes.
         ("gpu-reset", SUSPECT, HOUR, rf"{_AMDGPU}GPU reset begin!"),
         ("gpu-ring-timeout", NOTE, HOUR, rf"{_AMDGPU}ring [\w.]+ timeout, "),
     ),
@@ -154,7 +154,7 @@ _AMD = (
         # Bad data that was found before it was used; the page is retired.
         ("gpu-ecc-deferred", SUSPECT, DAY, rf"{_AMDGPU_COUNT}deferred hardware errors detected in \w+ block"),
         ("gpu-ecc-corrected", NOTE, DAY, rf"{_AMDGPU_COUNT}correctable hardware errors detected in \w+ block"),
-        # Bad data that a program has used, which is ended for it.
+        # Bad data that a program has used; the program is ended because of it.
         ("gpu-poison", SUSPECT, DAY, rf"{_AMDGPU}poison is consumed by "),
         ("gpu-pages-used-up", SUSPECT, FOREVER, rf"{_AMDGPU}RAS records:\d+ exceed threshold:\d+"),
     ),
@@ -179,7 +179,7 @@ _PROCESSOR_AND_MEMORY = (
         DEVICE,
         "cpu{cpu}",
         ("machine-check", SUSPECT, FOREVER, rf"{_HARDWARE}CPU (?P<cpu>\d+): Machine Check Exception: [0-9a-f]+ Bank \d+: [0-9a-f]{{16}}"),
-        # Bit 61 of a bank's status says that the error was not corrected.
+        # Bit 61 of a bank's status means that the error was not corrected.
         ("machine-check", SUSPECT, FOREVER, rf"{_HARDWARE}CPU (?P<cpu>\d+): Machine Check: [0-9a-f]+ Bank \d+: [2367abef][0-9a-f]{{15}}"),
         ("machine-check-corrected", NOTE, DAY, rf"{_HARDWARE}CPU (?P<cpu>\d+): Machine Check: [0-9a-f]+ Bank \d+: [0-9a-f]{{16}}"),
     ),
@@ -197,7 +197,7 @@ _PROCESSOR_AND_MEMORY = (
         ("ecc-uncorrected", SUSPECT, FOREVER, rf"EDAC MC(?P<mc>\d+): \d+ UE {_MEMORY}"),
         ("ecc-corrected", NOTE, DAY, rf"EDAC MC(?P<mc>\d+): \d+ CE {_MEMORY}"),
     ),
-    # The firmware's report may be of anything: memory, a processor, a PCIe device that has recovered.
+    # The firmware's report may be about anything: memory, a processor, a PCIe device that has recovered.
     *_printed_by(
         "linux: arch/x86/kernel/cpu/mce/core.c, drivers/firmware/efi/cper.c",
         NODE,
@@ -221,7 +221,7 @@ _DISKS = (
         ("nvme-reset", SUSPECT, HOUR, rf"{_NVME}I/O (?:tag )?\d+ .{{0,80}}timeout, reset controller"),
         ("nvme-timeout", NOTE, HOUR, rf"{_NVME}I/O (?:tag )?\d+ .{{0,80}}timeout, (?:aborting|completion polled)"),
     ),
-    # An error of one request may be of a disk that somebody has taken out, or of one in a network, so it is not for ever.
+    # An error of one request may come from a disk that was removed, or from one in a network, so it does wear off.
     *_printed_by(
         "linux: block/blk-core.c, blk-mq.c, fs/buffer.c, drivers/nvme/host/multipath.c",
         DEVICE,
@@ -256,7 +256,7 @@ _BUS_AND_NETWORK = (
         "linux: drivers/net/ethernet/mellanox/mlx5/core/health.c, events.c",
         LINK,
         "pci:{pci}",
-        # Sensor 3 says that the adapter is disabled: a virtual function that is taken away says it, too.
+        # Sensor 3 means that the adapter is disabled: a virtual function that is removed reports it, too.
         ("mlx5-disabled", NOTE, HOUR, rf"{_MLX5}Fatal error 3 detected"),
         ("mlx5-fatal", SUSPECT, HOUR, rf"{_MLX5}Fatal error \d+ detected"),
         ("mlx5-fatal", SUSPECT, HOUR, rf"{_MLX5}device's health compromised - reached miss count"),

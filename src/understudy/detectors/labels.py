@@ -1,4 +1,4 @@
-"""What labels of Prometheus and of its Alertmanager say: which node, and which part of it."""
+"""Read labels of Prometheus and of its Alertmanager: the node that they name, and the part of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PART_LABELS = ("gpu", "device")
 
 
 class Unnamed(ValueError):
-    """The text says why a label names no node that is known."""
+    """A label names no known node; the text says why."""
 
 
 def without_port(instance: str) -> str:
@@ -23,23 +23,23 @@ def without_port(instance: str) -> str:
 
 
 def first_of(labels: Mapping[str, str], wanted: Collection[str]) -> tuple[str, str]:
-    """The first of these labels that says something, and what; nothing if none does."""
+    """Return the first of these labels that is not empty, and its value; two empty texts if there is none."""
     return next(((label, labels[label]) for label in wanted if labels.get(label)), ("", ""))
 
 
 def part_of(label: str, value: str) -> str:
-    """As a node calls it: gpu="3" is "gpu3"."""
+    """Return a node's own name for a part: gpu="3" is "gpu3"."""
     return f"gpu{value}" if label == "gpu" and re.fullmatch(r"[0-9]{1,9}", value) else value
 
 
 class KnownNodes:
-    """Nodes by what others may call them."""
+    """Find nodes by the names that others give them."""
 
     def __init__(self, nodes: Mapping[str, Collection[str]]) -> None:
-        """`nodes`: by name, the addresses of each."""
+        """Index nodes. `nodes`: the addresses of each, by name."""
         self._names = frozenset(nodes)
         self._addresses: dict[str, set[str]] = {}
-        self._hosts: dict[str, set[tuple[str, str]]] = {}  # by the first part of a host name: the whole of it, and whose it is
+        self._hosts: dict[str, set[tuple[str, str]]] = {}  # by the first part of a host name: the whole of it, and its node
         for name, addresses in nodes.items():
             for address in addresses:
                 self._addresses.setdefault(address, set()).add(name)
@@ -48,7 +48,7 @@ class KnownNodes:
                     self._hosts.setdefault(host.partition(".")[0], set()).add((host, name))
 
     def find(self, said: str) -> str:
-        """The name of the one node that is called so: by its name, by its address, or by the first part of a host name where either side
+        """Return the name of the one node that is meant: by its name, by its address, or by the first part of a host name where either side
         has no more than that: node7 is node7.a.org, which is not node7.b.org. Raises `Unnamed`.
         """
         if said in self._names:

@@ -1,17 +1,17 @@
-"""What NCCL itself says of the jobs on a node, by its RAS: a rank that all others wait for, and a process that answers NCCL no more.
+"""Read NCCL's own view (RAS) of the jobs on a node: a rank that all others wait for, and a process that does not answer NCCL any more.
 
-Since NCCL 2.24 a thread in each process exchanges with the others what they do, and whichever process of a node was first listens at
+Since NCCL 2.24 a thread in each process exchanges progress with the others, and the first process of a node listens at
 NCCL_RAS_ADDR (localhost:28028). From 2.28.7 on it answers in JSON: for each communicator and rank its host, pid, device and the number of
-collectives that it has started. A look asks for that, and gives evidence of ranks on this node only, since the agent of each node looks.
-Each question goes through all processes of the job, so the detector looks only where an operator's file says so, and seldom.
+collectives that it has started. A look reads that, and gives evidence of ranks on this node only, since the agent of each node looks.
+Each query passes through all processes of the job, so the detector runs only where an operator's file enables it, and seldom.
 
 A rank is behind if nothing in its communicator has moved for `STILL` seconds, all other ranks have started the same number of
-collectives, and it has started fewer. All evidence is a note: `hang` ends a worker, by its own limits, and this tells a person why in
-NCCL's words, also where waits are not known.
+collectives, and it has started fewer. All evidence is a note: `hang` ends a worker, by its own limits, and this shows a person NCCL's view,
+also where waits are not known.
 
 Known limits: tried with answers recorded from NCCL 2.28.9. That a rank lags was judged from such answers only. One job at an
-address: of several on a node only the one that came first is seen. Counts of sends and receives are not compared, since they differ among
-ranks that are well. A rank that the agent's own process namespace does not have cannot be told from one that has ended.
+address: of several on a node only the first is seen. Counts of sends and receives are not compared, since they differ among
+healthy ranks. A rank outside of the agent's process namespace cannot be distinguished from one that has ended.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PATIENCE = 10.0  # seconds; NCCL waits 5 for the other processes
 LONGEST = 1 << 26  # bytes of an answer: some hundred thousand ranks
 STILL = 60.0
 HOLDS = 600.0
-MOST = 16  # pieces of evidence of a look
+MOST = 16  # pieces of evidence per look
 
 Number = Annotated[int, Field(ge=0, lt=1 << 63)]
 
@@ -61,7 +61,7 @@ class Rank(BaseModel):
 
     @property
     def issued(self) -> int:
-        """Collectives that all ranks of a communicator start alike."""
+        """The number of collectives that all ranks of a communicator start alike."""
         return sum(count for name, count in self.collective_counts.items() if name not in ("Send", "Recv"))
 
 
@@ -77,17 +77,17 @@ class Answer(BaseModel):
 
 
 def parse(text: str) -> Answer:
-    """Raises `ValueError` for what NCCL does not say."""
-    begin = max(0, text.find("{"))  # above it, it says OK to the format
+    """Parse NCCL's answer. Raises `ValueError` if it is not one."""
+    begin = max(0, text.find("{"))  # before it comes an OK about the format
     try:
         found = json.loads(text[begin:])
-    except ValueError:  # 2.28.9 leaves out a comma in front of the status of a missing rank
+    except ValueError:  # 2.28.9 leaves out a comma before the status of a missing rank
         found = json.loads(re.sub(r'([\d"el])(\s*\n\s*"[^"\n]*"\s*:)', r"\1,\2", text[begin:]))
     return Answer.model_validate(found)
 
 
 def ask(address: str) -> str:
-    """What NCCL answers; "" if nobody is there. Raises `OSError` if it does not end."""
+    """Return NCCL's answer; "" if no process listens. Raises `OSError` if it does not end."""
     host, _, port = address.rpartition(":")
     deadline = time.monotonic() + PATIENCE
     try:
@@ -111,10 +111,10 @@ def own_addresses() -> set[str]:
 
 @dataclass
 class _Seen:
-    """Of a communicator."""
+    """The last look at a communicator."""
 
     counts: Mapping[int, int]
-    since: float  # unix time since which they have been so
+    since: float  # unix time since which the counts have not changed
 
 
 class NcclRas(NodeDetector):
@@ -130,7 +130,7 @@ class NcclRas(NodeDetector):
         here: Callable[[], Collection[str]] = own_addresses,
         is_there: Callable[[int], bool] = psutil.pid_exists,
     ) -> None:
-        """`here`: how other hosts call this one. `is_there`: whether a process is."""
+        """Prepare the detector. `here`: the names of this host for others. `is_there`: whether a process exists."""
         self._address = address or os.environ.get(ADDRESS_VARIABLE, "") or ADDRESS
         self._ask, self._clock, self._here, self._is_there = ask, clock, here, is_there
         self._seen: dict[tuple[str, str], _Seen] = {}
@@ -144,7 +144,7 @@ class NcclRas(NodeDetector):
         try:
             text = self._ask(self._address)
         except OSError:
-            return []  # it ends, or has other things to do: the next look will show
+            return []  # it ends, or is busy: the next look will show
         if not text:
             self._seen.clear()
             return []
@@ -181,7 +181,7 @@ class NcclRas(NodeDetector):
 
 
 def behind(communicator: Communicator) -> Rank | None:
-    """The one rank that has started fewer collectives than all others, which have started the same number."""
+    """Return the one rank that has started fewer collectives than all others, which have started the same number."""
     if len(communicator.ranks) < 2:
         return None
     fewest = min(communicator.ranks, key=lambda one: one.issued)

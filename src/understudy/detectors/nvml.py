@@ -1,16 +1,16 @@
-"""What NVIDIA's management library (NVML) says of the GPUs of a node: memory errors, Xids, slowdown, links, devices that are gone.
+"""Read NVIDIA's management library (NVML): memory errors, Xids, slowdown, links, and devices that are gone, of the GPUs of a node.
 
-Each look reads counters and states of every device. A counter tells by its rise: one that stands still gives nothing, and one that
-goes down was reset (volatile counters are, when the driver is loaded). A state gives evidence at every look, since the same moment.
-What a device does not support is not asked for again. Any other error speaks against the device, never against the detector.
+Each look reads counters and states of every device. A counter counts by its rise: one that does not change gives no evidence, and one that
+goes down was reset (volatile counters are, when the driver is loaded). A state gives evidence at every look, with the time it began.
+What a device does not support is not queried again. Any other error counts against the device, never against the detector.
 
-A device is known by its UUID and called by the index that it had when it was first seen; NVML may count others anew when one is gone.
+A device is identified by its UUID and named by the index that it had when it was first seen; NVML may renumber others when one is gone.
 
-Known limits: nothing of this has run on a real GPU, only on a stand-in for the library. Xids from before the detector began are not
-seen. With MIG, NVML does not tell of row remaps, and without privileges not of every Xid. The counters of NVLink are those of the
+Known limits: none of this has run on a real GPU, only on a stand-in for the library. Xids from before the detector began are not
+seen. With MIG, NVML does not report row remaps, and without privileges not every Xid. The counters of NVLink are those of the
 whole device; up to Hopper they are replays, recoveries and CRC errors, from Blackwell on recoveries only. Xids 144 to 150 are
-suspect as a whole: NVML does not give the status by which NVIDIA's catalogue tells the harmless ones. As long as NVML is in use, the
-driver may refuse to reset a GPU: stop the agent first. A driver older than 535 does not tell of slowdown.
+all suspect: NVML does not give the status by which NVIDIA's catalogue tells the harmless ones apart. While NVML is in use, the
+driver may refuse to reset a GPU: stop the agent first. A driver older than 535 does not report slowdown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from understudy.detectors.device_watch import WatchedDevice
 from understudy.detectors.nvml_limits import DEFAULT, RECOVERY_ACTIONS, SLOWDOWNS, XIDS, Limits
 from understudy.messages import gpu_evidence
 
-# Fields of nvmlDeviceGetFieldValues, with their scopes, and the kind that each counts for.
+# Fields of nvmlDeviceGetFieldValues with their scopes, and the kind that each counts for.
 _RECOVERY_ACTION = (230, 0)  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 _OF_DEVICE = {
     (38, 0): "nvlink-crc",  # NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL
@@ -34,7 +34,7 @@ _OF_DEVICE = {
     (52, 0): "nvlink-replay",  # NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL
     (59, 0): "nvlink-recovery",  # NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL
 }
-# NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS; its scope is the link, of which there are NVML_NVLINK_MAX_LINKS.
+# NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS; its scope is the link, up to NVML_NVLINK_MAX_LINKS.
 _OF_LINKS = {(215, link): "nvlink-recovery" for link in range(36)}
 _KINDS = {**_OF_DEVICE, **_OF_LINKS}
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # of nvmlValue_t, by nvmlValueType_t
@@ -76,7 +76,7 @@ class Nvml(NodeDetector):
             self._devices[uuid].handle = handle
         for index, error in failed.items():
             known = any(device.index == index for device in self._devices.values())
-            if not known and error.value != self._nvml.NVML_ERROR_NO_PERMISSION:  # another's device, if it was never ours
+            if not known and error.value != self._nvml.NVML_ERROR_NO_PERMISSION:  # another user's device, if it was never ours
                 self._devices[f"index {index}"] = _Device(self._nvml, self._limits, index, "UUID not known")
         found: list[Evidence] = []
         for uuid, device in self._devices.items():
@@ -86,7 +86,7 @@ class Nvml(NodeDetector):
         return found
 
     def _listed(self) -> tuple[dict[str, tuple[int, Any]], dict[int, Any]]:
-        """Index and handle of each device by its UUID; and the error of each index that has no device to show."""
+        """Return index and handle of each device by its UUID, and the error of each index that has no device to show."""
         present: dict[str, tuple[int, Any]] = {}
         failed: dict[int, Any] = {}
         for index in range(self._nvml.nvmlDeviceGetCount()):
@@ -98,7 +98,7 @@ class Nvml(NodeDetector):
         return present, failed
 
     def _add(self, uuid: str, index: int, handle: Any, present: dict[str, tuple[int, Any]]) -> None:
-        """A new device takes the place of the one that had its index and is gone."""
+        """Add a new device. It replaces the one that had its index and is gone."""
         taken = {device.index for known, device in self._devices.items() if known in present}
         while index in taken:
             index += 1
@@ -134,12 +134,12 @@ class _Device(WatchedDevice):
             self._memory()
             self._clocks()
             self._links()
-        except self._nvml.NVMLError as error:  # `_failed` lets this one through only
+        except self._nvml.NVMLError as error:  # `_failed` lets only this one through
             self._gone(error)
         return self._end()
 
     def absent(self, now: float, error: Any) -> list[Evidence]:
-        """NVML does not list it any more, or has `error` to show in its place."""
+        """Report that NVML does not list the device any more, or has `error` in its place."""
         self._begin(now)
         try:
             if error is None:
@@ -150,7 +150,7 @@ class _Device(WatchedDevice):
             self._gone(error)
         return self._end()
 
-    # What is asked
+    # Queries
 
     def _xids(self) -> None:
         if self._events is None and "events" not in self._left_out:
@@ -160,7 +160,7 @@ class _Device(WatchedDevice):
                 event = self._nvml.nvmlEventSetWait_v2(self._events, self._limits.event_wait)
             except self._nvml.NVMLError as error:
                 if error.value != self._nvml.NVML_ERROR_TIMEOUT:
-                    self._forget_events()  # its state is not known: another one is made at the next look
+                    self._forget_events()  # its state is not known: another one is created at the next look
                     self._failed("events", error)
                 return
             if event.eventType & self._nvml.nvmlEventTypeXidCriticalError:
@@ -236,7 +236,7 @@ class _Device(WatchedDevice):
             self._tell(Severity.NOTE, "nvlink-crc", gpu_evidence.NVLINK_CRC(count=crc, gpu=self.title), until)
 
     def _fields(self, query: str, fields: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
-        """Those of `fields` that the device has."""
+        """Return the values of those of `fields` that the device has."""
         asked = [field for field in fields if field not in self._left_out]
         values: dict[tuple[int, int], int] = {}
         answers = self._ask(query, self._nvml.nvmlDeviceGetFieldValues, asked) if asked else None
@@ -248,7 +248,7 @@ class _Device(WatchedDevice):
         return values
 
     def _ask(self, query: str, call: Callable[..., Any], *arguments: Any) -> Any:
-        """None if there is no answer."""
+        """Query the library; None if there is no answer."""
         if query in self._left_out:
             return None
         try:
@@ -257,10 +257,10 @@ class _Device(WatchedDevice):
             self._failed(query, error)
             return None
 
-    # What follows from it
+    # Evidence
 
     def _failed(self, query: Any, error: Any) -> None:
-        """Raises the error that says that the device is gone."""
+        """Note an error. Raises it if it means that the device is gone."""
         if error.value == self._nvml.NVML_ERROR_GPU_IS_LOST:
             raise error
         if error.value in self._unsupported:

@@ -1,6 +1,6 @@
-"""What the NVML detector takes for too much, and where each figure comes from. Most are limits of NVIDIA's own health checks (DCGM).
+"""The limits of the NVML detector, and the source of each figure. Most are limits of NVIDIA's own health checks (DCGM).
 
-Known limits: NVIDIA publishes no rate of corrected ECC errors that it takes for too high, so that figure is ours. The catalogue of Xids
+Known limits: NVIDIA publishes no rate of corrected ECC errors that is too high, so that figure is ours. The catalogue of Xids
 grows with the driver: one that is not named here is a note.
 """
 
@@ -14,18 +14,18 @@ from understudy.messages import gpu_evidence
 
 @dataclass(frozen=True)
 class Limits:
-    # DCGM's header of hardware limits has 10 and calls it a placeholder; a minute is our choice.
+    # DCGM's header of hardware limits has 10 and calls it a placeholder; the period of a minute is ours.
     corrected_ecc: Rate = Rate(10, 60.0)
     # DCGM's health check of PCIe: 8 replays a minute are the most that NVIDIA's driver developers recommend.
     pcie_replays: Rate = Rate(8, 60.0)
     # DCGM's health check of NVLink: 100 CRC errors a second, over a minute, fail. Fewer are a warning there and a note here. A single
     # replay or recovery fails there, so these two have no limit.
     nvlink_crc: Rate = Rate(6000, 60.0)
-    # Seconds for which the clocks have to be held back. Ours: a moment costs nothing, and NVML speaks of the moment only.
+    # Seconds for which the clocks have to be throttled. Ours: a short slowdown costs nothing, and NVML shows the present state only.
     slowdown: float = 5.0
-    # Seconds for which evidence of what may pass is believed. Ours.
+    # Seconds for which evidence of passing conditions is valid. Ours.
     wears_off: float = 600.0
-    # Milliseconds that each device is waited for for an Xid, and how many are read of it in one look. Ours: 16 devices wait 0.16 s.
+    # Milliseconds to wait for an Xid of each device, and the most that are read of it in one look. Ours: 16 devices wait 0.16 s.
     event_wait: int = 10
     events: int = 64
 
@@ -33,7 +33,7 @@ class Limits:
 DEFAULT = Limits()
 
 # The Xids of NVIDIA's catalogue whose immediate action is a reset of the GPU, a restart of the machine, a look at its cables, or a
-# workflow for memory or NVLink (docs.nvidia.com/deploy/xid-errors, table "Xids"). For all others it is to restart the program or nothing.
+# workflow for memory or NVLink (docs.nvidia.com/deploy/xid-errors, table "Xids"). For all others it is to restart the program, or none.
 XIDS = {
     46: "the GPU has stopped processing",
     48: "uncorrectable ECC error",
@@ -67,7 +67,7 @@ RECOVERY_ACTIONS = {
     7: "a reboot of the system",
 }
 
-# nvmlClocksEventReasons: bit, kind, what it says, and whether that halves the clocks or more, which all ranks then wait for.
+# nvmlClocksEventReasons: bit, kind, its description, and whether it halves the clocks or more, which makes all ranks wait.
 SLOWDOWNS = (
     (0x40, "slowdown-hw-thermal", gpu_evidence.HARDWARE_TOO_HOT, True),
     (0x80, "slowdown-power-brake", gpu_evidence.POWER_BRAKE, True),

@@ -1,20 +1,20 @@
-"""Rules about what Prometheus servers and exporters measure: of which node, or of which part of it, does a number say that it is not sound?
+"""Judge metrics of Prometheus servers and exporters by rules: a rule names the number, its limit, and the node or part that it is about.
 
-Looks at the host of the orchestrator. A rule asks the server (`query`, in PromQL), or reads a metric on the exporters' own pages (`sample`)
+Runs at the host of the orchestrator. A rule queries the server (`query`, in PromQL), or reads a metric on the exporters' pages (`sample`)
 where there is no server or its answers come too late. A series that compares as the rule says, in every look for as long as `for`, is
 evidence against the node that its labels name.
 
-What cannot be had or read speaks against nobody: a server that is down, slow, or answers something else is a note about this detector, and
-what held before still holds in the next look, unless nothing could be seen for `PATIENCE` looks. A value that is not a number says
-nothing. A series of a node that has no worker of the job is left out.
+What cannot be fetched or read counts against no node: a server that is down, slow, or answers something else is a note about this detector,
+and what was true before is still true in the next look, unless nothing could be seen for `PATIENCE` looks. A value that is not a number is
+ignored, and so is a series of a node without a worker of the job.
 
 Labels. The node is the label that the rule names; otherwise `Hostname`, as the DCGM exporter has it, else `instance` without its port. On a
-page the instance is the page's own host and port, as Prometheus would add it, unless the page says whose it is (`node`). The part is the
-label that the rule names, else `gpu` ("3" is "gpu3"), else `device`.
+page the instance is the page's own host and port, as Prometheus would add it, unless the configuration names the page's `node`. The part is
+the label that the rule names, else `gpu` ("3" is "gpu3"), else `device`.
 
-Known limits. Who may write to a page or to the server may speak against any node, but of a page with `node`. Label matchers of `sample` are
-equal or not equal; for more than that ask a server. Pages are asked a few at a time (`AT_ONCE`): hundreds of nodes are better watched
-through a server.
+Known limits. A user who may write to a page or to the server can accuse any node, except on a page with `node`. Label matchers of `sample`
+are equal or not equal; for more than that query a server. Pages are fetched a few at a time (`AT_ONCE`): hundreds of nodes are better
+watched through a server.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from understudy.detectors.labels import PART_LABELS, first_of, part_of, without_
 from understudy.detectors.prometheus_answers import Page, Request, Series, Unusable, fetch, vector
 from understudy.messages import prometheus
 
-PATIENCE = 3  # looks in which nothing could be seen before `for` begins anew
-MOST = 900  # pieces of evidence of one look
+PATIENCE = 3  # looks in which nothing could be seen before `for` starts again
+MOST = 900  # pieces of evidence per look
 NODE_LABELS = ("Hostname", "instance")
 _COMPARED: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
@@ -53,11 +53,11 @@ Matchers = dict[Label, Annotated[str, Field(max_length=1024)]]
 
 
 class Server(Configured):
-    """Where to ask, and as whom."""
+    """A server, and the credentials for it."""
 
     url: Annotated[str, Field(max_length=2048)]
     token_file: str = ""  # a bearer token
-    ca_file: str = ""  # whose certificates are trusted; "": those that the host trusts
+    ca_file: str = ""  # trusted certificates; "": those that the host trusts
     limit: Annotated[Period, Field(le=300)] = 5.0  # seconds for a request and its whole answer
     most: Annotated[int, Field(gt=0, le=1 << 26)] = 1 << 22  # bytes of an answer
 
@@ -84,12 +84,12 @@ class Server(Configured):
 
     @property
     def shown(self) -> str:
-        """For a person; what stands behind a "?" may be secret."""
+        """Return the URL for a person; the part after a "?" may be secret."""
         return urlsplit(self.url)._replace(query="").geturl()
 
     @property
     def instance(self) -> str:
-        """As Prometheus would call it."""
+        """Return the instance as Prometheus would call it."""
         parts = urlsplit(self.url)
         return parts.netloc if parts.port else f"{parts.netloc.rstrip(':')}:{443 if parts.scheme == 'https' else 80}"
 
@@ -101,7 +101,7 @@ class Server(Configured):
 class Exporter(Server):
     """One page of metrics, such as http://node7:9400/metrics."""
 
-    node: str = ""  # whose it is, whatever its labels say
+    node: str = ""  # its node, whatever its labels say
 
 
 class Rule(Configured):
@@ -112,13 +112,13 @@ class Rule(Configured):
     labels_not: Matchers = Field({})  # that it must not have
     compare: Literal[">", ">=", "<", "<=", "==", "!="]
     number: Annotated[float, Field(allow_inf_nan=False)]
-    for_: Seconds = Field(0.0, alias="for")  # how long it must hold
+    for_: Seconds = Field(0.0, alias="for")  # how long it must be true
     subject: NodeSubject = "node"
     severity: NodeSeverity = "suspect"
     kind: Kind
     node_label: Label | None = None
     part_label: Label | None = None
-    until: Seconds = 0.0  # seconds from the last look on that it says something; 0: it does not wear off
+    until: Seconds = 0.0  # seconds after the last look for which it is valid; 0: it does not wear off
 
     @model_validator(mode="after")
     def _consistent(self) -> Rule:
@@ -131,7 +131,7 @@ class Rule(Configured):
         return self
 
     def fits(self, labels: Mapping[str, str]) -> bool:
-        """A label that is not there is empty, as in PromQL."""
+        """Return whether labels match the rule. A label that is missing is empty, as in PromQL."""
         return all(labels.get(label, "") == value for label, value in self.labels.items()) and not any(
             labels.get(label, "") == value for label, value in self.labels_not.items()
         )
@@ -145,7 +145,7 @@ class PrometheusSettings(Configured):
     server: Server | None = None
     exporters: Annotated[tuple[Exporter, ...], Field(max_length=1024)] = ()
     rules: Annotated[tuple[Rule, ...], Field(min_length=1, max_length=200)]
-    nodes: dict[str, str] = Field({})  # what a label says, with or without its port: the job's name of that node
+    nodes: dict[str, str] = Field({})  # a label's value, with or without its port: the job's name of that node
 
     @model_validator(mode="after")
     def _consistent(self) -> PrometheusSettings:
@@ -172,22 +172,22 @@ def _split(url: str) -> SplitResult:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A series that has held in the last look that saw anything of it."""
+    """A series that was true in the last look that saw it."""
 
     since: float  # unix time
     last: float
 
 
-_Key = tuple[str, str, frozenset[tuple[str, str]]]  # the rule, where it was read, the labels
+_Key = tuple[str, str, frozenset[tuple[str, str]]]  # the rule, the server or page, the labels
 
 
 class Prometheus(Detector):
-    """`look` asks, and judges what is answered; all times are the job's."""
+    """Query servers and pages, and judge their answers. All times are the job's."""
 
     name = "prometheus"
 
     def __init__(self, settings: PrometheusSettings) -> None:
-        """Asks nothing yet."""
+        """Prepare the detector; nothing is queried yet."""
         self.every = settings.every
         self._settings = settings
         self._seen: dict[_Key, _Seen] = {}
@@ -207,21 +207,21 @@ class Prometheus(Detector):
 
 
 class _Look:
-    """One look: what was seen before and what is seen now."""
+    """One look: what was seen before, and what is seen now."""
 
     def __init__(self, settings: PrometheusSettings, job: JobView, before: Mapping[_Key, _Seen]) -> None:
         self._settings = settings
         self._now = job.now
         self._here = set(job.nodes.values())
         self._before = before
-        self._read: set[tuple[str, str]] = set()  # rules, and where they could be judged
+        self._read: set[tuple[str, str]] = set()  # rules, and the servers or pages where they could be judged
         self._now_seen: dict[_Key, _Seen] = {}
         self._found: dict[tuple[str, str, str], Evidence] = {}  # by rule, node and part: one is enough
         self._notes: dict[tuple[str, str], Evidence] = {}
 
     @property
     def seen(self) -> dict[_Key, _Seen]:
-        """For the next look: what could not be seen in this one is remembered for a while."""
+        """Return what to remember for the next look: what could not be seen in this one is kept for a while."""
         oldest = self._now - PATIENCE * self._settings.every
         kept = {key: one for key, one in self._before.items() if key[:2] not in self._read and one.last >= oldest}
         return {**kept, **self._now_seen}
@@ -275,7 +275,7 @@ class _Look:
                 self._tell(rule, name, part, one.value, since)
 
     def _named(self, rule: Rule, node: str, labels: Mapping[str, str]) -> tuple[str, str]:
-        """The job's name of the node, and the part; no name if the labels do not tell."""
+        """Return the job's name of the node, and the part; an empty name if the labels name no node."""
         wanted = (rule.node_label,) if rule.node_label is not None else NODE_LABELS
         label, value = first_of(labels, wanted)
         if not node and not value:
@@ -308,7 +308,7 @@ class _Look:
             self._found[rule.name, node, part] = evidence
 
     def _note(self, kind: str, about: str, words: str) -> None:
-        """About this detector, and about no node."""
+        """Report a note about this detector, not about a node."""
         self._notes.setdefault((kind, about), Evidence("prometheus", Subject.NODE, "", Severity.NOTE, words, self._now, kind))
 
     def evidence(self) -> list[Evidence]:

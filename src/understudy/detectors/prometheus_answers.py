@@ -1,12 +1,12 @@
-"""What Prometheus servers and exporters answer, as series: fetched within a time and a size, read without believing any of it.
+"""Fetch what Prometheus servers and exporters answer, as series: within a time and a size, and without trusting any of it.
 
-A request has one limit for all of it, however slowly the answer drips, and an answer is cut at `most` bytes as it comes; it is not
-decompressed, and no redirection is followed, so the token goes where it was meant to go and nowhere else.
+A request has one limit for all of it, however slowly the answer arrives, and an answer is cut at `most` bytes while it arrives; it is not
+decompressed, and redirections are not followed, so the token is sent only to the configured server.
 
-Known limits. An answer of an instant query may be as old as the server's look-back (5 minutes): its rules are the place for what must be
-newer. Of an exporter's page only lines that begin with the wanted name are read, by the parser of `prometheus_client`: names that are
-written as labels (UTF-8 names in quotes) are not found, and native histograms are left out. A name server that does not answer holds
-up a look for as long as the resolver waits, beyond the limit.
+Known limits. An answer of an instant query may be as old as the server's look-back (5 minutes): rules of the server are the place for what
+must be newer. Of an exporter's page only lines that begin with the wanted name are read, by the parser of `prometheus_client`: names that
+are written as labels (UTF-8 names in quotes) are not found, and native histograms are left out. A name server that does not answer delays
+a look for as long as the resolver waits, beyond the limit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from understudy.messages import prometheus
 
 AT_ONCE = 16  # requests
 MOST_SERIES = 10_000  # of one rule in one answer
-MOST_LINE = 1 << 14  # bytes; the parser takes time that grows with the square of a line
+MOST_LINE = 1 << 14  # bytes; the parser's time grows with the square of a line's length
 MOST_TOKEN = 1 << 14
 
 
@@ -44,7 +44,7 @@ class Series:
 @dataclass(frozen=True)
 class Request:
     url: str
-    query: str = ""  # PromQL; "": the page itself is wanted
+    query: str = ""  # PromQL; "": fetch the page itself
     token_file: str = ""
     ca_file: str = ""
     limit: float = 5.0  # seconds
@@ -52,7 +52,7 @@ class Request:
 
 
 async def fetch(requests: Iterable[Request]) -> list[bytes | Unusable]:
-    """The body of each answer, in order."""
+    """Fetch all requests; return the body of each answer, in order."""
     free = asyncio.Semaphore(AT_ONCE)
 
     async def one(request: Request) -> bytes | Unusable:
@@ -72,12 +72,12 @@ async def _fetch(request: Request) -> bytes:
     parameters = {"query": request.query} if request.query else None
     try:
         trust = ssl.create_default_context(cafile=request.ca_file or None) if request.url.startswith("https:") else True
-    except OSError as error:  # as ssl.SSLError is
+    except OSError as error:  # including ssl.SSLError
         raise Unusable(prometheus.BAD_CA_FILE(reason=error.strerror or type(error).__name__)) from None
     try:
         async with (
             asyncio.timeout(request.limit),
-            # Not through a proxy: that is for the world outside the cluster.
+            # Not through a proxy: that is for hosts outside the cluster.
             httpx.AsyncClient(verify=trust, trust_env=False, timeout=None) as client,
             client.stream("GET", request.url, params=parameters, headers=headers) as answer,
         ):
@@ -103,7 +103,7 @@ async def _body(answer: httpx.Response, most: int) -> bytes:
 
 
 def _token(file: str) -> str:
-    """Read each time: tokens are replaced."""
+    """Read the token, each time: tokens are replaced."""
     try:
         with Path(file).open("rb") as opened:
             token = opened.read(MOST_TOKEN + 1).strip()
@@ -119,7 +119,7 @@ def _token(file: str) -> str:
 
 class _Sample(BaseModel):
     metric: dict[str, str]
-    value: tuple[float, str] | None = None  # None: of a native histogram
+    value: tuple[float, str] | None = None  # None for a native histogram
 
 
 class _Data(BaseModel):
@@ -146,7 +146,7 @@ def _reason(body: bytes) -> str:
 
 
 def vector(body: bytes) -> list[Series]:
-    """Of /api/v1/query. Raises `Unusable`."""
+    """Parse an answer of /api/v1/query. Raises `Unusable`."""
     try:
         answer = _Answer.model_validate_json(body, strict=True)
     except ValidationError as error:
@@ -167,13 +167,13 @@ def _number(text: str | float) -> float:
 
 @dataclass
 class Page:
-    """Lines of an exporter's page by the name of their metric."""
+    """The lines of an exporter's page, by the name of their metric."""
 
     lines: dict[str, list[str]] = field(default_factory=dict)
 
     @staticmethod
     def read(body: bytes, names: Iterable[str]) -> Page:
-        """Raises `Unusable`."""
+        """Parse a page. Raises `Unusable`."""
         try:
             text = body.decode()
         except UnicodeDecodeError:
@@ -186,7 +186,7 @@ class Page:
         return Page(lines)
 
     def series(self, name: str) -> list[Series]:
-        """All of a metric; none if it is not on the page. Raises `Unusable`."""
+        """Return all series of a metric; none if it is not on the page. Raises `Unusable`."""
         found = self.lines[name]
         if len(found) > MOST_SERIES:
             raise Unusable(prometheus.TOO_MANY_SERIES(most=MOST_SERIES, metric=name))
@@ -197,8 +197,8 @@ def _parsed(line: str, name: str) -> list[Series]:
     if len(line) > MOST_LINE:
         raise Unusable(prometheus.LINE_TOO_LONG(most=MOST_LINE, metric=name))
     try:
-        # Line by line and without its type: the parser would give a counter another name.
+        # Line by line and without the type: the parser would rename counters.
         samples = [sample for family in text_string_to_metric_families(line) for sample in family.samples]
-    except Exception:  # it has no error of its own, and some lines lead it to others than ValueError
+    except Exception:  # it has no error class, and some lines lead to errors other than ValueError
         raise Unusable(prometheus.BAD_LINE(metric=name)) from None
     return [Series(sample.labels, _number(sample.value)) for sample in samples if sample.name == name]

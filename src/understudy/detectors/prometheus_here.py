@@ -1,8 +1,8 @@
-"""Rules about metrics, looked at from a node and about this node only: its own exporter's page, or what a server knows of it.
+"""Judge metrics by rules on a node, about this node only: its own exporter's page, or a server's series about it.
 
-The node is known by its names: those of the host, and, where the host's name is the node's, that of its agent. A page that does not say
-whose it is (`node`) is this node's own. What a rule says of another node is left out: the agent there looks, too. A server is so asked by
-every node: let a query ask for no more than it needs, and not too often.
+The node is recognized by its names: those of the host and, where the host's name is the node's, that of its agent. A page without a
+configured `node` is this node's. Evidence against another node is left out: the agent there looks, too. Every node queries the server, so
+keep queries small and rare.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from understudy.detectors.configuration import Name
 from understudy.detectors.prometheus import Prometheus, PrometheusSettings
 from understudy.detectors.prometheus_answers import AT_ONCE
 
-MARGIN = 10.0  # seconds beyond what its requests may take
-MOST = 100  # pieces of evidence, the gravest first: with more an agent leaves a detector out
+MARGIN = 10.0  # seconds in addition to the limits of its requests
+MOST = 100  # pieces of evidence, the most severe first: an agent leaves out a detector that reports more
 
 
 class Rules(PrometheusSettings):
@@ -27,7 +27,9 @@ class Rules(PrometheusSettings):
 
 class PrometheusHere(NodeDetector):
     def __init__(self, rules: Rules, names: Sequence[str], now: Callable[[], float] = time.time) -> None:
-        """`names` of this node; the first one is that of its own pages. Asks nothing yet. `now` is unix time."""
+        """Prepare the rules; nothing is queried yet. `names` of this node; the first one is that of its own pages. `now` returns unix
+        time.
+        """
         self.name = f"prometheus:{rules.name}"
         self.every = rules.every
         servers = [*([rules.server] if rules.server is not None else []), *rules.exporters]

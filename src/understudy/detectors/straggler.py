@@ -1,25 +1,25 @@
-"""Which rank computes more slowly than its replicas? Judged from how much of their time the workers spend by themselves.
+"""Find ranks that compute more slowly than their replicas, from how much of their time the workers compute and do not wait.
 
-In a job whose ranks train together all of them take the same time for a step, for all wait for the slowest. What tells it apart is that it
-hardly waits. Every worker shows on its page how much time it has spent by itself in each activity, from looks some five times a second
-(`worker.process.own_time`). Each rank's part of the time is compared with the median of its replicas' (ranks of the same role: they hold
-the same, or shards of the same, so the same is to be computed), in windows of at least `STEPS` steps, `SECONDS`, and `LOOKS` looks.
+In a job whose ranks train together all of them take the same time for a step, because all wait for the slowest. A slow rank differs in that
+it hardly waits. Every worker shows on its page how much own time it has spent in each activity, from about five samples a second
+(`worker.process.own_time`). Each rank's part of the time is compared with the median of its replicas' (ranks of the same role: they have
+the same state or shards of it, so the same is to be computed), in windows of at least `STEPS` steps, `SECONDS`, and `LOOKS` looks.
 
-A rank is slow in a window if it spends more than `margin` times that median by itself, and if a step would be shorter by `SHARE` of it, and
-by `FLOOR`, without that. It is a straggler if it was slow in `WINDOWS` in a row, and chance does not explain it: what these windows'
-looks have seen together is more than `margin` apart also if both sides are `DEVIATIONS` standard deviations off (Wilson's interval for a
-binomial proportion). Otherwise the next windows in a row are added, until it is. Evidence stands until a window in which the rank is not
-slow, and is made anew with every further proof.
+A rank is slow in a window if its own time is more than `margin` times that median, and if a step would be shorter by `SHARE` of it, and by
+`FLOOR`, without the difference. It is a straggler if it was slow in `WINDOWS` windows in a row, and chance does not explain it: over the
+looks of these windows together, the two are more than `margin` apart even if both are `DEVIATIONS` standard deviations off (Wilson's
+interval for a binomial proportion). Otherwise the next windows in a row are added, until it is. Evidence is valid until a window in which
+the rank is not slow, and is given again with every further proof.
 
-What makes a worker suspect is its time in transactions up to the vote, forward and backward, of which replicas have the same. Behind the
-vote and between transactions a rank may have work of its own (checkpoints, logs, the evaluation of rank 0): the others wait for it, which a
+A worker is suspect because of its time in transactions up to the vote, forward and backward, of which replicas have the same. After the
+vote and between transactions a rank may have other work (checkpoints, logs, the evaluation of rank 0): the others wait for it, which a
 person should know, but another worker in its place would be no faster. That is a note, of another kind.
 
-Everything begins anew with every generation, holder and role. While a rank recovers, moves or is drilled nothing is judged.
+Everything starts again with every generation, worker of a rank, and role. While a rank recovers, moves or is drilled nothing is judged.
 
 Known limits: without replicas there is nothing to compare with, and if most of a rank's replicas are as slow as it is, it is not named.
-Where waits are not known (NCCL whose device is not timed, another platform, an earlier version) there is no verdict. Replicas that are
-given more to compute again and again (longer sequences, tokens of more experts) are taken for slow, and so is a rank with work of its own
+Where waits are not known (NCCL whose device is not timed, another platform, an earlier version) there is no verdict. Replicas that
+repeatedly get more to compute (longer sequences, tokens of more experts) are considered slow, and so is a rank with other work
 in its steps. A rank that is slow for less than three windows is not seen, and one that is slower by little more than the margin is seen
 late.
 """
@@ -72,7 +72,7 @@ class _Reading:
         return self.page.activity in _TRAINS and self.page.looks > 0
 
     def follows(self, first: _Reading) -> bool:
-        """Whether both are of one worker that has gone on: pages come from others."""
+        """Return whether both readings are of one worker that has made progress: pages come from other processes."""
         counts = [
             (reading.clock, reading.page.step, reading.page.looks, *(phase.own(reading.page) for phase in _PHASES))
             for reading in (first, self)
@@ -82,12 +82,12 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Spent:
-    """What a rank has done in a window."""
+    """A rank's work in a window."""
 
     seconds: float
     steps: int
     looks: int
-    parts: Sequence[float]  # of the time, by itself, in each of `_PHASES`
+    parts: Sequence[float]  # parts of the time that were own time, in each of `_PHASES`
 
     @classmethod
     def between(cls, first: _Reading, last: _Reading) -> _Spent:
@@ -103,12 +103,12 @@ class _Spent:
 
 @dataclass(frozen=True)
 class _Compared:
-    """A rank and the median of its replicas in one phase: in a window, or in several in a row together."""
+    """A rank and the median of its replicas in one phase: in a window, or in several consecutive ones together."""
 
     windows: int
     seconds: float
     steps: int
-    looks: int  # of the rank of which there are fewest
+    looks: int  # of the rank with the fewest
     own: float  # seconds
     usual: float  # seconds of the median
 
@@ -120,27 +120,27 @@ class _Compared:
         return self.own > margin * self.usual and more >= SHARE * self.seconds and more >= FLOOR * self.steps
 
     def proven(self, margin: float) -> bool:
-        """Whether chance does not explain it."""
+        """Return whether chance does not explain the difference."""
         own, usual = self.own / self.seconds, self.usual / self.seconds
         return self.windows >= WINDOWS and _bounds(own, self.looks)[0] > margin * _bounds(usual, self.looks)[1]
 
 
 class Straggler(Detector):
-    """Fed with readings (`observe`), asked for evidence (`look`). All times are passed in."""
+    """Find stragglers in readings (`observe`), on request (`look`). All times are passed in."""
 
     name = "straggler"
 
     def __init__(self, margin: float = MARGIN) -> None:
         self._margin = margin
         self._newest: dict[str, _Reading] = {}
-        self._assignment: object = None  # what has to stay as it is for readings to be compared
-        self._begun = 0.0  # unix time of the window's begin
-        self._first: Mapping[int, _Reading] = {}  # of each rank, at that time; empty: there is no window
+        self._assignment: object = None  # the assignment that must not change for readings to be comparable
+        self._begun = 0.0  # unix time of the window's start
+        self._first: Mapping[int, _Reading] = {}  # of each rank, at that time; empty if there is no window
         self._streaks: dict[tuple[int, _Phase], _Compared] = {}
         self._found: dict[tuple[int, _Phase], Evidence] = {}
 
     def observe(self, pages: Mapping[str, PageView], clock: float) -> None:
-        """The pages of one node's workers, read when its monotonic clock showed `clock`."""
+        """Add the pages of one node's workers, read when its monotonic clock showed `clock`."""
         self._newest.update((worker, _Reading(page, clock)) for worker, page in pages.items())
 
     def look(self, job: JobView) -> list[Evidence]:
@@ -163,12 +163,12 @@ class Straggler(Detector):
         return [one for (rank, phase), one in self._found.items() if phase.severity is Severity.SUSPECT or rank not in suspected]
 
     def _begin(self, readings: Mapping[int, _Reading], now: float) -> None:
-        """What was seen before does not count any more."""
+        """Start a new window. Earlier readings do not count any more."""
         self._begun, self._first = now, readings
         self._streaks, self._found = {}, {}
 
     def _judge(self, job: JobView, spent: Mapping[int, _Spent]) -> None:
-        """At the end of a window."""
+        """Judge a window at its end."""
         replicas: dict[int, list[int]] = {}
         for rank, role in enumerate(job.roles):
             replicas.setdefault(role, []).append(rank)
@@ -197,7 +197,7 @@ class Straggler(Detector):
 
 
 def _median_of_others(ordered: Sequence[float], own: float) -> float:
-    """Of all but one that is `own`."""
+    """Return the median without one value that is `own`."""
     without = bisect_left(ordered, own)
     others = len(ordered) - 1
     middle = [ordered[at + (at >= without)] for at in ((others - 1) // 2, others // 2)]
@@ -205,7 +205,7 @@ def _median_of_others(ordered: Sequence[float], own: float) -> float:
 
 
 def _bounds(part: float, looks: int) -> tuple[float, float]:
-    """Between which a probability lies if an event was seen in this part of so many looks: Wilson, JASA 22 (1927)."""
+    """Return the bounds of a probability after an event was seen in this part of so many looks: Wilson, JASA 22 (1927)."""
     z2 = DEVIATIONS**2 / looks
     centre = part + z2 / 2
     reach = math.sqrt(z2 * (part * (1 - part) + z2 / 4))

@@ -1,1 +1,1 @@
-"""What passes between our processes: messages on sockets, and the page through which a worker shows its progress."""
+"""Connect our processes: messages on sockets, and the page through which a worker shows its progress."""

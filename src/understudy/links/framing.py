@@ -1,6 +1,6 @@
-"""LineReader on a stream socket: pieces come in, whole lines go out. Every stream between two of our processes is one JSON object a line.
+"""Split a stream into lines: pieces go in, complete lines come out. Every stream between two of our processes is one JSON object a line.
 
-A line that is longer than the limit is skipped, and told once, so that who writes without an end does not fill the memory of who reads.
+A line that is longer than the limit is skipped, and reported once, so that an endless line does not fill the reader's memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from understudy.links.messages import LIMIT
 
 
 class LineReader:
-    """What came of one stream and is no whole line yet."""
+    """The incomplete last line of one stream."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -19,7 +19,7 @@ class LineReader:
         self._skipping = False  # inside a line that is too long
 
     def feed(self, data: bytes) -> Iterator[bytes | None]:
-        """The lines that `data` completes, without their ends and without empty ones; None for one that is too long."""
+        """Yield the lines that `data` completes, without line ends and empty lines; None for one that is too long."""
         self._rest += data
         *lines, self._rest = self._rest.split(b"\n")
         for line in lines:

@@ -1,9 +1,9 @@
-"""Events and commands as JSON: one object per message, `{"type": "WorkerWarm", ...fields}`, the type first.
+"""Encode events and commands as JSON: one object per message, `{"type": "WorkerWarm", ...fields}`, the type first.
 
-The dataclasses of `core` are the wire format; pydantic checks what arrives, and `common/bounds.py` what is in it. Nothing is ever
-unpickled. Each message is one line: on the stream socket between worker and agent, and in the WebSocket's frames between agent and
-orchestrator, where those that wait for the same receiver share a frame. In an incident every rank gets the same command: one `ToWorkers`
-for each node carries it.
+The dataclasses of `core` are the wire format; pydantic validates messages that arrive, and `common/bounds.py` their content. Nothing is
+ever unpickled. Each message is one line: on the stream socket between worker and agent, and in the WebSocket's frames between agent and
+orchestrator, where messages that are queued for one receiver share a frame. In an incident every rank gets the same command: one
+`ToWorkers` for each node carries it.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ ONLY = "-"  # in place of a job's name: the only one of an orchestrator that was
 LIMIT = 1 << 20  # bytes of one message or frame: tracebacks are the longest
 FRAME = 1 << 18  # bytes of several messages in one frame
 MOST_SLOTS = 4096  # of a node, and parts on it
-MOST_OF_NODE = 4096  # bytes of what a `Hello` says, without its parts: names, address, labels
-_GROWTH = 8  # a message that was written by others may have so many times its bytes when we write it (escapes, 1e15), not more
+MOST_OF_NODE = 4096  # bytes of a `Hello` without its parts: names, address, labels
+_GROWTH = 8  # a message of another program may have at most so many times its bytes when we write it (escapes, 1e15)
 _HEAD = re.compile(r'\s*\{\s*"type"\s*:\s*"(\w+)"')
 
 
 class BadMessage(ValueError):
-    """A message that is not one of ours: its text says what is wrong with it."""
+    """A message that is not one of ours: the text says what is wrong with it."""
 
 
 class NodeTooLong(BadMessage):
-    """A `Hello` that says more of its node than is kept of one. Earlier versions took it."""
+    """A `Hello` with more about its node than is kept. Earlier versions accepted it."""
 
     def __init__(self, text: str, node: str) -> None:
         super().__init__(text)
@@ -53,7 +53,7 @@ class Pages:
     """From the agent, a few times a second: the pages of its workers, by worker. Progress, not an event: never
     journalled.
 
-    `clock` is CLOCK_MONOTONIC of the agent's host at the reading, the clock that the pages' own times are in.
+    `clock` is CLOCK_MONOTONIC of the agent's host at the reading, the clock of the times in the pages.
     """
 
     node: str
@@ -63,8 +63,8 @@ class Pages:
 
 @dataclass(frozen=True)
 class Seen:
-    """From the agent: what a detector has seen that speaks against its own node, or a part of it, as `detectors.base.Evidence` has it. Not
-    an event: what comes of it is journalled, if anything does.
+    """From the agent: a detector's evidence against its own node, or a part of it, as `detectors.base.Evidence` has it. Not
+    an event: only what follows from it is journalled.
     """
 
     detector: str
@@ -79,7 +79,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Lines:
-    """From a job's agent: what its workers printed, with prefixes, for whoever follows the job's output."""
+    """From a job's agent: output of its workers, with prefixes, for everyone who follows the job's output."""
 
     text: str
 
@@ -96,7 +96,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Hello:
-    """From a node's agent, at every heartbeat: it is there, has so many slots, and these jobs are on it."""
+    """From a node's agent, at every heartbeat: its node, its number of slots, and the jobs on it."""
 
     node: str
     address: str
@@ -108,7 +108,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class StartPart:
-    """To a node's agent: take part in a job. `token` lets the part speak for this job and no other."""
+    """To a node's agent: take part in a job. The `token` allows the part to speak for this job and no other."""
 
     part: Part
     program: tuple[str, ...]
@@ -122,7 +122,7 @@ class StartPart:
 
 @dataclass(frozen=True)
 class EndPart:
-    """To a node's agent: end what it has of this job."""
+    """To a node's agent: end its part in this job."""
 
     job: str
 
@@ -137,13 +137,13 @@ class PartEnded:
 
 @dataclass(frozen=True)
 class Journalled:
-    """To a job's agent: the journal has the job's events up to this `position`, which the agent shows whenever it connects."""
+    """To a job's agent: the journal has the job's events up to this `position`, which the agent reports whenever it connects."""
 
     position: str
 
 
 Shared = commands.Abort | commands.Publish | commands.Pause | commands.Recover | commands.Release
-_SHARED = frozenset(typing.get_args(Shared))  # asked for every command of a wave: much faster than isinstance with a union
+_SHARED = frozenset(typing.get_args(Shared))  # used for every command of a wave: much faster than isinstance with a union
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ _BOUNDED = frozenset(typing.get_args(events.Event)) | {Seen, Hello, EndPart, Par
 
 @functools.cache
 def _adapter(name: str) -> TypeAdapter[typing.Any]:
-    """Building one costs a millisecond, checking with one microseconds."""
+    """Return the validator of a type. Building one costs a millisecond, using it microseconds."""
     return TypeAdapter(_TYPES[name])
 
 
@@ -191,8 +191,8 @@ def decode(text: str | bytes) -> Message:
 
 
 def taken(text: str | bytes) -> tuple[Message, str]:
-    """The message in `text`, and the text that the journal may keep of it: the same, if nothing in it had to be cleaned. Raises
-    `BadMessage`.
+    """Decode a message of another process. Return it with the text that the journal may keep: `text` itself, if nothing had to be cleaned.
+    Raises `BadMessage`.
     """
     message, written = recalled(text, LIMIT)
     if isinstance(message, Hello):
@@ -203,7 +203,7 @@ def taken(text: str | bytes) -> tuple[Message, str]:
 
 
 def check_node(hello: Hello) -> None:
-    """Raise `BadMessage` for a node that no service takes; `NodeTooLong`: since this version."""
+    """Raise `BadMessage` for a node that no service accepts, `NodeTooLong` for one that earlier versions accepted."""
     if not 0 <= hello.slots <= MOST_SLOTS:
         raise BadMessage(wire.SLOTS_OUT_OF_RANGE(slots=hello.slots, most=MOST_SLOTS))
     if len(hello.parts) > MOST_SLOTS or any(not 0 <= number <= MOST_SLOTS for part in hello.parts for number in (part.slots, part.spares)):
@@ -213,8 +213,8 @@ def check_node(hello: Hello) -> None:
 
 
 def recalled(text: str | bytes, limit: int | None = None) -> tuple[Message, str]:
-    """The same for what this orchestrator or one before it has written. There is no limit to the whole of it: thousands of nodes that
-    are lost together are one event.
+    """Decode a message that this orchestrator or an earlier one has written, as `taken` does. Its total length is not limited: thousands of
+    nodes that are lost together are one event.
     """
     quick = isinstance(text, bytes) or text.isascii()
     length = len(text) if quick else len(typing.cast("str", text).encode(errors="surrogatepass"))
@@ -241,8 +241,8 @@ def recalled(text: str | bytes, limit: int | None = None) -> tuple[Message, str]
 
 
 def _decode_slowly(name: str, text: str, refused: ValidationError) -> Message:
-    """pydantic's own parser takes no half of a surrogate pair, of which Python makes undecodable bytes in the names of files, and such
-    a name may be in a traceback. The standard library's does. And the pages of a later version may say more.
+    """Decode with the standard library's parser. pydantic's own refuses halves of surrogate pairs, which Python makes of undecodable bytes
+    in file names, and such a name may be in a traceback. Fields that the pages of a later version have in addition are allowed.
     """
     try:
         found = json.loads(text)
@@ -255,7 +255,7 @@ def _decode_slowly(name: str, text: str, refused: ValidationError) -> Message:
 
 
 def pack(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Frames of at most about `FRAME` characters, and how many of the encoded `lines` are in each. It takes one line more than it gives."""
+    """Yield frames of at most about `FRAME` characters, with the number of encoded `lines` in each. Reads one line ahead."""
     frame: list[str] = []
     size = 0
     for line in lines:
@@ -269,7 +269,7 @@ def pack(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
 
 
 def encode_all(for_one_node: Iterable[commands.Command]) -> Iterator[str]:
-    """Frames with these commands in their order. Those in a row that differ in their worker only become one `ToWorkers`."""
+    """Yield frames with these commands in order. Consecutive ones that differ only in their worker become one `ToWorkers`."""
     return (frame for frame, _ in pack(_shared(for_one_node)))
 
 
@@ -284,7 +284,9 @@ def _shared(for_one_node: Iterable[commands.Command]) -> Iterator[str]:
 
 
 def _all_but_worker(command: commands.Command) -> tuple[typing.Any, ...]:
-    """Equal for commands that may be one `ToWorkers`: their type and what they hold behind the worker, which comes first in all of them."""
+    """Return a key that is equal for commands that may share a `ToWorkers`: their type and all fields after the worker, which is the
+    first.
+    """
     if type(command) not in _SHARED:
         return (object(),)
     _, *rest = vars(command).values()
@@ -293,12 +295,12 @@ def _all_but_worker(command: commands.Command) -> tuple[typing.Any, ...]:
 
 @functools.lru_cache(maxsize=4)
 def _quoted_without_worker(kind: type[Shared], *rest: typing.Any) -> str:
-    """The `command` of a `ToWorkers`, as JSON. The same text goes to thousands of nodes."""
+    """Return the `command` of a `ToWorkers`, as JSON. The same text goes to thousands of nodes."""
     return _ENCODER.encode(encode(kind("", *rest)))
 
 
 def unfold(message: Message) -> list[Message]:
-    """What an agent has to do: the message itself, or the commands in a `ToWorkers`. Raises `BadMessage`."""
+    """Return what an agent has to do: the message itself, or the commands in a `ToWorkers`. Raises `BadMessage`."""
     if not isinstance(message, ToWorkers):
         return [message]
     command = decode(message.command)
@@ -308,6 +310,6 @@ def unfold(message: Message) -> list[Message]:
 
 
 def prepare() -> None:
-    """Build every checker now, so that the first message of each kind is as fast as the next."""
+    """Build every validator now, so that the first message of each kind is as fast as the next."""
     for name in _TYPES:
         _adapter(name)

@@ -1,15 +1,15 @@
 """The page of a worker: a small file mapped by the worker, which writes, and by its agent, which reads.
 
-It shows progress without a system call on the training path, and it outlives its worker: where a killed process stood
-is still there to read. Fields are aligned 8-byte values, so a reader may see a new field beside an old one but never
-half of a field: each is stored and loaded by one 8-byte copy. (`struct` would not do: it clears the memory before it packs.) It also says
-whose it is, so that an agent that was started again finds the workers of the one before.
+It shows progress without a system call on the training path, and it outlives its worker: the last progress of a killed process can
+still be read. Fields are aligned 8-byte values, so a reader may see a new field next to an old one but never
+half of a field: each is stored and loaded by one 8-byte copy. (`struct` would not do: it clears the memory before it packs.) The page also
+names its worker's process, so that a restarted agent finds the workers of the one before.
 
-The kernel ends who writes to a mapped file for which the disk has no room (SIGBUS). So the room is taken before the file is mapped
-(posix_fallocate), and where there is none the worker does without: its page is memory of its own, nobody sees its progress, and the hang
-watch does not know it; that it is lost is still seen. It says so, and workers that are started later try anew.
+The kernel ends a process that writes to a mapped file for which the disk has no room (SIGBUS). So the room is allocated before the file is
+mapped (posix_fallocate), and where there is none the worker does without: its page is private memory, its progress is not visible, and the
+hang watch does not know it; its loss is still detected. The worker reports this, and workers that are started later try again.
 
-Known limit: file systems that write to a new place each time (btrfs, ZFS) may run out of room although it was taken.
+Known limit: file systems that write to a new place each time (btrfs, ZFS) may run out of room although it was allocated.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ SIZE = 4096
 
 
 def started(pid: int) -> int:
-    """When a process was started, in clock ticks since the boot (field 22 of /proc/PID/stat). Raises `OSError` if it is not there."""
+    """Return when a process was started, in clock ticks since the boot (field 22 of /proc/PID/stat). Raises `OSError` if it does not
+    exist.
+    """
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
 def open_process(pid: int, since: int) -> int | None:
-    """A pidfd of the process that was started at `since`; None if it has ended."""
+    """Return a pidfd of the process that was started at `since`; None if it has ended."""
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
@@ -52,7 +54,7 @@ def open_process(pid: int, since: int) -> int | None:
 
 
 def _mapped(path: Path) -> mmap.mmap:
-    """Raises `OSError`; then there is no file."""
+    """Create and map the file. Raises `OSError`; then there is no file."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(fd, 0, SIZE)
@@ -65,7 +67,9 @@ def _mapped(path: Path) -> mmap.mmap:
 
 
 class PageWriter:
-    """The worker's side, which makes the file; every method is a few plain stores. `trouble`: why nobody else can see it, or empty."""
+    """The worker's side, which creates the file; every method is a few plain stores. `trouble`: why the page is not visible to others, or
+    empty.
+    """
 
     def __init__(self, path: Path) -> None:
         self.trouble = ""
@@ -82,8 +86,8 @@ class PageWriter:
         self._integers[_STARTED] = started(os.getpid())
         self._integers[_PID] = os.getpid()
         self._text = memoryview(self._map)[_TEXT : _TEXT + 4 * WHERE]
-        self._long: tuple[float, str] = (LEARNED, "")  # the stretch that the script has named, and what it may take
-        self._place, self._process = LEARNED, _NOTHING  # as entered last
+        self._long: tuple[float, str] = (LEARNED, "")  # the stretch that the script has named, and its limit
+        self._place, self._process = LEARNED, _NOTHING  # as last entered
         self._transaction_alone = False
         self.enter(Activity.WARMING, -1)
 
@@ -93,7 +97,7 @@ class PageWriter:
 
     @property
     def alone(self) -> bool:
-        """Whether the limit of what this worker is in is not learned from its steps: a section, a first step, a named stretch."""
+        """Whether the limit of the present activity is not learned from steps: a section, a first step, a named stretch."""
         return self._transaction_alone or self._long[0] != LEARNED
 
     def beat(self, collectives: int, waits: int = UNKNOWN) -> None:
@@ -107,21 +111,21 @@ class PageWriter:
         return Activity(self._integers[_ACTIVITY])
 
     def looked(self, running: int, committing: int, idle: int) -> None:
-        """Once more whether this worker waits for others. It has spent so many milliseconds by itself in these activities."""
+        """Record one more sample of whether this worker waits for others, and its own milliseconds in these activities so far."""
         self._integers[_OWN_RUNNING] = running
         self._integers[_OWN_COMMITTING] = committing
         self._integers[_OWN_IDLE] = idle
         self._integers[_LOOKS] += 1
 
     def looked_in_vain(self) -> None:
-        """It cannot be known, and what was shown so far counts no more."""
+        """Record that it cannot be known whether this worker waits; earlier samples do not count any more."""
         self._integers[_LOOKS] = 0
 
     def assigned(self, rank: int) -> None:
         self._integers[_RANK] = rank
 
     def enter(self, activity: Activity, transaction: int, *, alone: bool = False, process: Process = _NOTHING) -> None:
-        """`alone`: here a rank may work for long while the others wait."""
+        """Record a new activity. `alone`: here a rank may work for long while the others wait."""
         self._times[_SINCE] = time.monotonic()  # first: limits differ by activity
         self._integers[_TRANSACTION] = transaction
         self._integers[_ACTIVITY] = activity
@@ -133,14 +137,14 @@ class PageWriter:
         self._integers[_PROCESS] = self._process = process
 
     def grant(self, seconds: float, what: str) -> tuple[float, str]:
-        """For a stretch of the script: so many seconds, or `ALONE`; `LEARNED` ends it. Return what was granted before."""
+        """Set the limit of a stretch of the script: seconds, or `ALONE`; `LEARNED` ends it. Return the limit before."""
         before, self._long = self._long, (min(seconds, LONGEST_GRANT), what)
         self._times[_GRANTED] = self._long[0] or self._place
         self._times[_SINCE] = time.monotonic()
         return before
 
     def stands(self, where: str, process: Process) -> None:
-        """The worker stands still at this line of the script."""
+        """Record the line of the script at which the worker makes no progress."""
         named = f"{self._long[1]}: {where}" if self._long[1] else where
         text = named[:WHERE].encode(errors="replace")[: 4 * WHERE]
         self._integers[_LENGTH] = 0
@@ -154,7 +158,7 @@ class PageWriter:
 
 
 class PageReader:
-    """The agent's side. Raises `FileNotFoundError` while the worker has not made its page."""
+    """The agent's side. Raises `FileNotFoundError` while the worker has not created its page."""
 
     def __init__(self, path: Path) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -183,18 +187,18 @@ class PageReader:
             own_running=integers[_OWN_RUNNING],
             own_committing=integers[_OWN_COMMITTING],
             own_idle=integers[_OWN_IDLE],
-            granted=times[_GRANTED] if -1 <= times[_GRANTED] <= LONGEST_GRANT else LEARNED,  # anybody may write there
+            granted=times[_GRANTED] if -1 <= times[_GRANTED] <= LONGEST_GRANT else LEARNED,  # other processes may write there
             process=integers[_PROCESS],
             where=bytes(self._map[_TEXT : _TEXT + min(max(0, integers[_LENGTH]), 4 * WHERE)]).decode(errors="replace")[:WHERE],
         )
 
     def owner(self) -> tuple[int, int]:
-        """Its worker's pid, and when that was started (as `started`); (0, 0) if it has not said so yet."""
+        """Return the worker's pid, and when it was started (as `started`); (0, 0) if it is not known yet."""
         pid = self._integers[_PID]
         return (pid, self._integers[_STARTED]) if pid else (0, 0)
 
     def rank(self) -> int:
-        """Its worker's; -1: none."""
+        """Return the worker's rank; -1: none."""
         return int(self._integers[_RANK])
 
     def close(self) -> None:

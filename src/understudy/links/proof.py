@@ -1,8 +1,8 @@
-"""How an orchestrator shows an agent that it is the one whose token the agent has.
+"""Let an orchestrator prove to an agent that it has the agent's token.
 
 An agent sends a nonce with each attempt to connect. An orchestrator that knows the agent's token answers with an HMAC of the nonce, keyed
-with that token. What stands in the orchestrator's place while it is away (an ingress without a backend, another orchestrator, a wrong
-secret) cannot, so whatever it answers ends no training. The proof protects from mistakes, not from somebody who reads the network: use TLS
+with that token. Another server in the orchestrator's place while it is away (an ingress without a backend, another orchestrator, a wrong
+secret) cannot, so its answers end no training. The proof protects from mistakes, not from an attacker who reads the network: use TLS
 for that.
 """
 

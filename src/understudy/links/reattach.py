@@ -1,9 +1,9 @@
-"""How workers and an agent that was started again find each other.
+"""Let workers and a restarted agent find each other.
 
-An agent listens on a socket file beside the pages of its workers. A worker whose agent is gone trains on, and looks for the next one
-there: it introduces itself, and hands over the ends of its stdout and stderr that are read. It holds them for this moment, and because a
-pipe that nobody can read would fail the script's next `print`. Who stays without an agent for `AWAY` seconds ends itself: the job has
-gone on without it.
+An agent listens on a socket file in the folder of its workers' pages. A worker whose agent is gone continues to train, and looks for the
+next one there: it introduces itself, and passes the reading ends of its stdout and stderr. It keeps them open for this case, and because a
+pipe without a reader would make the script's next `print` fail. A worker that stays without an agent for `AWAY` seconds ends itself: the
+job has gone on without it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _WELCOME = b"\n"
 
 @dataclass(frozen=True)
 class Introduction:
-    """What a worker says first to an agent that does not know it."""
+    """A worker's first message to an agent that does not know it."""
 
     worker: str
     rank: int  # -1: none
-    generation: int  # the newest that it has heard of
+    generation: int  # the newest that it knows
     environment: dict[str, str]  # that came with the rank
     leaving: bool  # it was released
 
@@ -40,7 +40,7 @@ class Introduction:
 
     @staticmethod
     def decode(line: bytes) -> Introduction:
-        """Raises `ValueError`."""
+        """Decode an introduction. Raises `ValueError`."""
         return _ADAPTER.validate_json(line)
 
 
@@ -48,7 +48,7 @@ _ADAPTER = TypeAdapter(Introduction)
 
 
 def listen(folder: Path) -> socket.socket:
-    """The agent's end, which only this user can reach. Raises `OSError`."""
+    """Create the agent's socket, which only this user can reach. Raises `OSError`."""
     sock = socket.socket(socket.AF_UNIX)
     try:
         with _reachable(folder) as path:
@@ -67,7 +67,9 @@ def listen(folder: Path) -> socket.socket:
 
 
 def meet(folder: Path, introduction: Introduction, outputs: tuple[int, int]) -> socket.socket:
-    """A worker's new link. `outputs`: descriptors, which stay open here. Raises `OSError` if there is no agent, or it wants none of us."""
+    """Connect a worker to the agent and return its new link. `outputs`: descriptors, which stay open here. Raises `OSError` if there is
+    no agent, or it refuses us.
+    """
     sock = socket.socket(socket.AF_UNIX)
     try:
         with _reachable(folder) as path:
@@ -88,7 +90,7 @@ def meet(folder: Path, introduction: Introduction, outputs: tuple[int, int]) -> 
 def listener(folder: Path) -> int:
     """Return the process id of the agent that listens in `folder`; 0: it is outside of this process namespace.
 
-    A worker's parent would not do: a worker that outlived its agent is not a child of the one that took it up. Raises `OSError` if no
+    A worker's parent would not do: a worker that outlived its agent is not a child of the one that took it over. Raises `OSError` if no
     agent listens.
     """
     with socket.socket(socket.AF_UNIX) as sock:
@@ -99,13 +101,13 @@ def listener(folder: Path) -> int:
 
 
 def welcome(sock: socket.socket) -> None:
-    """The agent takes a worker up: from here on `sock` is its link."""
+    """Accept a worker: from here on `sock` is its link."""
     sock.send(_WELCOME)
 
 
 @contextlib.contextmanager
 def _reachable(folder: Path) -> Iterator[str]:
-    """A short path to the socket file: that of a socket may have 107 bytes (unix(7)), and run directories lie anywhere."""
+    """Yield a short path to the socket file: a socket's path has at most 107 bytes (unix(7)), and run directories are anywhere."""
     fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{fd}/{FILE}"

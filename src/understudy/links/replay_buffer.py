@@ -1,6 +1,6 @@
-"""What a worker has said in the present generation and may have to say again: to an orchestrator, or to an agent, that was started again.
+"""Keep the messages of a worker in the present generation that a restarted orchestrator or agent may need again.
 
-Phases and notices are not among it: they would count twice.
+Phases and notices are not kept: they would count twice.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REPEATED = (
 )
 
 
-# A redo that differs is not found again in a later generation: if nobody hears of it there, it counts.
+# A redo that differs is not detected again in a later generation: if it was not reported, it still counts.
 _TRUE_FOR_EVER = (
     events.ScriptFailed,
     events.UsesDevice,
@@ -46,10 +46,10 @@ _TRUE_FOR_EVER = (
 class ReplayBuffer:
     def __init__(self) -> None:
         self.generation = -1
-        self.events: list[events.Event] = []  # in the order in which they were said
+        self.events: list[events.Event] = []  # in the order in which they were sent
 
     def enter(self, generation: int) -> None:
-        """A command of `generation`: what was said in older ones counts no more."""
+        """Begin `generation`: messages of older ones do not count any more."""
         if generation > self.generation:
             self.generation = generation
             self.events = [event for event in self.events if isinstance(event, _TRUE_FOR_EVER)]

@@ -1,4 +1,4 @@
-"""How one of our processes connects to another over the network: a WebSocket, with the secret and TLS of both ends."""
+"""Connect one of our processes to another over the network: by a WebSocket, with the secret and TLS of both ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 
 @dataclass(frozen=True)
 class SocketLimits:
-    """In seconds, and bytes of a frame."""
+    """Limits in seconds, and in bytes of a frame."""
 
     open: float
     ping: float  # between two pings
@@ -23,12 +23,14 @@ class SocketLimits:
 def dial(
     url: str, path: str, token: str, tls: ssl.SSLContext | None, limits: SocketLimits, headers: Mapping[str, str] | None = None
 ) -> connect:
-    """To be entered with `async with`, which raises what `websockets.connect` does. `url`: http or https; `tls` counts for the latter."""
+    """Return a connection to enter with `async with`, which raises the errors of `websockets.connect`. `url`: http or https; `tls` is
+    used for https.
+    """
     return connect(
         url.replace("http", "ws", 1).rstrip("/") + path,
         additional_headers={"Authorization": f"Bearer {token}", **(headers or {})},
         ssl=tls if url.startswith("https") else None,
-        proxy=None,  # a proxy in the environment is for the world outside the cluster
+        proxy=None,  # a proxy in the environment is for hosts outside the cluster
         compression=None,
         open_timeout=limits.open,
         close_timeout=limits.close,

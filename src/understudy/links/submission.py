@@ -1,6 +1,6 @@
 """A job as it is submitted to an orchestrator over HTTP, by the command line or any other program.
 
-What a job is asked for with stands in `core.model.JobSpec`. Fields of the same name here say what may come over the network.
+`core.model.JobSpec` explains the fields. Fields of the same name here bound what may come over the network.
 """
 
 from __future__ import annotations
@@ -78,5 +78,5 @@ _SHARED = [name for name in Submission.model_fields if name in JobSpec.__datacla
 
 
 def shared(spec: JobSpec) -> dict[str, Any]:
-    """What a submission says of a job in the same words."""
+    """Return the fields of a job's spec that a submission has under the same name."""
     return {name: getattr(spec, name) for name in _SHARED}

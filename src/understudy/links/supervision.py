@@ -1,8 +1,8 @@
-"""What the command line and its agent say to each other, over an inherited socketpair, one JSON object a line.
+"""The messages between the command line and its agent, over an inherited socketpair, one JSON object a line.
 
 Down: `{"stop": {"signal": 15, "exit_code": 130, "reason": "..."}}`, and any number of times `{"notice": {"signal": 10}}` and
 `{"unled": {"world_size": 8}}`. Up, once:
-`{"ending": {...}}`, as soon as the agent knows how the job ends. The end of the socket tells each that the other one is gone.
+`{"ending": {...}}`, as soon as the agent knows how the job ends. The end of the socket shows each that the other one is gone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Stop:
-    """To the agent: end. `signal`: what the workers get."""
+    """To the agent: end. `signal`: is sent to the workers."""
 
     signal: int
     exit_code: int
@@ -25,7 +25,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Notice:
-    """To the agent: somebody has something to say to the script, and the job goes on. Schedulers do so before a time limit."""
+    """To the agent: pass a signal on to the script while the job continues. Schedulers send one before a time limit."""
 
     signal: int
 
@@ -35,7 +35,9 @@ class Notice:
 
 @dataclass(frozen=True)
 class Unled:
-    """To the agent: the job's orchestrator cannot be started at present. `world_size`: of the job, whose end the agent may have to know."""
+    """To the agent: the job's orchestrator cannot be started at present. `world_size`: of the job, whose end the agent may have to
+    detect.
+    """
 
     world_size: int
 
@@ -44,7 +46,7 @@ class Unled:
 
 
 def decode(line: bytes) -> Stop | Notice | Unled:
-    """What comes down."""
+    """Decode a message to the agent."""
     found = json.loads(line)
     if "unled" in found:
         return Unled(**found["unled"])
@@ -53,7 +55,7 @@ def decode(line: bytes) -> Stop | Notice | Unled:
 
 @dataclass(frozen=True)
 class Ending:
-    """From the agent: how the job ends. `told`: by the orchestrator."""
+    """From the agent: how the job ends. `told`: the orchestrator has reported it."""
 
     exit_code: int
     message: str

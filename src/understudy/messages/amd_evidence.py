@@ -1,4 +1,4 @@
-"""What the detector of AMD's management library (AMD SMI) reports."""
+"""Evidence of the detector of AMD's management library (AMD SMI)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of commands that ask or tell a job something: which job is meant, why there is no answer, and what was requested."""
+"""Messages of commands that query a job or send it a request: which job is meant, why there is no answer, and what was requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message is, and the text that it becomes.
+"""The type of messages, and the text of one.
 
 A `Message` is an entry of the registry: a stable code, a template, why the message appears and what to do about it. Calling it with
 the template's arguments gives a `Text`: a string that begins with the code and still knows code and arguments, so that a program or a
@@ -24,7 +24,7 @@ CODE = re.compile(r"\bUS\d{4}\b")
 
 
 class Text(str):
-    """A message with its arguments filled in. `code` and `arguments` are what it was made from."""
+    """A message with its arguments filled in. It was made from `code` and `arguments`."""
 
     __slots__ = ("arguments", "code")
     code: str
@@ -47,8 +47,8 @@ class Text(str):
 class Message:
     """An entry of the registry.
 
-    `template`: one line, what happened and to which rank, worker, node or file. `cause`: what leads to it. `remedy`: what to do;
-    empty for information that asks for nothing.
+    `template`: one line: the event, and its rank, worker, node or file. `cause`: why it happens. `remedy`: what to do;
+    empty for information that needs no action.
     """
 
     code: str
@@ -60,7 +60,7 @@ class Message:
         assert CODE.fullmatch(self.code), self.code
 
     def __call__(self, **arguments: object) -> Text:
-        """Fill in the template. Raises `KeyError` for an argument that lacks."""
+        """Fill in the template. Raises `KeyError` for a missing argument."""
         return Text(self.code, self.template.format(**arguments), arguments)
 
     @property

@@ -1,4 +1,4 @@
-"""Messages about collectives that do not fit: between ranks after a recovery, and between a rank and the spare that rehearses its step."""
+"""Messages about collectives that do not match: between ranks after a recovery, and between a rank and the spare that drills its step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages about what a script changes while it trains and has not registered."""
+"""Messages about state that a script changes while it trains and has not registered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with the detectors' file, or with other settings that are read in the same way."""
+"""Mistakes in the detectors' file, or in other settings that are read in the same way."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ SYSTEM_REFUSED = Message(
     remedy="Check that the target still exists, and that this user has the necessary permissions.",
 )
 
-# What came of it.
+# Outcomes.
 POINT_NOT_REACHED = Message(
     "US7090",
     "its point was not reached within {seconds:.0f} s",
@@ -337,7 +337,7 @@ OTHERWISE_EXPECTED = Message(
     remedy="Check `understudy report`. If the outcome is right for this job, give `expect` in the plan.",
 )
 
-# What a worker says when it harms itself.
+# Faults inside a worker.
 EXCEPTION_IN_SCRIPT = Message(
     "US7110",
     "a fault of understudy chaos: an exception in the script",

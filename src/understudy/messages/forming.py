@@ -1,4 +1,4 @@
-"""What a job is made of, before it trains: its ranks, spares and limits, the nodes and workers that it begins with."""
+"""The start of a job, before it trains: its ranks, spares and limits, its first nodes and workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DDP, FSDP2 and pipelines: what of them a newcomer could not take over, and where ranks have them differently."""
+"""DDP, FSDP2 and pipelines: parts of them that a newcomer could not take over, and differences between ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the detector of NVIDIA's management library (NVML) reports."""
+"""Evidence of the detector of NVIDIA's management library (NVML)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The grade of an incident: what shows that its result is bitwise what it would have been, or why nothing does."""
+"""The grade of an incident: the evidence that its result is bitwise that of an undisturbed run, or why there is none."""
 
 from __future__ import annotations
 

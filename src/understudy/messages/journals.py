@@ -1,4 +1,4 @@
-"""What `understudy journal` says."""
+"""Messages of `understudy journal`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubernetes' API server: why it could not be asked, and what it refused."""
+"""Kubernetes' API server: why it did not answer, and requests that it refused."""
 
 from __future__ import annotations
 

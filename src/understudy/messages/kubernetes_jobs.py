@@ -7,7 +7,7 @@ from understudy.messages.base import Message
 _TROUBLE = "Undo it if the ranks of the pod should not move to spares; the resource's spec.evidence says what counts."
 _SPEC = "Correct it in the resource of the job."
 
-# What speaks against a pod's node.
+# Evidence against a pod's node.
 POD_TO_BE_LEFT = Message(
     "US6650",
     "its pod is to be left: {reason}",
@@ -128,7 +128,7 @@ BAD_TIMEOUTS = Message(
     remedy=_SPEC,
 )
 
-# Objects and pods of ours.
+# Our objects and pods.
 SECRET_IS_AN_OBJECT = Message(
     "US6680",
     "the secret of a job on Kubernetes is in an object that the controller creates",

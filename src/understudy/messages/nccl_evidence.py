@@ -1,4 +1,4 @@
-"""What the detector of NCCL's own view of a job (RAS) reports."""
+"""Evidence of the detector of NCCL's own view of a job (RAS)."""
 
 from __future__ import annotations
 

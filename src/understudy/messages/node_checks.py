@@ -1,4 +1,4 @@
-"""What checks of a node find (`understudy check-node`), but for the network."""
+"""Findings of checks of a node (`understudy check-node`), except for the network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies: what follows from evidence and why, why a node is not left yet, and what is wrong with a policy's file."""
+"""Policies: what follows from evidence and why, why a node is not left yet, and mistakes in a policy's file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedulers in general, and what starts processes on this machine."""
+"""Schedulers in general, and the one that starts processes on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of an orchestrator about its nodes, its jobs, the scheduler, and what follows from evidence."""
+"""Messages of an orchestrator about its nodes, its jobs, the scheduler, and the consequences of evidence."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ NODE_TAKEN = Message(
     remedy="Run `sinfo -R` to see why Slurm removed the node. The ranks there go to spares.",
 )
 
-# Nodes that are claimed.
+# Claimed nodes.
 LESS_THAN_THE_JOB = Message(
     "US6350",
     "node {node} was given with less than every node of the job has: {missing}",

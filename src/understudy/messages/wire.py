@@ -1,4 +1,4 @@
-"""Messages about what processes of Understudy send to each other, and about what a job is submitted with."""
+"""Messages about the messages between processes of Understudy, and about the settings with which a job is submitted."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What follows from evidence: rules that an operator writes, and what comes of them."""
+"""Decide what follows from evidence, by an operator's rules."""

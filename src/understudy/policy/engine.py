@@ -1,9 +1,9 @@
-"""What a policy makes of evidence, piece by piece. Pure: times are passed in, in unix seconds.
+"""Apply a policy to evidence, piece by piece. Pure: times are passed in, in unix seconds.
 
-The same thing seen again is one thing: what is about the same part of the same node by the same rule keeps one taint, whose end is put off.
+Repeated evidence is one thing: evidence about the same part of the same node by the same rule keeps one taint, whose end is postponed.
 So evidence that comes and goes moves a rank once and not ten times.
 
-Who leads next counts what the journal has (`orchestrator.detection`), and so comes to the same.
+The next orchestrator that leads counts what is in the journal (`orchestrator.detection`), and so reaches the same decisions.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from understudy.messages import policies
 from understudy.policy.rules import Action, Limits, Policy, Rule
 
 HOUR = 3600.0
-MOST = 10_000  # things that are counted at the same time: a detector may name parts without end
+MOST = 10_000  # things that are counted at the same time: a detector may name any number of parts
 
 
 @dataclass(frozen=True)
 class Decision:
     action: Action
     evidence: Evidence
-    node: str  # on which the subject is
-    rule: str  # by name; "": none fits
-    until: float  # unix time at which a taint ends; 0: when somebody says so
-    why: str  # for a person: what was seen, by whom, and by which rule
-    over: bool = False  # it does not last any more, and what follows from it ends
+    node: str  # the subject's node
+    rule: str  # its name; "" if none matches
+    until: float  # unix time at which a taint ends; 0: when an operator removes it
+    why: str  # for a person: the observation, its detector, and the rule
+    over: bool = False  # it has ended, and so does what followed from it
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How a job stands, as far as limits ask."""
+class PolicyContext:
+    """The state of a job, as far as limits depend on it."""
 
     now: float
     left: Sequence[float] = ()  # unix times at which ranks began to leave a node
     leaving: Collection[str] = ()  # failure domains that ranks are leaving
-    spares: int = 0  # warm ones on trusted nodes, and those that may be claimed
+    spares: int = 0  # warm ones on trusted nodes, and nodes that may be claimed
 
 
 class Engine:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._seen: dict[tuple[str, str, str], deque[float]] = {}  # rule, node, part: when, the newest last
+        self._seen: dict[tuple[str, str, str], deque[float]] = {}  # rule, node, part: times, the newest last
 
     def decide(self, evidence: Evidence, nodes: Mapping[str, str], now: float, *, again: bool = False) -> Decision:
-        """`nodes`: of each worker. `again`: it was counted before."""
+        """Return what follows from a piece of evidence. `nodes`: the node of each worker. `again`: it was counted before."""
         node = nodes.get(evidence.name, "") if evidence.subject is Subject.WORKER else evidence.name
-        itself = evidence.kind == LEFT_OUT  # says nothing of the node
+        itself = evidence.kind == LEFT_OUT  # about the detector itself, not about the node
         rule = next((rule for rule in self._policy.rule if rule.fits(evidence, node)), None) if not itself else None
         seen = {"detail": evidence.detail, "detector": evidence.detector}
         if rule is None:
@@ -78,26 +78,26 @@ class Engine:
         return times
 
 
-def held_back(limits: Limits, standing: Standing, domain: str) -> str:
-    """Why no rank may begin to leave a node of that failure domain now; "" if one may."""
-    clock = datetime.fromtimestamp(standing.now, UTC)
+def held_back(limits: Limits, context: PolicyContext, domain: str) -> str:
+    """Return why no rank may start to leave a node of that failure domain now; "" if one may."""
+    clock = datetime.fromtimestamp(context.now, UTC)
     minute = clock.hour * 60 + clock.minute
     for first, last in limits.quiet_hours:
         if first <= minute < last if first < last else minute >= first or minute < last:
             return policies.QUIET_HOURS(clock=f"{clock:%H:%M}")
-    recent = sum(then > standing.now - HOUR for then in standing.left)
+    recent = sum(then > context.now - HOUR for then in context.left)
     if recent >= limits.nodes_per_hour:
         return policies.ENOUGH_AN_HOUR(count=recent, most=limits.nodes_per_hour)
-    others = {other for other in standing.leaving if other != domain}
+    others = {other for other in context.leaving if other != domain}
     if len(others) >= limits.domains_at_a_time:
         return policies.OTHERS_LEAVE(domains=", ".join(sorted(others)), most=limits.domains_at_a_time)
-    if standing.spares - 1 < limits.spares_left:
-        return policies.TOO_FEW_SPARES(spares=standing.spares, least=limits.spares_left)
+    if context.spares - 1 < limits.spares_left:
+        return policies.TOO_FEW_SPARES(spares=context.spares, least=limits.spares_left)
     return ""
 
 
 def explain(policy: Policy) -> list[str]:
-    """The policy in sentences, for a person."""
+    """Explain the policy in sentences, for a person."""
     lines = [f"{number}. {_sentence(rule)}" for number, rule in enumerate(policy.rule, 1)]
     lines.append("What fits none of them is a note: told once, and nothing is done.")
     limits = policy.limits

@@ -1,10 +1,10 @@
-"""A policy: a TOML file with rules from evidence to what is done about it, and limits to that. `default.toml` is the one that ships.
+"""Read a policy: a TOML file with rules that say what follows from evidence, and limits to that. `default.toml` is the built-in one.
 
     [limits]
-    nodes_per_hour = 6                # that ranks begin to leave in any 60 minutes
+    nodes_per_hour = 6                # that ranks start to leave in any 60 minutes
     domains_at_a_time = 1             # failure domains that ranks are leaving at the same time
-    spares_left = 0                   # warm spares on trusted nodes that are left when the first rank of a node has taken one, or none does
-    quiet_hours = ["22:00-06:00"]     # nobody begins to leave a node then (UTC); a loss is recovered at any time
+    spares_left = 0                   # warm spares on trusted nodes that must be left after the first rank of a node has taken one
+    quiet_hours = ["22:00-06:00"]     # no rank starts to leave a node then (UTC); a loss is recovered at any time
 
     [trust]                           # how a node is trusted again whose taints have ended
     check = true                      # it passes understudy check-node first, if no rank of the job is there
@@ -13,7 +13,7 @@
 
     [scheduler]                       # of a job that has its nodes from Slurm
     release = true                    # a node that ranks have left for good, or that is lost, is given back at once; not with return_home
-    drain = false                     # ... and drained there, with the reason; an administrator may do that
+    drain = false                     # ... and drained there, with the reason; requires an administrator's rights
 
     [[rule]]
     name = "a GPU that fell off the bus"
@@ -25,9 +25,9 @@
     action = "leave"                  # note, taint, leave or lost
     after = 3                         # seen so often ...
     within = "10m"                    # ... in this time; before that it is a note
-    hold = "1h"                       # so long a taint holds behind the last time that it was seen; left out: as the evidence says
+    hold = "1h"                       # how long a taint lasts after the last evidence; left out: as the evidence says
 
-The first rule that fits decides. What no rule fits is a note.
+The first rule that matches decides. Evidence that no rule matches is a note.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 
 
 class BadPolicy(ValueError):
-    """The text says which file and rule, what is wrong, and what is allowed."""
+    """A policy cannot be used. The text names the file and the rule, the mistake, and what is allowed."""
 
 
 class Action(StrEnum):
-    NOTE = "note"  # told to people, once
+    NOTE = "note"  # shown to people, once
     TAINT = "taint"  # the node gets no more ranks and spares
     LEAVE = "leave"  # ... and its ranks move to other nodes; of a worker: its rank moves to a spare
-    LOST = "lost"  # of a worker, or of a device: who computes there is ended, and its rank goes to a spare
+    LOST = "lost"  # of a worker, or of a device: the worker there is ended, and its rank goes to a spare
 
 
 def seconds(value: Any) -> Any:
-    """Of a number, or of a text like 90s, 10m, 1.5h."""
+    """Return the seconds of a number, or of a text like 90s, 10m, 1.5h."""
     if isinstance(value, str):
         found = _DURATION.fullmatch(value.strip())
         if found is None:
@@ -85,7 +85,7 @@ def seconds(value: Any) -> Any:
 
 
 def minutes_of_day(value: Any) -> Any:
-    """Of HH:MM-HH:MM: the first minute and the one behind the last."""
+    """Parse HH:MM-HH:MM: return the first minute of the day, and the one after the last."""
     if not isinstance(value, str):
         return value
     found = _HOURS.fullmatch(value.strip())
@@ -144,7 +144,7 @@ class Rule(_Part):
         return self
 
     def fits(self, evidence: Evidence, node: str) -> bool:
-        """`node`: on which the subject is."""
+        """Return whether the rule matches. `node`: the subject's node."""
         return (
             evidence.subject in self.subject
             and evidence.severity in self.severity
@@ -169,12 +169,12 @@ class Policy(_Part):
 
 
 def applied(spec: JobSpec, policy: Policy) -> JobSpec:
-    """What the job's machine has to know of its policy."""
+    """Return a job's spec with what its state machine has to know of its policy."""
     return replace(spec, admission=policy.trust.check, home_after=policy.trust.after if policy.trust.return_home else -1.0)
 
 
 def read(path: Path) -> Policy:
-    """Raises `BadPolicy`."""
+    """Read the policy in a file. Raises `BadPolicy`."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -191,7 +191,7 @@ def default_text() -> str:
 
 
 def parse(text: str, name: str) -> Policy:
-    """Raises `BadPolicy`. `name`: of the file."""
+    """Parse a policy. `name`: of the file. Raises `BadPolicy`."""
     _bounded(text, name)
     try:
         found = tomllib.loads(text)

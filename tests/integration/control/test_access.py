@@ -1,4 +1,4 @@
-"""Who may do what: tokens by role and job, certificates, and what is refused for its size or its number."""
+"""Permissions: tokens by role and job, certificates, and requests that are refused for their size or number."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_mutual_tls(tmp_path: Path, certificates: Callable[..., str], undisturbe
 
 
 def test_a_clients_certificate_is_no_servers(tmp_path: Path, certificates: Callable[..., str]) -> None:
-    """Whoever has an agent's certificate cannot pass for the orchestrator, and neither can another host's server certificate."""
+    """A client with an agent's certificate cannot pass for the orchestrator, and neither can another host's server certificate."""
     thief = certificates("client", "thief", "--role", "agent")
     head = certificates("server", "head", "--host", "head.example")
     for place, words in ((thief, "unsuitable certificate purpose"), (head, "not valid for 'elsewhere.example'")):
@@ -276,7 +276,7 @@ def test_certificates_are_what_they_should_be(tmp_path: Path, certificates: Call
     assert not grants[2].serves("n2")
 
 
-def test_mistakes_are_told(tmp_path: Path) -> None:
+def test_mistakes_are_reported(tmp_path: Path) -> None:
     def says(*words: str, **variables: str) -> str:
         done = CliRunner().invoke(app, list(words), env=variables)
         assert done.exit_code != 0

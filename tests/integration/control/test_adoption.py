@@ -18,7 +18,7 @@ from understudy.links.reattach import AWAY
 from understudy.messages import agents, starting
 
 HELD = 6
-WAITING = 14  # the step behind which all wait for the end
+WAITING = 14  # the step after which all wait for the end
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def _marker(job: Started, name: str) -> None:
 
 
 def _pids(job: Started) -> list[int]:
-    """Those of the ranks, each of which has one as soon as it holds a rank."""
+    """Return the pids of the ranks, each of which has one as soon as it has a worker."""
     return [rank["pid"] for rank in Outcome(0, "", job.folder).ask("status")["ranks"]]
 
 
@@ -56,7 +56,7 @@ def test_an_agent_is_killed_and_a_rank_later(tmp_path: Path, mark: Mark, undistu
     _kill_agent(mark)
     (job.folder / "let go").touch()
     wait_until(lambda: said(job.output, starting.AGENT_RESTARTED), "the agent is started again", LONG)
-    _marker(job, f"step {WAITING} on 1 in generation 0")  # between two steps: behind a vote its line of the log might be lost with it
+    _marker(job, f"step {WAITING} on 1 in generation 0")  # between two steps: after a vote its line of the log might be lost with it
     assert _pids(job) == pids
     send(pids[1], signal.SIGKILL)
     wait_until(lambda: _pids(job)[1] != pids[1], "a spare takes the rank", LONG)
@@ -93,7 +93,7 @@ def test_an_agent_is_killed_in_the_middle_of_an_incident(tmp_path: Path, mark: M
 
 
 def test_workers_whose_agent_stays_away_end(tmp_path: Path, mark: Mark) -> None:
-    """The command line is gone too, so nobody starts another."""
+    """The command line is gone too, so no agent is started."""
     job = Training(tmp_path, mark).begin("spread.py", HELD=f"1:{HELD}")
     _marker(job, f"held {HELD}")
     send(job.process.pid, signal.SIGSTOP)
@@ -106,7 +106,7 @@ def test_workers_whose_agent_stays_away_end(tmp_path: Path, mark: Mark) -> None:
 
 @pytest.mark.parametrize("also", ["node", ""])
 def test_a_part_of_a_service_is_killed(tmp_path: Path, mark: Mark, undisturbed: Outcome, also: str) -> None:
-    """Alone, or with the agent of its node, which is started again by whoever runs it."""
+    """Alone, or with the agent of its node, which its supervisor restarts."""
     service = Service(tmp_path, mark)
     service.start_nodes("ab", 2)
     patience = ["--node-timeout", "60"] if also else []  # else the node may be lost before its agent is back, on a slow machine

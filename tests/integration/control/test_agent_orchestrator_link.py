@@ -18,7 +18,7 @@ from understudy.messages import agents
 WAIT = "import threading; threading.Event().wait()"
 
 
-def test_what_happened_while_the_orchestrator_was_away_is_told_when_it_is_back(tmp_path: Path) -> None:
+def test_events_while_the_orchestrator_was_away_are_reported_when_it_is_back(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with agent(tmp_path, WAIT) as (_, orchestrator, _):
             first = await orchestrator.worker("w0")
@@ -122,8 +122,8 @@ def test_the_token_does_not_reach_the_script(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_what_was_seen_while_the_orchestrator_was_away_is_told_as_it_is_when_it_is_back(tmp_path: Path) -> None:
-    """Once, and not how it was in between: it is over by then."""
+def test_evidence_while_the_orchestrator_was_away_is_reported_in_its_present_state(tmp_path: Path) -> None:
+    """Reported once, in its last state and not those in between: it is over by then."""
     state = tmp_path / "state"
     script = tmp_path / "check"
     script.write_text(f"#!/bin/sh\ncat {state}\necho x >> {tmp_path}/runs\n")

@@ -73,7 +73,7 @@ for _ in range({size} // 1024):
 """
 
     async def scenario() -> None:
-        reader, writer = os.pipe()  # nobody reads
+        reader, writer = os.pipe()  # no process reads
         try:
             async with agent(tmp_path, script, stdout=writer) as (process, orchestrator, _):
                 await _finish(process, orchestrator)
@@ -97,7 +97,7 @@ def test_a_terminal_that_was_closed_does_not_stop_the_training(tmp_path: Path) -
     asyncio.run(scenario())
 
 
-def test_a_full_disk_is_told_once_and_training_goes_on(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_once_and_training_goes_on(tmp_path: Path) -> None:
     script = "for i in range(2000): print('line', i, flush=True)"
 
     async def scenario() -> None:

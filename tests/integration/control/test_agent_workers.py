@@ -57,7 +57,7 @@ def test_a_worker_lives_from_start_to_release(tmp_path: Path) -> None:
         ("os._exit(0)", LossCause.EXITED, "code 0"),
     ],
 )
-def test_a_loss_is_told_with_its_cause(tmp_path: Path, deed: str, cause: LossCause, detail: str) -> None:
+def test_a_loss_is_reported_with_its_cause(tmp_path: Path, deed: str, cause: LossCause, detail: str) -> None:
     async def scenario() -> None:
         async with agent(tmp_path, f"import os; {deed}") as (_, orchestrator, _):
             await orchestrator.worker("w0")
@@ -232,7 +232,7 @@ def test_workers_that_are_lost_leave_no_descriptor_in_the_agent(tmp_path: Path) 
 
 
 def descriptors(pid: int) -> list[str]:
-    """What a process has open."""
+    """Return the open files of a process."""
     found = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile

@@ -1,4 +1,4 @@
-"""`understudy run --check` with real scripts, real drills and a real kill: what it says of each, and the exit code."""
+"""`understudy run --check` with real scripts, real drills and a real kill: its report about each, and the exit code."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_its_page_is_there_for_programs_and_for_people(good: Outcome) -> None:
         assert (good.folder / "run" / name / "journal.db").exists()
 
 
-def test_what_nobody_can_carry_over_makes_the_recovery_differ(training: Training) -> None:
-    """All replicas are alike behind it: only the undisturbed run shows that they are wrong."""
+def test_state_that_cannot_be_carried_over_makes_the_recovery_differ(training: Training) -> None:
+    """All replicas are equal after it: only the undisturbed run shows that they are wrong."""
     outcome = check(training, "hidden.py", "generator")
     found = page(outcome)
     assert (found["verdict"], outcome.code) == ("differs", 3), outcome.output
@@ -80,8 +80,9 @@ def test_what_nobody_can_carry_over_makes_the_recovery_differ(training: Training
 
 @pytest.mark.gate
 def test_what_is_put_right_before_the_vote_is_found_where_a_step_is_broken_off_before_that(training: Training) -> None:
-    """A kill at the vote finds everything as it was. A survivor that was broken off in backward has not put it right, nor has the spare of
-    a drill that was broken off at a collective: what their redo gives to the all-reduce is not what they had given."""
+    """A kill at the vote finds everything restored. A survivor that was interrupted in backward has not restored it, nor has the spare of
+    a drill that was interrupted at a collective: the inputs of their redone all-reduce differ from the first ones.
+    """
     outcome = check(training, "checked.py", "entered", "--kills", "vote,backward")
     found = page(outcome)
     assert (found["verdict"], outcome.code) == ("differs", 3), outcome.output
@@ -91,7 +92,7 @@ def test_what_is_put_right_before_the_vote_is_found_where_a_step_is_broken_off_b
 
 
 def test_what_a_drill_could_not_see_yet_holds_the_job(training: Training) -> None:
-    """The same from step 13 on: an earlier drill has shown that the step is reproducible, so a collective that differs is no chance."""
+    """The same from step 13 on: an earlier drill has shown that the step is reproducible, so a collective that differs is no accident."""
     outcome = check(training, "checked.py", "entered late", "--kills", "vote,backward")
     found = page(outcome)
     assert (found["verdict"], outcome.code) == ("differs", 3), outcome.output
@@ -101,7 +102,7 @@ def test_what_a_drill_could_not_see_yet_holds_the_job(training: Training) -> Non
 
 
 def test_a_script_that_goes_on_from_what_the_first_run_has_saved_says_so(training: Training) -> None:
-    """Each run would be another training, and the second one may have nothing left to do."""
+    """Each run would be a different training, and the second one may have nothing left to do."""
     outcome = check(training, "checked.py", "resumes", "--kills", "vote")
     found = page(outcome)
     assert (found["verdict"], outcome.code) == ("inconclusive", 6), outcome.output

@@ -1,7 +1,7 @@
-"""Whole jobs with the real worker: whichever of our processes is killed with SIGKILL, nothing is left behind.
+"""Whole jobs with the real worker: whichever of our processes is killed with SIGKILL, no process is left running.
 
-The script trains with data loader processes, and each rank starts a process in a session of its own; every process
-of the run carries a mark, by which the test finds it. What recovery does to the numbers is tested elsewhere.
+The script trains with data loader processes, and each rank starts a process in a new session; every process
+of the run carries a mark, by which the test finds it. The effect of recovery on the numbers is tested elsewhere.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_the_death_of_the_command_line_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_was_started_again_leaves_nothing(tmp_path: Path) -> None:
-    """Neither what ranks left that it has not started, nor what it cannot reach below itself."""
+    """Neither processes of ranks that it has not started, nor those that are not its descendants."""
     with marked() as mark:
         process = start(tmp_path, mark)
         assert len(mark.pids_running("# stray")) == 2

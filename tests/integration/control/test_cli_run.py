@@ -186,7 +186,7 @@ def test_the_death_of_the_command_line_ends_everything(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_is_killed_is_started_again_and_leaves_no_strays(tmp_path: Path) -> None:
-    """Real workers stay with their job (`test_adoption`); these end when their agent does, so the job starts anew."""
+    """Real workers stay with their job (`test_adoption`); these end when their agent does, so the job restarts."""
     with running(tmp_path, STRAYS) as run:
         run.wait_for_output("started", 2)
         send(run.process_of("-m understudy.agent"), signal.SIGKILL)
@@ -200,7 +200,7 @@ def test_the_death_of_a_worker_leaves_no_strays(tmp_path: Path) -> None:
         run.wait_for_output("started", 1)
         status = json.loads(run.ask("status", "--json").stdout)
         send(status["ranks"][0]["pid"], signal.SIGKILL)
-        # Nobody can take over a job of one rank: it starts anew, up to the limit, or ends; strays end either way.
+        # No rank can take over a job of one rank: it restarts, up to the limit, or ends; strays end either way.
         wait_until(lambda: run.process.poll() is not None or run.out.count("started") == 2, "the end or a new start")
         assert len(run.mark.pids_running("# stray")) <= 1
 

@@ -38,7 +38,7 @@ def test_every_loss_is_measured_and_is_one_incident(tmp_path: Path) -> None:
     assert "last command" in done.stdout  # the table
 
 
-def test_a_machine_that_cannot_open_so_many_sockets_is_told(tmp_path: Path) -> None:
+def test_a_machine_that_cannot_open_so_many_sockets_is_reported(tmp_path: Path) -> None:
     code = (
         f"import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)); sys.path.insert(0, {str(SCRIPT.parent)!r})"
     )

@@ -26,7 +26,7 @@ UNDERSTUDY = "/opt/understudy/bin/understudy"
 
 
 def command(unit: Path) -> list[str]:
-    """What the unit starts, without the program itself."""
+    """Return the arguments of the unit's program."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read_string(unit.read_text())

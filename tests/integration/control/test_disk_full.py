@@ -58,7 +58,7 @@ def roomy(tmp_path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def mounted(folder: Path, size: int) -> Iterator[Path]:
-    """A file system of so many MiB. What the journal has in the end is kept for the checks after the test."""
+    """Mount a file system of so many MiB. The final journal is kept for the checks after the test."""
     folder.mkdir()
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", str(folder)], capture_output=True, text=True)
     if done.returncode != 0:
@@ -134,7 +134,7 @@ def test_orchestrator_and_agent_are_started_again_on_a_full_disk(small: Path, tm
 
 
 class Job:
-    """`spread.py` whose rank 1 is held in its step 6, and its journal on the small file system."""
+    """`spread.py` whose rank 1 is paused in its step 6, and its journal on the small file system."""
 
     def __init__(self, folder: Path, small: Path, mark: Mark) -> None:
         self.folder, self.run = folder / "job", small / "run"
@@ -160,7 +160,7 @@ class Job:
         wait_until(there, words, LONG)
 
     def status(self) -> dict[str, Any]:
-        """Empty while nobody answers."""
+        """Return the status; empty while no orchestrator answers."""
         with contextlib.suppress(NoAnswer):
             return cast("dict[str, Any]", Server.of(RunDirectory(self.run)).call("GET", of_job(ONLY, "status"), limit=LONG))
         return {}
@@ -194,7 +194,7 @@ class Job:
 def test_a_recovery_on_a_full_disk_is_in_the_journal_and_is_not_decided_again(
     roomy: Path, tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]
 ) -> None:
-    """The reserve takes it, and whoever leads next knows it."""
+    """The reserve takes it, and the next orchestrator that leads knows it."""
     with marked() as mark:
         job = Job(tmp_path, roomy, mark)
         fill(roomy)

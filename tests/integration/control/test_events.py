@@ -106,7 +106,7 @@ def test_a_follower_goes_on_after_a_restart_until_the_end(orchestrator: Orchestr
     assert [event["text"] for event in got if event["type"] == "Notice"] == ["seen as it comes", "from another life"]
 
 
-def test_a_reader_that_does_not_read_misses_nothing_and_holds_nobody_up(orchestrator: Orchestrator) -> None:
+def test_a_reader_that_does_not_read_misses_nothing_and_delays_no_rank(orchestrator: Orchestrator) -> None:
     agent = orchestrator.agent()
     agent.begin()
     host, port = orchestrator.url.removeprefix("http://").split(":")

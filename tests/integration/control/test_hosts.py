@@ -1,4 +1,4 @@
-"""One job on several hosts: what happens to a host is one incident, and the result is bit by bit what it would have been."""
+"""One job on several hosts: a failure of a host is one incident, and the result is bit by bit that of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.said import said
 from understudy.messages import agents, coverage, service_jobs
 
 pytestmark = needs_hosts
-HELD = 6  # the step in which a rank waits for what the test does to its host
+HELD = 6  # the step in which a rank waits while the test disturbs its host
 
 
 class Spread:
@@ -42,7 +42,7 @@ class Spread:
         return self.hosts[number].start(command, self.folder, self._variables, self.folder / f"output{number}.txt")
 
     def start_again(self, number: int) -> None:
-        """On a host that has vanished, and has lost what was there."""
+        """Start a host again that has vanished, and has lost its files."""
         self.processes[number] = self._start(number, f"run{number} again")
 
     @property
@@ -98,7 +98,7 @@ def undisturbed(undisturbed_spread: Callable[[int], Outcome]) -> Outcome:
 
 @pytest.mark.gate
 def test_a_host_that_vanishes(start: Start, undisturbed: Outcome) -> None:
-    """Its rank goes to a spare on another host, within seconds; nobody told the others. A third host's link is slow and loses packets."""
+    """Its rank goes to a spare on another host, within seconds, without any notice. A third host's link is slow and loses packets."""
     job = start(HELD=f"1:{HELD}")
     job.hosts[2].slow("8mbit", queue="12kb")
     job.wait_for(f"held {HELD}")
@@ -145,7 +145,7 @@ def test_a_host_that_is_cut_off_for_less_than_the_limit(start: Start, undisturbe
 
 
 def test_a_host_that_hears_nothing_any_more_ends_its_workers(start: Start, undisturbed: Outcome) -> None:
-    """The job ends without it, so nobody is left who could tell it."""
+    """The job ends without it, so no process is left that could notify it."""
     job = start("--hang-limit", "8", "--alone-limit", "8", HELD=f"1:{HELD}")
     job.wait_for(f"held {HELD}")
     job.hosts[1].cut()

@@ -1,4 +1,4 @@
-"""Several orchestrators, on the hosts that train: the host of the one that leads is lost like any other, and nobody is led by two."""
+"""Several orchestrators, on the hosts that train: the host of the one that leads is lost like any other, and two never lead at once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def orchestrator(host: Host) -> int:
 
 
 def leader(job: Spread) -> tuple[int, int]:
-    """The highest term in which one has said that it leads, and the number of its host."""
+    """Return the highest term in which one has reported that it leads, and the number of its host."""
     told = [(job.folder / f"output{number}.txt").read_text() for number in range(len(job.hosts))]
     return max((int(term), number) for number, text in enumerate(told) for term in re.findall(rf"{quorums.LEADS.code}: .* (\d+)", text))
 
@@ -126,7 +126,7 @@ def test_the_orchestrator_that_leads_is_killed_in_the_middle_of_incidents(start:
 
 
 def test_a_listed_host_that_lost_its_disk_takes_no_part_but_serves(start: Start, undisturbed: Outcome) -> None:
-    """What it had acknowledged is forgotten there, so it must not vote again; a node of the job it can be."""
+    """It has forgotten what it had acknowledged, so it must not vote again; it can be a node of the job."""
     job = start(HELD=f"2:{HELD}", WAIT="1")
     job.wait_for(f"held {HELD}")
     job.hosts[2].vanish()

@@ -1,7 +1,7 @@
-"""Random damages to the journal of a job that trains: no rank is ever ended, and the orchestrator always says what it has found.
+"""Random damage to the journal of a job that trains: no rank is ever ended, and the orchestrator always reports what it has found.
 
-One service and one training for all of them: the orchestrator is killed, its journal damaged, and it is started again; then the journal is
-restored. A damage may be harmless (a page that is not used, how far a worker was): then the job goes on.
+One service and one training for all of them: the orchestrator is killed, its journal damaged, and it is restarted; then the journal is
+restored. Damage may be harmless (a page that is not used, the progress of a worker): then the job goes on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "0", "--hang-limi
 
 
 class Training:
-    """A job of two ranks on two nodes, of which one is held, and its orchestrator's journal."""
+    """A job of two ranks on two nodes, one of which is paused, and its orchestrator's journal."""
 
     def __init__(self, service: Service) -> None:
         self.service = service

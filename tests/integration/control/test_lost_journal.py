@@ -18,7 +18,7 @@ from tests.said import said
 from understudy.messages import http_requests, journals, orchestrators, service_jobs
 from understudy.messages.base import Message
 
-PATIENT = ["--hang-limit", "900"]  # a node that nobody leads any more ends workers that stand still, and these do
+PATIENT = ["--hang-limit", "900"]  # a node without an orchestrator ends workers that make no progress, and these make none
 RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "0"]
 HELD = 6
 
@@ -30,7 +30,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 def trains(service: Service, *, started: bool = False, kill: bool = True) -> tuple[Submitted, list[int]]:
-    """A job on two nodes, of which one rank is held, and its ranks' pids. Its orchestrator is killed."""
+    """Start a job on two nodes, pause one rank, and return the pids of its ranks. Its orchestrator is killed."""
     if not started:
         service.start_nodes("ab", 2)
     job = service.run("job", [*RANKS, *PATIENT], "spread.py", HELD=f"1:{HELD}")
@@ -251,7 +251,7 @@ def test_an_older_copy_puts_jobs_aside_that_have_changed_since_and_knows_none_th
 
 
 def goes_on(service: Service, job: Submitted, undisturbed: Outcome) -> None:
-    """To its end, with the same bits and without an incident. (Who followed it may have been told that it is aside.)"""
+    """Wait for its end, with the same bits and without an incident. (Commands that followed it may have reported that it was put aside.)"""
     service.start_orchestrator()
     service.wait_for_nodes(2)
     job.let("let go")

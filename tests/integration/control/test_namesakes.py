@@ -12,11 +12,11 @@ from tests.integration.processes import marked
 from tests.integration.training import JOBS, LONG
 
 OF_LIBRARY = ["queue", "select", "signal", "token", "code", "trace", "sched", "secrets", "statistics", "json"]
-OF_INTERPRETER = ["os", "codecs", "encodings", "time"]  # what Python has imported itself before it comes to a script
+OF_INTERPRETER = ["os", "codecs", "encodings", "time"]  # modules that Python has imported before it runs a script
 
 
 @pytest.mark.parametrize("fork", ["0", "1"])
-def test_a_module_beside_the_script_may_be_called_like_one_of_the_library(tmp_path: Path, fork: str) -> None:
+def test_a_module_next_to_the_script_may_have_a_name_of_the_library(tmp_path: Path, fork: str) -> None:
     """On first ranks and on a newcomer, in a job that is started in the script's folder."""
     beside, out = tmp_path / "beside", tmp_path / "out"
     for folder in (beside, beside / OF_LIBRARY[-1], out):

@@ -77,7 +77,7 @@ class Orchestrator:
         self._sockets.close()
 
     def end(self) -> tuple[int, str]:
-        """Exit code and what it said."""
+        """Return the exit code and the output."""
         _, said = self.process.communicate(timeout=LONG)
         return self.process.returncode, said
 
@@ -265,8 +265,10 @@ def test_migration_by_the_interface(orchestrator: Orchestrator) -> None:
     assert said(orchestrator.ask("POST", "/migrate", {"rank": 0}).json()["detail"], moves.ALREADY_MIGRATING)
 
 
-def test_a_held_job_by_the_interface(orchestrator: Orchestrator) -> None:
-    """Replicas differ: held, until somebody says who is right. The other one's node is tainted, until somebody takes that away."""
+def test_a_disputed_job_by_the_interface(orchestrator: Orchestrator) -> None:
+    """Replicas differ: the job pauses until an operator chooses. The other replica's node is tainted, until an operator removes the
+    taint.
+    """
     agent = orchestrator.agent()
     agent.begin()
     wait_for(orchestrator, state="training", step=1)
@@ -293,7 +295,7 @@ def test_a_held_job_by_the_interface(orchestrator: Orchestrator) -> None:
 
 
 def test_stop_by_the_interface(orchestrator: Orchestrator) -> None:
-    """Also with the exit code of an orchestrator that cannot lead (`UNUSABLE`), for which it would be taken by whoever has started it."""
+    """Also with the exit code of an orchestrator that cannot lead (`UNUSABLE`), which its supervisor would take for one."""
     agent = orchestrator.agent()
     agent.begin()
     assert orchestrator.ask("POST", "/stop", {"reason": "enough", "exit_code": 2}).status_code == 200
@@ -328,7 +330,7 @@ def test_a_killed_orchestrator_goes_on_where_it_was(orchestrator: Orchestrator) 
     orchestrator.start()
     assert orchestrator.ask("GET", "/status").json() == before
     agent = orchestrator.agent()
-    # What was under way is said again, and repeats from the agent change nothing.
+    # Pending commands are sent again, and repeats from the agent change nothing.
     again = [agent.next() for _ in range(3)]
     assert [type(command).__name__ for command in again] == ["Assign", "Recover", "Recover"]
     agent.say(*(events.WorkerStarted(f"w{number}", "n0", 100 + number) for number in (0, 2)))

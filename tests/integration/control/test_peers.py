@@ -123,7 +123,7 @@ def test_where_no_unix_socket_can_be_had_it_goes_without(members: Callable[[int]
         assert agreed == [2]
 
 
-def test_nobody_passes_an_agreement_that_one_has_not_joined(members: Callable[[int], Members]) -> None:
+def test_no_rank_passes_an_agreement_that_one_has_not_joined(members: Callable[[int], Members]) -> None:
     group = members(5)
     joined = threading.Event()
 
@@ -140,7 +140,7 @@ def test_nobody_passes_an_agreement_that_one_has_not_joined(members: Callable[[i
     assert all(other.result(LIMIT) for other in others)
 
 
-def test_nobody_passes_a_receipt_before_its_buddies_have_kept_what_it_sent(members: Callable[[int], Members]) -> None:
+def test_no_rank_passes_a_receipt_before_its_buddies_have_kept_its_copy(members: Callable[[int], Members]) -> None:
     group = members(2)
     kept = threading.Event()
 
@@ -275,7 +275,7 @@ def test_without_a_free_descriptor_members_are_waited_for(members: Callable[[int
     assert found == {1: b"a vote"}
 
 
-def test_a_size_that_nobody_would_send_is_refused(members: Callable[[int], Members]) -> None:
+def test_a_size_that_no_sender_would_use_is_refused(members: Callable[[int], Members]) -> None:
     """Not even from a member, which has shown the right token."""
     group, found = members(2), dict[int, bytes]()
     waiting = group.start(group.peers[0].exchange, {}, {1: read_frame(found, 1)})
@@ -294,7 +294,7 @@ def channels_of(group: Members, size: int = 2) -> list[Channel]:
     return made
 
 
-def test_what_a_rank_has_told_is_there_when_it_is_gone(members: Callable[[int], Members]) -> None:
+def test_the_records_of_a_rank_outlive_it(members: Callable[[int], Members]) -> None:
     group = members(2)
     lost, buddy = channels_of(group)
     assert lost.tell(STEP + b"one") and lost.tell(STEP + b" two")
@@ -315,7 +315,7 @@ def test_it_is_read_by_a_buddy_that_waits_for_a_vote_which_never_comes(members: 
     assert buddy.take_trails() == {0: STEP + b"one"}
 
 
-def test_what_is_told_stands_in_the_way_of_nothing_and_the_next_step_begins_anew(members: Callable[[int], Members]) -> None:
+def test_reports_disturb_nothing_and_the_next_step_starts_fresh(members: Callable[[int], Members]) -> None:
     group = members(3)
     channels = channels_of(group, 3)
 
@@ -340,7 +340,7 @@ def test_what_goes_with_the_next_hand_over_is_there_before_it(members: Callable[
     assert buddy.trails == {0: STEP + b"one two"}, "and not once more"
 
 
-def test_what_a_connection_does_not_take_is_not_told_and_breaks_no_message(members: Callable[[int], Members]) -> None:
+def test_messages_beyond_a_full_connection_are_dropped_and_break_no_other(members: Callable[[int], Members]) -> None:
     group = members(2)
     lost, buddy = channels_of(group)
     parts = 0

@@ -1,4 +1,4 @@
-"""The first pages, as they stand: the README's diff, and the commands of docs/quickstart.md, by a user who copies them."""
+"""The first pages, as printed: the README's diff, and the commands of docs/quickstart.md, by a user who copies them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Reader:
         wait_until(lambda: any(spare["state"] == "warm" for spare in self.status()["spares"]), "a warm spare", LONG)
 
     def losses_before(self, steps: int) -> dict[str, str]:
-        """What the script prints under torchrun, without the README's changes, in its first `steps` steps."""
+        """Return the script's output under torchrun, without the README's changes, in its first `steps` steps."""
         script = self.folder.parent / "before.py"
         script.write_text(script_for_torchrun().replace("while step < 20_000", f"while step < {steps}"))
         return dict(LOSS.findall(self.runs(f"torchrun --standalone --nproc-per-node 4 {script}")))

@@ -99,7 +99,7 @@ class Members:
         return stopping.status_code == 200
 
     def look(self) -> int:
-        """Reads what is new, from whoever leads; how many events there are."""
+        """Read new events from the one that leads; return the number of events."""
         leader = self.leader()
         if leader is not None:
             try:
@@ -122,7 +122,7 @@ def _certificates(folder: Path) -> Path:
 
 
 class Node:
-    """An agent without workers of its own, with the agents' own link, in a thread."""
+    """An agent without workers, with the agents' own link, in a thread."""
 
     def __init__(self, members: Members) -> None:
         self._urls, self._trust = members.urls, members.trust
@@ -167,7 +167,7 @@ def members(tmp_path: Path) -> Iterator[Members]:
 
 
 def test_they_are_killed_at_various_moments(members: Members) -> None:
-    """Of what has been shown nothing is lost or changed. What has not been shown may be, and agents repeat what matters."""
+    """Nothing that was published is lost or changed. Unpublished events may be lost, and agents repeat those that matter."""
     members.wait_for_leader()
     node = Node(members)
     wait_until(lambda: members.look() >= 2, "the node has joined", LONG)
@@ -206,7 +206,7 @@ def test_they_are_killed_at_various_moments(members: Members) -> None:
 
 
 def test_one_that_was_stopped_steps_down_when_it_wakes_up(members: Members) -> None:
-    """Also if nobody asks it for a decision."""
+    """Also if no decision is requested from it."""
     leader = members.wait_for_leader()
     pid = members.processes[leader].pid
     send(pid, signal.SIGSTOP)
@@ -223,7 +223,7 @@ def _told(members: Members, number: int) -> str:
 
 
 def _words(members: Members, node: Node) -> None:
-    """A few of them, which whoever leads has shown: a majority has them."""
+    """Send a few events, which the leader has published: a majority has them."""
     before = members.look()
     node.burst()
 
@@ -251,7 +251,7 @@ def _has_all(members: Members, number: int) -> bool:
 
 
 def test_one_whose_disk_is_put_back_takes_no_part(members: Members, tmp_path: Path) -> None:
-    """Its disk has the right identity, and lacks words that it has acknowledged. Also after another start, and whoever leads."""
+    """Its disk has the right identity, and lacks events that it has acknowledged. Also after another start, and whichever leads."""
     leader = members.wait_for_leader()
     node = Node(members)
     wait_until(lambda: members.look() >= 2, "the node has joined", LONG)

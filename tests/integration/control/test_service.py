@@ -82,7 +82,7 @@ def test_a_script_that_fails_gives_its_exit_code(service: Service) -> None:
 def test_a_job_that_the_journal_cannot_tell_is_put_aside_and_hinders_no_other(service: Service) -> None:
     """Its workers go on, and can be ended."""
     service.start_agent("a", 2)
-    patient = ["--hang-limit", "900"]  # a node that nobody leads any more ends workers that stand still, and these do
+    patient = ["--hang-limit", "900"]  # a node without an orchestrator ends workers that make no progress, and these make none
     odd = service.run("odd", ["--spares", "0", *patient], "spread.py", WAIT="1")
     odd.wait_for_state("training")
     pid = pid_of(lambda: odd.status()["ranks"][0])
@@ -146,7 +146,7 @@ def test_deaths_in_the_control_plane_stop_no_training(service: Service, undistur
 
 
 def test_the_orchestrator_is_killed_in_every_phase_of_an_incident(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
-    """While a survivor comes to rest, the newcomer sets up, takes state over, and does the step again: four incidents."""
+    """While a survivor stops, the newcomer sets up, receives state, and redoes the step: four incidents."""
     service.start_nodes("ab", 2)
     phases = {"survivor": 6, "setup": 8, "apply": 10, "redo": 12}
     held = ",".join(f"1:{step}" for step in phases.values())

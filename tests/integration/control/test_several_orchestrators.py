@@ -1,4 +1,4 @@
-"""Several orchestrators on one PostgreSQL: one leads, another takes over, and nobody is led by two."""
+"""Several orchestrators on one PostgreSQL: one leads, another takes over, and two never lead at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Scene:
 
     @property
     def leaders(self) -> list[str]:
-        """What each of the two orchestrators has said."""
+        """Return the messages of each of the two orchestrators."""
         return [(self.service.folder / f"orchestrator{number}.txt").read_text() for number in range(2)]
 
     def pid_of_orchestrator(self, number: int) -> int:

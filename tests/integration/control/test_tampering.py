@@ -33,8 +33,8 @@ RANKS = ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "3"]
 
 
 @pytest.mark.timeout(600)
-def test_nothing_that_nobody_said_is_accepted(tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]) -> None:
-    """Two ranks are lost one after the other meanwhile. Two incidents, and the same end, bit for bit, as without all this."""
+def test_forged_messages_are_not_accepted(tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]) -> None:
+    """Two ranks are lost one after the other meanwhile. Two incidents, and the same end, bit for bit, as without tampering."""
     with marked() as mark:
         service = Service(tmp_path, mark)
         with Tamperer(service.url, seed=3) as between:
@@ -79,7 +79,7 @@ junk = st.one_of(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(good, junk), max_size=12), st.randoms(use_true_random=False))
 def test_a_workers_socket_takes_what_is_right_and_drops_the_rest(sequence: list[events.Event | bytes], chance: random.Random) -> None:
-    """Whole lines of the worker's own events arrive in their order, however the stream is cut; everything else is refused."""
+    """Complete lines of the worker's own events arrive in order, however the stream is cut; everything else is refused."""
     stream = b"".join((item if isinstance(item, bytes) else encode(item).encode()) + b"\n" for item in sequence)
     heard: list[FromWorker] = []
     refused: list[str] = []
@@ -145,8 +145,8 @@ class Lonely(Control):
 
 
 def test_a_worker_obeys_the_newest_generation_only(tmp_path: Path) -> None:
-    """Junk is ignored, what is of an older generation is dropped. An abort that is repeated is answered again,
-    but not carried out; once its recovery is decided, it is not even answered.
+    """Junk is ignored, messages of an older generation are dropped. An abort that is repeated is answered again,
+    but not executed; once its recovery is decided, it is not even answered.
     """
     ours, theirs = socket.socketpair()
     page = tmp_path / "w1.page"

@@ -1,4 +1,4 @@
-"""Workers forked from a template: a script cannot tell, and what happens to the template harms nobody."""
+"""Workers forked from a template: a script sees no difference, and a failure of the template harms no worker."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ sys.meta_path.insert(0, Watch())
 
 @pytest.mark.parametrize("fork", ["0", "1"])
 def test_what_is_imported_ahead_of_the_script_sees_its_arguments(training: Training, tmp_path: Path, fork: str) -> None:
-    """torch in the template, and what the script imports in each worker."""
+    """torch in the template, and the script's own imports in each worker."""
     (tmp_path / "sitecustomize.py").write_text(WATCH)
     path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
     found = tmp_path / "imports.txt"

@@ -79,7 +79,7 @@ def agent_token(node: str) -> str:
 
 
 def test_a_node_speaks_for_itself_only(service: Service, hostile: Callable[[str, str], Hostile], tmp_path: Path) -> None:
-    """It cannot take another's place, end another's part, or get what a job of others was given."""
+    """It cannot take another node's place, end another's part, or get the settings of a job of others."""
     (tmp_path / "token").write_text(agent_token("a"))
     service.start_agent("a", 1, None, "--token-file", str(tmp_path / "token"))
     service.wait_for_nodes(1)
@@ -116,7 +116,7 @@ def test_a_node_speaks_for_itself_only(service: Service, hostile: Callable[[str,
     assert ended.code == 0 and ended.incidents == [], ended.output
 
 
-def test_an_agent_whose_token_names_no_node_is_told_what_it_needs(service: Service, tmp_path: Path) -> None:
+def test_an_agent_whose_token_names_no_node_learns_what_it_needs(service: Service, tmp_path: Path) -> None:
     for name, token, message in (
         ("a", ACCESS.token(Role.AGENT), http_requests.NODE_UNNAMED(node="a")),
         ("a", agent_token("b"), http_requests.ANOTHER_NODE(own="b", node="a")),
@@ -148,7 +148,7 @@ def test_what_an_agent_says_of_its_node_is_bounded(service: Service, hostile: Ca
 
 
 def test_an_operator_of_one_job_acts_on_that_job_only(service: Service, tmp_path: Path) -> None:
-    """What is said for all jobs is kept, and taken back by those only who may say it."""
+    """A request for all jobs is kept, and only a token for all jobs can take it back."""
     service.start_agent("a", 2)
     service.wait_for_nodes(1)
     mine = service.run("mine", ALONE, "spread.py", WAIT="1")

@@ -12,7 +12,7 @@ from understudy.messages import topology
 __all__ = ["training"]
 
 
-def test_dimensions_of_a_mesh_are_groups_and_what_a_loss_would_do_is_told(training: Training) -> None:
+def test_dimensions_of_a_mesh_are_groups_and_the_effect_of_a_loss_is_shown(training: Training) -> None:
     flags = ["--nproc-per-node", "4", "--spares", "1", "--no-replenish", "--run-dir", "FOLDER/run"]
     flags += ["--label", "nvlink=rack7", "--label", "switch=s1", "--keep-together", "shard", "--keep-together", "tp"]
     outcome = training.start(["-m", "understudy.cli", "run", *flags], "groups.py", FAULTS="before the vote:5:2").ends()

@@ -1,4 +1,4 @@
-"""A torch that Understudy is not tested with: told in a line, and refused by name where something is missing that every job needs."""
+"""A torch that Understudy is not tested with: reported in a line, and refused by name if it lacks something that every job needs."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _refusal(path: str) -> str:
     return done.stdout.strip()
 
 
-def test_what_not_every_job_needs_keeps_nobody_from_starting(tmp_path: Path) -> None:
+def test_missing_optional_parts_do_not_prevent_a_start(tmp_path: Path) -> None:
     path = other_torch(tmp_path)
     with (tmp_path / "sitecustomize.py").open("a") as site:
         site.write("sys.modules['torch.distributed.pipelining'] = None\n")
@@ -101,7 +101,7 @@ def test_what_not_every_job_needs_keeps_nobody_from_starting(tmp_path: Path) -> 
 
 
 def test_nothing_is_tried_under_a_tested_torch(tmp_path: Path) -> None:
-    """What is missing would be found, if anybody looked."""
+    """The missing part would be found by any probe."""
     assert _refusal(other_torch(tmp_path, version=f"{tested.TORCH[1]}.99", gone=("_foreach_copy_",))) == ""
 
 

@@ -1,7 +1,8 @@
-"""Two versions of Understudy in one service: what a later one says more is not looked at, and what an earlier one leaves out has a default.
+"""Two versions of Understudy in one service: additional fields of a later one are ignored, and missing fields of an earlier one have a
+default.
 
 The later version is this one, changed as a later one may be: a message, a command and a page with one more field each, and an
-event of which this version has never heard.
+event that this version does not know.
 """
 
 from __future__ import annotations

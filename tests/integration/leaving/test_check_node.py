@@ -1,7 +1,7 @@
-"""`understudy check-node`, the real command: it passes here, and says what is wrong where something is.
+"""`understudy check-node`, the real command: it passes here, and reports a fault where there is one.
 
-Broken hardware is not at hand, so something stands in for it, inside the process of the check: a `sitecustomize` on its path, which Python
-runs at its start, spoils one function (of numpy, of `os`, of the memory check), as the test says. All else is as it is.
+Broken hardware is not available, so something replaces it inside the process of the check: a `sitecustomize` on its path, which Python
+runs at its start, spoils one function (of numpy, of `os`, of the memory check), as the test says. All else is real.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TOKEN = "a long text of this test"
 
 
 class Node:
-    """Where the command is run, and what stands in for hardware there."""
+    """The folder in which the command runs, and the simulated hardware faults there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -88,7 +88,7 @@ def node(tmp_path: Path) -> Node:
 
 
 def test_this_machine_passes(node: Node) -> None:
-    """What the kernel's log says of it aside: it may say something."""
+    """Except for the kernel's log: it may have reports."""
     done = node.check("--skip", "detectors")
     assert done.returncode == 0, done.stdout + done.stderr
     for words in ("passed", "compute", "memory", "disk", "CPU 0", "GB/s", network_check.NO_PEER.code):
@@ -140,7 +140,7 @@ def test_a_node_of_which_nothing_is_known_does_not_pass(node: Node) -> None:
 
 
 def test_a_cpu_that_computes_wrongly(node: Node) -> None:
-    """Stands in: `numpy.sqrt` whose last bit is wrong in one number, on the last CPU only."""
+    """Simulated by `numpy.sqrt` whose last bit is wrong in one number, on the last CPU only."""
     cpus = sorted(os.sched_getaffinity(0))
     node.spoil(
         f"""
@@ -157,13 +157,13 @@ def test_a_cpu_that_computes_wrongly(node: Node) -> None:
 
 
 def test_a_cpu_that_ends_its_process(node: Node) -> None:
-    """Stands in: `numpy.sqrt` that ends as an instruction does that the CPU takes for none."""
+    """Simulated by `numpy.sqrt` that ends the process as an illegal instruction does."""
     node.spoil("import numpy, os, signal; numpy.sqrt = lambda numbers: os.kill(os.getpid(), signal.SIGILL)")
     assert node.fails("compute") == node_checks.KILLED(signal="SIGILL")
 
 
 def test_memory_that_does_not_hold(node: Node) -> None:
-    """Stands in: a bit is changed right after it was written."""
+    """Simulated by a bit that is changed right after it was written."""
     node.spoil(
         """
         from understudy.checks import memory
@@ -177,7 +177,7 @@ def test_memory_that_does_not_hold(node: Node) -> None:
 
 
 def test_memory_that_cannot_be_corrected(node: Node) -> None:
-    """Stands in: the signal that the kernel sends then."""
+    """Simulated by the signal that the kernel sends then."""
     node.spoil("import os, signal; from understudy.checks import memory; memory.write = lambda *_: os.kill(os.getpid(), signal.SIGBUS)")
     assert node.fails("memory") == node_checks.BAD_MEMORY(signal="SIGBUS")
 
@@ -188,7 +188,7 @@ def test_a_disk_that_is_full(node: Node, small: Path) -> None:
 
 
 def test_a_disk_that_fills_up_while_it_is_written(node: Node) -> None:
-    """Stands in for the limit of a disk: the limit of the size of a file, which the kernel holds."""
+    """The kernel's limit of the size of a file replaces the limit of a disk."""
 
     def limits() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (8 << 20, 8 << 20))
@@ -198,7 +198,7 @@ def test_a_disk_that_fills_up_while_it_is_written(node: Node) -> None:
 
 
 def test_a_disk_that_reads_other_bytes(node: Node) -> None:
-    """Stands in: a changed byte in what the kernel has read."""
+    """Simulated by a changed byte in what the kernel has read."""
     node.spoil(
         """
         import os
@@ -238,7 +238,7 @@ def test_a_detector_that_cannot_be_loaded(node: Node) -> None:
 
 @contextlib.contextmanager
 def hanging(node: Node) -> Iterator[tuple[subprocess.Popen[bytes], Mark]]:
-    """The command while a check is under way. Stands in: a disk that never answers."""
+    """Run the command while a check hangs. Simulated by a disk that never answers."""
     node.spoil("import os, signal; os.fsync = lambda descriptor: signal.pause()")
     with marked() as mark:
         running = subprocess.Popen([*COMMAND, *QUICK, "--only", "disk"], cwd=node.folder, env={**mark.environment(), **node.environment()})
@@ -246,7 +246,7 @@ def hanging(node: Node) -> Iterator[tuple[subprocess.Popen[bytes], Mark]]:
         yield running, mark
 
 
-def test_killed_it_leaves_no_process_behind(node: Node) -> None:
+def test_killed_it_leaves_no_process_running(node: Node) -> None:
     with hanging(node) as (running, mark):
         running.kill()
         running.wait()
@@ -311,14 +311,14 @@ def test_a_peer_that_is_away(node: Node) -> None:
 
 
 def test_a_peer_that_sends_spoilt_data(node: Node) -> None:
-    """Stands in: a peer of the test's own, which changes a bit."""
+    """Simulated by a peer of the test that changes a bit."""
     with listening(spoils) as peer:
         detail = node.fails("network", "--peer", peer, "--seconds", str(SHORT), UNDERSTUDY_TOKEN=TOKEN)
     assert detail == network_check.CORRUPT(way=f"from {peer}", wrong=1, count=3)
 
 
 def test_a_peer_that_stops_in_the_middle(node: Node) -> None:
-    """Stands in: a peer of the test's own, which says nothing more behind its first block, and does not close either."""
+    """Simulated by a peer of the test that sends nothing more after its first block, and does not close either."""
     over = threading.Event()
 
     def stops(connection: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""An operator's checks of nodes, in jobs and in a service: ranks leave a node that fails one, and a check that does wrong hurts nobody."""
+"""An operator's checks of nodes, in jobs and in a service: ranks leave a node that fails one, and a broken check harms no job."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_rank_leaves_the_node_that_fails_a_check_until_it_does_no_more(
 
 
 def test_all_jobs_leave_a_node_that_fails_a_check_of_its_agent(tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]) -> None:
-    """The check runs in the node's agent: once for all jobs, and not with what a job has in its environment."""
+    """The check runs in the node's agent: once for all jobs, and without the environment of a job."""
     with marked() as mark, ExitStack() as stack:
         service = Service(tmp_path, mark)
         Fan(tmp_path, stack).begin(service, "ab", 4)
@@ -109,7 +109,7 @@ def training(tmp_path: Path) -> Iterator[Training]:
         mark.wait_until_none()  # no check outlives the job
 
 
-def test_checks_that_do_wrong_are_told_once_and_training_goes_on(training: Training, tmp_path: Path) -> None:
+def test_broken_checks_are_reported_once_and_training_goes_on(training: Training, tmp_path: Path) -> None:
     text = '[[command]]\nname = "absent"\nargv = ["/no/such/program"]\nevery = 0.1\n'
     for name, (script, _) in WRONG.items():
         argv = json.dumps(["/bin/sh", "-c", script.replace("runs", str(tmp_path / name))])

@@ -20,12 +20,12 @@ from tests.said import said
 from understudy.chaos.armed import HOLD, Armed, Folder
 from understudy.messages import moves, policies, recoveries
 
-# Where whoever is in the way of rank 1 stands when one of them is killed: points of `understudy.chaos.points`. Before these it sets up.
+# Where the processes that move rank 1 are when one of them is killed: points of `understudy.chaos.points`. Before these it sets up.
 SET_UP = "newcomer"
 PAUSE = "between"  # it is waited for: the newcomer is ready, and rank 1 in the middle of a step
 MOVE = ("donate", "transfer", "verify", "verified", "attached")
 CELLS = [(point, victim) for point in (SET_UP, PAUSE, *MOVE) for victim in ("leaver", "newcomer")]
-# Behind these the old worker is released: whether its death is still seen as one is left open.
+# After these the old worker is released: whether its death still counts as one is left open.
 RELEASED = [("verified", "leaver"), ("attached", "leaver")]
 
 
@@ -45,7 +45,7 @@ def sight(service: Service) -> Iterator[Fan]:
 
 
 class Held:
-    """Holds whoever has, or is to have, rank 1 and comes to `point`, on whichever node."""
+    """Pause the worker that has, or is to have, rank 1 when it reaches `point`, on whichever node."""
 
     def __init__(self, service: Service, point: str) -> None:
         self._name = f"held at {point}"
@@ -106,7 +106,7 @@ def test_who_dies_on_the_way(service: Service, sight: Fan, undisturbed_spread: C
     incidents = job.ends_like(undisturbed_spread(2)).incidents
     parts = [(part["rank"], part["cause"]) for incident in incidents for part in incident["ranks"]]
     if (point, victim) == (SET_UP, "newcomer") or ((point, victim) in RELEASED and len(parts) == 1):
-        assert parts == [(1, "migrated")]  # nobody has lost a rank
+        assert parts == [(1, "migrated")]  # no rank was lost
     elif point == SET_UP:
         assert parts == [(1, "killed")] and said(incidents[0]["notes"][0], moves.MIGRATING_ALREADY, rank=1)
     else:
@@ -136,7 +136,7 @@ def test_two_nodes_are_suspected_at_once(service: Service, sight: Fan, undisturb
 
 
 def test_a_node_is_suspected_during_a_recovery(service: Service, sight: Fan, undisturbed_spread: Callable[[int], Outcome]) -> None:
-    """Rank 1 is lost; while its newcomer sets up, the node of rank 0 is suspected. It leaves behind the recovery."""
+    """Rank 1 is lost; while its newcomer sets up, the node of rank 0 is suspected. Rank 0 leaves after the recovery."""
     job = begin(service, PHASES="setup:6")
     node = nodes_of(job)[0]
     job.kill_rank(1)

@@ -100,7 +100,7 @@ def test_a_rack_is_drained_with_both_ranks(service: Service, undisturbed_spread:
 
 
 def test_a_job_that_is_on_one_of_the_nodes_only(service: Service, undisturbed_spread: Undisturbed) -> None:
-    """What the job does not have is no reason to refuse."""
+    """Nodes that the job does not use are no reason to refuse."""
     service.start_nodes("abcde", 2)
     job = service.held("job", spares=2)
     empty = [line["node"] for line in service.ask("nodes") if not line["jobs"]]
@@ -134,7 +134,7 @@ def test_past_its_deadline_what_is_late_is_given_up(service: Service, undisturbe
     service.start_nodes("ab", 2)
     job = service.held("job", spares=2)
     node = job.node_of(1)
-    waiting = draining(service, node, "--deadline", "4s", "--then", "lose", "--wait")  # rank 1 comes to no boundary
+    waiting = draining(service, node, "--deadline", "4s", "--then", "lose", "--wait")  # rank 1 reaches no boundary
     output, _ = waiting.communicate(timeout=LONG)
     assert waiting.returncode == 0, output
     assert all(rank["node"] != node for rank in job.status()["ranks"])
@@ -188,6 +188,6 @@ def test_a_node_is_drained_in_an_incident(service: Service, undisturbed_spread: 
         ([], 1, http_requests.NO_SUCH_NODE(node="nowhere")),
     ],
 )
-def test_what_is_wrong_is_told(service: Service, words: list[str], code: int, told: str) -> None:
+def test_mistakes_are_reported(service: Service, words: list[str], code: int, told: str) -> None:
     done = service.command("drain", "nowhere", *words)
     assert done.returncode == (4 if code == 1 else code) and told in done.stdout + done.stderr, done

@@ -1,4 +1,4 @@
-"""What a detector has seen on a node moves the rank that is there, bit by bit the same as without; the limits of a policy hold it back."""
+"""Evidence of a detector on a node moves the rank that is there, with the same bits as without; the limits of a policy delay it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told over HTTP moves a rank, bit by bit the same as without; an alert comes and goes: by hand, and from a real Alertmanager.
+"""Evidence over HTTP moves a rank, with the same bits as without; an alert comes and goes: by hand, and from a real Alertmanager.
 
 UNDERSTUDY_PROMETHEUS names the folders, separated by colons, in which `prometheus-alertmanager` is, if not on the PATH. Debian's reads its
 templates from where its package is installed: one that is only unpacked needs /usr/share/prometheus, too.
@@ -79,7 +79,7 @@ def now() -> str:
 
 
 def test_an_alert_moves_a_rank_and_is_resolved(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
-    """Told by somebody who may do nothing else; the job's policy says what follows."""
+    """Sent with a token that permits nothing else; the job's policy decides what follows."""
     policy = service.folder / "policy.toml"
     policy.write_text(
         '[trust]\ncheck = false\n[[rule]]\nname = "alerts"\ndetector = "alertmanager:*"\nseverity = ["suspect"]\naction = "leave"'
@@ -120,7 +120,7 @@ def test_an_alert_moves_a_rank_and_is_resolved(service: Service, undisturbed_spr
 
 
 def test_a_token_of_one_job_speaks_of_that_job_only(service: Service) -> None:
-    """Nor does it keep new jobs away; what it makes follow is what the job's own policy says: its rank leaves."""
+    """Nor does it keep new jobs away; the job's own policy decides what follows: its rank leaves."""
     jobs = {}
     for name in ("first", "second"):
         jobs[name] = service.run(name, ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "0", "--drill", "off"], "spread.py", WAIT="1")
@@ -156,7 +156,7 @@ def job(tmp_path: Path) -> Iterator[Started]:
 
 
 class Watched:
-    """What the orchestrator of the job says."""
+    """The events of the job's orchestrator."""
 
     def __init__(self, job: Started) -> None:
         run = job.folder / "run"
@@ -179,7 +179,7 @@ class Watched:
 WHY = by_rule("a node or a part of it that is suspected")
 
 
-def test_an_alert_comes_to_a_job_without_a_service(job: Started) -> None:
+def test_an_alert_reaches_a_job_without_a_service(job: Started) -> None:
     """In Alertmanager's format, by a token of this job."""
     watched = Watched(job)
     node, since = watched.node(), now()
@@ -213,7 +213,7 @@ def test_the_page_s_examples_are_of_these_routes() -> None:
     ALERTMANAGER is None, reason="no prometheus-alertmanager on the PATH or in UNDERSTUDY_PROMETHEUS (Debian has a package of this name)"
 )
 def test_a_real_alertmanager_sends_an_alert(job: Started, tmp_path: Path) -> None:
-    """With the configuration that stands in the page, but for the places and the time that it waits."""
+    """With the configuration from the page, except for the places and the waiting times."""
     watched = Watched(job)
     token = tmp_path / "understudy-token"
     token.write_text(watched.access.token(Role.EVIDENCE) + "\n")

@@ -1,4 +1,6 @@
-"""What each detector of a node sees moves the ranks that are there, in every way to be parallel, bit by bit; and what moves nobody."""
+"""Evidence of each detector of a node moves the ranks that are there, in every way to be parallel, bit by bit; and evidence that moves
+none.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def setting(tmp_path: Path) -> Iterator[Setting]:
 
 
 def _leaves(job: Parallel, sight: Sight, node: str) -> None:
-    """Both ranks of `node`, of which there is evidence."""
+    """Wait until both ranks of `node`, of which there is evidence, have left."""
     wait_until(lambda: job.status()["taints"] == {node: sight.why}, "the taint", LONG)
     assert [(one["source"], one["part"], one["leave"]) for one in job.status()["tainted"]] == [(sight.detector, sight.part, True)]
     seen = [(one["detector"], one["kind"], one["part"], one["severity"]) for one in job.status()["evidence"] if one["name"] == node]
@@ -116,13 +118,13 @@ def test_what_comes_and_goes_moves_its_rank_once(detector: str, setting: Setting
     assert incident["ranks"][0]["detail"].endswith(sight.why)
 
 
-def test_a_link_that_is_down_for_a_moment_moves_nobody(setting: Setting, undisturbed_spread: Callable[[int], Outcome]) -> None:
+def test_a_link_that_is_down_briefly_moves_no_rank(setting: Setting, undisturbed_spread: Callable[[int], Outcome]) -> None:
     service = setting.service
     sight = Link(service.folder, setting.stack)
     sight.begin(service, "ab", 2)
     job = service.held("job")
     node = job.node_of(1)
-    for interface in ("eth2", "eth3", "eth4"):  # a note is told once, so the last one says that all before were heard
+    for interface in ("eth2", "eth3", "eth4"):  # a note is reported once, so the last one shows that all before have arrived
         for _ in range(3):
             sight.blinks(node, interface)
         wait_until(lambda words=f"{interface} of node {node}: ": words in job.output, "the note", LONG)  # type: ignore[misc]

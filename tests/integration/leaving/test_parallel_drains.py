@@ -1,4 +1,4 @@
-"""A node with two ranks is drained in every way to be parallel: behind every step every rank holds what it holds undisturbed."""
+"""A node with two ranks is drained in every way to be parallel: after every step the state of every rank is that of the undisturbed run."""
 
 from __future__ import annotations
 

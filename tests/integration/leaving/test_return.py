@@ -30,7 +30,7 @@ action = "leave"
 
 
 def held(service: Service, *, check: bool, after: str = "1s") -> tuple[Submitted, str]:
-    """A job in its step 6, with warm spares, and the node of its rank 1. It stops once more in step 9."""
+    """Start a job and wait for its step 6, with warm spares; return the node of its rank 1. It pauses once more in step 9."""
     policy = service.folder / "policy.toml"
     policy.write_text(POLICY.format(check=str(check).lower(), after=after))
     job = service.held("job", "--policy", str(policy), HELD="1:6,1:9", EACH="1")
@@ -72,7 +72,7 @@ def test_one_that_comes_and_goes_moves_its_rank_once(lamps: Service, undisturbed
 
 
 def test_a_node_that_was_patched_serves_again(lamps: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
-    """It is drained, everything there ends at once as when it is started anew, and its agent comes back."""
+    """It is drained, all processes there end at once as in a reboot, and its agent comes back."""
     job, node = held(lamps, check=True)
     drained = lamps.command("drain", node, "--reason", "a new kernel")
     assert drained.returncode == 0, drained

@@ -1,4 +1,6 @@
-"""A rank whose process gets less of the processor is told from those that wait for it, and leaves; bit by bit the same as undisturbed."""
+"""A rank whose process gets less of the processor is distinguished from those that wait for it, and leaves; bit by bit the same as
+undisturbed.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ __all__ = ["training"]
 
 RANKS, SLOW = 4, 2
 RUN = 0.02  # seconds in which a slowed process runs, ...
-STOP = 0.1  # ... and stands still behind that
+STOP = 0.1  # ... and pauses after that
 CGROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))  # of version 1, and of version 2
 Slowed = Callable[[int], contextlib.AbstractContextManager[None]]
 POLICY = """

@@ -13,7 +13,7 @@ from tests.integration.training import Outcome
 def test_the_rank_that_held_the_copy_is_lost_and_then_the_one_whose_copy_it_was(
     tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]
 ) -> None:
-    """Rank 0 is lost with the only copy of rank 1. Rank 1 is lost as it does the step again: by then rank 0's newcomer has its copy."""
+    """Rank 0 is lost with the only copy of rank 1. Rank 1 is lost as it redoes the step: by then rank 0's newcomer has its copy."""
     with marked() as mark:
         service = Service(tmp_path, mark)
         service.start_nodes("abcd", 1)

@@ -1,4 +1,4 @@
-"""`understudy drill` on real jobs: a spare computes a rank's step beside it, and the verdict says what they have in common."""
+"""`understudy drill` on real jobs: a spare computes a rank's step in parallel with it, and the verdict compares both."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_the_rank_of_a_drill_is_killed_or_the_orchestrator_is(training: Training
 
 
 def test_the_spare_of_a_drill_takes_the_rank_that_is_killed_while_it_is_in_the_set_up(training: Training) -> None:
-    """Nobody has told it to begin: it is in the place of a spare that is prepared, and no other one is there."""
+    """It has not started yet: it takes the place of a prepared spare, and there is no other one."""
     reference = training.undisturbed("moving.py", "held", files=("go on", "end"))
     started = begin(training, "moving.py", "held", flags=("--drill", "off"))
     before = started.status()

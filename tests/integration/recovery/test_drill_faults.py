@@ -1,4 +1,4 @@
-"""Faults in the middle of a drill: the drill may come to nothing, training does not notice. `make drills` runs the whole grid."""
+"""Faults in the middle of a drill: the drill may have no result, training is not affected. `make drills` runs the whole grid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drills in a job with every form of parallelism at once: ranks are proven in turn, a loss behind them is survived, bit by bit."""
+"""Drills in a job with every form of parallelism at once: ranks are proven in turn, a loss after them is survived, bit by bit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def finals(folder: Path) -> list[dict[str, str]]:
     return [json.loads((folder / f"final-{rank}.json").read_text()) for rank in range(RANKS)]
 
 
-@pytest.mark.timeout(2400)  # up to eight drills, one after the other, of which each needs a ninth and a tenth process
+@pytest.mark.timeout(2400)  # up to eight drills, one after the other, each of which needs a ninth and a tenth process
 def test_ranks_of_data_pipeline_and_tensor_parallelism_are_proven_and_one_is_lost(training: Training) -> None:
     started: Started = begin(training, str(JOB), ranks=RANKS)
     for rank in DRILLED:

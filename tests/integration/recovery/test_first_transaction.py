@@ -1,4 +1,4 @@
-"""The first transaction after a recovery: a newcomer that issues something else is named, and nothing legal is held up."""
+"""The first transaction after a recovery: a newcomer that issues something else is named, and legal programs are not blocked."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_message_that_is_never_sent_is_named(training: Training) -> None:
 
 
 def test_where_a_drill_has_passed_a_difference_is_found_with_the_vote(training: Training) -> None:
-    """A newcomer that takes the greatest where the others add up: nothing crashes, and nobody would ever know."""
+    """A newcomer that takes the maximum where the others add up: nothing crashes, and no other check would notice."""
     command = ["-m", "understudy.cli", "run", "--nproc-per-node", "2", "--spares", "1", "--run-dir", "FOLDER/run", "--drill", "3"]
     started = training.start(command, "unlike.py", "reduction")
     status: dict[str, list[dict[str, object]]] = {}
@@ -111,8 +111,8 @@ LEGAL = ["crossed", "uneven", *(pytest.param(what) for what in _MORE)]
 
 
 @pytest.mark.parametrize("what", LEGAL)
-def test_what_is_legal_is_not_held_up(training: Training, what: str) -> None:
-    """Lost in front of the vote, and between what the ranks issue in different orders and what they issue together."""
+def test_legal_programs_are_not_blocked(training: Training, what: str) -> None:
+    """Lost before the vote, and between collectives that the ranks issue in different orders and those that they issue together."""
     reference = training.undisturbed("legal.py", what, ranks=3)
     lost = training.run("legal.py", what, ranks=3, spares=3, faults="before the vote:2:1,in the middle:4:2,in the middle:6:0")
     survived(lost, reference, 3)

@@ -40,7 +40,7 @@ def test_waits_for_forgotten_operations_are_ended(what: str, tmp_path: Path) -> 
     if what == "abandon":
         return
     assert outcome in ("raised", "returned")
-    if what != "allreduce":  # where other messages of the same operation may have been told
+    if what != "allreduce":  # where other messages of the same operation may have been counted
         assert int(woken) > 0, "Gloo forgets nothing any more: understudy.worker.transport.backends.gloo_waits can be deleted"
 
 

@@ -11,7 +11,7 @@ __all__ = ["training"]
 
 
 def test_as_much_as_may_go_with_a_vote_and_be_heard_in_a_set_up(training: Training) -> None:
-    """64 MiB of each: of a rank that is lost in front of a vote, whose set-up has heard it from the other, and then of that other."""
+    """64 MiB of each: of a rank that is lost before a vote, whose set-up has received it from the other, and then of that other."""
     reference = training.undisturbed("large.py")
     lost = training.run("large.py", faults="before the vote:2:1,before the vote:3:0", spares=2)
     survived(lost, reference, 2)

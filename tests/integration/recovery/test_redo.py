@@ -1,4 +1,4 @@
-"""A redo on real jobs, compared with what a survivor had come to before the loss: proven, or held and believed, or stopped."""
+"""A redo on real jobs, compared with a survivor's first result before the loss: proven, or paused and resolved, or stopped."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ HELD = disputes.REDO_HELD.code
 
 
 def lose_in_vote(started: Started, rank: int, ranks: int = 2, then: Armed | None = None) -> None:
-    """Kills the worker of this rank when all others stand in the same vote, and have no copy of its. `then`: what comes behind that."""
+    """Kill the worker of this rank when all others are in the same vote, and have no copy of its state. `then`: a later kill."""
     chaos = Folder(started.folder / "run")
-    for times in itertools.count(1):  # all are held at one step only if none had come to it before all were armed
+    for times in itertools.count(1):  # all are paused at one step only if none had reached it before all were armed
         step, names = started.status()["step"] + times * AHEAD, [f"held-{one}-{times}" for one in range(ranks)]
         for one, name in enumerate(names):
             chaos.arm(Armed(name, HOLD, one, "vote", step))
@@ -44,7 +44,7 @@ def lose_in_vote(started: Started, rank: int, ranks: int = 2, then: Armed | None
 
 
 def held(started: Started) -> dict[str, Any]:
-    """Waits for it; the status then."""
+    """Wait until the job is paused; return its status."""
 
     wait_until(lambda: started.status()["state"] == "held", "the job is held", LONG)
     return started.status()
@@ -60,7 +60,7 @@ def over(started: Started) -> None:
 
 
 def over_when_believed(started: Started, rank: int) -> None:
-    """Believes as often as the job is held: a redo that was believed, and is interrupted by another loss, is done once more."""
+    """Run `believe` as often as the job pauses: a redo that was accepted, and is interrupted by another loss, is done once more."""
     for times in itertools.count(1):
         wait_until(lambda times=times: is_over(started) or started.output.count(HELD) >= times, "the job is held, or over", LONG)  # type: ignore[misc]
         if is_over(started):
@@ -74,7 +74,7 @@ def ask(started: Started, *words: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_survivors_that_stood_in_their_vote_prove_the_redo(training: Training) -> None:
+def test_survivors_that_were_in_their_vote_prove_the_redo(training: Training) -> None:
     started = begin(training, "hidden.py", "nothing", ranks=3, flags=FLAGS)
     lose_in_vote(started, 1, ranks=3)
     over(started)
@@ -83,11 +83,11 @@ def test_survivors_that_stood_in_their_vote_prove_the_redo(training: Training) -
     assert any(said(note, drills.REDO_PROVEN, who="ranks 0, 2: they") for note in incident["notes"]), incident
 
 
-def test_a_redo_that_is_fed_by_a_counter_is_held_until_somebody_believes_it(training: Training) -> None:
+def test_a_redo_that_is_fed_by_a_counter_pauses_until_believe(training: Training) -> None:
     started = begin(training, "hidden.py", "counter", flags=FLAGS)
     lose_in_vote(started, 1)
     found = held(started)
-    redone = said(found["message"], disputes.REDO_HELD, rank=0, worker="w0", step=found["step"])  # nobody has committed it
+    redone = said(found["message"], disputes.REDO_HELD, rank=0, worker="w0", step=found["step"])  # no rank has committed it
     assert redone and "/gradient" in found["message"], found
     ask(started, "believe", "--rank", "0", "--reason", "it only scales the loss")
     over(started)
@@ -97,8 +97,8 @@ def test_a_redo_that_is_fed_by_a_counter_is_held_until_somebody_believes_it(trai
     assert any(said(note, disputes.BELIEVED_FOR, rank=0, reason="it only scales the loss") for note in incident["notes"]), incident
 
 
-def test_a_redo_with_other_data_is_held_and_the_job_can_be_stopped(training: Training) -> None:
-    """As nanoGPT's `X, Y = get_batch()` inside the step, with a generator that nobody registers."""
+def test_a_redo_with_other_data_pauses_and_the_job_can_be_stopped(training: Training) -> None:
+    """As nanoGPT's `X, Y = get_batch()` inside the step, with an unregistered generator."""
     started = begin(training, "hidden.py", "generator", ranks=3, flags=FLAGS)
     lose_in_vote(started, 0, ranks=3)
     found = held(started)
@@ -109,12 +109,12 @@ def test_a_redo_with_other_data_is_held_and_the_job_can_be_stopped(training: Tra
     ended = json.loads(understudy("status", "--json", "--run-dir", str(started.folder / "run")).stdout)
     assert (ended["state"], ended["step"]) == ("failed", found["step"]), ended
     notes = outcome.incidents[0]["notes"]
-    redone = (disputes.REDO_HELD, disputes.REDO_DIFFERS)  # the other one may not have said it when the job was stopped
+    redone = (disputes.REDO_HELD, disputes.REDO_DIFFERS)  # the other one may not have reported it when the job was stopped
     assert notes and all(any(said(note, one, rank=rank, worker=f"w{rank}") for one in redone for rank in (1, 2)) for note in notes), notes
 
 
 def test_a_survivor_that_waited_in_a_collective_sees_that_its_redo_gives_it_something_else(training: Training) -> None:
-    """The same script, wrong in the same way. No drill has been, so it is told, and the redo goes on."""
+    """The same script, wrong in the same way. There was no drill, so a warning is printed, and the redo goes on."""
     started = begin(training, "hidden.py", "counter", flags=FLAGS)
     chaos = Folder(started.folder / "run")
     chaos.arm(Armed("loss", HOLD, 1, "backward"))
@@ -130,8 +130,8 @@ def test_a_survivor_that_waited_in_a_collective_sees_that_its_redo_gives_it_some
 
 
 def test_a_loss_in_the_vote_of_a_redo_that_differs_does_not_let_it_pass(training: Training) -> None:
-    """How far rank 0 and the newcomer have come in that vote is left open. It is rolled forward or done once more; either way it is held,
-    and whoever stood in it says so first.
+    """How far rank 0 and the newcomer are in that vote is left open. It is rolled forward or done once more; either way the job pauses,
+    and a rank that was in the vote reports it first.
     """
     started = begin(training, "hidden.py", "counter", ranks=3, flags=(*FLAGS, "--spares", "2"))
     lose_in_vote(started, 1, ranks=3, then=Armed("second", "sigkill", 2, "vote agreement"))  # in the redo: before, a copy is missing

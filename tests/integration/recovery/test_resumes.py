@@ -1,4 +1,4 @@
-"""A newcomer's set-up runs long after the job began: what it finds in files that the job has written meanwhile is named."""
+"""A newcomer's set-up runs long after the job began: files that the job has written meanwhile, and that it reads, are named."""
 
 from __future__ import annotations
 

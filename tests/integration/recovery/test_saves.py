@@ -30,7 +30,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def test_the_last_checkpoint_is_written_by_a_newcomer_at_the_end(training: Training, undisturbed: Outcome) -> None:
-    """All others have finished, with a schedule that was stepped behind every epoch: the newcomer steps it as often."""
+    """All others have finished, with a schedule that was stepped after every epoch: the newcomer steps it as often."""
     lost = training.run("saving.py", "last only", faults="behind an epoch:9:0")
     survived(lost, undisturbed)
     assert _same(lost.folder / "epoch-2.pt", undisturbed.folder / "epoch-2.pt")
@@ -55,7 +55,7 @@ def test_checkpoints_of_earlier_epochs_are_not_written_over(training: Training, 
             assert _same(path, undisturbed.folder / path.name)
 
 
-def test_a_file_that_is_written_anew_is_not_either(training: Training) -> None:
+def test_a_file_that_is_rewritten_is_not_either(training: Training) -> None:
     lost = training.run("saving.py", "anew", faults="behind an epoch:9:0")
     assert lost.code == 1
     assert said(lost.output, newcomers.REWRITES) and f"{lost.folder}/newest.txt at " in lost.output
@@ -64,7 +64,7 @@ def test_a_file_that_is_written_anew_is_not_either(training: Training) -> None:
 
 
 def test_a_planned_migration_is_given_up_there(training: Training) -> None:
-    """Nobody is lost: the rank stays where it is, and the job goes on as if nobody had asked."""
+    """No rank is lost: the rank stays where it is, and the job goes on as without the request."""
     reference = training.undisturbed("saving.py", "moved", files=("go on",))
     job = training.begin("saving.py", "moved")
     run = str(job.folder / "run")

@@ -1,4 +1,4 @@
-"""Jobs of many kinds lose a rank and compute what they would have computed, bit by bit.
+"""Jobs of many kinds lose a rank and compute the same as without the loss, bit by bit.
 
 Every reference is run under torchrun, without Understudy's processes: the same script, the same result.
 """
@@ -57,7 +57,7 @@ def test_accumulation_of_reduced_gradients(training: Training) -> None:
 
 
 def test_rank_local_state_that_changes_outside_transactions(training: Training) -> None:
-    """In the loop's body before and behind a step, and random numbers drawn between the end of the loop and a section."""
+    """In the loop's body before and after a step, and random numbers drawn between the end of the loop and a section."""
     reference = training.undisturbed("late.py")
     lost = training.run("late.py", faults="before the vote:4:1,behind the vote:6:0,in the evaluation:9:0", spares=3)
     survived(lost, reference, 3)
@@ -69,23 +69,24 @@ def test_rank_local_state_that_changes_outside_transactions(training: Training) 
     )
 
 
-def test_random_numbers_that_are_rarely_drawn_behind_the_vote(training: Training) -> None:
-    """Nothing of it was seen while ranks looked closely; each loss is in the transaction that follows on a draw, a step or a section."""
+def test_random_numbers_that_are_rarely_drawn_after_the_vote(training: Training) -> None:
+    """None of this was seen while ranks compared everything; each loss is in the transaction that follows a draw, a step or a section."""
     lost = training.run("rare.py", faults="forward:30:1,in the evaluation:40:0,forward:50:1", spares=3)
     survived(lost, training.undisturbed("rare.py"), 3)
     notices = lost.ask("status")["notices"]
     assert any(said(notice, transactions.CHANGES_AFTER_VOTE, point="after train") and "'torch'" in notice for notice in notices), notices
 
 
-def test_a_random_number_that_was_lost_with_its_rank_is_told(training: Training) -> None:
+def test_a_random_number_that_was_lost_with_its_rank_is_reported(training: Training) -> None:
     lost = training.run("rare.py", faults="drawn:29:1")
     assert lost.code == 0, lost.output
     assert f"understudy: rank 1 on w2: {newcomers.CHANGE_LOST(point='after train', transaction=30)}" in lost.output, lost.output
 
 
-def test_what_could_not_be_handed_over_for_a_loss_is_handed_over_behind_its_recovery(training: Training) -> None:
-    """Rank 1 is lost before it hands over, so that rank 0 cannot either; and rank 0 in the step that follows the recovery, when nobody else
-    is left but the newcomer."""
+def test_state_that_a_loss_kept_from_being_handed_over_is_handed_over_after_its_recovery(training: Training) -> None:
+    """Rank 1 is lost before it hands over, so that rank 0 cannot either; and rank 0 in the step that follows the recovery, when only
+    the newcomer is left.
+    """
     lost = training.run("between.py", faults="between:10:1,forward:10:0", spares=2)
     survived(lost, training.undisturbed("between.py"), 2)
 

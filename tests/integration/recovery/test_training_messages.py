@@ -1,4 +1,4 @@
-"""What a user hears: misuse the first time it happens, exceptions, and losses that cannot be survived."""
+"""Messages to a user: misuse the first time it happens, exceptions, and losses that cannot be survived."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_notices_without_any_failure(training: Training) -> None:
     ],
 )
 def test_a_loss_in_a_step_that_adds_to_gradients_which_others_had_dropped(where: str, what: Message, training: Training) -> None:
-    """Whether the others had done so by then or not: nobody has a copy of these gradients, and the newcomer would add to none."""
+    """Whether the others had done so by then or not: no rank has a copy of these gradients, and the newcomer would add to none."""
     outcome = training.run("misuse.py", "adds to gradients", faults=f"{where}:5:1")
     assert outcome.code == 1
     assert said(outcome.output, what)
@@ -69,7 +69,7 @@ def test_a_loss_in_a_step_that_adds_to_gradients_which_others_had_dropped(where:
 
 
 def test_a_rank_that_leaves_its_loop_earlier_than_the_others(training: Training) -> None:
-    """Nobody waits for ever: the others vote on a transaction that it will never come to."""
+    """No rank waits forever: the others vote on a transaction that it will never reach."""
     outcome = training.run("misuse.py", "leaves early", spares=0)
     assert outcome.code == 1, outcome.output
     told = (transactions.OTHER_TRANSACTIONS, training_evidence.LEFT_BEHIND)  # by the ranks themselves, or by the watch, which may be first
@@ -91,7 +91,7 @@ def test_a_rank_that_trains_where_another_one_does_not(training: Training) -> No
     assert said(outcome.output, training_evidence.LEFT_BEHIND, where="the first transaction", others=1)
 
 
-def test_a_newcomer_that_comes_to_the_end_without_its_state(training: Training) -> None:
+def test_a_newcomer_that_reaches_the_end_without_its_state(training: Training) -> None:
     outcome = training.run("misuse.py", "newcomer goes elsewhere", faults="after backward:3:1")
     assert outcome.code == 1, outcome.output
     assert said(outcome.output, newcomers.AT_THE_END, rank=1)

@@ -53,7 +53,7 @@ def only_incident(job: Job) -> Incident:
     return incident
 
 
-def test_survivors_that_stood_in_their_vote_prove_the_redo(tmp_path: Path) -> None:
+def test_survivors_that_were_in_their_vote_prove_the_redo(tmp_path: Path) -> None:
     job = job_with_a_loss(tmp_path, hidden=False).run()
     assert job.ended is not None and job.ended[0] == 0, job.told
     incident = only_incident(job)

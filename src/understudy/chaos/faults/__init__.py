@@ -1,1 +1,1 @@
-"""The faults themselves, by what they need: small functions, and a table of them at the end of each module."""
+"""The faults, by what they need: small functions, and a table of them at the end of each module."""

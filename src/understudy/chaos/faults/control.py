@@ -1,4 +1,4 @@
-"""Faults of the processes that lead the job: the agent of a job's part on a node, and the orchestrator."""
+"""Faults of the job's control processes: the agent of a job's part on a node, and the orchestrator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from understudy.chaos.faults.signals import sent, stopped
 
 
 def journal_full(victim: Victim, values: Values) -> Undo:
-    """RLIMIT_FSIZE of the orchestrator is 0: its journal cannot grow."""
+    """Set RLIMIT_FSIZE of the orchestrator to 0: its journal cannot grow."""
     before = resource.prlimit(victim.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(victim.pid, resource.RLIMIT_FSIZE, (0, before[1]))
 

@@ -1,7 +1,7 @@
-"""A device that fails in a live process: what a rank sees of that is an exception, as torch and its libraries raise it.
+"""Faults of a device in a live process: a rank sees them as an exception of torch and its libraries.
 
-The exceptions are made here, with the texts of real ones, so that a job without a GPU can be tried: what a worker does then is the same. A
-fault of the hardware itself needs a device (`gpu`).
+The exceptions are raised here, with the texts of real ones, so that they can be tried in a job without a GPU: the worker reacts in the same
+way. A fault of the hardware itself needs a device (`gpu`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from understudy.chaos.base import Fault, Hits, Outcome, Parameter, Values
 
 
 def _accelerator(words: str) -> Exception:
-    torch: Any = sys.modules["torch"]  # which a worker has; the command that lists the faults does without
+    torch: Any = sys.modules["torch"]  # imported in a worker; the command that lists the faults does without
     error: Exception = torch.AcceleratorError(f"CUDA error: {words}\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n")
     return error
 

@@ -10,7 +10,7 @@ import ctypes
 from understudy.chaos.base import Fault, Hits, Outcome, Values
 from understudy.messages import faults
 
-# Stores to address 0. Any GPU of the last ten years takes this version.
+# Stores to address 0. Any GPU of the last ten years accepts this version.
 _WILD_STORE = b"""
 .version 6.0
 .target sm_50
@@ -26,7 +26,7 @@ _WILD_STORE = b"""
 
 
 def _driver() -> ctypes.CDLL:
-    """Raises `OSError` where there is no driver or no device."""
+    """Load the driver. Raises `OSError` if there is no driver or no device."""
     driver = ctypes.CDLL("libcuda.so.1")
     count = ctypes.c_int()
     if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
@@ -48,7 +48,7 @@ def _checked(code: int, what: str) -> None:
 
 
 def _context(driver: ctypes.CDLL) -> None:
-    """Of the device that the calling thread uses, as torch does: its primary one."""
+    """Use the primary context of the device that the calling thread uses, as torch does."""
     current = ctypes.c_void_p()
     _checked(driver.cuCtxGetCurrent(ctypes.byref(current)), "cuCtxGetCurrent")
     if not current.value:
@@ -57,7 +57,7 @@ def _context(driver: ctypes.CDLL) -> None:
 
 
 def illegal_access(values: Values) -> None:
-    """A kernel writes to address 0; every later call of this process on the device fails."""
+    """Write to address 0 in a kernel; every later call of this process on the device fails."""
     driver = _driver()
     _context(driver)
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
@@ -68,7 +68,7 @@ def illegal_access(values: Values) -> None:
 
 
 def memory_taken(values: Values) -> None:
-    """Takes all memory of the device that is left, in ever smaller pieces, and keeps it."""
+    """Allocate all remaining memory of the device, in ever smaller pieces, and keep it."""
     driver = _driver()
     _context(driver)
     size = 1 << 34

@@ -1,7 +1,7 @@
-"""Packets of a worker's or a node's TCP connections are dropped, in one direction or both, or pass slowly.
+"""Faults of the network: packets of a worker's or a node's TCP connections are dropped, in one direction or both, or slowed down.
 
-By rules of nftables in the network namespace of the target, for the ports of its sockets and for nothing else; ports that it opens
-meanwhile are added. The rules stand in a table that belongs to one process (`flags owner`), so the kernel removes them when that
+They use rules of nftables in the network namespace of the target, for the ports of its sockets and for nothing else; ports that it opens
+later are added. The rules are in a table that belongs to one process (`flags owner`), so the kernel removes them when that
 process ends, however it ends.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from understudy.chaos.base import SECONDS, Fault, Hits, Outcome, Parameter, Undo, Values, Victim
 from understudy.messages import faults
 
-LOOK = 0.05  # seconds between two looks for new ports
+LOOK = 0.05  # seconds between two searches for new ports
 START = 10.0  # seconds that nft may take
 _DIRECTIONS = ("both", "in", "out")
 
@@ -30,7 +30,7 @@ def why_not() -> str:
 
 
 def ports(pids: tuple[int, ...]) -> set[int]:
-    """Local TCP ports of these processes, which share a network namespace."""
+    """Return the local TCP ports of these processes, which share a network namespace."""
     inodes = set()
     for pid in pids:
         try:
@@ -39,7 +39,7 @@ def ports(pids: tuple[int, ...]) -> set[int]:
                 if target.startswith("socket:["):
                     inodes.add(target[8:-1])
         except OSError:
-            continue  # it ended, or this descriptor was closed: the next look sees the rest
+            continue  # it ended, or this descriptor was closed: the next search sees the rest
     found = set()
     for table in ("tcp", "tcp6"):
         for line in _lines(Path(f"/proc/{pids[0]}/net/{table}")):
@@ -57,7 +57,7 @@ def _lines(path: Path) -> list[str]:
 
 
 class Rules:
-    """A table of rules for the ports of some processes, until `remove`."""
+    """A table of rules for the ports of some processes. It stays until `remove`."""
 
     def __init__(self, pids: tuple[int, ...], direction: str, verdict: str) -> None:
         self._pids = pids
@@ -76,7 +76,7 @@ class Rules:
             self._tell(*lines)
             self._look()
             self._wait_until_there()
-        except BaseException:  # Ctrl-C among them
+        except BaseException:  # including Ctrl-C
             self._owner.kill()
             self._owner.wait()
             raise
@@ -102,7 +102,7 @@ class Rules:
                 return
 
     def _wait_until_there(self) -> None:
-        """Raises `OSError` if nft or the kernel does not do it."""
+        """Wait until the rules are active. Raises `OSError` if nft or the kernel refuses them."""
         listing = [*self._namespace, "nft", "list", "set", "inet", self._name, "ports"]
         wanted = {str(port) for port in self._known}
         tries = int(START / LOOK)
@@ -139,7 +139,7 @@ def dropped(victim: Victim, values: Values) -> Undo:
 
 
 def slowed(victim: Victim, values: Values) -> Undo:
-    """What is beyond the rate is dropped, and TCP slows down."""
+    """Drop what exceeds the rate, so that TCP slows down."""
     rate = int(values["kib"])
     return Rules((victim.pid, *victim.more), "both", f"limit rate over {rate} kbytes/second burst 256 kbytes drop").remove
 

@@ -1,4 +1,4 @@
-"""Faults inside a worker's process, done by its main thread. Each limits what it does to this process."""
+"""Faults inside a worker's process, run by its main thread. Each affects this process only."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _PIECE = 16 << 20  # bytes
 
 
 def segfault(values: Values) -> None:
-    """Reads at address 8."""
+    """Read at address 8."""
     ctypes.string_at(8)
 
 
 def abort(values: Values) -> None:
-    """Calls abort(3), as a failed assertion in C++ does."""
+    """Call abort(3), as a failed assertion in C++ does."""
     ctypes.CDLL(None).abort()
 
 
@@ -48,19 +48,19 @@ def exception_in_thread(values: Values) -> None:
 
 
 def hang(values: Values) -> None:
-    """The main thread waits for ever; the others go on, so the worker still beats."""
+    """Block the main thread forever; the other threads go on, so the worker still beats."""
     threading.Event().wait()
 
 
 def gil_held(values: Values) -> None:
-    """A call that never comes back and keeps the interpreter's lock (PyDLL does), so no thread of Python runs any more."""
+    """Block in a call that never returns and keeps the interpreter's lock (as PyDLL does), so that no Python thread runs any more."""
     libc = ctypes.PyDLL(None)
     while True:
         libc.sleep(1 << 20)
 
 
 def fill_memory(mib: int) -> list[bytearray]:
-    """Allocates until the address space has grown by `mib` MiB and malloc fails. The limit stays, and the machine is not harmed."""
+    """Allocate until the address space has grown by `mib` MiB and malloc fails. The limit stays, and the machine is not harmed."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (mib << 20), hard))
@@ -70,12 +70,12 @@ def fill_memory(mib: int) -> list[bytearray]:
         try:
             held.append(bytearray(size))
         except MemoryError:
-            size //= 2  # the last gaps, too
+            size //= 2  # use the last gaps, too
     return held
 
 
 def out_of_memory(values: Values) -> None:
-    """The kernel's own choice of whom to kill cannot be had without a shortage for the whole machine: the worker kills itself instead."""
+    """Kill this process with SIGKILL. The kernel's own choice of a process requires a shortage for the whole machine."""
     held = fill_memory(int(values["mib"]))
     os.kill(os.getpid(), signal.SIGKILL)
     del held
@@ -89,14 +89,16 @@ def no_memory(values: Values) -> None:
 
 
 def disk_full(values: Values) -> None:
-    """RLIMIT_FSIZE is 0: what makes a file longer fails with EFBIG (a disk says ENOSPC). Python ignores the signal beside it."""
+    """Set RLIMIT_FSIZE to 0: writes that make a file longer fail with EFBIG (a full disk gives ENOSPC). Python ignores the signal that
+    comes with it.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     _later(values, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard)))
 
 
 def clock_jump(values: Values) -> None:
-    """`time.time` and `time.time_ns` of this process show another time; the kernel's clock, and who asks it directly, do not."""
+    """Change `time.time` and `time.time_ns` of this process; the kernel's clock, and code that reads it directly, are not affected."""
     right, right_ns, by = time.time, time.time_ns, float(values["by"]) * (-1 if values["direction"] == "back" else 1)
 
     def put(now: Callable[[], float], now_ns: Callable[[], int]) -> None:
@@ -107,7 +109,7 @@ def clock_jump(values: Values) -> None:
 
 
 def socket_reset(values: Values) -> None:
-    """Every TCP connection of this process ends with a reset at both ends: connect(2) to "nobody" does that."""
+    """Reset every TCP connection of this process at both ends, by a connect(2) to AF_UNSPEC."""
     libc = ctypes.CDLL(None, use_errno=True)
     for name in os.listdir("/proc/self/fd"):
         try:

@@ -1,4 +1,4 @@
-"""Signals to a worker: from outside to its process, or raised by itself at a point of its step."""
+"""Faults by signals: sent to a worker from outside, or raised by itself at a point of its step."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def raised(number: signal.Signals) -> Callable[[Values], None]:
 
 
 def stopped(victim: Victim, values: Values) -> Undo:
-    """Stopped until undone; a worker that was found to hang is gone by then."""
-    descriptor = os.pidfd_open(victim.pid)  # the number may be another's then
+    """Stop the process until the fault is undone; a worker that was considered hung is gone by then."""
+    descriptor = os.pidfd_open(victim.pid)  # the number may belong to another process then
     signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
 
     def go_on() -> None:

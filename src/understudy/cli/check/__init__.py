@@ -1,1 +1,1 @@
-"""`understudy run --check`: is the recovery of this script bitwise here?"""
+"""`understudy run --check`: test whether the recovery of this script is bitwise on this machine."""

@@ -1,7 +1,7 @@
-"""The check itself: the script once undisturbed, once with drills and a kill, and a page of what came of it.
+"""Run the check: the script once undisturbed, once with drills and kills, and a page with the verdict.
 
-Both runs record what every rank holds after each commit, and are compared by that. Known limits: one machine, and kills of the highest rank
-only; what a script does for the first time after the last step, the check has not seen.
+Both runs record what every rank has after each commit, and these records are compared. Known limits: one machine; only the highest rank
+is killed; what a script does for the first time after the last step is not checked.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from understudy.common.console import say
 from understudy.common.names import CHAOS_VARIABLE, RECORD_VARIABLE
 from understudy.messages import script_check
 
-AFTER = 8  # steps from the last kill on
-LEAST = FIRST + 2  # before it, so that a drill finds its place
-WIDTH = 140  # of the page that is kept
+AFTER = 8  # steps after the last kill
+LEAST = FIRST + 2  # steps before the first kill, enough for a drill
+WIDTH = 140  # of the page that is written to a file
 RUN_NAMES = ("reference", "recovery")  # their folders
 AGAIN = "reference-again"
 
 
 def check(flags: Flags, name: str) -> int:
-    """The exit code. `name`: of the check, and of both jobs. Raises `Usage` and `NoRun`."""
+    """Run the check and return its exit code. `name` names the check and both jobs. Raises `Usage` and `NoRun`."""
     began, plan = time.monotonic(), _plan(flags, name)
     kills = planned(plan.spec.world_size - 1, flags.check_steps, _phases(flags.kills))
     last = kills[-1].before + AFTER
     folder = (flags.run_dir or RUNS / name).absolute()
-    os.environ[CHAOS_VARIABLE], os.environ[RECORD_VARIABLE] = "1", str(time.time_ns())  # workers read them there
+    os.environ[CHAOS_VARIABLE], os.environ[RECORD_VARIABLE] = "1", str(time.time_ns())  # workers read both from their environment
     signal.signal(signal.SIGTERM, _interrupted)
     judge = Judge(plan.spec.world_size, flags.check_steps, last, [str(folder / one / OUTPUT) for one in RUN_NAMES])
     try:
@@ -60,7 +60,7 @@ def check(flags: Flags, name: str) -> int:
 
 
 def _phases(text: str) -> list[str]:
-    """Of `--kills`. Raises `Usage`."""
+    """Return the phases that `--kills` names. Raises `Usage`."""
     found = [part.strip() for part in text.split(",") if part.strip()]
     unknown = [part for part in found if part not in PHASES]
     if unknown or not found or len(set(found)) != len(found):
@@ -69,11 +69,11 @@ def _phases(text: str) -> list[str]:
 
 
 def _interrupted(number: int, frame: object) -> None:
-    raise KeyboardInterrupt  # as after Ctrl-C: nothing is left running
+    raise KeyboardInterrupt  # as after Ctrl-C: no process is left running
 
 
 def _plan(flags: Flags, name: str) -> Launch:
-    """Of the run with the kill."""
+    """Return the launch of the run with the kills."""
     if flags.orchestrator or flags.nnodes.strip() not in ("1", "1:1"):
         raise Usage(script_check.CHECK_ON_ONE_MACHINE())
     if flags.no_replenish:
@@ -83,7 +83,7 @@ def _plan(flags: Flags, name: str) -> Launch:
     plan = launch(replace(flags, drill="off", require_drill=False, spares=max(1, 1 if flags.spares is None else flags.spares)), name)
     if plan.spec.world_size < 2:
         raise Usage(script_check.CHECK_NEEDS_RANKS())
-    # All ranks are held while a spare gets warm: that is no hang.
+    # All ranks are paused while a spare gets warm: that is no hang.
     return replace(plan, timeouts=replace(plan.timeouts, hang_floor=plan.timeouts.hang_first))
 
 

@@ -1,13 +1,13 @@
-"""What is done to the run that is disturbed: a drill of each role, then SIGKILL to a rank, in one phase of a step after the other.
+"""Disturb the second run: a drill of each role, then SIGKILL to a rank, in one phase of a step after the other.
 
-    step 1 to FIRST     nothing: what is known of the state comes from the first comparisons
-    step FIRST and on   all ranks are held between two steps until a spare is warm and has been through the script's set-up as the rank
-                        that is drilled; then they compute one step more, this rank in parallel with its spare; and so on for each role
-    for each kill       all ranks are held between two steps until a spare is warm; then one rank is held in the phase of this kill
+    step 1 to FIRST     nothing: the first comparisons collect what is known of the state
+    step FIRST and on   all ranks are paused between two steps until a spare is warm and has run the script's set-up as the rank that is
+                        drilled; then they compute one more step, this rank in parallel with its spare; and so on for each role
+    for each kill       all ranks are paused between two steps until a spare is warm; then one rank is paused in the phase of this kill
                         (`kills`) until all others wait for it, and killed
     after that          nothing: all ranks go on to the last step
 
-The others wait in a collective or in their vote by then, so what they redo is compared with what they had come to (`verification.redo`).
+By then the others wait in a collective or in their vote, so their redone step is compared with their first result (`verification.redo`).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from understudy.common.page_view import Activity
 from understudy.links.page import PageReader
 
 FIRST = 3  # committed steps before the first drill
-FOR_A_VERDICT = 10.0  # seconds that ranks are held for a drill whose step they have done, before they do one more
-FOR_OTHERS = 30.0  # seconds that others may take to where they wait for the rank that is held
+FOR_A_VERDICT = 10.0  # seconds that ranks stay paused for a drill whose step they have computed, before they compute another one
+FOR_OTHERS = 30.0  # seconds for the others to reach the point at which they wait for the paused rank
 OVER = "over"  # a drill's stage
 AGAINST = ("different", "not reproducible")  # verdicts of drills
 
 
 class Disturbance:
-    """Of a run that has not begun yet: its ranks are told where to wait."""
+    """Disturb a run that has not started yet: its ranks know in advance where to pause."""
 
     def __init__(self, run: Run, kills: Sequence[Kill]) -> None:
         self.kills = kills
@@ -47,7 +47,7 @@ class Disturbance:
             run.hold_in(kill.phase, kill.rank, kill.before + (kill.phase == "between"))
 
     def __call__(self, tell: Callable[[str], object]) -> None:
-        """All of it, until the recovery is over. Raises `Over` and `Standstill`."""
+        """Run all drills and kills, until the last recovery is over. Raises `Over` and `Standstill`."""
         run, step = self._run, FIRST
         status = run.wait(f"step {step}", lambda status: status if run.holds(step) else None)
         while step < self._first and (rank := _undrilled(status)) is not None:
@@ -65,7 +65,7 @@ class Disturbance:
             self._strike(kill)
 
     def _drill(self, rank: int, step: int) -> int:
-        """All ranks are held at `step`; gives the step at which they are behind it."""
+        """Drill `rank` while all ranks are paused at `step`; return the step at which they are paused afterwards."""
         run = self._run
         number = run.wait("a warm spare", lambda status: _warm(status) and _ask(run, rank))
         run.wait("the spare of a drill, in the script's set-up", lambda status: _stage(status, number) in ("computing", OVER))
@@ -77,7 +77,7 @@ class Disturbance:
         return step
 
     def _is_over(self, number: int, step: int) -> bool:
-        """Whether the drill is, some time after all have done the step that was drilled and are held at `step`."""
+        """Return whether the drill is over. Asks for some time after all have computed the drilled step and are paused at `step`."""
 
         def over(status: dict[str, Any]) -> bool:
             return _stage(status, number) == OVER
@@ -91,7 +91,7 @@ class Disturbance:
         return self._run.holds(kill.before) and _warm(status)
 
     def _strike(self, kill: Kill) -> None:
-        """Leaves a kill alone whose phase the script does not come to, as one without a backward."""
+        """Kill a rank as planned. Skips a kill whose phase the script does not reach, such as backward in a script without one."""
         run, number = self._run, len([one for one in self.kills if one.struck])
         after = min((one.before for one in self.kills if one.before > kill.before), default=run.last)
         what = f"rank {kill.rank} in step {kill.before + 1}"
@@ -109,7 +109,7 @@ class Disturbance:
 
 
 def _undrilled(status: dict[str, Any]) -> int | None:
-    """A rank of whose role nothing is known. None: all are, or a drill has found something, which is enough to tell."""
+    """Return a rank whose role has not been drilled; None if there is none, or if a drill has found a difference."""
     drills: Sequence[dict[str, Any]] = status["drills"]
     if any(drill["verdict"] in AGAINST for drill in drills):
         return None
@@ -122,7 +122,7 @@ def _warm(status: dict[str, Any]) -> bool:
 
 
 def _ask(run: Run, rank: int) -> int:
-    """The drill's number; 0 if it cannot begin yet."""
+    """Request a drill and return its number; 0 if it cannot start yet."""
     try:
         return int(run.ask("POST", "drill", {"rank": rank, "reason": "understudy run --check"})["number"])
     except (NoAnswer, Denied):
@@ -134,7 +134,7 @@ def _stage(status: dict[str, Any], number: int) -> str:
 
 
 def _all_wait(run: Run, status: dict[str, Any], others: Sequence[int], where: dict[str, Any], voted: bool) -> bool:
-    """Whether all `others` have `voted` in the transaction of the rank that is held, or wait for a peer in it or after it."""
+    """Return whether all `others` have `voted` in the transaction of the paused rank, or wait for a peer in it or after it."""
     workers = [holder["worker"] for holder in status["ranks"] if holder["rank"] in others]
     return all(_waits(page_path(run.directory.path, worker), where["transaction"], voted) for worker in workers)
 
@@ -152,7 +152,7 @@ def _waits(path: Path, transaction: int, voted: bool) -> bool:
 
 
 def _recovered(run: Run, number: int) -> float | None:
-    """How long the incident after `number` others took; None: it is not over."""
+    """Return how many seconds the incident after `number` others took; None while it is not over."""
     try:
         incidents = run.ask("GET", "report")["incidents"]
     except (NoAnswer, Denied):

@@ -1,4 +1,4 @@
-"""The page: as text for people, as JSON for programs."""
+"""Show the page of a check: as text for people, as JSON for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from understudy.messages import script_check
 
 
 def as_values(page: Page) -> dict[str, Any]:
-    """For JSON."""
+    """Return a page as values for JSON."""
     return {**asdict(page), "exit_code": page.exit_code}
 
 
@@ -30,7 +30,7 @@ def _line(kill: Kill) -> str:
 
 
 def view(page: Page, folder: str) -> RenderableType:
-    """`folder`: of the two runs."""
+    """Show a page. `folder` has the two runs."""
     colour = "bold green" if page.verdict is Verdict.BITWISE else "bold red"
     head = Text.assemble((page.verdict.value.upper(), colour), f": {plain(page.line)}")
     volume = f"{page.tensors} tensors, {size(page.bytes)} on rank 0, and the random streams of torch, numpy and Python"

@@ -1,7 +1,7 @@
-"""What the ranks of two runs have told of their commits (`worker.recorder`), and in what the runs differ.
+"""Compare what the ranks of two runs have recorded after their commits (`worker.recorder`).
 
-Both runs are undisturbed up to the kill. What differs there already says nothing about a recovery: if the training itself does, nothing can
-be said at all; if it is beside it, a result that is a time for one, it is left out behind the kill, too, and named.
+Both runs are undisturbed up to the kill. What differs before it shows nothing about a recovery: if the training itself differs, there is
+no verdict; if only unregistered entries differ, such as a result that is a time, they are left out after the kill, too, and are named.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 from understudy.common.names import RECORD
 from understudy.messages import script_check
 
-BESIDE = "script:"  # in front of entries that nobody has registered
+BESIDE = "script:"  # prefix of entries that are not registered
 STREAM = "the random stream "
 _TRAINED = ("/parameter/", "/state/", "/buffer/", "/tensor", "/gradient")
 
 
 @dataclass(frozen=True)
 class Commit:
-    """Of one rank. `digests` by entry, `shown`: what is short among them, as text; `opaque`: the type of a result that cannot be read."""
+    """One commit of one rank. `digests`: by entry; `shown`: short values, as text; `opaque`: the type of a result that cannot be read."""
 
     rank: int
     transaction: int
@@ -44,13 +44,13 @@ class Commit:
 
 @dataclass(frozen=True)
 class Records:
-    """Of one run."""
+    """All records of one run."""
 
     commits: tuple[Commit, ...]
     registered: dict[str, str]  # names and types
     tensors: int = 0
     bytes: int = 0
-    # Files that a set-up has read and that have changed since the check began, and when they did, in ns since the epoch.
+    # Files that a set-up has read and that have changed since the check began, with the time of the change in ns since the epoch.
     read: tuple[tuple[str, int], ...] = ()
 
     @staticmethod
@@ -66,7 +66,7 @@ class Records:
 
     @property
     def steps(self) -> int:
-        """As far as every rank that has told anything came."""
+        """The last step that every recorded rank has committed."""
         last: dict[int, int] = {}
         for commit in self.commits:
             last[commit.rank] = max(commit.step, last.get(commit.rank, 0))
@@ -74,7 +74,7 @@ class Records:
 
     @property
     def adopted(self) -> list[str]:
-        """What the training goes by, perhaps, and nobody has registered."""
+        """The unregistered entries that the runtime has adopted, because the training may depend on them."""
         entries = sorted({entry for commit in self.commits for entry in commit.digests})
         found = [entry.rpartition(":")[2] for entry in entries if entry.startswith(BESIDE)]
         return [*found, *(entry.removeprefix(STREAM) for entry in entries if entry.startswith(STREAM) and "in the script: " in entry)]
@@ -82,18 +82,20 @@ class Records:
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     for line in path.read_text().splitlines(keepends=True):
-        if line.endswith("\n"):  # else its writer was killed
+        if line.endswith("\n"):  # else its writer was killed in the middle of a line
             yield json.loads(line)
 
 
 def called(entry: str) -> str:
-    """For a person."""
+    """Return an entry's name for people."""
     return f"{entry.rpartition(':')[2]} of the script" if entry.startswith(BESIDE) else entry
 
 
 @dataclass(frozen=True)
 class Difference:
-    """At one commit of one rank. `there`: in the reference, `here`: in the run with the kill; as texts, empty if it is not short."""
+    """A difference at one commit of one rank. `there`: the text in the reference, `here`: in the run with the kill; empty if it is not
+    short.
+    """
 
     rank: int
     step: int
@@ -113,21 +115,21 @@ class Difference:
 
 @dataclass
 class Comparison:
-    digests: int = 0  # that are the same, behind the kill
-    steps: set[int] = field(default_factory=set)  # in which they were told
+    digests: int = 0  # equal ones after the kill
+    steps: set[int] = field(default_factory=set)  # steps in which equal digests were recorded
     before: list[Difference] = field(default_factory=list)
     behind: list[Difference] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)  # what one of the runs has told and the other has not, in words
+    missing: list[str] = field(default_factory=list)  # in words: what only one of the two runs has recorded
     left_out: set[str] = field(default_factory=set)  # entries that differ without a recovery, and results that cannot be read
 
     @property
     def irreproducible(self) -> list[Difference]:
-        """What makes the comparison worth nothing."""
+        """The differences that make the comparison worthless: those before the kill."""
         return [found for found in self.before if found.of_training]
 
 
 def unlike_beside(one: Records, other: Records, last: int) -> set[str]:
-    """Entries that nobody has registered and that are not the same in two runs, up to step `last`."""
+    """Return the unregistered entries that differ between two runs up to step `last`."""
     there = {commit.place: commit for commit in one.commits if commit.step <= last}
     pairs = [(there[commit.place], commit) for commit in other.commits if commit.place in there]
     return {found.entry for pair in pairs for found in _differences(*pair) if found.entry.startswith(BESIDE)}
@@ -141,9 +143,12 @@ def compare(
     left_out: Collection[str] = (),
     untold: Collection[tuple[int, int]] = (),
 ) -> Comparison:
-    """From the first commit to those of step `last`. `transaction`: in which a rank was killed, and with which a recovery began.
-    `left_out`: entries that are not the same in two undisturbed runs. `untold`: commits, by rank and transaction, of ranks that were killed
-    after their vote: the newcomer goes on after them, and what it holds is recorded with its next commit."""
+    """Compare two runs from the first commit up to step `last`.
+
+    `transaction`: the one in which a rank was killed and the recovery began. `left_out`: entries that differ between two undisturbed runs.
+    `untold`: commits, by rank and transaction, of ranks that were killed after their vote; the newcomer continues after
+    them, and its state is recorded with its next commit.
+    """
     result = Comparison()
     there = {commit.place: commit for commit in reference.commits if commit.step <= last}
     here = [commit for commit in found.commits if commit.step <= last]
@@ -170,7 +175,9 @@ def compare(
 
 
 def _differences(one: Commit, other: Commit) -> list[Difference]:
-    """Of an entry that nobody has registered only where both know it: when the runtime learns of it depends on when it looks."""
+    """Return the differences of two commits. Unregistered entries count only if both have them: the runtime discovers them at different
+    times.
+    """
     entries = dict.fromkeys([*one.digests, *other.digests])
     unlike = [entry for entry in entries if one.digests.get(entry) != other.digests.get(entry)]
     both = one.digests.keys() & other.digests.keys()

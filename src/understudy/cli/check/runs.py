@@ -1,7 +1,7 @@
-"""One run of the script under Understudy, in a process of its own: started, asked, held at its commits, and ended.
+"""Run the script once under Understudy, in a process of its own: start it, query it, pause it at its commits, and end it.
 
-Its ranks are held with what `understudy chaos` holds them with (`chaos.armed`): a file for each rank and step, taken away to let the
-rank go on. They are files before the run begins, so that no step comes too early.
+Ranks are paused with the files of `understudy chaos` (`chaos.armed`): one for each rank and step, which is removed to let the rank go on.
+The files exist before the run begins, so that no step comes too early.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from understudy.cli.supervisor import MARGIN
 from understudy.links.messages import ONLY
 from understudy.messages import script_check
 
-LOOK = 0.2  # seconds between two looks
-OUTPUT = "output.txt"  # what workers and orchestrator print
+LOOK = 0.2  # seconds between two polls
+OUTPUT = "output.txt"  # the output of workers and orchestrator
 
 T = TypeVar("T")
 
@@ -40,17 +40,17 @@ class Over(Exception):
 
 
 class Standstill(Exception):
-    """It does not go on; the text says what was waited for, or why it is held."""
+    """The run makes no progress. The text says what was awaited, or why the job is paused."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A run that is over. `failure`: its event `ScriptFailed`, if there is one; `standstill`: why it was ended before its goal."""
+    """The result of a run. `failure`: its event `ScriptFailed`, if there is one; `standstill`: why it was ended early."""
 
     records: Records
-    reached: bool = False  # every rank has come to the last step
+    reached: bool = False  # every rank has reached the last step
     standstill: str = ""
-    held: bool = False  # because of what differs
+    held: bool = False  # paused because of a difference
     code: int = 0
     message: str = ""
     failure: dict[str, Any] | None = None
@@ -60,10 +60,10 @@ class Ended:
 
 
 class Run:
-    """A context manager: it leaves nothing running."""
+    """A run as a context manager: it leaves no process running."""
 
     def __init__(self, plan: Launch, path: Path, last: int) -> None:
-        """Up to `last` committed steps. Raises `NoRun` if the folder at `path` is another run's."""
+        """Prepare a run of `last` committed steps. Raises `NoRun` if the folder at `path` belongs to another run."""
         self.plan = plan
         self.directory = RunDirectory.create(path, "")
         self.ranks = range(plan.spec.world_size)
@@ -92,10 +92,10 @@ class Run:
                 end()
         self._process.join()
 
-    # -- holding -----------------------------------------------------------------------------------------------------------
+    # -- pausing -----------------------------------------------------------------------------------------------------------
 
     def hold(self, step: int) -> None:
-        """Every rank, once it has committed `step` steps."""
+        """Pause every rank after it has committed `step` steps."""
         for rank in self.ranks:
             self._faults.arm(Armed(f"{step}-{rank}", HOLD, rank, "between", step))
 
@@ -104,34 +104,34 @@ class Run:
             self._faults.disarm(f"{step}-{rank}")
 
     def holds(self, step: int) -> bool:
-        """Whether every rank has come there."""
+        """Return whether every rank is paused there."""
         return all(self._faults.has_fired(f"{step}-{rank}") for rank in self.ranks)
 
     def hold_in(self, phase: str, rank: int, step: int) -> None:
-        """One rank, the next time that it comes to `phase` once it has committed `step` steps."""
+        """Pause one rank the next time that it reaches `phase` after it has committed `step` steps."""
         self._faults.arm(Armed(phase, HOLD, rank, phase, step))
 
     def where(self, phase: str) -> dict[str, Any] | None:
-        """Where it waits there: worker, pid, transaction."""
+        """Return where the rank is paused in `phase`: worker, pid, transaction; None if it is not there yet."""
         return self._faults.fired(phase)
 
     def let_go(self, phase: str) -> None:
         self._faults.disarm(phase)
 
     def kill(self, phase: str, pid: int) -> None:
-        """What waits there."""
+        """Kill the process that is paused in `phase`."""
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         self.let_go(phase)
 
-    # -- asking ------------------------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------------------
 
     def ask(self, method: str, what: str, body: Any = None) -> Any:
-        """Raises `NoAnswer` or `Denied`."""
+        """Send a request to the orchestrator. Raises `NoAnswer` or `Denied`."""
         return Server.of(self.directory).call(method, of_job(ONLY, what), body)
 
     def status(self) -> dict[str, Any]:
-        """As the orchestrator says it, or has said it last; empty: not yet. Raises `Over`, and `Standstill` for a job that is held."""
+        """Return the orchestrator's last status; empty before the first. Raises `Over`, and `Standstill` for a job that is paused."""
         if not self._process.is_alive():
             raise Over
         with suppress(NoAnswer, Denied, FileNotFoundError):
@@ -144,7 +144,7 @@ class Run:
         return self._said
 
     def wait(self, what: str, come: Callable[[dict[str, Any]], T | None]) -> T:
-        """What `come` makes of a status, once it makes something true of it. Raises `Over` and `Standstill`."""
+        """Wait until `come` returns something true for a status, and return it. Raises `Over` and `Standstill`."""
         patience = self.plan.timeouts.hang_first
         before, since = None, time.monotonic()
         while True:
@@ -159,7 +159,7 @@ class Run:
             time.sleep(LOOK)
 
     def follow(self, course: Callable[[], None] = lambda: None) -> None:
-        """Goes through `course`, and up to the last step. What comes in between is kept for `ended`."""
+        """Run `course`, then wait for the last step. If either ends early, the reason is kept for `ended`."""
         try:
             course()
             self._reached = self.wait(f"step {self.last}", lambda status: self.holds(self.last))
@@ -169,7 +169,7 @@ class Run:
             self._standstill = str(error)
 
     def ended(self) -> Ended:
-        """After it."""
+        """End the run and return its result."""
         path = self.directory.path
         try:
             status, report, (events, _) = (from_journal(self.directory, what, Over()) for what in ("status", "report", "events"))
@@ -190,7 +190,7 @@ class Run:
 
 
 def _execute(plan: Launch, directory: RunDirectory) -> None:
-    """In the process of a run."""
+    """Run the job in the process of a run."""
     with (directory.path / OUTPUT).open("wb") as output:
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)

@@ -1,4 +1,4 @@
-"""What two runs come to: the verdict, and what there is to tell about it. Pure: from what was recorded to a page."""
+"""Decide the verdict about two runs, and make the page about it. Pure: from records to a page."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from understudy.cli.kills import Kill, described
 from understudy.cli.show import drill_line, seconds
 from understudy.messages import coverage, script_check
 
-NAMED = 5  # differences that are listed
-SHOWN = 3  # files that are named in a sentence
-# In front of the summary of a failure: the runtime's own exceptions (`worker.errors`) say what to change in the script.
+NAMED = 5  # differences that are listed, at most
+SHOWN = 3  # files that one sentence names, at most
+# Prefixes of a failure's summary: the runtime's own exceptions (`worker.errors`) say what to change in the script.
 _OURS = ("UsageError: ", "UnderstudyError: ", "BadMessage: ", "DonorMismatch: ", "StateMismatch: ", "BatchMismatch: ")
 
 
@@ -42,28 +42,28 @@ EXIT = {
 
 @dataclass(frozen=True)
 class Page:
-    """All that is shown; `--json` shows the same."""
+    """Everything that is shown; `--json` shows the same."""
 
     verdict: Verdict
     line: str  # the verdict, in one sentence
     ranks: int
-    steps: tuple[int, int]  # before the first kill, and in all
+    steps: tuple[int, int]  # before the first kill, and in total
     took: float = 0.0  # seconds of the whole check
-    kills: list[Kill] = field(default_factory=list)  # also those to whose phase the script did not come
-    digests: int = 0  # that were the same after the first kill
+    kills: list[Kill] = field(default_factory=list)  # including those whose phase the script did not reach
+    digests: int = 0  # equal ones after the first kill
     differences: list[str] = field(default_factory=list)
     drills: list[str] = field(default_factory=list)
     covered: list[str] = field(default_factory=list)  # name and type of what is registered
     tensors: int = 0  # of rank 0
     bytes: int = 0
     adopted: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)  # what could not be compared
+    left_out: list[str] = field(default_factory=list)  # entries that could not be compared
     uncovered: list[str] = field(default_factory=list)  # changed by the script but not carried over: likely causes of a difference
     read: list[str] = field(default_factory=list)  # files that the first run has written and the second has read
     notices: list[str] = field(default_factory=list)
     grades: list[str] = field(default_factory=list)  # of each incident, with the reason
     notes: list[str] = field(default_factory=list)  # of the incidents
-    message: str = ""  # why it was refused, or has failed
+    message: str = ""  # the reason of a refusal or failure
     advice: list[str] = field(default_factory=list)
 
     @property
@@ -72,14 +72,17 @@ class Page:
 
 
 class Judge:
-    """`before`: committed steps before the first kill; `last`: in all. `outputs`: where the runs have printed, in their order."""
+    """Make the page of a check. `before`: committed steps before the first kill; `last`: of the whole run. `outputs`: the output files of
+    the runs, in order.
+    """
 
     def __init__(self, ranks: int, before: int, last: int, outputs: Sequence[str]) -> None:
         self._ranks, self._before, self._last, self._outputs = ranks, before, last, outputs
 
     def unreached(self, run: Ended, which: int, kills: Sequence[Kill] = ()) -> Page:
-        """A run that was not disturbed yet, and that did not come to where it should. `which`: the first or the second. `kills`: those
-        that have not struck."""
+        """Return the page about a run that ended too early, before it was disturbed. `which`: the first or the second run. `kills`: those
+        that have not happened.
+        """
         output, steps, message = self._outputs[which], run.records.steps, ""
         verdict, line, advice = Verdict.INCONCLUSIVE, script_check.NO_STEP(), script_check.NO_STEPS_SEEN()
         if run.failure is not None:
@@ -101,7 +104,7 @@ class Judge:
         return self._page(verdict, line, run, [advice], message=message, kills=list(kills))
 
     def doubts(self, reference: Records, run: Ended, kills: Sequence[Kill]) -> bool:
-        """Whether all that differs in the run with kills is what nobody has registered: it may be a clock."""
+        """Return whether only unregistered entries differ in the run with kills: one of them may be a clock."""
         struck = [kill for kill in kills if kill.struck]
         if not struck or run.held:
             return False
@@ -111,7 +114,9 @@ class Judge:
     def disturbed(
         self, reference: Records, run: Ended, kills: Sequence[Kill], undrilled: int | None = None, again: Records | None = None
     ) -> Page:
-        """The run with drills and kills. `undrilled`: a rank whose role was not drilled. `again`: of another undisturbed run."""
+        """Return the page about the run with drills and kills. `undrilled`: a rank whose role was not drilled. `again`: another
+        undisturbed run.
+        """
         against = [drill for drill in run.drills if drill["verdict"] in AGAINST]
         struck = [kill for kill in kills if kill.struck]
         if not struck:
@@ -159,17 +164,17 @@ class Judge:
         if not read:
             return page
         shown = f"{', '.join(read[:SHOWN])}{f' and {len(read) - SHOWN} more' if len(read) > SHOWN else ''}"
-        if page.verdict not in (Verdict.INCONCLUSIVE, Verdict.FAILED):  # they have computed the same all the same, up to the first kill
+        if page.verdict not in (Verdict.INCONCLUSIVE, Verdict.FAILED):  # up to the first kill both have computed the same nevertheless
             return replace(page, read=read)
         line, advice = script_check.READ_OF_FIRST(files=shown), script_check.FOLDER_OF_ITS_OWN()
         return replace(page, verdict=Verdict.INCONCLUSIVE, line=line, advice=[advice], read=read)
 
     def _after(self, struck: Sequence[Kill]) -> set[int]:
-        """The steps that are compared: from the first kill on."""
+        """Return the steps that are compared: those from the first kill on."""
         return set(range(struck[0].step + (struck[0].phase == "between"), self._last + 1))
 
     def _incomplete(self, run: Ended, struck: Sequence[Kill], found: Comparison) -> str:
-        """Why nothing can be said although nothing differs; empty: it can."""
+        """Return why there is no verdict although nothing differs; empty if there is one."""
         kills = described(struck)
         if found.missing:
             return script_check.RECORDS_DIFFER(difference=found.missing[0], kills=kills)
@@ -207,7 +212,7 @@ class Judge:
 
     @staticmethod
     def _told(run: Ended) -> list[str]:
-        """Without the good news."""
+        """Return the notices of a run, without those that report success."""
         return [notice for notice in run.notices if coverage.COVERED.code not in notice]
 
 
@@ -220,7 +225,7 @@ def _grades(incidents: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _first_of_each(found: Comparison) -> list[str]:
-    """Where each entry differs first, the earliest in front."""
+    """Return the first difference of each entry, the earliest first."""
     told = {difference.entry: difference.told for difference in reversed(found.behind)}
     ordered = [told[entry] for entry in dict.fromkeys(difference.entry for difference in found.behind)]
     return ordered[:NAMED] + ([f"and {len(ordered) - NAMED} more"] if len(ordered) > NAMED else [])
