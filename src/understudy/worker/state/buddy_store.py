@@ -22,7 +22,7 @@ class StoredBuddyCopy:
 
 
 class BuddyStore:
-    """The copies that this worker holds for others, and the records of their set-ups. Read by the control thread too."""
+    """The copies that this worker keeps for other ranks, and the records of their set-ups. The control thread reads it too."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,7 +38,7 @@ class BuddyStore:
                 del copies[old]
 
     def drop(self, start: int) -> None:
-        """Forgets copies of transaction `start` and later: they belong to an attempt that is redone."""
+        """Drop the copies of transaction `start` and later: they belong to an attempt that is redone."""
         with self._lock:
             for copies in self._copies.values():
                 for transaction in [t for t in copies if t >= start]:
