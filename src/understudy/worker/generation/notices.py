@@ -1,4 +1,4 @@
-"""What a worker tells its user, each thing once."""
+"""Reports to the user, each of them once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Notices:
         self._told: set[str] = set()
 
     def tell(self, text: str, everyone: bool = True) -> None:
-        """`everyone`: not by rank 0 only, for all."""
+        """Report `text` once. `everyone`: every rank reports it, and not only rank 0."""
         code = code_of(text)
         key = code + re.sub(r"[0-9]+", "", text.removeprefix(f"{code}: "))[:60]
         if key not in self._told and (everyone or self._rank == 0):
