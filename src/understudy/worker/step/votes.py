@@ -65,9 +65,7 @@ class Votes:
             if not progress.must_redo and self._issued.untouched and not (step.alone or step.skipped):
                 self._redo.keep(step.attempt)  # no collective that it waited for was broken
             raise GenerationAborted("the generation is over: this attempt cannot be voted for")
-        if (
-            membership.groups.is_broken()
-        ):  # only this rank may have noticed: the others need none of the script's connections while they vote
+        if membership.groups.is_broken():  # the others may not notice: while they vote they need none of the script's connections
             raise PeerLost(worker_processes.GROUPS_BROKE())
         self._order.before_vote(step)
         if not step.alone:
