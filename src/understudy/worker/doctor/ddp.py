@@ -12,7 +12,7 @@ USED_BY = ("frameworks.ddp",)
 
 
 def _wrapped(**options: Any) -> Any:
-    """Three parameters in a bucket each, as soon as they are rebuilt. Only inside `world`."""
+    """Yield a DDP with three parameters in a bucket each, as soon as they are rebuilt. Only inside `world`."""
     torch = module("torch")
     parts = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 1, bias=False))
     return torch.nn.parallel.DistributedDataParallel(parts, bucket_cap_mb=1e-6, **options)
@@ -23,7 +23,7 @@ def _trained(model: Any) -> None:
 
 
 def _layout(model: Any) -> list[list[int]]:
-    """Numbers of the parameters in each bucket."""
+    """Return the numbers of the parameters in each bucket."""
     numbers = {id(parameter): number for number, parameter in enumerate(model.module.parameters())}
     return [[numbers[id(p)] for p in bucket.parameters()] for bucket in model.reducer._get_zeros_like_grad_buckets()]
 
@@ -60,7 +60,7 @@ def _switches() -> None:
 
 
 def _reducer() -> None:
-    """A layout that a group of one tells is taken over; a reset lets it be rebuilt again."""
+    """Try that a layout which a group of one broadcasts is adopted, and that a reset lets it be rebuilt again."""
     torch, dist = module("torch"), module("torch.distributed")
     wanted = [[1], [0, 2]]
     group: Any = dist.ProcessGroup
@@ -101,7 +101,7 @@ def _reducer() -> None:
 
 
 def _zeros() -> None:
-    """What is made in C++ passes a dispatch mode, where zeros as large as the model are left out."""
+    """Try that tensors made in C++ pass a dispatch mode, where zeros as large as the model are left out."""
     torch, seen = module("torch"), list[Any]()
 
     class Noted(module("torch.utils._python_dispatch").TorchDispatchMode):  # type: ignore[misc]

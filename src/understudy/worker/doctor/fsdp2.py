@@ -1,4 +1,4 @@
-"""FSDP2: what its modules keep between calls, and what has to go before a redo."""
+"""FSDP2: what its modules keep between calls, and what must be dropped before a redo."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ USED_BY = ("frameworks.fsdp2",)
 
 @contextlib.contextmanager
 def _sharded() -> Iterator[Any]:
-    """A sharded module with a sharded layer."""
+    """Return a sharded module with a sharded layer."""
     torch = module("torch")
     shard = module("torch.distributed.fsdp").fully_shard
     with world():
@@ -76,7 +76,7 @@ def _parameters() -> None:
 
 
 def _reset() -> None:
-    """An iteration that stops in the middle of its backward leaves nothing behind."""
+    """Try that an iteration which stops in the middle of its backward leaves nothing."""
     torch = module("torch")
     base: Any = torch.autograd.Function
 

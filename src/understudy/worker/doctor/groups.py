@@ -1,4 +1,4 @@
-"""Process groups: how communicators are made, exchanged inside a group, and joined again; the stores in which their members meet."""
+"""Process groups: how communicators are made, replaced inside a group, and joined again; the stores in which their members meet."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from understudy.worker.doctor.base import Changed, Internal, NotHere, gloo, has, holds, module, replaced, takes, world
 
-FIRST = 17  # the first number that is given away (transport.groups)
+FIRST = 17  # the first number that is assigned (transport.groups)
 LIMIT = timedelta(seconds=30)
 
 
 def _bindings() -> None:
-    """What is imported by name from torch's C++ half."""
+    """Try the names that are imported from torch's C++ half."""
     bindings, c10d = module("torch._C._distributed_c10d"), module("torch.distributed.distributed_c10d")
     has(bindings, "HashStore", "PrefixStore", "Store", "TCPStore", "BuiltinCommHookType")
     has(c10d, "ProcessGroupGloo", "Backend", "BackendConfig", "GroupName", "ProcessGroup")
@@ -108,7 +108,7 @@ def _helper() -> None:
 
 
 def _default_backend() -> None:
-    """What a group's size is when it has no default backend."""
+    """Try the size of a group that has no default backend."""
     torch, c10d = module("torch"), module("torch.distributed.distributed_c10d")
     c = module("torch._C._distributed_c10d")
     group = c10d.ProcessGroup(c.HashStore(), 2, 4)
@@ -162,7 +162,7 @@ def _tcp_store() -> None:
 
 
 def _reconfigure() -> None:
-    """A communicator that was made as usual joins, alone, as a new one does with its peers."""
+    """Try that a communicator which was made as usual joins, alone, as a new one does with its peers."""
     c, torch = module("torch._C._distributed_c10d"), module("torch")
     made = gloo()
     has(made, "get_reconfigure_handle", "reconfigure")
@@ -176,7 +176,7 @@ def _reconfigure() -> None:
 
 
 def _gloo_waits() -> None:
-    """Looks at what `gloo_waits` itself has found: it falls back without a word."""
+    """Try what `gloo_waits` itself has found: it falls back without a message."""
     waits = module("understudy.worker.transport.backends.gloo_waits")
     import platform
 
@@ -212,7 +212,7 @@ def _nccl_record() -> None:
 def _names() -> None:
     with world() as group:
         has(group, "group_desc")
-        make = module("torch.distributed.device_mesh").init_device_mesh  # with a backend of its own a dimension has a group of its own
+        make = module("torch.distributed.device_mesh").init_device_mesh  # with its own backend a dimension has its own group
         described = make("cpu", (1, 1), mesh_dim_names=("dp", "tp"), backend_override={"tp": "gloo"}).get_group("tp").group_desc
         holds(described == "mesh_tp", f"a device mesh describes its groups as mesh_ and their dimension (it says {described})")
 

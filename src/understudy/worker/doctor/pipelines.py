@@ -1,4 +1,4 @@
-"""Pipelines: what a first iteration sets up in schedules and stages, and what an iteration leaves behind when it fails."""
+"""Pipelines: what a first iteration sets up in schedules and stages, and what an iteration leaves when it fails."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _stages() -> None:
 
 
 def _adopted() -> None:
-    """A stage that is told shapes instead of finding them out works as if it had."""
+    """Try that a stage which is given shapes instead of finding them works as if it had found them."""
     torch, utils = module("torch"), module("torch.distributed.pipelining._utils")
     with world() as group:
         first = _stage(group)

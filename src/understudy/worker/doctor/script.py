@@ -1,4 +1,4 @@
-"""Collectives on their way through torch's dispatcher, Works, loaders, and what saves files."""
+"""Collectives on their way through torch's dispatcher, Works, loaders, and functions that save files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from understudy.worker.doctor.base import Internal, NotHere, has, holds, module,
 
 
 def _kernels() -> None:
-    """A kernel of our own in front of each operator that `collectives.interception` knows; one of them is called."""
+    """Install our kernel before each operator that `collectives.interception` knows, and call one of them."""
     torch, group_class = module("torch"), module("torch.distributed").ProcessGroup
     operators = module("understudy.worker.collectives.interception").OPERATORS
     for name, (outputs, inputs) in operators.items():
@@ -117,7 +117,7 @@ def _broadcast_coalesced() -> None:
 
 
 def _objects() -> None:
-    """The functions that move objects, and what their arguments are called: they are looked for among the callers of a collective."""
+    """Try the functions that move objects, and the names of their arguments: they are searched for among the callers of a collective."""
     dist = module("torch.distributed")
     named = module("understudy.worker.collectives.calls").OBJECTS
     home = str(Path(dist.__file__).parent)
@@ -190,7 +190,7 @@ def _storage() -> None:
 
 
 def _reductions() -> None:
-    """Their numbers, by which they are named to a person."""
+    """Try the numbers of reductions, from which messages take their names."""
     kinds = module("torch.distributed").ReduceOp.RedOpType
     for number, name in enumerate(module("understudy.worker.verification.announcements")._REDUCTIONS):
         holds(int(getattr(kinds, name)) == number, f"the number of {name} is {number}")
@@ -203,17 +203,17 @@ def _pytree() -> None:
 
 
 def _dynamo() -> None:
-    """Imported, which is done before a fork; and what it keeps in a function, which is no state of a script."""
+    """Import dynamo, which is done before a fork; and try what it keeps in a function, which is no state of a script."""
     torch = module("torch")
     module("torch._dynamo")
-    compiled = torch.compile(lambda value: value + 1, backend="eager")  # compiled when it is called, which nobody does
+    compiled = torch.compile(lambda value: value + 1, backend="eager")  # compiled when it is called, which never happens
     disabled = torch._dynamo.disable(lambda value: value)
     for function in (compiled, disabled):
         holds(any(name.startswith("_torch") for name in vars(function)), "what torch.compile keeps in a function begins with _torch")
 
 
 def _threads_of_autograd() -> None:
-    """Threads that C++ has started, as autograd's, can be distinguished from those of a script."""
+    """Try that threads which C++ has started, as autograd's, can be distinguished from those of a script."""
     known = list[bool]()
     done = threading.Event()
 

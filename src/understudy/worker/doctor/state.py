@@ -1,4 +1,4 @@
-"""What a rank holds: tensors and their changes, modules, optimizers, histories, generators of random numbers."""
+"""The state of a rank: tensors and their changes, modules, optimizers, histories, generators of random numbers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _sparse() -> None:
 
 
 def _computed_attributes() -> None:
-    """How attributes that each forward computes anew are known: by a hook of torch's that names them."""
+    """Try how attributes that each forward computes are recognized: by a hook of torch's that names them."""
     torch, prune = module("torch"), module("torch.nn.utils.prune")
     spectral = module("torch.nn.utils.spectral_norm").spectral_norm(torch.nn.Linear(2, 2))
     pruned = prune.identity(torch.nn.Linear(2, 2), "weight")
@@ -191,7 +191,7 @@ def _generators() -> None:
 
 
 def _other_generators() -> None:
-    """Those of Python and numpy, which stand beside torch's."""
+    """Try the generators of Python and numpy, which exist alongside torch's."""
     numpy, fingerprint = module("numpy"), module("understudy.worker.state.rng_fingerprint")
     has(random, "_inst")
     has(numpy.random.mtrand, "_rand")
