@@ -1,9 +1,11 @@
 """The end of a worker's process.
 
-| the worker | what runs of the script | |---|---| | has the rank, and its script has ended in any way | all that the interpreter runs:
-threads, exit handlers, finalizers, files closed | | has handed its rank over | threads that are at work end, and what it has appended
-to files is written; no exit handlers, no finalizers | | has never been the rank: a spare, a drill, a newcomer whose set-up failed |
-nothing: its files and exit handlers are the rank's | | its device or one of its data loader's processes has failed | nothing |
+| the worker | what runs of the script |
+|---|---|
+| has the rank, and its script has ended in any way | all that the interpreter runs: threads, exit handlers, finalizers, files closed |
+| has handed its rank over | threads that are at work end, and what it has appended to files is written; no exit handlers or finalizers |
+| has never been the rank: a spare, a drill, a newcomer whose set-up failed | nothing: its files and exit handlers are the rank's |
+| its device or one of its data loader's processes has failed | nothing |
 
 Theory. The interpreter itself cannot end here. It would destroy the process groups of generations that are over, whose threads never
 end, and kill threads of ours inside of torch. So `finish_script` does the same: threads, exit handlers, finalizers, files. And `leave`
