@@ -80,25 +80,25 @@ class Job:
     def newcomer(self) -> bool:
         """Whether this worker has taken, or is taking, a rank of a running job, so that it does not run the whole script itself.
 
-        Also on a spare that is prepared for a rank, or computes a step beside it. Not for deciding what to compute: ranks must do the
-        same.
+        Also true on a spare that is prepared for a rank, or computes a step in a drill. Do not use it to decide what to compute: ranks
+        must do the same.
         """
         return self._newcomer is not None
 
     @property
     def first_run(self) -> bool:
-        """Whether what runs now runs for the first time in this job for this rank: for what leaves the process, as a line that is printed,
-        a file that is begun, a run of an experiment tracker.
+        """Whether the present code runs for the first time in this job for this rank. Use it for effects outside of the process, such as a
+        line that is printed, a file that is begun, a run of an experiment tracker.
 
-        False on a newcomer in its set-up and until it has come to where the job goes on: its rank has that behind it. True on all
-        others, and in a step that is done again after a loss. Not for deciding what to compute: ranks must do the same.
+        False on a newcomer in its set-up and until it has reached the place where the job goes on: its rank has already run that. True
+        on all others, and in a step that is redone after a loss. Do not use it to decide what to compute: ranks must do the same.
         """
         return self._newcomer is None or not self._newcomer.catching_up
 
     def register(self, **objects: Any) -> None:
-        """Names the state of the training: modules, optimizers, loaders, schedulers, scalers, tensors, generators, and own
-        objects with `state_dict` and `load_state_dict`; also lists and dicts of them. Call it before the first transaction,
-        with the same names on every rank.
+        """Register the state of the training: modules, optimizers, loaders, schedulers, scalers, tensors, generators, and own objects with
+        `state_dict` and `load_state_dict`; also lists and dicts of them. Call it before the first transaction, with the same names on
+        every rank.
 
         Raises `UsageError` (an `UnderstudyError`) for a thing whose state cannot be moved, a name that is taken, or a late call.
         """
@@ -113,8 +113,9 @@ class Job:
         drawn.watch()  # classes of loaders may have been imported since `join`
 
     def state(self, **values: Any) -> Namespace:
-        """A namespace with these values that is registered: counters, best losses, averages, a hidden state, whatever the training goes by
-        and is no module or optimizer. Set its attributes as you like: `track = job.state(best=float("inf"), bad=0)`, `track.bad += 1`.
+        """Return a registered namespace with these values: counters, best losses, averages, a hidden state, and other values that the
+        training depends on and that are no module or optimizer. Set its attributes as you like: `track = job.state(best=float("inf"),
+        bad=0)`, `track.bad += 1`.
 
         Values are numbers, strings, tensors, arrays and containers of them. Raises `UsageError` where `register` does.
         """
@@ -125,18 +126,18 @@ class Job:
         return found
 
     def ignore(self, *names: str) -> None:
-        """What may start afresh on a newcomer, by name: variables, or attributes of objects, that the script changes and does not go by.
-        They are neither taken over nor told about.
+        """Ignore names, of variables or attributes of objects, that the script changes and does not depend on: they may be initial on a
+        newcomer. They are neither taken over nor reported.
         """
         if self._runtime is not None:
             self._runtime.state.unregistered.ignore(names)
 
     @contextlib.contextmanager
     def long(self, what: str, limit: float | None = None) -> Iterator[None]:
-        """Name a stretch in which this rank may work for long while the others wait for it: `with job.long("upload", limit=3600):`.
+        """Name a section in which this rank may work for long while the others wait for it: `with job.long("upload", limit=3600):`.
 
-        `what`: shown where the rank is reported. `limit`: seconds after which it is taken for hung; by default --alone-limit. Allowed
-        anywhere, also inside a step. Raises `UsageError` for a limit that is not a positive number.
+        `what`: shown in reports about the rank. `limit`: seconds after which the rank is considered hung; by default --alone-limit.
+        Allowed anywhere, also inside a step. Raises `UsageError` for a limit that is not a positive number.
         """
         if limit is not None and not 0 < limit < math.inf:
             raise UsageError(script.LONG_LIMIT(what=what, limit=limit))
@@ -151,11 +152,11 @@ class Job:
             page.grant(*before)
 
     def step(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Makes `function` the training step: a transaction that returns once, when it is committed on every rank.
+        """Make `function` the training step: a transaction that returns once, when it is committed on every rank.
 
-        It votes before its first `optimizer.step`; all its collectives must come before that. After a failure it may run again
-        with the same arguments, so what it changes outside the registered state must bear that. It may be a method, a partial or
-        an object that can be called: what these hold is followed like the script's names.
+        It votes before its first `optimizer.step`; all its collectives must come before that. After a failure it may run again with the
+        same arguments, so changes outside the registered state must allow that. It may be a method, a partial or an object that can be
+        called: their attributes are followed like the script's names.
         """
         return self._transaction(function, "step")
 
@@ -172,13 +173,13 @@ class Job:
     def section(self, *, on_error: Literal["report"]) -> Callable[[Callable[P, R]], Callable[P, R | None]]: ...
 
     def section(self, function: Callable[..., Any] | None = None, *, on_error: str = "raise") -> Callable[..., Any]:
-        """Makes `function` a transaction that changes no registered parameters: evaluation, logging or checkpoints with collectives.
+        """Make `function` a transaction that changes no registered parameters: evaluation, logging or checkpoints with collectives.
 
         With `on_error="report"` an error that it raises on any rank does not end the training: it is printed, all ranks skip this call
-        of the section, and it returns None on all of them. Use it for what training can do without, such as one checkpoint of many.
-        What the function has changed by then is put back where a redo would put it back; files that it has written stay.
-        Understudy's own errors, `SystemExit` and `KeyboardInterrupt` are raised. Without `understudy run` the error is raised, too, unless
-        there is only one rank: the others could wait for this one.
+        of the section, and it returns None on all of them. Use it for work that training can do without, such as one checkpoint of
+        many. What the function has changed by then is restored as far as a redo would restore it; files that it has written stay.
+        Understudy's own errors, `SystemExit` and `KeyboardInterrupt` are raised. Without `understudy run` the error is raised, too,
+        unless there is only one rank: the others could wait for this one.
 
         Raises `UsageError` for another value of `on_error`.
         """
@@ -215,17 +216,18 @@ class Job:
         return transaction
 
     def batches(self, loader: Any, steps: int | None = None) -> Iterator[Any]:
-        """Iterates over `loader`, from where the job is. With `steps`, that many iterations, starting over at the loader's end and
-        calling its sampler's `set_epoch`; without, once through. `len` of it is the number of all iterations, for a bar of progress."""
+        """Iterate over `loader`, from where the job is. With `steps`, that many iterations, starting over at the loader's end and calling
+        its sampler's `set_epoch`; without, once through. `len` of it is the number of all iterations, for a progress bar.
+        """
         state = self._runtime.state if self._runtime else self._plain_state
         return JobLoop(self._loop(LoaderSource(loader, steps is not None, state.randomness), steps), loader if steps is None else steps)
 
     def steps(self, count: int | None = None) -> Iterator[int]:
-        """Yields step numbers, from where the job is up to `count` - 1; without, until the script leaves the loop."""
+        """Yield step numbers, from where the job is up to `count` - 1; without `count`, until the script leaves the loop."""
         return JobLoop(self._loop(Counter(), count), count)
 
     def iterator(self, loader: Any, repeat: bool = False) -> LoaderIterator:
-        """An iterator over `loader` for `next`, wherever that is called: in front of a step, behind it or inside, also beside
+        """Return an iterator over `loader` for `next`, to be called anywhere: before a step, after it or inside, also alongside
         `job.batches` of another loader. With `repeat` it starts over at the loader's end and calls its sampler's `set_epoch`.
 
         Raises `UsageError` after the first transaction.
@@ -271,7 +273,7 @@ class Job:
                     runtime.state.unregistered.at_top()
                     runtime.verification.post_vote.look(TOP, Look.AT_STREAMS)
 
-            del frame  # which holds this iterator
+            del frame  # which refers to this iterator
             yield from iterate(loops, source, first, steps, top)
             if runtime is not None and behind.names and (newcomer is None or newcomer.done):
                 self._leave_names(runtime, loop, behind)
@@ -281,17 +283,17 @@ class Job:
             loops.leave(self.committed)
 
     def _look_ahead(self, runtime: Runtime, frame: FrameType) -> None:
-        """A loop begins in `frame`: tells what newcomers of it would do with a state that has not arrived."""
+        """Warn, when a loop begins in `frame`, about reads by its newcomers of state that has not arrived."""
         if given := arguments_ahead(frame, runtime.state.covers):
             runtime.notices.tell(script.COMPUTED_OUTSIDE(what=given))
         elif ahead := read_ahead(frame, runtime.state.covers):
             runtime.notices.tell(script.USED_BETWEEN(what=ahead))
 
     def _leave_names(self, runtime: Runtime, loop: int, behind: Behind) -> None:
-        """This loop has come to its end, and the script reads names behind it that it has set."""
+        """Note, at the end of this loop, the names that it has set and the script reads after it."""
         frame = left_names.script_frame()
         if frame is None or read_behind(frame) != behind:
-            return  # somebody else draws from this iterator
+            return  # another loop draws from this iterator
         missed = left_names.take(runtime.state.unregistered.left, loop, frame, behind.names, behind.new)
         if missed:
             runtime.notices.tell(script.NAMES_LEFT(names=", ".join(missed[:4]), place=behind.where))
@@ -299,7 +301,7 @@ class Job:
 
 
 def _plainly(function: Callable[..., Any], reports: bool) -> Callable[..., Any]:
-    """Return what a transaction is without Understudy. `reports`: its errors are printed, if no other rank can wait for this one."""
+    """Return the function of a transaction without Understudy. `reports`: its errors are printed if no other rank can wait for it."""
 
     def attempt(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -313,7 +315,7 @@ def _plainly(function: Callable[..., Any], reports: bool) -> Callable[..., Any]:
 
 
 def _leave(runtime: Runtime, loop: int) -> None:
-    """This loop has come to its end, and there may be no transaction after it to tell what it has changed."""
+    """Leave a loop that has ended, without a transaction after it that would report its changes."""
     runtime.state.unregistered.at_end(loop)
     if os.environ.get(STRICT_VARIABLE) == "1":
         return  # the next transaction refuses it
@@ -322,18 +324,18 @@ def _leave(runtime: Runtime, loop: int) -> None:
 
 
 def _code_of(function: Callable[..., Any], name: str) -> CodeType:
-    """The code of the function `name` that is defined inside `function`."""
+    """Return the code of the function `name` that is defined inside `function`."""
     return next(code for code in function.__code__.co_consts if isinstance(code, CodeType) and code.co_name == name)
 
 
-_BOUNDARY = _code_of(Job._transaction, "transaction")  # of what wraps every transaction: frames above it are the script's
+_BOUNDARY = _code_of(Job._transaction, "transaction")  # of the wrapper of every transaction: frames above it are the script's
 
 
 def join(backend: str | None = None) -> Job:
-    """Joins the job: takes the place of `torch.distributed.init_process_group`.
+    """Join the job, in place of `torch.distributed.init_process_group`.
 
-    `backend` as there; by default gloo on the host and nccl where there are GPUs. Call it once, before other collectives.
-    Raises `UsageError` when called twice.
+    `backend` as there; by default gloo on the host and nccl where there are GPUs. Call it once, before other collectives. Raises
+    `UsageError` when called twice.
     """
     if session.current is None:
         _join_plainly(backend)
