@@ -193,7 +193,7 @@ def test_an_internal_of_a_later_torch_is_not_asked_for() -> None:
 
     later = one_of(never, since="2.14", instead="another way")
     found = tried(later, "2.13.1+cpu")
-    assert (found.status, found.reason, found.fatal) == (base.NOT_HERE, "from torch 2.14 on; till then another way", False)
+    assert (found.status, found.reason, found.fatal) == (base.NOT_HERE, "from torch 2.14 on; until then another way", False)
     assert tried(later, "2.14.0").status == base.MISSING
 
 

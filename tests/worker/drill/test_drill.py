@@ -233,8 +233,8 @@ def test_a_spare_that_does_the_same_is_called_so() -> None:
         ("buffer", "net/buffer/2.running_mean is not the same", no_buffers),
         ("state", "net/parameter/0.weight is not the same", no_state),
         ("stream", "the random stream 'torch' is not the same", no_streams),
-        ("redo", "its redo does not: what goes into allreduce number 0", no_redo),
-        ("entered", "its redo does not: what goes into allreduce number 0", no_break_in_the_middle),
+        ("redo", "its redo does not: the input to allreduce number 0", no_redo),
+        ("entered", "its redo does not: the input to allreduce number 0", no_break_in_the_middle),
     ],
 )
 def test_what_only_one_part_sees(how: str, says: str, switch_off: Part, monkeypatch: pytest.MonkeyPatch) -> None:

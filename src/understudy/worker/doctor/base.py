@@ -70,7 +70,7 @@ def tried(internal: Internal, torch_version: str) -> Found:
         return Found(internal.name, status, internal.purpose, internal.used_by, " ".join(reason.split())[:LONGEST], internal.without)
 
     if internal.since and minor(torch_version) < minor(internal.since):
-        return found(NOT_HERE, f"from torch {internal.since} on; till then {internal.instead}")
+        return found(NOT_HERE, f"from torch {internal.since} on; until then {internal.instead}")
     try:
         with module("torch").random.fork_rng(devices=[]):
             internal.probe()

@@ -54,7 +54,7 @@ def _switches() -> None:
         _trained(model)
         holds(not model.require_forward_param_sync or model.require_backward_grad_sync, "a backward that reduces sets both switches")
         _trained(model)
-        holds((before, model._has_rebuilt_buckets) == (False, True), "_has_rebuilt_buckets tells that the forward has rebuilt them")
+        holds((before, model._has_rebuilt_buckets) == (False, True), "_has_rebuilt_buckets shows that the forward has rebuilt them")
         with model.no_sync():
             holds(not model.require_backward_grad_sync, "no_sync is require_backward_grad_sync")
 
@@ -84,20 +84,20 @@ def _reducer() -> None:
         first = _layout(model)
         holds(
             sorted(number for bucket in first for number in bucket) == [0, 1, 2],
-            "_get_zeros_like_grad_buckets tells the parameters of each bucket",
+            "_get_zeros_like_grad_buckets has the parameters of each bucket",
         )
         model.reducer._reset_state()
         teller = Teller()  # C++ keeps only its own part of it
         model.reducer._update_process_group(teller)
         try:
             model.reducer._push_all_rebuilt_params()
-            holds(model.reducer._rebuild_buckets(), "_rebuild_buckets rebuilds when it was told all parameters")
+            holds(model.reducer._rebuild_buckets(), "_rebuild_buckets rebuilds when it has all parameters")
         finally:
             model.reducer._update_process_group(model.process_group)
-        holds(_layout(model) == wanted, "a reducer takes over the buckets that the first rank tells, in two broadcasts")
+        holds(_layout(model) == wanted, "a reducer adopts the buckets that the first rank sends in two broadcasts")
         model._has_rebuilt_buckets = True
         _trained(model)
-        holds(_layout(model) == wanted, "a layout that was told stays")
+        holds(_layout(model) == wanted, "a layout that was adopted stays")
 
 
 def _zeros() -> None:
@@ -190,7 +190,7 @@ def _join() -> None:
 
 
 DDP = (
-    Internal("ddp-made", "every DDP is known from when it is made", USED_BY, (), _made, WITHOUT),
+    Internal("ddp-made", "every DDP is noted when it is made", USED_BY, (), _made, WITHOUT),
     Internal(
         "ddp-switches",
         "what a DDP does next: whether it reduces, broadcasts buffers, rebuilds",
@@ -210,12 +210,10 @@ DDP = (
         _reducer,
         WITHOUT,
     ),
-    Internal(
-        "dispatch-mode", "asking for the buckets costs no memory of the model's size", USED_BY, ("_python_dispatch",), _zeros, WITHOUT
-    ),
+    Internal("dispatch-mode", "reading the buckets costs no memory of the model's size", USED_BY, ("_python_dispatch",), _zeros, WITHOUT),
     Internal(
         "ddp-new-reducer",
-        "a static graph counts anew where a newcomer has to",
+        "a static graph counts again where a newcomer has to",
         USED_BY,
         (
             *("_ddp_init_helper", "_compute_bucket_assignment_by_size", "_build_debug_param_to_name_mapping", "_remove_autograd_hooks"),

@@ -33,7 +33,7 @@ def _gloo_class() -> None:
             super().__init__(store, rank, size, timeout)
 
     with replaced(c10d, "ProcessGroupGloo", Noted), world():
-        holds(made == [(0, 1)], "torch makes communicators of the class that stands at distributed_c10d.ProcessGroupGloo")
+        holds(made == [(0, 1)], "torch makes communicators of the class at distributed_c10d.ProcessGroupGloo")
 
 
 def _gloo_options() -> None:
@@ -87,7 +87,7 @@ def _tables() -> None:
         holds(tables.pg_names[group] == group.group_name, "_world.pg_names has the names of groups")
         holds(tables.pg_group_ranks[group] == {0: 0}, "_world.pg_group_ranks has the rank of each global rank in a group")
         devices = c10d.BackendConfig(c10d.Backend(name)).get_device_backend_map()
-        holds(devices.get("cpu") == "gloo", "the name of a group's backend tells which one serves which device")
+        holds(devices.get("cpu") == "gloo", "the name of a group's backend shows which one serves which device")
         tables.pg_map[group] = (name, module("torch._C._distributed_c10d").PrefixStore("other", store))
         holds(c10d._get_default_store() is not store, "the store of a group is the one in _world.pg_map")
 
@@ -139,7 +139,7 @@ def _python_store() -> None:
     prefixed = c.PrefixStore("p", through)
     prefixed.set("key", "value")
     holds(list(through.kept) == ["p/key"], "torch calls the methods of a store that is written in Python")
-    holds(prefixed.get("key") == b"value", "what a store in Python gives comes back through torch")
+    holds(prefixed.get("key") == b"value", "the results of a store in Python come back through torch")
 
 
 def _tcp_store() -> None:
@@ -153,11 +153,11 @@ def _tcp_store() -> None:
     client = c.TCPStore("127.0.0.1", port, None, False, timeout=timedelta(seconds=10))
     client.set_timeout(LIMIT)
     store = c.PrefixStore("g1", client)
-    holds(store.compare_set("first", "", b"mine") == b"mine", "compare_set sets a key that is not there")
-    holds(store.compare_set("first", "", b"other") == b"mine", "compare_set leaves a key that is there")
-    holds(store.add("count", 1) == 1 and store.check(["first"]) and not store.check(["no"]), "add counts, check tells what is there")
+    holds(store.compare_set("first", "", b"mine") == b"mine", "compare_set sets a key that does not exist")
+    holds(store.compare_set("first", "", b"other") == b"mine", "compare_set leaves a key that exists")
+    holds(store.add("count", 1) == 1 and store.check(["first"]) and not store.check(["no"]), "add counts, check shows whether a key exists")
     store.wait(["first"], LIMIT)
-    holds(store.multi_get(["first"]) == [b"mine"], "multi_get gives what stands under keys")
+    holds(store.multi_get(["first"]) == [b"mine"], "multi_get returns the values of keys")
     holds(server.get("g1/first") == b"mine", "a store server answers in its own process too")
 
 
@@ -259,7 +259,7 @@ GROUPS = (
     ),
     Internal(
         "group-tables",
-        "which groups there are, who is in them, and which backend serves which device",
+        "the groups, their members, and which backend serves which device",
         ("transport.groups", "collectives.interception", "guards.default_store"),
         ("_world", "_get_default_store"),
         _tables,

@@ -41,10 +41,10 @@ def _schedules() -> None:
         for schedule, plural in ((one, ""), (several, "s")):
             has(schedule, "_n_microbatches", "_num_stages", "_has_backward", "scale_grads", "_internal_losses")
             flags = [getattr(schedule, f"_stage{plural}_{which}_initialized") for which in ("forward", "backward")]
-            holds(flags == [False, False], "the flags of a schedule say that its stages have not agreed on shapes yet")
+            holds(flags == [False, False], "the flags of a schedule show that its stages have not agreed on shapes yet")
         one.step(torch.ones(2, 2), target=torch.ones(2, 2))
-        holds(one._stage_forward_initialized and one._stage_backward_initialized, "they say so after the first iteration")
-        holds((one._n_microbatches, one._num_stages, one._has_backward) == (2, 1, True), "a schedule tells its micro-batches and stages")
+        holds(one._stage_forward_initialized and one._stage_backward_initialized, "the flags are set after the first iteration")
+        holds((one._n_microbatches, one._num_stages, one._has_backward) == (2, 1, True), "a schedule has its micro-batches and stages")
 
 
 def _stages() -> None:
@@ -100,13 +100,13 @@ def _adopted() -> None:
         stage._setup_forward_send_info()
         stage._setup_backward_recv_info(again._n_microbatches)
         again.step(torch.ones(2, 2), target=torch.ones(2, 2))
-        holds(all(p.grad is not None for p in stage.submod.parameters()), "a stage that was told its shapes computes gradients")
+        holds(all(p.grad is not None for p in stage.submod.parameters()), "a stage that was given its shapes computes gradients")
 
 
 PIPELINES = (
     Internal(
         "pipeline-schedules",
-        "which schedules there are, and whether their stages have agreed on shapes",
+        "the schedules, and whether their stages have agreed on shapes",
         USED_BY,
         (
             *("_PipelineSchedule", "_stage", "_stages", "_n_microbatches", "_num_stages", "_has_backward", "_internal_losses"),
@@ -118,7 +118,7 @@ PIPELINES = (
     ),
     Internal(
         "pipeline-stages",
-        "what of a failed attempt has to go before a redo",
+        "what a failed attempt has left is dropped before a redo",
         USED_BY,
         ("_stage_meta", "_inference_mode", "_TensorMeta", *_FOR_BACKWARD),
         _stages,
@@ -126,7 +126,7 @@ PIPELINES = (
     ),
     Internal(
         "pipeline-shapes",
-        "a newcomer's stages are told what the others have agreed on",
+        "a newcomer's stages are given what the others have agreed on",
         USED_BY,
         ("_utils", "_setup_forward_recv_info", "_setup_forward_send_info", "_setup_backward_recv_info"),
         _adopted,

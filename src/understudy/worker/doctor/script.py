@@ -39,7 +39,9 @@ def _kernels() -> None:
         values = dict(zip([argument.name for argument in operator._schema.arguments], calls[0], strict=False))
         holds(group_class.unbox(values["process_group"]) is group, "a kernel is given the script's process group")
         reduction = values["reduce_op"]
-        holds(isinstance(reduction, torch.ScriptObject) and reduction._has_method("op"), "a kernel is given a reduction that can be asked")
+        holds(
+            isinstance(reduction, torch.ScriptObject) and reduction._has_method("op"), "a kernel is given a reduction that can be compared"
+        )
         holds(int(reduction.op()) == 0, "the number of SUM is 0")
         group.boxed()
 
@@ -70,7 +72,7 @@ def _python_work() -> None:
     back = work_class.unbox(own.boxed())
     back.wait()
     holds(own.waited == 1, "C++ waits for a Work that is written in Python by its own method")
-    holds(back._source_rank() == 7, "C++ asks a Work in Python where its message came from")
+    holds(back._source_rank() == 7, "C++ reads from a Work in Python where its message came from")
 
 
 def _work_wait() -> None:
@@ -84,7 +86,7 @@ def _work_wait() -> None:
     with replaced(dist.Work, "wait", noted), world():
         work = dist.all_reduce(torch.ones(1), async_op=True)
         work.wait()
-        holds(len(waited) == 1 and waited[0] is work, "a script waits by Work.wait, as it stands on the class")
+        holds(len(waited) == 1 and waited[0] is work, "a script waits by Work.wait, as the class has it")
 
 
 def _async_tensor() -> None:
@@ -136,7 +138,7 @@ def _loader() -> None:
     holds([list(batch) for batch in loader._index_sampler] == [[0, 1], [2, 3], [4, 5]], "_index_sampler gives the indices of batches")
     holds(list(next(iterator._sampler_iter)) == [0, 1], "_sampler_iter gives the indices of the next batch")
     iterator._num_yielded += 1
-    holds(next(iterator).tolist() == [2, 3], "a batch whose indices were taken from _sampler_iter is passed by")
+    holds(next(iterator).tolist() == [2, 3], "a batch whose indices were taken from _sampler_iter is skipped")
     holds(iterator._num_yielded == 2, "_num_yielded counts batches")
     holds(loader._iterator is None, "a loader keeps an iterator only if its workers are persistent")
 
@@ -150,7 +152,7 @@ def _stateful_loader() -> None:
     for _ in loader:
         pass
     iterator = loader._iterator
-    holds(iterator is None or iterator._finished, "a StatefulDataLoader keeps its iterator, which knows that it has come to its end")
+    holds(iterator is None or iterator._finished, "a StatefulDataLoader keeps its iterator, which knows that it has reached its end")
 
 
 def _writer() -> None:
@@ -184,7 +186,7 @@ def _storage() -> None:
     tensor = torch.ones(3)
     reference = reductions.StorageWeakRef(tensor.untyped_storage())
     holds(reference.cdata == tensor[1:].untyped_storage()._cdata, "a storage is known by its _cdata, whatever view is asked")
-    holds(not reference.expired(), "a weak reference to a storage holds while a tensor uses it")
+    holds(not reference.expired(), "a weak reference to a storage is valid while a tensor uses it")
     del tensor
     holds(reference.expired(), "a weak reference to a storage ends with the last tensor that uses it")
 
@@ -199,7 +201,7 @@ def _reductions() -> None:
 def _pytree() -> None:
     tree, thing = module("torch.utils._pytree"), object()
     holds(tree.tree_leaves({"a": [1, (2, thing)]}) == [1, 2, thing], "tree_leaves gives the leaves of containers")
-    holds(tree.tree_leaves(thing) == [thing], "what is no container is its own leaf")
+    holds(tree.tree_leaves(thing) == [thing], "a value that is no container is its own leaf")
 
 
 def _dynamo() -> None:
@@ -255,7 +257,7 @@ SCRIPT = (
     Internal("work-wait", "which Works a script has waited for", ("guards.async_work",), (), _work_wait),
     Internal(
         "async-tensor",
-        "results of functional collectives are there before a vote",
+        "results of functional collectives exist before a vote",
         ("guards.async_work",),
         ("_functional_collectives",),
         _async_tensor,
@@ -275,11 +277,11 @@ SCRIPT = (
         _threads_of_autograd,
     ),
     Internal("object-collectives", "objects are compared as objects, not as pickles", ("collectives.calls",), (), _objects),
-    Internal("reductions", "a person is told which reduction does not fit", ("verification.announcements",), (), _reductions),
+    Internal("reductions", "messages name the reduction that does not match", ("verification.announcements",), (), _reductions),
     Internal("storages", "which memory is registered state", ("collectives.setup_record",), ("_cdata",), _storage),
     Internal(
         "data-loader",
-        "a loader goes on where the lost rank's was, without reading what it has passed by",
+        "a loader goes on where the lost rank's was, without reading the data that it skips",
         (
             "data.loaders",
             "data.manual_iterators",

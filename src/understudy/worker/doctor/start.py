@@ -30,7 +30,7 @@ def refusal() -> str:
         how = (
             signal.Signals(-done.returncode).name
             if done.returncode < 0
-            else (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
+            else (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
         )
         return doctor.PROBE_ENDED(**_of(version), how=how)
     fatal = [one for one in json.loads(done.stdout) if one["fatal"]]

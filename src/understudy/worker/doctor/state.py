@@ -19,7 +19,7 @@ def _versions() -> None:
     holds(tensor._version == before + 2, "_version counts changes in place, also those through a view")
     tensor.data.add_(1)
     holds(tensor._version == before + 2, "_version does not count changes through .data")
-    holds(tensor.view(2)._is_view() and not tensor._is_view(), "_is_view tells a part of another tensor")
+    holds(tensor.view(2)._is_view() and not tensor._is_view(), "_is_view marks a part of another tensor")
 
 
 def _local_tensors() -> None:
@@ -45,7 +45,7 @@ def _modules() -> None:
     whole = torch.nn.Sequential(layer)
     holds(whole._modules["0"] is layer, "_modules has the parts of a module")
     layer._buffers["running_mean"] = other = torch.ones(2)
-    holds(layer.running_mean is other, "what stands in a table is the module's attribute")
+    holds(layer.running_mean is other, "an entry of a table is the module's attribute")
     own = set(torch.nn.Module().__dict__)
     holds({"training", "_parameters", "_buffers", "_modules", "_forward_pre_hooks"} <= own, "a module has its tables in its __dict__")
 
@@ -108,7 +108,7 @@ def _scalers() -> None:
     scaler.scale(parameter.sum()).backward()
     scaler.unscale_(optimizer)
     stages = scaler._per_optimizer_states
-    holds(len(stages) == 1 and id(optimizer) in stages, "_per_optimizer_states tells where a GradScaler stands with each optimizer")
+    holds(len(stages) == 1 and id(optimizer) in stages, "_per_optimizer_states has the stage of a GradScaler for each optimizer")
     before = dict(stages[id(optimizer)])
     stages.clear()
     scaler.unscale_(optimizer)  # would raise: it has been done
@@ -117,7 +117,7 @@ def _scalers() -> None:
         scaler.unscale_(optimizer)
     except RuntimeError:
         return
-    raise Changed("not so any more: a GradScaler goes by _per_optimizer_states")
+    raise Changed("not so any more: a GradScaler depends on _per_optimizer_states")
 
 
 def _schedules() -> None:
@@ -147,7 +147,7 @@ def _step_hooks() -> None:
     finally:
         for handle in handles:
             handle.remove()
-    holds(seen == ["before 1.0", "behind 0.0"], "hooks for all optimizers run right before and right behind the change of parameters")
+    holds(seen == ["before 1.0", "behind 0.0"], "hooks for all optimizers run right before and right after the change of parameters")
 
 
 def _histories() -> None:
@@ -157,9 +157,9 @@ def _histories() -> None:
     node: Any = product.grad_fn
     names = [name for name in dir(type(node)) if name.startswith("_raw_saved_")]
     holds(names, "a node has what it saves in _raw_saved_*")
-    holds(all(getattr(node, name).data is not None for name in names), "before a backward what a node saves is there")
+    holds(all(getattr(node, name).data is not None for name in names), "before a backward the saved tensors of a node exist")
     product.sum().backward()
-    holds(all(getattr(node, name).data is None for name in names), "behind a backward what a node saved is gone")
+    holds(all(getattr(node, name).data is None for name in names), "after a backward the saved tensors of a node are gone")
 
     base: Any = torch.autograd.Function
 
@@ -181,7 +181,7 @@ def _histories() -> None:
         node._raw_saved_tensors  # noqa: B018  # it raises
     except RuntimeError:
         return
-    raise Changed("not so any more: behind a backward a node of a function in Python raises when it is asked what it has saved")
+    raise Changed("not so any more: after a backward a node of a function in Python raises when its saved tensors are read")
 
 
 def _generators() -> None:
@@ -210,7 +210,7 @@ STATE = (
     ),
     Internal(
         "dtensor-memory",
-        "the shard that a rank holds of a DTensor",
+        "a rank's shard of a DTensor",
         ("state.tensors", "collectives.setup_record", "encoding.contents", "census.readers.of_torch"),
         ("_local_tensor",),
         _local_tensors,
@@ -227,14 +227,14 @@ STATE = (
     ),
     Internal(
         "computed-attributes",
-        "attributes that a forward computes anew are no state",
+        "attributes that each forward computes are no state",
         ("state.attributes",),
         ("_forward_pre_hooks", "_tensor_name"),
         _computed_attributes,
     ),
     Internal(
         "hooks",
-        "a hook that the script adds or takes away is told",
+        "a hook that the script adds or removes is reported",
         ("census.readers.of_torch", "census.foreign"),
         (
             *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_post_accumulate_grad_hooks"),
@@ -244,7 +244,7 @@ STATE = (
     ),
     Internal(
         "sparse-tensors",
-        "a change of a sparse tensor is told",
+        "a change of a sparse tensor is reported",
         ("census.readers.of_torch",),
         ("_indices", "_values"),
         _sparse,
@@ -258,9 +258,7 @@ STATE = (
         ("_wrapped_by_lr_sched", "_schedulers", "_opt_called"),
         _schedules,
     ),
-    Internal(
-        "step-hooks", "the vote stands right before the optimizer's step", ("step.runtime", "fault_injection.silent"), (), _step_hooks
-    ),
+    Internal("step-hooks", "the vote is right before the optimizer's step", ("step.runtime", "fault_injection.silent"), (), _step_hooks),
     Internal(
         "histories",
         "a tensor with a history that a backward could use is not handed over",

@@ -143,7 +143,7 @@ class SpareDrill(StepWatch, Takeover):
         hooks.fire("rehearsal state")
         peers.exchange({}, {member: itertools.chain(transfer.incoming(tensors, plan.messages), read_frame(found, member))})
         if found[member] != WHOLE:
-            raise PeerLost("the rank has sent something else behind its state")
+            raise PeerLost("the rank has sent something else after its state")
         self._whole = True
 
     def _read(self, peers: Peers) -> None:
@@ -235,7 +235,11 @@ class SpareDrill(StepWatch, Takeover):
                 found.append(missing)
             behind = self._differences(self._here[moments.END][0], self._there[moments.END])
             found += [text for text in behind if not moments.is_result(text)]
-            quiet = [f"{text} (if the script goes by it, register what it is made of)" for text in behind if moments.is_result(text)]
+            quiet = [
+                f"{text} (if the script depends on it, register the values that it is computed from)"
+                for text in behind
+                if moments.is_result(text)
+            ]
         if len(attempts) > 1 and (unlike := [*self._replay.unlike_itself, *moments.differences(attempts[1], attempts[0])]):
             if at_vote[0] or self._replay.unlike_before:
                 unsteady = drilled_steps.VALUES_UNSTEADY if all(map(moments.is_value, unlike)) else drilled_steps.UNSTEADY

@@ -315,13 +315,13 @@ class StepReplayer(Kernels):
             self._changed.wait_for(lambda: (lane, number) in self._entries or self._none_follows(lane, number))
             entry = self._entries.get((lane, number))
         if entry is None and self._beyond:
-            raise Beyond("what the rank was given here was too much to be sent")
+            raise Beyond("the rank received more here than can be sent")
         if entry is None:
             this = f"{collective.operator.strip('_')} number {number} on group {lane!r}"
             raise Unlike(self._over or calls.ONLY_SPARE_ISSUES(call=this, rank=self._rank))
         here = _entry(collective, lane, number, objects)
         if self._digests.setdefault((lane, number), here.digests) != here.digests:
-            self.unlike_itself.append(f"what goes into {_named(entry)}")
+            self.unlike_itself.append(f"the input to {_named(entry)}")
         self._compare(here, entry, objects is not None)
         with torch.no_grad():
             for tensor, value in zip(collective.outputs, entry.outputs, strict=False):

@@ -165,7 +165,7 @@ def watch(training: Callable[[], bool]) -> None:
             make(schedule, *args, **kwargs)
             _made.append(schedule)
 
-        patches.wrap(module._PipelineSchedule, "__init__", init, "schedules are part of what a newcomer must have alike")
+        patches.wrap(module._PipelineSchedule, "__init__", init, "a newcomer must have the same schedules")
 
     if (module := sys.modules.get(_MODULE)) is not None:
         wrap(module)

@@ -115,7 +115,7 @@ class Unread:
             results.append(weakref.ref(result))
             return result
 
-        self._patch = patches.put(AsyncCollectiveTensor, "__new__", staticmethod(noted), "results that nobody has read are waited for")
+        self._patch = patches.put(AsyncCollectiveTensor, "__new__", staticmethod(noted), "results that are not read yet are waited for")
 
     def remove(self) -> None:
         if self._patch is not None:

@@ -107,7 +107,7 @@ def _fork_twice() -> int:
         text = reading.read()
     os.waitpid(middle, 0)
     if not text:
-        raise OSError("the new process did not come to life")
+        raise OSError("the new process did not start")
     return int(text)
 
 

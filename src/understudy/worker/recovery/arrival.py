@@ -200,7 +200,7 @@ class Arrival:
         if not at_end:
             self._compare_groups(donors)
         if self._verification.judge.differences(donors.summaries()):
-            raise GenerationAborted("the donors differ: the survivors tell")
+            raise GenerationAborted("the donors differ: the survivors report it")
         return donors
 
     def _make_room(self, plan: Plan, copy: BuddyCopy, donors: Donors, at_end: bool) -> None:

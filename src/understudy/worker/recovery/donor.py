@@ -118,7 +118,7 @@ class Donation:
             if not isinstance(error, StateMismatch):  # which the newcomer finds and reports itself, and another one may succeed
                 control.send(Uncovered(control.worker, generation, str(error)))
             control.wait_for(lambda: self._membership.superseded(generation))
-            raise GenerationAborted("nobody can go on") from error
+            raise GenerationAborted("no rank can go on") from error
 
     def _give(self, peers: Peers, tensors: Tensors, plans: dict[int, Plan], member: int) -> None:
         send(peers, hooks.filter("give", tensors, plans=plans, member=member), plans, member)

@@ -109,7 +109,7 @@ class Runtime:
         if self._setup.under_way:
             self._setup.abandon()
         else:
-            self.verification.count.notice_outside("behind the last transaction")
+            self.verification.count.notice_outside("after the last transaction")
             control.page.enter(Activity.FINISHED, progress.transaction)
             # All state is compared once more, when every rank is here; a newcomer that came at the end may be waiting in a hand-over.
             self._boundary.join_newest()

@@ -38,7 +38,7 @@ def ballot(fields: Sequence[VoteField]) -> tuple[list[int], list[int]]:
         if reduce is _EQUAL:
             found += (_SILENT, _SILENT) if value is None else (value, -value)
             continue
-        assert value is not None, "only where all must be equal a rank may have nothing to say"
+        assert value is not None, "only a field that must be EQUAL may be None on a rank"
         (bits if reduce is _ANY else found).append(value)
     return found, bits
 

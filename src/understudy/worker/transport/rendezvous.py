@@ -175,7 +175,7 @@ class Rendezvous:
 
     def _ask(self, key: str, ask: Callable[[], Any]) -> Any:
         if self.over():
-            raise GenerationAborted(f"generation {self.generation} ended while asking for {key}")
+            raise GenerationAborted(f"generation {self.generation} ended while requesting {key}")
         try:
             return ask()
         except RuntimeError as error:

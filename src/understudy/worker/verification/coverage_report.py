@@ -57,7 +57,7 @@ def together(held: dict[int, list[tuple[int, ...]]], places: Sequence[Place]) ->
         if bad:
             ranks = ", ".join(map(str, sorted(groups[bad[0]])))
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-            said += f"; the loss of {what} {bad[0]}{more} is NOT survived: nobody else has all of what ranks {ranks} have"
+            said += f"; the loss of {what} {bad[0]}{more} is NOT survived: no other rank has all of the state of ranks {ranks}"
         else:
             said += f"; so is that of any one {what}"
     return said

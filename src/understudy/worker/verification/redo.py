@@ -112,7 +112,7 @@ class RedoProof(Participant):
         """
         generation = self._progress.generation
         self._end(generation)
-        raise GenerationAborted(f"generation {generation} ended: a redo has not come to what it had come to before")
+        raise GenerationAborted(f"generation {generation} ended: a redo differs from the attempt before")
 
     def told(self, decision: Recover) -> Recover:
         """Report a difference before the vote is rolled forward. Returns the decision that takes it into account."""
