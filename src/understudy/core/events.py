@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.core.model import DrillVerdict, Evidence, Grade, LossCause, Position, SnapshotRef
+from understudy.core.model import BuddyCopyRef, DrillVerdict, Evidence, Grade, LossCause, Position
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Quiesced:
     worker: str
     generation: int
     position: Position
-    copies: tuple[SnapshotRef, ...]
+    copies: tuple[BuddyCopyRef, ...]
     step: int  # last committed step
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from understudy.core.model import SnapshotRef
+from understudy.core.model import BuddyCopyRef
 from understudy.worker.encoding.messages import TRANSACTION
 
 
@@ -67,6 +67,6 @@ class BuddyStore:
         """Return a rank's trail of its last step; empty if there is none."""
         return self._trails.get(rank, b"")
 
-    def index(self) -> tuple[SnapshotRef, ...]:
+    def index(self) -> tuple[BuddyCopyRef, ...]:
         with self._lock:
-            return tuple(SnapshotRef(rank, t) for rank, copies in sorted(self._copies.items()) for t in sorted(copies))
+            return tuple(BuddyCopyRef(rank, t) for rank, copies in sorted(self._copies.items()) for t in sorted(copies))
