@@ -15,7 +15,7 @@ from typing import Any
 
 from understudy.common import tested
 from understudy.worker.doctor import findings, machine
-from understudy.worker.doctor.base import Found
+from understudy.worker.doctor.base import ProbeResult
 from understudy.worker.doctor.internals import try_all, way_of_joining
 
 
@@ -36,11 +36,11 @@ def main() -> None:
     os._exit(0)  # without waiting for what communicators have left (`base.KEPT`)
 
 
-def internals(found: list[Found]) -> list[dict[str, Any]]:
+def internals(found: list[ProbeResult]) -> list[dict[str, Any]]:
     return [{**asdict(one), "fatal": one.fatal} for one in found]
 
 
-def everything(found: list[Found]) -> dict[str, Any]:
+def everything(found: list[ProbeResult]) -> dict[str, Any]:
     """Return the findings for a person, and the data that they were made from."""
     versions, gpus, system, limits = machine.versions(), machine.gpus(), machine.system(), machine.limits()
     vendors = machine.vendors()

@@ -32,7 +32,7 @@ class NotHere(Exception):
 
 
 @dataclass(frozen=True)
-class Internal:
+class Probe:
     """An internal of torch. `names`: all that is used of it, as it is written in our sources; a test compares those with an underscore
     with the sources.
     """
@@ -41,14 +41,14 @@ class Internal:
     purpose: str  # its use
     used_by: tuple[str, ...]  # modules, below `understudy.worker`
     names: tuple[str, ...]
-    probe: Callable[[], None]  # raises any exception if torch is not as the worker relies on
+    run: Callable[[], None]  # raises any exception if torch is not as the worker relies on
     without: str = ""  # what jobs lack if it is missing; "": there are no jobs then
     since: str = ""  # the first minor version that has it
     instead: str = ""  # what is used in earlier versions
 
 
 @dataclass(frozen=True)
-class Found:
+class ProbeResult:
     """The result of a probe."""
 
     name: str
@@ -63,17 +63,17 @@ class Found:
         return self.status == MISSING and not self.without
 
 
-def tried(internal: Internal, torch_version: str) -> Found:
+def run_probe(internal: Probe, torch_version: str) -> ProbeResult:
     """Run the probe. Never raises. `torch_version`: the one that runs."""
 
-    def found(status: str, reason: str = "") -> Found:
-        return Found(internal.name, status, internal.purpose, internal.used_by, " ".join(reason.split())[:LONGEST], internal.without)
+    def found(status: str, reason: str = "") -> ProbeResult:
+        return ProbeResult(internal.name, status, internal.purpose, internal.used_by, " ".join(reason.split())[:LONGEST], internal.without)
 
     if internal.since and minor(torch_version) < minor(internal.since):
         return found(NOT_HERE, f"from torch {internal.since} on; until then {internal.instead}")
     try:
         with module("torch").random.fork_rng(devices=[]):
-            internal.probe()
+            internal.run()
     except NotHere as nothing:
         return found(NOT_HERE, str(nothing))
     except Changed as changed:
@@ -91,13 +91,13 @@ def has(owner: object, *names: str) -> None:
             raise Changed(f"{shown} has no {name}")
 
 
-def holds(true: object, what: str) -> None:
+def expect(true: object, what: str) -> None:
     """Check a condition. Raises `Changed` that says `what` is relied on, unless it is `true`."""
     if not true:
         raise Changed(f"not so any more: {what}")
 
 
-def takes(function: Callable[..., Any], *names: str) -> None:
+def expect_signature(function: Callable[..., Any], *names: str) -> None:
     """Check a signature. Raises `Changed` unless `function` has parameters with these names, in this order, before any others."""
     there = list(inspect.signature(function).parameters)
     if there[: len(names)] != list(names):

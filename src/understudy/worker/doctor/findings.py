@@ -9,7 +9,7 @@ from understudy.common import tested
 from understudy.common.finding import LIMITED, MISSING, OK, Finding
 from understudy.messages import doctor
 from understudy.worker.doctor import base
-from understudy.worker.doctor.base import Found
+from understudy.worker.doctor.base import ProbeResult
 
 RANGE = f"torch {tested.TORCH[0]} to {tested.TORCH[1]}"
 FEWEST_FILES = 1024
@@ -24,7 +24,7 @@ def of_torch(version: str, build: str) -> Finding:
     return Finding("torch", LIMITED, doctor.TORCH_NOT_TESTED(version=version, build=build, range=RANGE), to_do)
 
 
-def of_internals(found: list[Found]) -> Iterator[Finding]:
+def of_internals(found: list[ProbeResult]) -> Iterator[Finding]:
     """Return a finding for each missing internal, or one for all."""
     missing = [one for one in found if one.status == base.MISSING]
     for one in missing:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from understudy.worker.doctor.base import Found, Internal, module, tried
+from understudy.worker.doctor.base import Probe, ProbeResult, module, run_probe
 from understudy.worker.doctor.ddp import DDP
 from understudy.worker.doctor.fsdp2 import FSDP2
 from understudy.worker.doctor.groups import GROUPS
@@ -19,19 +19,19 @@ from understudy.worker.doctor.pipelines import PIPELINES
 from understudy.worker.doctor.script import SCRIPT
 from understudy.worker.doctor.state import STATE
 
-INTERNALS: tuple[Internal, ...] = (*GROUPS, *SCRIPT, *STATE, *DDP, *FSDP2, *PIPELINES)
+INTERNALS: tuple[Probe, ...] = (*GROUPS, *SCRIPT, *STATE, *DDP, *FSDP2, *PIPELINES)
 REJOINED = "in place, by torch's _reconfigure"
 REPLACED = "by a new communicator under a fresh backend number"
 
 
-def try_all() -> Iterator[Found]:
+def try_all() -> Iterator[ProbeResult]:
     """Try all, one after the other, in the order of the table."""
     version = str(module("torch").__version__)
     for internal in INTERNALS:
-        yield tried(internal, version)
+        yield run_probe(internal, version)
 
 
-def way_of_joining(found: list[Found]) -> str:
+def way_of_joining(found: list[ProbeResult]) -> str:
     """Return how groups are joined again after a loss: the way that this torch has, unless it was turned off."""
     can = any(one.name == "reconfigure" and one.status == "ok" for one in found)
     return REJOINED if can and module("understudy.worker.transport.backends.rejoining").available() else REPLACED
