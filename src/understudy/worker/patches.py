@@ -35,7 +35,7 @@ class Patch:
         if not self.active:
             return
         self.active = False
-        _standing.remove(self)
+        _patches.remove(self)
         if vars(self._owner).get(self._name) is self._ours:
             if self._before is _MISSING:
                 delattr(self._owner, self._name)
@@ -45,15 +45,15 @@ class Patch:
     def _install(self, ours: Any) -> None:
         self._before, self._ours = vars(self._owner).get(self._name, _MISSING), ours
         setattr(self._owner, self._name, ours)
-        _standing.append(self)
+        _patches.append(self)
 
 
-_standing: list[Patch] = []
+_patches: list[Patch] = []
 
 
-def standing() -> list[Patch]:
+def installed() -> list[Patch]:
     """Return all present patches, in the order in which they were made."""
-    return list(_standing)
+    return list(_patches)
 
 
 def wrap(owner: Any, name: str, around: Callable[..., Any], why: str) -> Patch:

@@ -100,7 +100,7 @@ def _raised(control: Control, error: BaseException) -> None:
         runtime.membership.leave_if_device_failed(error)
     else:
         leave_if_device_failed(error, control, None, lambda: False)
-    if runtime is not None and runtime.progress.transaction < 0 and runtime.membership.starts_anew(error):
+    if runtime is not None and runtime.progress.transaction < 0 and runtime.membership.is_caused_by_loss(error):
         control.wait_for(lambda: False, EXPLANATION)  # every rank starts again, and this worker is ended for that
     text = traceback_of(error)
     reason = runtime.membership.explain(error) if runtime is not None else ""
@@ -139,7 +139,7 @@ def _with_files(summary: str) -> str:
         or (here.runtime is not None and here.runtime.newcomer is not None and here.runtime.newcomer.arrived)
     ):
         return summary
-    return here.opened.told(summary)
+    return here.opened.explained(summary)
 
 
 def _fail(control: Control, summary: str, text: str, code: int) -> NoReturn:

@@ -107,7 +107,7 @@ def _helper(): sys._getframe(); _helper()._tensor()
 
 @EVERY_INTERNAL
 def test_an_entry_says_who_uses_what(internal: Probe) -> None:
-    """Nothing stands in the table that nobody uses any more."""
+    """The table has no entry that is not used any more."""
     sources = []
     for name in internal.used_by:
         path = WORKER.joinpath(*name.split(".")).with_suffix(".py")
@@ -142,7 +142,7 @@ GONE = [  # entry, where, what is taken away there
 
 
 @pytest.mark.parametrize(("name", "where", "what"), GONE, ids=lambda value: value if ":" not in value else value.partition(":")[2])
-def test_what_is_gone_is_found(monkeypatch: pytest.MonkeyPatch, name: str, where: str, what: str) -> None:
+def test_a_missing_internal_is_found(monkeypatch: pytest.MonkeyPatch, name: str, where: str, what: str) -> None:
     home, _, kind = where.partition(":")
     module("torch.distributed.fsdp"), module("torch.distributed.pipelining")
     owner: Any = getattr(module(home), kind) if kind else module(home)
@@ -174,7 +174,7 @@ def one_of(probe: Any, **more: Any) -> Probe:
     return Probe("one", "something", (), (), probe, **more)
 
 
-def test_a_probe_that_raises_is_told_and_never_raises() -> None:
+def test_a_probe_that_raises_is_reported_and_does_not_raise() -> None:
     def changed() -> None:
         raise Changed("other\nwords")
 

@@ -1,4 +1,4 @@
-"""What is said about losing a whole node or failure domain."""
+"""The text about losing a whole node or failure domain."""
 
 from __future__ import annotations
 

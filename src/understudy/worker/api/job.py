@@ -30,8 +30,8 @@ from understudy.worker.data.iterators import LoaderIterator
 from understudy.worker.data.loaders import Counter, LoaderSource, Source
 from understudy.worker.data.loops import JobLoop, Loops, iterate
 from understudy.worker.errors import UsageError, errors_of_functions
-from understudy.worker.guards.loop_checks import TRANSACTION, arguments_ahead, read_ahead
-from understudy.worker.guards.loop_variables import Behind, read_behind
+from understudy.worker.guards.loop_checks import TRANSACTION, early_argument, early_read
+from understudy.worker.guards.loop_variables import ReadAfter, names_read_after
 from understudy.worker.recovery.newcomer import Newcomer
 from understudy.worker.state.namespace import Namespace
 from understudy.worker.state.registry import State
@@ -250,7 +250,7 @@ class Job:
             runtime.state.unregistered.set_up()
         first = 0
         frame = left_names.script_frame()
-        behind = read_behind(frame) if frame is not None else Behind()
+        behind = names_read_after(frame) if frame is not None else ReadAfter()
         if runtime is not None and frame is not None and newcomer is None:
             self._look_ahead(runtime, frame)
         try:
@@ -284,15 +284,15 @@ class Job:
 
     def _look_ahead(self, runtime: Runtime, frame: FrameType) -> None:
         """Warn, when a loop begins in `frame`, about reads by its newcomers of state that has not arrived."""
-        if given := arguments_ahead(frame, runtime.state.covers):
+        if given := early_argument(frame, runtime.state.covers):
             runtime.notices.tell(script.COMPUTED_OUTSIDE(what=given))
-        elif ahead := read_ahead(frame, runtime.state.covers):
+        elif ahead := early_read(frame, runtime.state.covers):
             runtime.notices.tell(script.USED_BETWEEN(what=ahead))
 
-    def _leave_names(self, runtime: Runtime, loop: int, behind: Behind) -> None:
+    def _leave_names(self, runtime: Runtime, loop: int, behind: ReadAfter) -> None:
         """Note, at the end of this loop, the names that it has set and the script reads after it."""
         frame = left_names.script_frame()
-        if frame is None or read_behind(frame) != behind:
+        if frame is None or names_read_after(frame) != behind:
             return  # another loop draws from this iterator
         missed = left_names.take(runtime.state.unregistered.left, loop, frame, behind.names, behind.new)
         if missed:

@@ -21,9 +21,9 @@ _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def set_anew(frame: FrameType) -> frozenset[str] | None:
+def names_set_first(frame: FrameType) -> frozenset[str] | None:
     """Return the names of the scope of `frame` that the loops around its present line set before reading them; None without source."""
-    return _set_anew(*place_of(frame))
+    return _names_set_first(*place_of(frame))
 
 
 def place_of(frame: FrameType) -> tuple[str, int, int]:
@@ -34,7 +34,7 @@ def place_of(frame: FrameType) -> tuple[str, int, int]:
 
 
 @functools.lru_cache(1024)
-def _set_anew(file: str, first: int, line: int) -> frozenset[str] | None:
+def _names_set_first(file: str, first: int, line: int) -> frozenset[str] | None:
     scope = scope_of(file, first)
     if scope is None or not text_of(file):
         return None

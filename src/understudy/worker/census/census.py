@@ -31,13 +31,13 @@ from understudy.worker.census import leaves, naming
 from understudy.worker.census.attempted import FirstChanges, NotedChanges
 from understudy.worker.census.baseline import Baseline
 from understudy.worker.census.naming import BEYOND, HISTORY, LARGE, LEFT, MOVED, RUNNING, UNREAD, UNSEEN
-from understudy.worker.census.owners import is_held
+from understudy.worker.census.owners import is_keepable
 from understudy.worker.census.reach import Changes, reach
 from understudy.worker.census.roots import FRAME, RootKey, Roots, Table, names_in
 from understudy.worker.census.running import Running, running_in
 from understudy.worker.census.sketches import Sketch, is_same, sketch
 from understudy.worker.census.stores import home, is_drawn, owner_of
-from understudy.worker.census.walk import OPAQUE, Gone, Path, WalkResult, look, read, told_by, write
+from understudy.worker.census.walk import OPAQUE, Gone, Path, WalkResult, described_entry, look, read, write
 from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.errors import BadMessage
 from understudy.worker.state.unregistered import Item, is_unregistered
@@ -178,7 +178,7 @@ class Census:
         scopes, reported = self._roots.scopes(), set(self._uncovered[MOVED].values())
         moving = {path: thing for path, thing in found.moving.values() if not isinstance(thing, OPAQUE)}
         for path in changed:
-            if self._is_ignored(path) or scopes.sets_anew(path.root, path.name):
+            if self._is_ignored(path) or scopes.is_set_each_iteration(path.root, path.name):
                 continue
             of = next((way for way in (path, *path.owners()) if way in reported or way in moving), None)
             if of is None or not (of in reported or of == path or (self._first is not None and self._first.has_moved(of, moving[of]))):
@@ -190,7 +190,7 @@ class Census:
             return
         scopes = self._roots.scopes()
         for entry, (path, tensor) in found.histories.items():
-            if not self._first.has_kept(path, tensor) and not scopes.sets_anew(path.root, path.name):
+            if not self._first.has_kept(path, tensor) and not scopes.is_set_each_iteration(path.root, path.name):
                 self._uncovered[HISTORY][entry] = path
 
     def _has_moved(self, entry: str, path: Path, thing: Any) -> bool:
@@ -222,7 +222,7 @@ class Census:
         if not wanted:
             return {}
         scopes, found = self._roots.scopes(), dict[str, bytes]()
-        wanted = {entry: path for entry, path in wanted.items() if not scopes.sets_anew(path.root, path.name)}
+        wanted = {entry: path for entry, path in wanted.items() if not scopes.is_set_each_iteration(path.root, path.name)}
         tables = self._roots.some({path.root for path in wanted.values()}, scopes)
         for entry, path in wanted.items():
             data = _ABSENT
@@ -257,7 +257,7 @@ class Census:
             raise BadMessage(encoding.MALFORMED_ENTRY(entry=entry, error=repr(error))) from error
         path = Path.decoded(way)
         self._watched.setdefault(entry, path)
-        if len(rest) != 2 or path.entry != entry or self._roots.scopes().sets_anew(path.root, path.name):
+        if len(rest) != 2 or path.entry != entry or self._roots.scopes().is_set_each_iteration(path.root, path.name):
             return
         tables = self._tables({entry: path})
         try:
@@ -310,12 +310,12 @@ class Census:
         owners = self._first_changes.owners
         found = [
             path
-            for path, value in owners.bound_anew(self._roots.some(owners.scopes) if owners.scopes else {})
+            for path, value in owners.rebound(self._roots.some(owners.scopes) if owners.scopes else {})
             if leaves.is_large(value) and not self._is_ignored(path)
         ]
         if found:
             here = self._roots.scopes()
-            self._uncovered[LARGE] |= {path.entry: path for path in found if not here.sets_anew(path.root, path.name)}
+            self._uncovered[LARGE] |= {path.entry: path for path in found if not here.is_set_each_iteration(path.root, path.name)}
 
     @property
     def exact(self) -> bool:
@@ -337,10 +337,10 @@ class Census:
         """Return the notices: each kind once."""
         found = [kind for kind, paths in self._uncovered.items() if paths and kind not in self._said]
         self._said.update(found)
-        told: list[str] = [naming.told(kind, [self._as_it_is(path) for path in self._uncovered[kind].values()]) for kind in found]
+        told: list[str] = [naming.notice(kind, [self._as_it_is(path) for path in self._uncovered[kind].values()]) for kind in found]
         if self._running and RUNNING not in self._said:
             self._said.add(RUNNING)
-            told.append(naming.told_of_loops(list(self._running.values())))
+            told.append(naming.loop_notice(list(self._running.values())))
         return told
 
     def _as_it_is(self, path: Path) -> naming.Uncovered:
@@ -356,7 +356,7 @@ class Census:
         """Return everything that is known about unregistered values: carried over, left out, or reported."""
         data, found = self.encoded(None, closely=False), []
         for entry in {*data, *filter(is_unregistered, known)}:
-            root, name = told_by(entry)
+            root, name = described_entry(entry)
             _, *rest = decode(data[entry]) if entry in data else (b"",)
             found.append(Item(entry, name, home(root), "adopted", len(rest[-1]) if rest else 0))
         for kind, paths in self._uncovered.items():
@@ -387,7 +387,7 @@ class Census:
             if not self._inside:
                 self._find_histories(found)
             mutable = [(entry, path, value) for entry, path, value in self._chosen(found) if not leaves.is_bound(value)]
-            objects = {entry: leaf for entry, leaf in found.leaves.items() if not leaves.is_large(leaf[1]) or is_held(leaf[1])}
+            objects = {entry: leaf for entry, leaf in found.leaves.items() if not leaves.is_large(leaf[1]) or is_keepable(leaf[1])}
             self._first_changes.look(found, self._roots)
             contents = {entry: self._data_again(entry, path, value) for entry, path, value in mutable}
             return Noted(objects, contents, self._first_changes.begin(self._roots, {}))
@@ -400,7 +400,7 @@ class Census:
                 value = read(path, tables)
             except Gone:
                 continue
-            if entry in self._watched or is_held(value):
+            if entry in self._watched or is_keepable(value):
                 objects[entry] = path, value
             if entry in left and not leaves.is_bound(value):
                 contents[entry] = self._data_again(entry, path, value)

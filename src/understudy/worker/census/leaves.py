@@ -44,14 +44,14 @@ def is_bound(value: Any) -> bool:
     return is_fixed(value) or isinstance(value, tuple | frozenset | numpy.generic | torch.dtype)
 
 
-def _nobody(thing: Any) -> bool:
+def _covers_nothing(thing: Any) -> bool:
     return False
 
 
 class Room:
     """The number of items that may still be read, and the test for things that are covered elsewhere."""
 
-    def __init__(self, items: int, is_covered: Callable[[Any], bool] = _nobody) -> None:
+    def __init__(self, items: int, is_covered: Callable[[Any], bool] = _covers_nothing) -> None:
         self.items = items
         self.is_covered = is_covered
 

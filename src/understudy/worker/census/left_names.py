@@ -22,7 +22,7 @@ from understudy.worker.census import leaves, roots
 from understudy.worker.census.walk import is_number
 from understudy.worker.encoding.codec import Unencodable
 from understudy.worker.errors import BadMessage
-from understudy.worker.guards.loop_variables import Behind
+from understudy.worker.guards.loop_variables import ReadAfter
 from understudy.worker.script_files import is_of_script
 
 BOUND = 4 << 10  # bytes of all
@@ -70,7 +70,7 @@ def _encoded(value: object) -> bytes:
 
 
 def put(
-    loop: int, frame: FrameType, behind: Behind, own: Mapping[str, bytes], others: Mapping[str, bytes], last: Sequence[Any]
+    loop: int, frame: FrameType, behind: ReadAfter, own: Mapping[str, bytes], others: Mapping[str, bytes], last: Sequence[Any]
 ) -> list[str]:
     """Set the names on a newcomer that skips this loop. `last`: the last item of the loop, if that is known. Returns the names whose
     values are not known to be those of this rank. Raises `BadMessage`.

@@ -43,7 +43,7 @@ class Uncovered:
     owner: type | None = None  # of what has its last name as an attribute
 
 
-def told(kind: str, found: Sequence[Uncovered]) -> Text:
+def notice(kind: str, found: Sequence[Uncovered]) -> Text:
     """Return the notice of one kind. Advice is given for the first by name."""
     found = sorted(found, key=lambda one: one.path.shown)
     first, one = found[0], len(found) == 1
@@ -89,7 +89,7 @@ def _is_sent_to(code: CodeType) -> bool:
     return any(one == "YIELD_VALUE" and then not in unused for one, then in itertools.pairwise(names))
 
 
-def told_of_loops(found: Sequence[Running]) -> Text:
+def loop_notice(found: Sequence[Running]) -> Text:
     """Return the notice about counters in the `for` of loops of the job."""
     first = found[0]
     more = f" (one of {len(found)})" if len(found) > 1 else ""

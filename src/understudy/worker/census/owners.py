@@ -45,7 +45,7 @@ _OF_THREADS = (
 _ABSENT = object()
 
 
-def is_held(value: Any) -> bool:
+def is_keepable(value: Any) -> bool:
     """Return whether it may be kept until the next begin."""
     if is_fixed(value):
         return True
@@ -68,7 +68,7 @@ class _Names:
         found = _Names({}, {})
         for name, value in list(names.items()):
             if not name.startswith("__"):
-                if is_held(value):
+                if is_keepable(value):
                     found.held[name] = value
                 else:
                     found.others[name] = id(value)
@@ -139,13 +139,13 @@ class Owners:
                 if all(map(_may_be_kept, [part for _, part in items] if isinstance(value, dict) else items)):
                     self.contents.append((value, items))
 
-    def bound_anew(self, tables: Mapping[RootKey, Table]) -> Iterator[tuple[Path, Any]]:
+    def rebound(self, tables: Mapping[RootKey, Table]) -> Iterator[tuple[Path, Any]]:
         """Yield what is another object now than it was."""
         for root, before in self.scopes.items():
             now = list(tables[root].items().items()) if root in tables else []
             yield from ((Path(root, name), value) for name, value in now if not name.startswith("__") and before.is_another(name, value))
         for path, attributes, before in self.attributes:
-            yield from ((_beside(path, name), value) for name, value in list(attributes.items()) if before.is_another(name, value))
+            yield from ((_sibling(path, name), value) for name, value in list(attributes.items()) if before.is_another(name, value))
 
     def restore(self, tables: Mapping[RootKey, Table], is_ignored: Callable[[Path], bool]) -> None:
         for container, content in self.contents:
@@ -157,16 +157,16 @@ class Owners:
                     tables[root].put(name, value)
         for path, attributes, before in self.attributes:
             for name in [name for name in list(attributes) if name not in before.held and name not in before.others]:
-                if not name.startswith("__") and not is_ignored(_beside(path, name)):
+                if not name.startswith("__") and not is_ignored(_sibling(path, name)):
                     del attributes[name]
             for name, value in before.held.items():
-                if attributes.get(name, _ABSENT) is not value and not is_ignored(_beside(path, name)):
+                if attributes.get(name, _ABSENT) is not value and not is_ignored(_sibling(path, name)):
                     attributes[name] = value
 
 
 def _may_be_kept(item: Any) -> bool:
     """Return whether it may be kept until the next begin: no graphs and not much memory depend on it."""
-    return is_held(item) or isinstance(item, FunctionType | MethodType | type)
+    return is_keepable(item) or isinstance(item, FunctionType | MethodType | type)
 
 
 def _has_threads(thing: Any) -> bool:
@@ -195,5 +195,5 @@ def _refill(container: Any, before: list[Any]) -> None:
         (base.extend if base in (list, deque) else base.update)(container, before)
 
 
-def _beside(path: Path, name: str) -> Path:
+def _sibling(path: Path, name: str) -> Path:
     return replace(path, steps=(*path.steps[:-1], ("attribute", name)))

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from understudy.worker.callables import name_of as name_of_callable
 from understudy.worker.callables import parts_of
-from understudy.worker.census.carried import set_anew
+from understudy.worker.census.carried import names_set_first
 from understudy.worker.census.settings import Settings
 from understudy.worker.script_files import is_of_script
 
@@ -295,7 +295,7 @@ class _Place:
         for frame in frames:
             of_module = not frame.f_code.co_flags & inspect.CO_OPTIMIZED
             key = (MODULE, str(frame.f_globals.get("__name__"))) if of_module else (FRAME, name_of(frame))
-            anew.setdefault(key, set_anew(frame))
+            anew.setdefault(key, names_set_first(frame))
         return _Place([frame.f_code for frame in frames], numbers, anew)
 
 
@@ -310,7 +310,7 @@ class Scopes:
         number = self.place.frames.get(key)
         return self.frames[number] if number is not None else None
 
-    def sets_anew(self, root: RootKey, name: str) -> bool:
+    def is_set_each_iteration(self, root: RootKey, name: str) -> bool:
         """Return whether the running iteration sets the name again, or that is unknown."""
         names = self.place.anew.get(root, frozenset())
         return names is None or name in names

@@ -21,7 +21,7 @@ from pathlib import Path as File
 from understudy.worker.census import roots
 from understudy.worker.census.carried import is_of_job
 from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, MODULE, PROCESS, RootKey
-from understudy.worker.census.walk import OF_CONTAINERS, Path, told_by
+from understudy.worker.census.walk import OF_CONTAINERS, Path, described_entry
 from understudy.worker.guards.loop_variables import inside, nodes_of, text_of
 from understudy.worker.state.unregistered import is_unregistered
 
@@ -101,7 +101,7 @@ def called(entry: str) -> str:
     """Return the name of an entry for a person: for an unregistered one the script's name for it, and its place."""
     if not is_unregistered(entry):
         return entry
-    root, name = told_by(entry)
+    root, name = described_entry(entry)
     return f"{name} ({home(root)})"
 
 

@@ -101,7 +101,7 @@ class Path:
         return Path(self.root, self.name, (*self.steps, (kind, key)))
 
 
-def told_by(entry: str) -> tuple[RootKey, str]:
+def described_entry(entry: str) -> tuple[RootKey, str]:
     """Return the root, and the name for a person, of an entry that another rank has."""
     _, kind, rest = entry.split(":", 2)
     parts = rest.split(":", 2 if kind == FRAME else 1)

@@ -156,7 +156,7 @@ class Drills(StepWatch):
         )
         meeting.put(f"copy/{progress.rank}/leaver", seal(copy))
         meeting.put(f"state/{progress.world_size}", pack(published))
-        meeting.put("job", self._agreed.told())
+        meeting.put("job", self._agreed.message())
         members = DrillMembers(drill, progress.transaction, progress.world_size)
         return meeting, Donors(members, meeting).plan_for(progress.rank, local.replicas)
 
@@ -201,7 +201,7 @@ class Drills(StepWatch):
     def _changed_unforeseen(self) -> str:
         """Return a parameter that this attempt has changed, and of which there is no copy as of begin; or ""."""
         before = self._copy.before
-        changed = self._rank_state.pre_vote.told().get(before.function, [])
+        changed = self._rank_state.pre_vote.found_changes().get(before.function, [])
         return next((entry for entry in changed if entry not in before.kept), "")
 
     def returned(self, step: Step) -> None:

@@ -278,7 +278,7 @@ class SpareDrill(StepWatch, Takeover):
         """Report the result, and wait until this worker is ended."""
         control, progress = self._membership.control, self._progress
         if verdict in (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE):
-            detail = self._arrival.opened.told(detail)
+            detail = self._arrival.opened.explained(detail)
         ending = self._there.get(moments.END) or self._there.get(moments.VOTE)
         compared = self._compared + sum(len(one.digests) for many in self._here.values() for one in many) + self._replay.compared
         control.send(

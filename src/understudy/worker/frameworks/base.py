@@ -152,7 +152,7 @@ class FrameworkAdapter:
         """
 
 
-def told_by_users(told: Mapping[int, Described], name: str, users: tuple[int, ...] | None = None) -> SharedObject | None:
+def described_by_users(told: Mapping[int, Described], name: str, users: tuple[int, ...] | None = None) -> SharedObject | None:
     """Return the object `name` as the first rank has it that is one of its `users` (None: any rank) and has reported it."""
     return next((told[rank][name] for rank in sorted(told) if (users is None or rank in users) and name in told[rank]), None)
 

@@ -53,7 +53,7 @@ _hooks: weakref.WeakKeyDictionary[Any, list[Hook]] = weakref.WeakKeyDictionary()
 
 def watch() -> None:
     """Note every registration from now on. DDP looks both functions up in torch.distributed when it calls them."""
-    if any(patch.by == __name__ for patch in patches.standing()):
+    if any(patch.by == __name__ for patch in patches.installed()):
         return
 
     def register(python: Callable[..., None], reducer: Any, state: Any, hook: Callable[..., Any]) -> None:
@@ -81,7 +81,7 @@ def keeps(hook: Hook, registered: Container[int]) -> str:
     """Return what a hook may keep between two backwards and is not registered, for a person; "" if none. `registered`: ids of objects."""
     if hook.builtin:
         return ""
-    for thing in [hook.state, *_held(hook.function)]:
+    for thing in [hook.state, *_given(hook.function)]:
         if id(thing) not in registered and not _is_plain(thing):
             return f"a {type(thing).__qualname__}"
     return ""
@@ -101,10 +101,10 @@ def _is_plain(thing: Any) -> bool:
     return False
 
 
-def _held(function: Any) -> list[Any]:
+def _given(function: Any) -> list[Any]:
     """Return what a callable is given with every call."""
     if isinstance(function, functools.partial):
-        return [*_held(function.func), *(thing for thing in [*function.args, *function.keywords.values()] if not callable(thing))]
+        return [*_given(function.func), *(thing for thing in [*function.args, *function.keywords.values()] if not callable(thing))]
     return []
 
 

@@ -33,7 +33,7 @@ from understudy.messages import frameworks
 from understudy.worker import patches
 from understudy.worker.errors import UnderstudyError, UsageError
 from understudy.worker.frameworks import comm_hooks
-from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
+from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, described_by_users
 
 Layout = list[list[int]]  # parameter numbers of each bucket
 STEERING = "buckets and synchronization"  # the fact that a newcomer adopts
@@ -152,7 +152,7 @@ class Ddp(FrameworkAdapter):
             if not settled(module):
                 settle_alone(module)
             if module.static_graph:
-                count_anew(module)
+                count_again(module)
 
     def redoes_otherwise(self) -> bool:
         return any(module.static_graph for module in self._modules())
@@ -189,7 +189,7 @@ class Ddp(FrameworkAdapter):
     def adopt(self, told: Mapping[int, Described]) -> None:
         self._layouts.clear()
         for module, (name, mine) in zip(self._modules(), self.described().items(), strict=True):
-            if (theirs := told_by_users(told, name, mine.ranks)) is not None:
+            if (theirs := described_by_users(told, name, mine.ranks)) is not None:
                 put(module, Steering.unpacked(theirs.facts[STEERING]), anew=True)
 
 
@@ -237,7 +237,7 @@ def put(module: DistributedDataParallel, steering: Steering, anew: bool = False)
     module.reducer._reset_state()
     module._has_rebuilt_buckets = False
     if _may_rebuild(module):
-        with _told(module, steering.layout):
+        with _with_layout(module, steering.layout):
             module.reducer._push_all_rebuilt_params()
             module.reducer._rebuild_buckets()
         if steering.rebuilt:
@@ -250,7 +250,7 @@ def put(module: DistributedDataParallel, steering: Steering, anew: bool = False)
         module._static_graph_delay_allreduce_enqueued = steering.counted and not anew
 
 
-def count_anew(module: DistributedDataParallel) -> None:
+def count_again(module: DistributedDataParallel) -> None:
     """Begin to count again, on a survivor, where a newcomer will have to count how often gradients arrive. Raises `UnderstudyError` if
     that is impossible.
     """
@@ -262,7 +262,7 @@ def count_anew(module: DistributedDataParallel) -> None:
 
 def settle_alone(module: DistributedDataParallel) -> None:
     """Settle as `settle`, without peers: for a rebuild that was pending outside of all transactions. The order is this rank's own."""
-    with _told(module, None):
+    with _with_layout(module, None):
         settle(module)
 
 
@@ -335,7 +335,7 @@ class _Teller(dist.ProcessGroup):
 
 
 @contextlib.contextmanager
-def _told(module: DistributedDataParallel, layout: Layout | None) -> Iterator[None]:
+def _with_layout(module: DistributedDataParallel, layout: Layout | None) -> Iterator[None]:
     teller = _Teller(layout)
     module.reducer._update_process_group(teller)
     try:

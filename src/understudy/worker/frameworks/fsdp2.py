@@ -15,7 +15,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 
 from understudy.messages import frameworks
 from understudy.worker.errors import UsageError
-from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
+from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, described_by_users
 
 SWITCHES = "switches of the backward"  # the fact that a newcomer adopts
 _OF_GROUP = ("reduce_grads", "all_reduce_grads", "reshard_after_backward", "unshard_in_backward")
@@ -118,7 +118,7 @@ class Fsdp2(FrameworkAdapter):
 
     def adopt(self, told: Mapping[int, Described]) -> None:
         for (module, group), (name, mine) in zip(self._parameter_groups(), self.described().items(), strict=True):
-            if (theirs := told_by_users(told, name, mine.ranks)) is not None:
+            if (theirs := described_by_users(told, name, mine.ranks)) is not None:
                 set_switches(module, group, Switches.unpacked(theirs.facts[SWITCHES]))
 
 
@@ -193,7 +193,7 @@ def reset(module: Any) -> None:
                 unsharded.grad = None
 
 
-def _told(switches: Switches) -> Switches:
+def _reported(switches: Switches) -> Switches:
     """Return the switches to report. Where torch decides about resharding, it has done so on a rank that has had a forward, and not yet on
     a newcomer.
     """
@@ -218,7 +218,7 @@ def facts_of(module: Any) -> list[tuple[list[int], dict[str, Any]]]:
                     "sizes of parameters": [
                         list(parameter._orig_size) for parameter in group.fsdp_params
                     ],  # names come with the first forward
-                    SWITCHES: _told(switches_of(module, group)).packed(),
+                    SWITCHES: _reported(switches_of(module, group)).packed(),
                 },
             )
         )

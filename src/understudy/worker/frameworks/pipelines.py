@@ -29,7 +29,7 @@ import torch.distributed as dist
 from understudy.messages import frameworks
 from understudy.worker import patches
 from understudy.worker.errors import UsageError
-from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
+from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, described_by_users
 
 _MODULE = "torch.distributed.pipelining.schedules"
 SET_UP = "set up"  # the fact that a newcomer adopts
@@ -106,7 +106,7 @@ class Pipelines(FrameworkAdapter):
 
     def adopt(self, told: Mapping[int, Described]) -> None:
         for number, schedule in enumerate(schedules()):
-            if (theirs := told_by_users(told, _own_name(number, schedule))) is not None:
+            if (theirs := described_by_users(told, _own_name(number, schedule))) is not None:
                 adopt(schedule, PipelineSetUp.unpacked(theirs.facts[SET_UP]))
 
 

@@ -70,7 +70,7 @@ class Membership:
         self.meeting = self._client(store, generation)
         return self.meeting
 
-    def meet_beside(self, recovery: Recover) -> Rendezvous:
+    def open_another_store(self, recovery: Recover) -> Rendezvous:
         """Return another client of the store of a generation to which this worker is attached. Any thread. Raises as `meet`."""
         meeting = self._client(recovery.store, recovery.generation)
         self.more_meetings.append(meeting)
@@ -204,7 +204,7 @@ class Membership:
         recovery = self.control.recovery
         return self.superseded(newest) or (recovery is not None and recovery.generation >= newest)
 
-    def starts_anew(self, error: BaseException) -> bool:
+    def is_caused_by_loss(self, error: BaseException) -> bool:
         """Return, for an error that ended the script in its set-up, whether a loss caused it and this worker will be ended soon."""
         if self.aborted():
             return True  # whatever the script says: its last results may be anything

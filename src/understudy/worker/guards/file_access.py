@@ -95,7 +95,7 @@ class FileAccessGuard:
         more = f" and {len(later) - _SHOWN} more" if len(later) > _SHOWN else ""
         return set_up.FILES_WRITTEN_SINCE(files=", ".join(later[:_SHOWN]), more=more)
 
-    def told(self, text: str) -> str:
+    def explained(self, text: str) -> str:
         """Return `text` with that reason, if it does not contain it."""
         why = self.otherwise()
         return f"{text}. {why}" if why and why not in text else text

@@ -35,7 +35,7 @@ _TAKE_WHOLE = (torch.save, copy.copy, copy.deepcopy)
 _Scope = Mapping[str, Any]
 
 
-def read_ahead(frame: FrameType, covered: Callable[[Any], bool]) -> str:
+def early_read(frame: FrameType, covered: Callable[[Any], bool]) -> str:
     """Return the first place where the scope of the loop whose iterator is being made in `frame` reads `covered` state before it may have
     arrived, as "NAME at FILE:LINE"; or "".
     """
@@ -56,7 +56,7 @@ def read_ahead(frame: FrameType, covered: Callable[[Any], bool]) -> str:
     return look.found
 
 
-def arguments_ahead(frame: FrameType, covered: Callable[[Any], bool]) -> str:
+def early_argument(frame: FrameType, covered: Callable[[Any], bool]) -> str:
     """Return the first such place in the loop, or the one around it, where an argument of a transaction is computed, which is outside of
     it.
     """
@@ -138,7 +138,7 @@ class _Look:
         if whole or self._covered(reads):
             self.found = self.found or f"{ast.unparse(whole[0] if whole else node.func)} at {file}:{node.lineno}"
             return False
-        if _writes_anew(node, called):
+        if _truncates(node, called):
             self.found = self.found or f"{ast.unparse(node.func)} at {file}:{node.lineno}"
             return False
         if isinstance(called, FunctionType) and depth:
@@ -176,7 +176,7 @@ def _at_first(node: ast.AST) -> bool:
     )
 
 
-def _writes_anew(call: ast.Call, called: Any) -> bool:
+def _truncates(call: ast.Call, called: Any) -> bool:
     """Return whether a call is sure to truncate a file, judging by the mode written there."""
     if called is torch.save:
         file = call.args[1] if len(call.args) > 1 else None

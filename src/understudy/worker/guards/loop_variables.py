@@ -20,7 +20,7 @@ OTHER_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 @dataclass(frozen=True)
-class Behind:
+class ReadAfter:
     """The `names` that a loop sets and that are read after it without another value; those that are `new` have none before it."""
 
     names: tuple[str, ...] = ()
@@ -30,16 +30,16 @@ class Behind:
     in_parts: bool = False  # for each item
 
 
-def read_behind(frame: FrameType) -> Behind:
+def names_read_after(frame: FrameType) -> ReadAfter:
     """Return the names of the loop whose iterator is being made in `frame`."""
-    return _read_behind(frame.f_code.co_filename, frame.f_lineno)
+    return _names_read_after(frame.f_code.co_filename, frame.f_lineno)
 
 
 @functools.cache
-def _read_behind(file: str, line: int) -> Behind:
+def _names_read_after(file: str, line: int) -> ReadAfter:
     found = loop_at(file, line)
     if found is None:
-        return Behind()
+        return ReadAfter()
     scope, loop = found
     set_here = {name for name, store, _ in _names(loop) if store}
     before, behind = set[str](), list[str]()
@@ -56,7 +56,7 @@ def _read_behind(file: str, line: int) -> Behind:
     parts = loop.target.elts if isinstance(loop.target, ast.Tuple | ast.List) else [loop.target]
     names = tuple(part.id for part in parts if isinstance(part, ast.Name))
     direct = isinstance(loop.iter, ast.Call) and isinstance(loop.iter.func, ast.Attribute) and len(names) == len(parts)
-    return Behind(tuple(behind), new, f"{Path(file).name}:{line}", names if direct else (), parts[0] is not loop.target)
+    return ReadAfter(tuple(behind), new, f"{Path(file).name}:{line}", names if direct else (), parts[0] is not loop.target)
 
 
 def prepare(file: str) -> None:

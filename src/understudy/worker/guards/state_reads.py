@@ -58,8 +58,8 @@ class Reads:
     def install(self) -> None:
         for kind in (nn.Module, Optimizer):
             for name in _METHODS:
-                self._wrap(kind, name, self._held(lambda thing: [thing]))
-        self._wrap(torch, "save", self._held(_inside))  # before it opens the file
+                self._wrap(kind, name, self._checked(lambda thing: [thing]))
+        self._wrap(torch, "save", self._checked(_inside))  # before it opens the file
         if (saver := sys.modules.get("torch.distributed.checkpoint.state_dict_saver")) is not None:
             package = sys.modules["torch.distributed.checkpoint"]
             for owner, name in [
@@ -84,7 +84,7 @@ class Reads:
         finally:
             self._ours -= 1
 
-    def _held(self, things: Callable[[Any], list[Any]]) -> Callable[..., None]:
+    def _checked(self, things: Callable[[Any], list[Any]]) -> Callable[..., None]:
         """Check whether `things` of the first argument belong to the state."""
 
         def look(*args: Any, **kwargs: Any) -> None:

@@ -94,7 +94,7 @@ class Control:
         self._folder = folder
         self.page = page
         self._lifeline = lifeline
-        self._held = threading.Event()
+        self._served = threading.Event()
         self.handlers: Handlers | None = None  # before the script joins there are none
         self.generation = -1  # the newest generation that this worker knows
         self.assignment: Assign | None = None
@@ -126,7 +126,7 @@ class Control:
 
     def start(self) -> None:
         self._thread.start()
-        self._held.wait()
+        self._served.wait()
 
     def at_work(self) -> bool | None:
         """Return whether this worker waits for no other one; None if that is not known, or not yet."""
@@ -192,7 +192,7 @@ class Control:
 
     def _listen(self) -> None:
         self._lifeline.hold()  # this thread lives as long as the process
-        self._held.set()
+        self._served.set()
         incoming = LineReader()
         while True:
             readable = self._wait()

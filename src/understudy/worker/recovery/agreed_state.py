@@ -18,7 +18,7 @@ class AgreedState:
         self._loops, self._results = loops, results
         self._post_vote, self._comparison = verification.post_vote, verification.comparison
 
-    def told(self) -> bytes:
+    def message(self) -> bytes:
         """Return a `JobProgress`, on the survivor that speaks for all."""
         local, gradients, unregistered = self._rank_state.local, self._rank_state.state.kept_gradients, self._rank_state.state.unregistered
         now = unregistered.encoded(None, closely=True)

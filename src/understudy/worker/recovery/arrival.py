@@ -100,7 +100,7 @@ class Arrival:
     def reject(self, generation: int, detail: str) -> NoReturn:
         """Report that this newcomer's state is wrong, and never go on. The orchestrator ends this worker."""
         control = self._membership.control
-        control.send(VerifyFailed(control.worker, generation, self.opened.told(detail)))
+        control.send(VerifyFailed(control.worker, generation, self.opened.explained(detail)))
         while True:
             control.wait_for(lambda: False)
 

@@ -68,7 +68,7 @@ class Donation:
         copy = self._rank_state.copy_of(before)
         state.kept_gradients.withhold(told=copy is not None and copy.gradients)
         if rank == members.lead:
-            meeting.put("job", self._agreed.told())
+            meeting.put("job", self._agreed.message())
         for newcomer in members.recovery.newcomers:
             stored = self._membership.store.get(newcomer, before)
             if stored is not None:

@@ -31,7 +31,7 @@ from understudy.worker.data.results import Results
 from understudy.worker.encoding.messages import BuddyCopy, JobProgress, ScriptPosition
 from understudy.worker.errors import BatchMismatch, StateMismatch, UnderstudyError, UsageError
 from understudy.worker.generation.context import RankContext
-from understudy.worker.guards.loop_variables import Behind
+from understudy.worker.guards.loop_variables import ReadAfter
 from understudy.worker.guards.state_reads import Reads
 from understudy.worker.recovery.agreed_state import AgreedState
 from understudy.worker.recovery.arrival import Arrival
@@ -160,7 +160,7 @@ class Newcomer:
             return True, copy
         return True, None
 
-    def pass_by(self, loop: int, source: Source, behind: Behind, frame: FrameType | None) -> None:
+    def pass_by(self, loop: int, source: Source, behind: ReadAfter, frame: FrameType | None) -> None:
         """Skip a loop that is over: set its loader as the loop left it, as far as that is known, and the names of `frame` that are read
         `behind` (after) it.
         """
@@ -204,13 +204,13 @@ class Newcomer:
             self._other_batch(error)
         if inside:
             return batch, True
-        again = self._arrival.names.again = copy.place[:2] == here and self._lost_behind()
+        again = self._arrival.names.again = copy.place[:2] == here and self._lost_after_transaction()
         if again:
             self._progress.step = job.step - job.steps_here - job.steps_before
             self._set_names(alike, copy.top)
         return batch, again
 
-    def _lost_behind(self) -> bool:
+    def _lost_after_transaction(self) -> bool:
         """Return whether changes that this rank had made after its last transaction, whose result is known, are lost with it."""
         job, copy = self._learn()
         if not self._results.is_known(copy.place, copy.results, job.results):
@@ -295,7 +295,7 @@ class Newcomer:
     def come_to_end(self) -> None:
         """Handle the end of the script. Raises `UnderstudyError` if this newcomer has not passed the place where the job goes on."""
         if not self.arrived:
-            raise UnderstudyError(self._opened.told(newcomers.AT_THE_END(rank=self._progress.rank)))
+            raise UnderstudyError(self._opened.explained(newcomers.AT_THE_END(rank=self._progress.rank)))
         self._reads.remove()
         self._arrival.put_back()
 

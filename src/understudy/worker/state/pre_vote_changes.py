@@ -156,10 +156,10 @@ class PreVoteChanges:
     def add(self, function: str, entries: set[str]) -> None:
         self._found.setdefault(function, set()).update(entries)
         self.entries |= entries
-        told = "\0".join(f"{name}\1{entry}" for name, some in self.told().items() for entry in some)
+        told = "\0".join(f"{name}\1{entry}" for name, some in self.found_changes().items() for entry in some)
         self.mark = digest_bytes(told.encode()) >> 1
 
-    def told(self) -> Found:
+    def found_changes(self) -> Found:
         return {function: sorted(some) for function, some in sorted(self._found.items())}
 
     def adopt(self, found: Mapping[str, list[str]]) -> None:

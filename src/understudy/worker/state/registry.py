@@ -77,7 +77,7 @@ class State:
         self._group_names = GroupNames()
         self._buffers: list[tuple[str, torch.nn.Module]] | None = None  # modules that have buffers, with the names' prefixes
         self._settings: dict[str, EncodedSettings] = {}  # by optimizer
-        self._beside: set[str] = set()  # optimizers that keep something in addition to tensors
+        self._with_values: set[str] = set()  # optimizers that keep something in addition to tensors
         self.kept_gradients = Gradients(self._trained)
 
     def covers(self, thing: Any) -> bool:
@@ -285,10 +285,10 @@ class State:
             groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
             self._group_names.put(key, optimizer, groups, self._names, closely)
             beside: list[Any] = [{}]
-            if closely or key in self._beside or not all_tensors(optimizer):
+            if closely or key in self._with_values or not all_tensors(optimizer):
                 loose, rest = loose_values(optimizer), common_values(optimizer)
                 if loose or rest:
-                    self._beside.add(key)
+                    self._with_values.add(key)
                 beside = [canonical(loose), *([canonical(rest)] if rest else [])]
             try:
                 found[f"{key}/settings"] = self._settings.setdefault(key, EncodedSettings()).of(groups, beside)

@@ -97,7 +97,7 @@ class Votes:
                 self._redo.disputed()
             self._order.voted(agreed)
         except RuntimeError as error:
-            decision = self._redo.told(membership.quiesce_after(error))
+            decision = self._redo.reported(membership.quiesce_after(error))
             if unbroken and not step.skipped and not self._goes_on(decision):
                 self._redo.keep(step.attempt)
             self._interrupted(decision, error)

@@ -78,5 +78,5 @@ class Sequences(Kernels):
                 self._found[lane.name] = lane.ranks, count + 1, digest_bytes(before.to_bytes(8, "little") + said)
         return operate()
 
-    def told(self) -> CallSequences:
+    def message(self) -> CallSequences:
         return CallSequences(self._who[1], dict(self._found))

@@ -288,7 +288,7 @@ class Comparison(Participant):
         return told
 
     def summary(self, table: dict[str, int]) -> StateSummary:
-        return StateSummary(table, self.moved, self._rank_state.state.owners(), self._rank_state.pre_vote.told())
+        return StateSummary(table, self.moved, self._rank_state.state.owners(), self._rank_state.pre_vote.found_changes())
 
     def _judge(self, told: list[StateSummary], aside: bool = False) -> None:
         """Raise `GenerationAborted` if replicas differ and that is not a chance. `aside`: of what was read while a step ran."""

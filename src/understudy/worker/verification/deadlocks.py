@@ -38,7 +38,7 @@ _OVER = "first/over"
 
 
 @dataclass(eq=False)
-class _Held:
+class _BlockedCall:
     awaited: AwaitedCall
     verdict: str  # the key for which it waits; "": it waits in the library
     since: float
@@ -65,7 +65,7 @@ class BlockedCalls:
         self._connect = connect
         self._stop = stop
         self._tell = tell
-        self._rank_state: list[_Held] = []
+        self._blocked: list[_BlockedCall] = []
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -73,18 +73,18 @@ class BlockedCalls:
     @contextmanager
     def hold(self, awaited: AwaitedCall, verdict: str = "") -> Iterator[bool]:
         """Register a call while the body waits for the key `verdict`, or in the library. Yields whether there is anything to wait for."""
-        held = _Held(awaited, verdict, time.monotonic())
+        blocked = _BlockedCall(awaited, verdict, time.monotonic())
         with self._lock:
-            self._rank_state.append(held)
+            self._blocked.append(blocked)
             if self._thread is None and not self.over:
-                self._thread = threading.Thread(target=self._watch, name="understudy-held-calls", daemon=True)
+                self._thread = threading.Thread(target=self._watch, name="understudy-blocked-calls", daemon=True)
                 self._thread.start()
             due = not self.over
         try:
             yield due
         finally:
             with self._lock:
-                self._rank_state.remove(held)
+                self._blocked.remove(blocked)
 
     def read(self, verdict: bytes) -> None:
         """Read a verdict on this rank's calls. Raises `UnderstudyError` if they do not match."""
@@ -102,7 +102,7 @@ class BlockedCalls:
     def vote(self, client: Rendezvous) -> None:
         """Publish that this rank issues nothing more."""
         if not self.over:
-            client.put(_standing(self._rank), pack(Standing(True, [])))
+            client.put(_status_key(self._rank), pack(Standing(True, [])))
 
     def end(self) -> None:
         self._ended.set()
@@ -118,18 +118,18 @@ class BlockedCalls:
             while not self._ended.wait(LOOK) and not self.over:
                 now = time.monotonic()
                 with self._lock:
-                    held = list(self._rank_state)
-                if old := [call for call in held if now - call.since >= LOOK]:
-                    self._look(client, held, old, now)
+                    blocked = list(self._blocked)
+                if old := [call for call in blocked if now - call.since >= LOOK]:
+                    self._look(client, blocked, old, now)
         except (GenerationAborted, PeerLost):
             return  # ranks that wait are notified, too
 
-    def _look(self, client: Rendezvous, held: list[_Held], old: list[_Held], now: float) -> None:
+    def _look(self, client: Rendezvous, blocked: list[_BlockedCall], old: list[_BlockedCall], now: float) -> None:
         if client.has(_OVER):
             self._obey(client, client.get(_OVER))
             return
         try:
-            client.put(_standing(self._rank), pack(Standing(False, [call.awaited for call in held])))
+            client.put(_status_key(self._rank), pack(Standing(False, [call.awaited for call in blocked])))
             for call in old:
                 if found := self._judge(client, call, now):
                     self._conclude(client, *found)
@@ -137,7 +137,7 @@ class BlockedCalls:
         except UnderstudyError as error:  # what another rank has written there cannot be read
             self._conclude(client, UNLIKE, str(error))
 
-    def _judge(self, client: Rendezvous, call: _Held, now: float) -> tuple[bytes, str] | None:
+    def _judge(self, client: Rendezvous, call: _BlockedCall, now: float) -> tuple[bytes, str] | None:
         missing = []
         for rank in sorted(call.awaited.keys):
             if not client.has(call.awaited.keys[rank]):
@@ -190,10 +190,10 @@ class BlockedCalls:
     def _obey(self, client: Rendezvous, verdict: bytes) -> None:
         with self._lock:
             self.over = True
-            held = list(self._rank_state)
+            blocked = list(self._blocked)
         if verdict[:1] == UNLIKE:
             self.mismatch = self.mismatch or _reason(verdict)
-        for call in held:
+        for call in blocked:
             if call.verdict:
                 client.put(call.verdict, verdict)
             elif self.mismatch:
@@ -205,12 +205,12 @@ def explained(found: str, ranks: tuple[int, ...]) -> Text:
     return newcomers.DOES_NOT_FIT(newcomers=f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}", found=found)
 
 
-def _standing(rank: int) -> str:
+def _status_key(rank: int) -> str:
     return f"first/standing/{rank}"
 
 
 def _read(client: Rendezvous, rank: int) -> Standing | None:
-    key = _standing(rank)
+    key = _status_key(rank)
     return unpack(Standing, client.get(key)) if client.has(key) else None
 
 

@@ -52,7 +52,7 @@ class FirstTransaction(Participant):
             return
 
         def connect() -> Rendezvous:
-            return self._membership.meet_beside(recovery)
+            return self._membership.open_another_store(recovery)
 
         self._calls = BlockedCalls(who[0], recovery.newcomers, connect, self._membership.groups.abort, self._notices.tell)
         self._announcing = Announcing(who, self._calls, connect)
@@ -83,7 +83,7 @@ class FirstTransaction(Participant):
         if self._announcing is not None:
             self._announcing.vote()
         if self._sequences is not None and self._recovery is not None:
-            told = channel.gather(pack(self._sequences.told()), SEQUENCES)
+            told = channel.gather(pack(self._sequences.message()), SEQUENCES)
             if found := unlike_sequences([unpack(CallSequences, data) for data in told]):
                 raise UnderstudyError(explained(found, self._recovery.newcomers))
 

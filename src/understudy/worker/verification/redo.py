@@ -7,7 +7,7 @@ agree about a redo that is wrong.
 
 A difference goes with the vote, so that all ranks know of it before any has committed (`disputed`). The orchestrator pauses the job,
 or, if it knows the reason, lets it go on; either way the vote is then rolled forward like one that a loss has interrupted. If a loss
-does interrupt it, that may be decided before another rank knew; then this rank reports it before it goes on (`told`), and others may
+does interrupt it, that may be decided before another rank knew; then this rank reports it before it goes on (`reported`), and others may
 have committed.
 
 An attempt that a loss has interrupted before its vote is compared by the inputs of its collectives (`issued`).
@@ -114,7 +114,7 @@ class RedoProof(Participant):
         self._end(generation)
         raise GenerationAborted(f"generation {generation} ended: a redo differs from the attempt before")
 
-    def told(self, decision: Recover) -> Recover:
+    def reported(self, decision: Recover) -> Recover:
         """Report a difference before the vote is rolled forward. Returns the decision that takes it into account."""
         if self._differs and not self._said and decision.start > self._progress.transaction:
             self._end(decision.generation)

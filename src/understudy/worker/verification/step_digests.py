@@ -106,14 +106,14 @@ def differences(here: DrilledMoment, there: DrilledMoment, whose: Whose = DRILLE
     """Return the differences by name, short values with both. `here` is the spare's, or the redo's. `without`: names that do not count."""
     mine, theirs = here.digests, there.digests
     names = [name for name in theirs if mine.get(name) != theirs[name]] + [name for name in mine if name not in theirs]
-    return [_told(name, here, there, whose) for name in names if name not in without and not is_unregistered(name)]
+    return [_text(name, here, there, whose) for name in names if name not in without and not is_unregistered(name)]
 
 
 def aside(here: DrilledMoment, there: DrilledMoment) -> list[str]:
     """Return differences of unregistered values of the script: possible causes, and no differences by themselves."""
     both = here.digests.keys() & there.digests.keys()
     return [
-        _told(name, here, there, DRILLED) for name in sorted(both) if is_unregistered(name) and here.digests[name] != there.digests[name]
+        _text(name, here, there, DRILLED) for name in sorted(both) if is_unregistered(name) and here.digests[name] != there.digests[name]
     ]
 
 
@@ -122,7 +122,7 @@ def joined(texts: list[str]) -> str:
     return "; ".join(texts[:NAMED]) + (f"; and {len(texts) - NAMED} more" if len(texts) > NAMED else "")
 
 
-def _told(name: str, here: DrilledMoment, there: DrilledMoment, whose: Whose) -> str:
+def _text(name: str, here: DrilledMoment, there: DrilledMoment, whose: Whose) -> str:
     if is_unregistered(name):
         return f"{name.rpartition(':')[2]} of the script is not the same"
     plain = name.replace("/attribute/", ".").replace(".:", ".").replace(":", ".") if "/attribute/" in name else name
