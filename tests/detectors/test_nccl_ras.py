@@ -248,7 +248,7 @@ def test_it_is_asked_as_its_client_does(server: tuple[str, list[bytes]]) -> None
     assert asked == [b"SET FORMAT json\nVERBOSE STATUS\n"]
 
 
-def test_without_listeners_nothing_happens() -> None:
+def test_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
     assert ask(address) == ""

@@ -64,7 +64,7 @@ def dropping(model: nn.Module) -> tuple[torch.optim.Optimizer, Gradients, list[n
 def test_a_redo_begins_with_the_gradients_that_its_attempt_has_left_alone(what: str, withheld: bool, model: nn.Module) -> None:
     optimizer, gradients, parameters = dropping(model)
     if withheld:
-        gradients.withhold(told=False)
+        gradients.withhold(listed=False)
     gradients.begin()
     before = [parameter.grad for parameter in parameters]
     DONE[what](model, optimizer)
@@ -226,7 +226,7 @@ def test_gradients_of_before_a_recovery(steps: list[Step]) -> None:
 def test_steps_that_drop_all_are_never_refused(model: nn.Module) -> None:
     optimizer, gradients, parameters = dropping(model)
     for _ in range(3):
-        gradients.withhold(told=True)
+        gradients.withhold(listed=True)
         assert all(gradients.of(parameter) is None for parameter in parameters)
         gradients.begin()
         train(model, optimizer)

@@ -290,9 +290,9 @@ class StepReplayer(Kernels):
         self._numbers.clear()
         self.compared = 0
 
-    def break_off(self, number: int, told: Callable[[], None]) -> None:
-        """End the next attempt at its collective `number`, on any lane: `told` is called there, and `BrokenOff` raised."""
-        self._break_off = number, told
+    def break_off(self, number: int, reached: Callable[[], None]) -> None:
+        """End the next attempt at its collective `number`, on any lane: `reached` is called there, and `BrokenOff` raised."""
+        self._break_off = number, reached
 
     def missing(self) -> str:
         """Return the first collective that the rank has issued in this step, and the spare has not."""
@@ -304,9 +304,9 @@ class StepReplayer(Kernels):
 
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
         if self._break_off is not None and self.compared >= self._break_off[0]:
-            _, told = self._break_off
-            self._break_off = _OVER, told  # a script that catches this gets no further, as on a survivor
-            told()
+            _, reached = self._break_off
+            self._break_off = _OVER, reached  # a script that catches this gets no further, as on a survivor
+            reached()
             raise BrokenOff("this attempt of a drill ends in the middle of its step")
         lane, objects = lane_of(collective), moved_objects()
         with self._changed:

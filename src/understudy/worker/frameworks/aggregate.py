@@ -66,9 +66,9 @@ class Frameworks(FrameworkAdapter):
             found |= described
         return found
 
-    def adopt(self, told: Mapping[int, Described]) -> None:
+    def adopt(self, reports: Mapping[int, Described]) -> None:
         for adapter in self._adapters:
-            adapter.adopt(told)
+            adapter.adopt(reports)
 
 
 class Shards:

@@ -146,30 +146,30 @@ class FrameworkAdapter:
         """
         return {}
 
-    def adopt(self, told: Mapping[int, Described]) -> None:
-        """Make everything, on a newcomer, as the other users of it have it. Called without peers yet, once its gradients exist. `told`: by
-        rank, what its donors have described, of all frameworks.
+    def adopt(self, reports: Mapping[int, Described]) -> None:
+        """Make everything, on a newcomer, as the other users of it have it. Called without peers yet, once its gradients exist. `reports`:
+        by rank, what its donors have described, of all frameworks.
         """
 
 
-def described_by_users(told: Mapping[int, Described], name: str, users: tuple[int, ...] | None = None) -> SharedObject | None:
+def described_by_users(reports: Mapping[int, Described], name: str, users: tuple[int, ...] | None = None) -> SharedObject | None:
     """Return the object `name` as the first rank has it that is one of its `users` (None: any rank) and has reported it."""
-    return next((told[rank][name] for rank in sorted(told) if (users is None or rank in users) and name in told[rank]), None)
+    return next((reports[rank][name] for rank in sorted(reports) if (users is None or rank in users) and name in reports[rank]), None)
 
 
-def disagreement(told: Mapping[int, Described]) -> str:
-    """Return what the ranks in `told` do not have in common and should, in words for a person; "" if nothing.
+def disagreement(reports: Mapping[int, Described]) -> str:
+    """Return what the ranks in `reports` do not have in common and should, in words for a person; "" if nothing.
 
     Each is compared with the first one that uses the same object: as many comparisons as there are ranks.
     """
-    for rank in sorted(told):
-        for name, shared in told[rank].items():
-            users = [user for user in shared.ranks if user in told]
+    for rank in sorted(reports):
+        for name, shared in reports[rank].items():
+            users = [user for user in shared.ranks if user in reports]
             if not users:
                 continue
-            if lacking := [user for user in (users if users[0] == rank else users[:1]) if name not in told[user]]:
+            if lacking := [user for user in (users if users[0] == rank else users[:1]) if name not in reports[user]]:
                 return frameworks.NOT_MADE_THERE(rank=rank, title=shared.title, other=lacking[0])
-            if found := _between(users[0], told[users[0]][name], rank, shared):
+            if found := _between(users[0], reports[users[0]][name], rank, shared):
                 return found
     return ""
 

@@ -186,10 +186,10 @@ class Ddp(FrameworkAdapter):
             )
         return found
 
-    def adopt(self, told: Mapping[int, Described]) -> None:
+    def adopt(self, reports: Mapping[int, Described]) -> None:
         self._layouts.clear()
         for module, (name, mine) in zip(self._modules(), self.described().items(), strict=True):
-            if (theirs := described_by_users(told, name, mine.ranks)) is not None:
+            if (theirs := described_by_users(reports, name, mine.ranks)) is not None:
                 put(module, Steering.unpacked(theirs.facts[STEERING]), anew=True)
 
 

@@ -116,9 +116,9 @@ class Fsdp2(FrameworkAdapter):
                     found[f"fsdp/{key}/{name}/{number}/{ranks}"] = SharedObject(tuple(ranks), title, facts)
         return found
 
-    def adopt(self, told: Mapping[int, Described]) -> None:
+    def adopt(self, reports: Mapping[int, Described]) -> None:
         for (module, group), (name, mine) in zip(self._parameter_groups(), self.described().items(), strict=True):
-            if (theirs := described_by_users(told, name, mine.ranks)) is not None:
+            if (theirs := described_by_users(reports, name, mine.ranks)) is not None:
                 set_switches(module, group, Switches.unpacked(theirs.facts[SWITCHES]))
 
 

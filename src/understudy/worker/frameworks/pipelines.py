@@ -104,9 +104,9 @@ class Pipelines(FrameworkAdapter):
             found |= _described(number, schedule, members)
         return found
 
-    def adopt(self, told: Mapping[int, Described]) -> None:
+    def adopt(self, reports: Mapping[int, Described]) -> None:
         for number, schedule in enumerate(schedules()):
-            if (theirs := described_by_users(told, _own_name(number, schedule))) is not None:
+            if (theirs := described_by_users(reports, _own_name(number, schedule))) is not None:
                 adopt(schedule, PipelineSetUp.unpacked(theirs.facts[SET_UP]))
 
 
@@ -268,14 +268,14 @@ def neighbours(schedule: Any, stage: Any) -> list[tuple[int, int, list[Any]]]:
     return found
 
 
-def adopt(schedule: Any, told: PipelineSetUp) -> None:
-    """Set up the schedule, on a newcomer, as if its stages had agreed on the shapes in `told`."""
+def adopt(schedule: Any, reports: PipelineSetUp) -> None:
+    """Set up the schedule, on a newcomer, as if its stages had agreed on the shapes in `reports`."""
     from torch.distributed.pipelining._utils import InferenceMode
 
     _clear(schedule, _STALE_IN_SCHEDULE)
-    flags = told.flags
+    flags = reports.flags
     _set_flags(schedule, flags)
-    for stage, there in zip(stages_of(schedule), told.stages, strict=True):
+    for stage, there in zip(stages_of(schedule), reports.stages, strict=True):
         if not flags[0]:
             continue
         inputs, outputs, input_grads, output_grads = [_unpacked(kind) for kind in there.shapes]

@@ -66,7 +66,7 @@ class Donation:
         """Publish what this member has: of the job, of the lost ranks, of its own state. Return its tensors."""
         rank, before, state = self._progress.rank, members.recovery.start - 1, self._rank_state.state
         copy = self._rank_state.copy_of(before)
-        state.kept_gradients.withhold(told=copy is not None and copy.gradients)
+        state.kept_gradients.withhold(listed=copy is not None and copy.gradients)
         if rank == members.lead:
             meeting.put("job", self._agreed.message())
         for newcomer in members.recovery.newcomers:

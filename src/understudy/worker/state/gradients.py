@@ -58,10 +58,10 @@ class Gradients:
     def _have_stayed(self, present: list[tuple[int, torch.Tensor]]) -> bool:
         return any(_is(self._found.get(parameter), gradient) for parameter, gradient in present)
 
-    def withhold(self, told: bool) -> None:
+    def withhold(self, listed: bool) -> None:
         """Withhold, on a rank that newcomers are to join, the gradients that do not matter, and those that the copies of the last vote do
-        not list in `told`. Newcomers get none of them."""
-        if not (self.matter and told):
+        not list in `listed`. Newcomers get none of them."""
+        if not (self.matter and listed):
             self._found = {}
             there = [(id(parameter), parameter.grad) for parameter in self._parameters()]
             self._withheld = {parameter: (weakref.ref(g), changes(g)) for parameter, g in there if g is not None}
