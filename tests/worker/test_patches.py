@@ -97,7 +97,7 @@ def test_patches_of_one_function_are_a_stack() -> None:
     upper.remove()
     assert Owner().double(3) == 6
     lower.remove()
-    assert lower not in patches.installed() and upper not in patches.standing()
+    assert lower not in patches.installed() and upper not in patches.installed()
     assert Owner().double(3) == stock(Owner(), 3)
 
 

@@ -59,8 +59,9 @@ class Gradients:
         return any(_is(self._found.get(parameter), gradient) for parameter, gradient in present)
 
     def withhold(self, listed: bool) -> None:
-        """Withhold, on a rank that newcomers are to join, the gradients that do not matter, and those that the copies of the last vote do
-        not list in `listed`. Newcomers get none of them."""
+        """Withhold gradients, on a rank that newcomers are to join: those that do not matter, or all if the copies of the last vote do not
+        list them (`listed`). Newcomers get none of them.
+        """
         if not (self.matter and listed):
             self._found = {}
             there = [(id(parameter), parameter.grad) for parameter in self._parameters()]
