@@ -41,8 +41,8 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     monkeypatch.setattr(spare_drill, "Rendezvous", lambda *_: None)
     yield
-    for standing in Kernels._standing:
-        standing.remove()
+    for client in Kernels._clients:
+        client.remove()
     dist.destroy_process_group()
 
 

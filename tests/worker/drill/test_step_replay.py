@@ -25,8 +25,8 @@ from understudy.worker.guards.async_work import Works
 def group() -> Iterator[None]:
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     yield
-    for standing in Kernels._standing:
-        standing.remove()
+    for client in Kernels._clients:
+        client.remove()
     dist.destroy_process_group()
 
 
