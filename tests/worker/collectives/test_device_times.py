@@ -84,7 +84,7 @@ class Measured:
 def alone() -> Iterator[None]:
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     yield
-    assert not Kernels._clients, "kernels of a measurement are left"
+    assert not Kernels._stack, "kernels of a measurement are left"
     dist.destroy_process_group()
 
 
@@ -180,7 +180,7 @@ def test_nothing_is_measured_where_it_is_not_wanted(how: str) -> None:
     one.stream.here = False
     times = DeviceTimes(None) if how == "off" else one.times
     times.attempt(step_of())
-    assert not Kernels._clients
+    assert not Kernels._stack
     times.before_vote(step_of())
     assert times.take() is None and one.stream.marks == []
 

@@ -41,7 +41,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     monkeypatch.setattr(spare_drill, "Rendezvous", lambda *_: None)
     yield
-    for client in Kernels._clients:
+    for client in Kernels._stack:
         client.remove()
     dist.destroy_process_group()
 

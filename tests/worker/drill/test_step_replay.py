@@ -25,7 +25,7 @@ from understudy.worker.guards.async_work import Works
 def group() -> Iterator[None]:
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     yield
-    for client in Kernels._clients:
+    for client in Kernels._stack:
         client.remove()
     dist.destroy_process_group()
 

@@ -127,20 +127,20 @@ def work_of(result: Any) -> Work | None:
 class Kernels:
     """A client, which is called for every collective operator, above the kernel that does the work."""
 
-    _clients: ClassVar[tuple[Kernels, ...]] = ()  # the last one is called first
+    _stack: ClassVar[tuple[Kernels, ...]] = ()  # the last one is called first
     in_front: ClassVar[bool] = False  # it is called before all others, whenever they were installed
 
     def install(self) -> None:
         intercept()
-        Kernels._clients = tuple(sorted((*Kernels._clients, self), key=lambda client: client.in_front))
+        Kernels._stack = tuple(sorted((*Kernels._stack, self), key=lambda client: client.in_front))
 
     @property
     def installed(self) -> bool:
-        return self in Kernels._clients
+        return self in Kernels._stack
 
     def remove(self) -> None:
         if self.installed:
-            Kernels._clients = tuple(kernels for kernels in Kernels._clients if kernels is not self)
+            Kernels._stack = tuple(kernels for kernels in Kernels._stack if kernels is not self)
 
     def wait(self, work: Work, wait: Callable[[], Any]) -> Any:
         """Handle that the script, or a library, waits for a Work in Python. Returns the result of `wait`, which waits."""
@@ -166,13 +166,13 @@ def intercept() -> None:
 
 
 def _wait(stock: Callable[..., Any], work: Work, *args: Any, **kwargs: Any) -> Any:
-    if not Kernels._clients or getattr(_own, "waits", False):
+    if not Kernels._stack or getattr(_own, "waits", False):
         return stock(work, *args, **kwargs)
 
     def wait() -> Any:
         return stock(work, *args, **kwargs)
 
-    for client in Kernels._clients:
+    for client in Kernels._stack:
         wait = _waiting(client, work, wait)
     return wait()
 
@@ -194,7 +194,7 @@ def _kernel(name: str, operator: Any) -> Callable[..., Any]:
     names, redispatch = [argument.name for argument in operator._schema.arguments], operator.redispatch
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        clients = Kernels._clients
+        clients = Kernels._stack
         if not clients:
             return redispatch(below(args), *args, **kwargs)
         named = {**dict(zip(names, args, strict=False)), **kwargs}
