@@ -61,11 +61,11 @@ class ReadFiles(FileAccessGuard):
 
     def __init__(self, since: int, tell: Callable[[str, int], None]) -> None:
         super().__init__()
-        self._since, self._note = since, tell
+        self._since, self._report_file = since, tell
 
     def noted(self, path: str, changed: int) -> None:
         if changed >= self._since:
-            self._note(path, changed)
+            self._report_file(path, changed)
 
 
 class Recorder:
