@@ -26,7 +26,7 @@ from understudy.agent.orchestrator_link import ALONE
 from understudy.common.page_view import Activity, PageView
 from understudy.core import commands, events
 from understudy.core.buddies import Place, buddies
-from understudy.core.model import Position, SnapshotRef, VotePhase
+from understudy.core.model import Position, BuddyCopyRef, VotePhase
 from understudy.links import messages
 from understudy.links.sockets import dial
 
@@ -278,7 +278,7 @@ class Node:
         if worker.newcomer:
             return []
         there = self._fleet.now_in()
-        held = tuple(SnapshotRef(rank, transaction) for rank in self._fleet.copies[worker.rank] for transaction in (there - 2, there - 1))
+        held = tuple(BuddyCopyRef(rank, transaction) for rank in self._fleet.copies[worker.rank] for transaction in (there - 2, there - 1))
         return [events.Quiesced(worker.name, command.generation, Position(there, VotePhase.RUNNING), held, there)]
 
     def _recovered(self, command: commands.Recover) -> list[events.Event]:

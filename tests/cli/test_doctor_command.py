@@ -23,11 +23,11 @@ from understudy.common.finding import LIMITED, MISSING, OK, Finding, can_run
 from understudy.links.lifeline import Lifeline
 from understudy.messages import doctor, tools
 from understudy.worker.doctor import base, findings, machine
-from understudy.worker.doctor.base import Found
+from understudy.worker.doctor.base import ProbeResult
 from understudy.worker.doctor.internals import INTERNALS
 
-GONE = Found("register-backend", base.MISSING, "exchange", ("transport.groups",), "it is gone")
-SLOWER = Found("torch-generators", base.MISSING, "whether they move", ("state.rng_fingerprint",), "they hide", "read at every step")
+GONE = ProbeResult("register-backend", base.MISSING, "exchange", ("transport.groups",), "it is gone")
+SLOWER = ProbeResult("torch-generators", base.MISSING, "whether they move", ("state.rng_fingerprint",), "they hide", "read at every step")
 LIMITS: dict[str, int | None] = {"open files": 1 << 16, "open files at most": 1 << 20, "processes": None, "/dev/shm free": 1 << 33}
 
 
@@ -82,11 +82,11 @@ def test_a_tested_torch_and_another() -> None:
 
 
 def test_internals_that_are_missing() -> None:
-    fine = Found("tcp-store", base.OK, "stores", ("transport.rendezvous",))
+    fine = ProbeResult("tcp-store", base.OK, "stores", ("transport.rendezvous",))
     gone, slower = findings.of_internals([fine, GONE, SLOWER])
     assert (gone.status, slower.status) == (MISSING, LIMITED)
     assert "it is gone" in gone.detail and "read at every step" in slower.detail and gone.to_do and slower.to_do
-    (all_fine,) = findings.of_internals([fine, Found("nccl-class", base.NOT_HERE, "NCCL", ())])
+    (all_fine,) = findings.of_internals([fine, ProbeResult("nccl-class", base.NOT_HERE, "NCCL", ())])
     assert all_fine.status == OK and "all 1 " in all_fine.detail
 
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Timeouts, VotePhase
+from understudy.core.model import BuddyCopyRef, JobSpec, LossCause, Position, Timeouts, VotePhase
 from understudy.core.state import Stage
 from understudy.core.transitions import WorkerState
 
@@ -54,7 +54,7 @@ class Job:
         """All survivors come to rest in `transaction`, before its vote, with everybody's copy of the one before."""
         state = self.machine.state
         assert state.recovery is not None
-        copies = tuple(SnapshotRef(rank, transaction - 1) for rank in range(state.spec.world_size))
+        copies = tuple(BuddyCopyRef(rank, transaction - 1) for rank in range(state.spec.world_size))
         place = Position(transaction, VotePhase.RUNNING)
         waiting = sorted(state.recovery.waiting)
         return [c for name in waiting for c in self.submit(events.Quiesced(name, state.generation, place, copies, transaction))]

@@ -7,36 +7,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.core.commit import InvariantBroken, decide
-from understudy.core.model import Position, SnapshotRef, VotePhase
+from understudy.core.model import BuddyCopyRef, Position, VotePhase
 
 RUNNING, VOTED, IDLE = VotePhase.RUNNING, VotePhase.VOTED, VotePhase.IDLE
 
 
 def test_all_inside_the_transaction_redo_it() -> None:
-    decision = decide({0: Position(7, RUNNING), 2: Position(7, VOTED)}, {0: [SnapshotRef(1, 6)], 2: []}, [1])
+    decision = decide({0: Position(7, RUNNING), 2: Position(7, VOTED)}, {0: [BuddyCopyRef(1, 6)], 2: []}, [1])
     assert (decision.start, decision.decision, decision.absent, decision.holders) == (7, "redo", (1,), (0,))
 
 
 def test_one_beyond_means_that_the_vote_passed() -> None:
-    decision = decide({0: Position(8, IDLE), 2: Position(7, VOTED)}, {0: [SnapshotRef(1, 6)], 2: [SnapshotRef(1, 7)]}, [1])
+    decision = decide({0: Position(8, IDLE), 2: Position(7, VOTED)}, {0: [BuddyCopyRef(1, 6)], 2: [BuddyCopyRef(1, 7)]}, [1])
     assert (decision.start, decision.decision, decision.holders) == (8, "roll forward", (2,))
 
 
 def test_a_lost_rank_that_may_have_passed_the_vote() -> None:
     positions = {0: Position(7, VOTED), 2: Position(7, VOTED)}
-    assert decide(positions, {0: [SnapshotRef(1, 7)]}, [1]).start == 8
-    assert decide(positions, {0: [SnapshotRef(1, 6)]}, [1]).start == 7
-    assert decide(positions, {0: [SnapshotRef(1, 7)], 2: [SnapshotRef(3, 6)]}, [1, 3]).start == 7
+    assert decide(positions, {0: [BuddyCopyRef(1, 7)]}, [1]).start == 8
+    assert decide(positions, {0: [BuddyCopyRef(1, 6)]}, [1]).start == 7
+    assert decide(positions, {0: [BuddyCopyRef(1, 7)], 2: [BuddyCopyRef(3, 6)]}, [1, 3]).start == 7
     assert decide(positions, {}, []).start == 8  # nobody was lost: everybody has voted
 
 
 def test_setup() -> None:
     assert decide({0: Position(-1, RUNNING)}, {}, [1]).anew
-    assert decide({0: Position(-1, VOTED)}, {0: [SnapshotRef(1, -1)]}, [1]).start == 0
+    assert decide({0: Position(-1, VOTED)}, {0: [BuddyCopyRef(1, -1)]}, [1]).start == 0
 
 
 def test_state_that_is_nowhere() -> None:
-    decision = decide({0: Position(7, RUNNING)}, {0: [SnapshotRef(1, 6)]}, [1, 2])
+    decision = decide({0: Position(7, RUNNING)}, {0: [BuddyCopyRef(1, 6)]}, [1, 2])
     assert decision.holders == (0, -1) and decision.uncovered == (2,)
 
 
@@ -50,7 +50,7 @@ def test_positions_that_cannot_be() -> None:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[dict[int, Position], dict[int, list[SnapshotRef]], set[int], int, bool]:
+def histories(draw: st.DrawFn) -> tuple[dict[int, Position], dict[int, list[BuddyCopyRef]], set[int], int, bool]:
     """A world that the protocol allows: where every rank really was, and what each buddy held, when some were lost.
 
     A rank has voted only after its buddy has its copy; the vote passes only when all have voted; each may learn of it
@@ -70,7 +70,7 @@ def histories(draw: st.DrawFn) -> tuple[dict[int, Position], dict[int, list[Snap
         places[0] = Position(at, RUNNING)
     lost = draw(st.sets(st.integers(0, world - 1), max_size=world - 1))
     survivors = {rank: place for rank, place in places.items() if rank not in lost}
-    copies: dict[int, list[SnapshotRef]] = {rank: [] for rank in survivors}
+    copies: dict[int, list[BuddyCopyRef]] = {rank: [] for rank in survivors}
     for rank, place in places.items():
         buddy = (rank + 1) % world
         voted = place.transaction > at or place.stand is VOTED
@@ -78,14 +78,14 @@ def histories(draw: st.DrawFn) -> tuple[dict[int, Position], dict[int, list[Snap
         if not voted and not all_voted:
             newest = at - 1
         if buddy in survivors:
-            copies[buddy] += [SnapshotRef(rank, newest), SnapshotRef(rank, newest - 1)]
+            copies[buddy] += [BuddyCopyRef(rank, newest), BuddyCopyRef(rank, newest - 1)]
     passed = any(place.transaction > at for place in places.values())
     return survivors, copies, lost, at, passed
 
 
 @given(histories())
 def test_never_redo_what_somebody_passed_and_never_pass_what_somebody_missed(
-    world: tuple[dict[int, Position], dict[int, list[SnapshotRef]], set[int], int, bool],
+    world: tuple[dict[int, Position], dict[int, list[BuddyCopyRef]], set[int], int, bool],
 ) -> None:
     survivors, copies, lost, at, passed = world
     decision = decide(survivors, copies, lost)
@@ -96,17 +96,17 @@ def test_never_redo_what_somebody_passed_and_never_pass_what_somebody_missed(
     if passed and all((rank + 1) % (len(survivors) + len(lost)) in survivors for rank in lost):
         assert decision.start == at + 1  # a lost rank may have acted on the vote, and its copy says so
     for rank, holder in zip(decision.absent, decision.holders, strict=True):
-        assert holder == -1 or SnapshotRef(rank, decision.start - 1) in copies[holder]
+        assert holder == -1 or BuddyCopyRef(rank, decision.start - 1) in copies[holder]
 
 
 positions = st.builds(Position, st.integers(-1, 3), st.sampled_from(VotePhase))
 anything = st.dictionaries(st.integers(0, 5), positions, min_size=1)
-any_copies = st.dictionaries(st.integers(0, 5), st.lists(st.builds(SnapshotRef, st.integers(0, 5), st.integers(-2, 4))))
+any_copies = st.dictionaries(st.integers(0, 5), st.lists(st.builds(BuddyCopyRef, st.integers(0, 5), st.integers(-2, 4))))
 
 
 @given(anything, any_copies, st.sets(st.integers(0, 5)))
 def test_any_input_gives_a_decision_or_a_reason(
-    places: dict[int, Position], copies: dict[int, list[SnapshotRef]], absent: set[int]
+    places: dict[int, Position], copies: dict[int, list[BuddyCopyRef]], absent: set[int]
 ) -> None:
     try:
         decision = decide(places, copies, absent)

@@ -12,6 +12,7 @@ from tests.said import said
 from understudy.core import commands, events, proofs
 from understudy.core.machine import MOST_NOTICES
 from understudy.core.model import (
+    BuddyCopyRef,
     DrillVerdict,
     Evidence,
     Grade,
@@ -19,7 +20,6 @@ from understudy.core.model import (
     JobSpec,
     LossCause,
     Position,
-    SnapshotRef,
     Unproven,
     VotePhase,
 )
@@ -152,7 +152,7 @@ def test_what_a_newcomer_that_was_lost_again_had_given_stays_in_the_state() -> N
     job.submit(events.Committed(first, state.generation, 1, 2, 0, (0, 4), (0, 40), NOTHING))
     job.lose(first)
     for name in sorted(state.recovery.waiting if state.recovery else ()):
-        copies = tuple(SnapshotRef(rank, 1) for rank in range(3))
+        copies = tuple(BuddyCopyRef(rank, 1) for rank in range(3))
         job.submit(events.Quiesced(name, state.generation, Position(1, VotePhase.VOTED), copies, 1))
     job.verify()
     commit(job, {}, 2, 3)
@@ -168,7 +168,7 @@ def test_of_a_vote_that_is_rolled_forward(drilled: bool) -> None:
         drill(job, 20, PASSED, rank=1)
     job.lose("w1")
     state = job.machine.state
-    copies = tuple(SnapshotRef(rank, 1) for rank in range(3))
+    copies = tuple(BuddyCopyRef(rank, 1) for rank in range(3))
     for name in sorted(state.recovery.waiting if state.recovery else ()):
         job.submit(events.Quiesced(name, state.generation, Position(1, VotePhase.VOTED), copies, 1))
     job.verify()
@@ -231,7 +231,7 @@ def test_a_drill_after_an_incident_raises_its_grade(survivor: Said, step: int) -
     job = job_of()
     state = job.machine.state
     job.lose("w1")
-    copies = tuple(SnapshotRef(rank, 0) for rank in range(3))
+    copies = tuple(BuddyCopyRef(rank, 0) for rank in range(3))
     for name in sorted(state.recovery.waiting if state.recovery else ()):
         job.submit(events.Quiesced(name, state.generation, Position(1, VotePhase.RUNNING), copies, step))
     job.verify()

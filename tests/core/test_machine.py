@@ -13,7 +13,7 @@ from tests.said import refused
 from understudy.core import commands, drain, events, floating, home, preparation
 from understudy.core.assignment import choose_spare
 from understudy.core.machine import Machine
-from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Timeouts, VotePhase
+from understudy.core.model import BuddyCopyRef, JobSpec, LossCause, Position, Timeouts, VotePhase
 from understudy.core.places import bounded, open_places
 from understudy.core.state import CHECK, JobState, Node, Stage
 from understudy.core.topology import splits
@@ -120,7 +120,7 @@ class Said:
         transaction = step if self.likely else self.pick((step - 1, step, step + 1), self.detail)
         stand = VotePhase.RUNNING if self.likely else self.pick(tuple(VotePhase), self.detail // 3)
         held = range(self.state.spec.world_size) if self.detail % 8 else ()
-        copies = tuple(SnapshotRef(rank, transaction - back) for rank in held for back in (0, 1))
+        copies = tuple(BuddyCopyRef(rank, transaction - back) for rank in held for back in (0, 1))
         return events.Quiesced(name, self.generation(), Position(transaction, stand), copies, step)
 
     def _NewcomerReady(self) -> events.Event:

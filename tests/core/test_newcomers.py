@@ -8,7 +8,7 @@ from tests.said import codes, said
 
 from understudy.core import commands, events
 from understudy.core.migration import refusal
-from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, VotePhase
+from understudy.core.model import BuddyCopyRef, JobSpec, LossCause, Position, VotePhase
 from understudy.core.state import Stage
 from understudy.core.transitions import Why, WorkerState
 from understudy.messages import losses, moves, recoveries
@@ -147,7 +147,7 @@ def test_a_rank_that_may_have_moved_on_does_not_go_back_to_its_old_worker(stand:
     newcomer = moving(job)
     job.lose("w2")
     state = job.machine.state
-    copies = tuple(SnapshotRef(rank, 1) for rank in range(3))
+    copies = tuple(BuddyCopyRef(rank, 1) for rank in range(3))
     job.submit(events.Quiesced("w1", state.generation, Position(1, VotePhase.IDLE), copies, 1))
     said = job.submit(events.Quiesced("w0", state.generation, stand, copies, 1))
     assert killed(said) == {"w1": "rank 1 has moved on"} and state.ranks[1] == newcomer
@@ -159,7 +159,7 @@ def test_a_vote_before_the_boundary_says_nothing_of_who_has_gone_on_from_it() ->
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
     state = job.machine.state
-    copies = tuple(SnapshotRef(rank, 1) for rank in range(2))
+    copies = tuple(BuddyCopyRef(rank, 1) for rank in range(2))
     job.submit(events.NewcomerReady(newcomer, 1))
     for name in ("w0", "w1"):
         job.submit(events.Quiesced(name, 1, Position(1, VotePhase.VOTED), copies, 1))

@@ -13,7 +13,7 @@ from tests.said import said
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
-from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Timeouts, VotePhase
+from understudy.core.model import BuddyCopyRef, JobSpec, LossCause, Position, Timeouts, VotePhase
 from understudy.core.transitions import WorkerState
 from understudy.messages import recoveries
 
@@ -71,7 +71,7 @@ class Cluster:
                 process.aborted = True
                 process.generation = command.generation
                 if process.verified:
-                    held = tuple(SnapshotRef(rank, process.transaction - 1) for rank in range(9))
+                    held = tuple(BuddyCopyRef(rank, process.transaction - 1) for rank in range(9))
                     place = Position(process.transaction, VotePhase.RUNNING)
                     if isinstance(command, commands.Pause):
                         place = Position(process.transaction, VotePhase.IDLE)

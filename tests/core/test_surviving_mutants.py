@@ -10,7 +10,7 @@ from understudy.core import commands, events
 from understudy.core.incident import OpenIncident
 from understudy.core.machine import MOST_NOTICES, Machine
 from understudy.core.migration import refusal
-from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Timeouts, VotePhase
+from understudy.core.model import BuddyCopyRef, JobSpec, LossCause, Position, Timeouts, VotePhase
 from understudy.core.transitions import Phase, Why, WorkerState
 from understudy.messages import disputes, forming, losses, moves, recoveries
 from understudy.messages.base import Message
@@ -242,7 +242,7 @@ def test_who_has_done_a_transaction_does_not_start_anew_because_another_stands_b
     job.warm()
     job.submit(events.Committed("w0", 0, 0, 1))
     job.lose("w0")
-    job.submit(events.Quiesced("w1", 1, Position(0, VotePhase.VOTED), (SnapshotRef(0, 0),), 0))
+    job.submit(events.Quiesced("w1", 1, Position(0, VotePhase.VOTED), (BuddyCopyRef(0, 0),), 0))
     (end,) = of(commands.EndJob, job.lose("w1"))
     assert said_so(end.message, recoveries.NO_STATE_LEFT) and job.machine.state.restarts == 0
 
@@ -266,7 +266,7 @@ def test_an_incident_keeps_the_step_of_its_first_decision() -> None:
     state = job.machine.state
     job.submit(events.Committed("w0", state.generation, 1, 2))
     job.lose("w1")
-    generation, copies = state.generation, tuple(SnapshotRef(rank, 1) for rank in range(3))
+    generation, copies = state.generation, tuple(BuddyCopyRef(rank, 1) for rank in range(3))
     assert state.recovery is not None
     for name in sorted(state.recovery.waiting):
         job.submit(events.Quiesced(name, generation, Position(2, VotePhase.IDLE), copies, 2))

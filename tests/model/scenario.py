@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tests.model.bounds import Bounds
 from tests.scenarios.language import Scenario
 from understudy.core import events
-from understudy.core.model import Position, SnapshotRef
+from understudy.core.model import BuddyCopyRef, Position
 
 _FIRST = ("worker", "node", "timer", "rank", "reason")
 
@@ -35,7 +35,7 @@ def _value(value: object) -> str:
         case Position():
             return f"{value.transaction}/{value.stand}"
         case tuple():
-            return ",".join(f"{copy.rank}@{copy.transaction}" for copy in value if isinstance(copy, SnapshotRef))
+            return ",".join(f"{copy.rank}@{copy.transaction}" for copy in value if isinstance(copy, BuddyCopyRef))
         case str() if " " in value:
             return f'"{value}"'
         case _:

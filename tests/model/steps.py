@@ -6,7 +6,7 @@ from tests.model.drills import BREAKS_OFF, COMPUTES
 from tests.model.messages import dies, records, says, warm
 from tests.model.world import Mode, Order, Shape, Worker, World, Wrong
 from understudy.core import events
-from understudy.core.model import DrillVerdict, Position, SnapshotRef, VotePhase
+from understudy.core.model import BuddyCopyRef, DrillVerdict, Position, VotePhase
 
 
 def acts(world: World, shape: Shape) -> list[tuple[str, World]]:
@@ -150,7 +150,7 @@ def _member(shape: Shape, w: Worker, leavers: tuple[int, ...]) -> int:
 
 
 def quiesce(w: Worker, generation: int, stand: VotePhase) -> Worker:
-    copies = tuple(SnapshotRef(rank, t) for rank, t in sorted(w.shelf))
+    copies = tuple(BuddyCopyRef(rank, t) for rank, t in sorted(w.shelf))
     answer = events.Quiesced(w.name, generation, Position(w.t, stand), copies, max(0, w.applied))
     return says(w._replace(mode=Mode.WAIT, stand=stand, answered=generation, answer=answer, pending=None, broken=False), answer)
 

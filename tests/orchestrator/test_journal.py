@@ -23,7 +23,7 @@ from understudy.common.names import JOURNAL
 from understudy.common.page_view import UNKNOWN, Activity, PageView
 from understudy.core import events
 from understudy.core.machine import Machine
-from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Timeouts, VotePhase
+from understudy.core.model import BuddyCopyRef, JobSpec, LossCause, Position, Timeouts, VotePhase
 from understudy.messages import orchestrators
 from understudy.orchestrator import __main__ as start
 from understudy.orchestrator import database, journal, rows, views
@@ -38,7 +38,7 @@ STORY: list[events.Event] = [
     events.Committed("w1", 0, 0, 1),
     events.Notice("w0", 0, "a value cannot survive"),
     events.WorkerLost("w1", LossCause.KILLED, "signal 9", 8.5),
-    events.Quiesced("w0", 1, Position(4, VotePhase.RUNNING), (SnapshotRef(1, 3),), 4),
+    events.Quiesced("w0", 1, Position(4, VotePhase.RUNNING), (BuddyCopyRef(1, 3),), 4),
     events.PhaseDone("w2", 1, "transfer", 11.0, 0.25, 1 << 20),
     events.Verified("w2", 1, 12, ("a worker of the data loader began anew",)),
     events.Committed("w0", 1, 4, 5),

@@ -27,7 +27,7 @@ from typing import Any
 from understudy.core import events
 from understudy.core.commands import Command
 from understudy.core.machine import Machine
-from understudy.core.model import DrillVerdict, Incident, JobSpec, LossCause, Position, SnapshotRef, Timeouts, VotePhase
+from understudy.core.model import BuddyCopyRef, DrillVerdict, Incident, JobSpec, LossCause, Position, Timeouts, VotePhase
 from understudy.messages.base import Text
 
 START = 1000.0
@@ -154,7 +154,7 @@ class Scenario:
                 return Position(int(place), VotePhase(stand))
             case "copies":
                 pairs = [part.split("@") for part in text.split(",") if part]
-                return tuple(SnapshotRef(int(rank), int(place)) for rank, place in pairs)
+                return tuple(BuddyCopyRef(int(rank), int(place)) for rank, place in pairs)
             case "nodes":
                 happened = self.now - float(raw.get("ago", "0"))
                 return tuple(events.LostNode(name, raw.get("detail", ""), happened) for name in text.split(","))

@@ -38,8 +38,9 @@ from understudy.worker import hooks
 
 @dataclass(frozen=True)
 class Loss:
-    """The rank, or the spare that is prepared for it (`SPARE_OF`), dies when it comes to this point of the runtime for the `time`-th time,
-    in whatever worker."""
+    """The rank, or the spare that is prepared for it (`SPARE_OF`), dies when it reaches this point of the runtime for the `time`-th time,
+    in whatever worker.
+    """
 
     rank: int
     point: str
@@ -48,8 +49,9 @@ class Loss:
 
 @dataclass(frozen=True)
 class Ask:
-    """When the rank comes to this point for the `time`-th time, somebody asks the orchestrator for something: for a move or a drill again
-    and again, until it is not refused."""
+    """A request to the orchestrator when the rank reaches this point for the `time`-th time: for a move or a drill, again and again until
+    it is not refused.
+    """
 
     rank: int
     point: str
@@ -58,7 +60,7 @@ class Ask:
 
 
 class Job:
-    """`run` it once. `states`: of every rank, when its script has ended. `told`: what the job has said."""
+    """A job to `run` once. `states`: of every rank, when its script has ended. `told`: the messages of the job."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a script may make a transaction of: its functions, what it holds, and its name."""
+"""What a script may make a transaction of: its functions, its objects, and its name."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def nobody() -> Iterator[None]:
     hooks._filters.clear()
 
 
-def test_no_process_listens() -> None:
+def test_without_listeners_nothing_happens() -> None:
     value = [1]
     hooks.fire("vote")
     assert hooks.filter("streams", value, rank=1) is value

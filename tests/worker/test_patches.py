@@ -88,7 +88,7 @@ def test_patches_of_one_function_are_a_stack() -> None:
     stock = Owner.double
     lower, upper = patches.wrap(Owner, "double", add(1), "one"), patches.wrap(Owner, "double", add(10), "ten")
     assert Owner().double(3) == 17
-    assert [(patch.target, patch.why, patch.by) for patch in patches.standing()[-2:]] == [
+    assert [(patch.target, patch.why, patch.by) for patch in patches.installed()[-2:]] == [
         (f"{__name__}.Owner.double", "one", __name__),
         (f"{__name__}.Owner.double", "ten", __name__),
     ]
@@ -97,7 +97,7 @@ def test_patches_of_one_function_are_a_stack() -> None:
     upper.remove()
     assert Owner().double(3) == 6
     lower.remove()
-    assert lower not in patches.standing() and upper not in patches.standing()
+    assert lower not in patches.installed() and upper not in patches.installed()
     assert Owner().double(3) == stock(Owner(), 3)
 
 
@@ -111,7 +111,7 @@ def test_what_somebody_else_has_put_over_a_patch_stays() -> None:
     assert Owner().double(3) == 6
 
 
-def test_what_is_inherited_is_so_again() -> None:
+def test_an_inherited_attribute_is_inherited_again() -> None:
     patch = patches.wrap(Heir, "double", add(1), "one")
     assert (Heir().double(3), Owner().double(3)) == (7, 6)
     patch.remove()
@@ -137,12 +137,12 @@ from understudy.worker.transport.groups import Groups
 stock = dist.distributed_c10d.ProcessGroupGloo
 Groups().install()
 intercept()
-names = {patch.target for patch in patches.standing()}
+names = {patch.target for patch in patches.installed()}
 assert {"torch.distributed.distributed_c10d.ProcessGroupGloo", "torch.distributed.distributed_c10d.Work.wait"} <= names, names
-assert all(patch.why and patch.by.startswith("understudy.worker.") for patch in patches.standing())
-for patch in reversed(patches.standing()):
+assert all(patch.why and patch.by.startswith("understudy.worker.") for patch in patches.installed())
+for patch in reversed(patches.installed()):
     patch.remove()
-assert dist.distributed_c10d.ProcessGroupGloo is stock and patches.standing() == []
+assert dist.distributed_c10d.ProcessGroupGloo is stock and patches.installed() == []
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=dict(os.environ), timeout=120)
     assert done.returncode == 0, done.stderr

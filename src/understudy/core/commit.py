@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from understudy.core.model import Position, SnapshotRef, VotePhase
+from understudy.core.model import BuddyCopyRef, Position, VotePhase
 
 REDO = "redo"
 ROLL_FORWARD = "roll forward"
@@ -59,7 +59,7 @@ class Decision:
         return tuple(rank for rank, holder in zip(self.absent, self.holders, strict=True) if holder < 0)
 
 
-def decide(positions: Mapping[int, Position], copies: Mapping[int, Collection[SnapshotRef]], absent: Collection[int]) -> Decision:
+def decide(positions: Mapping[int, Position], copies: Mapping[int, Collection[BuddyCopyRef]], absent: Collection[int]) -> Decision:
     """Decide from the survivors' `positions` and the `copies` that they hold, both by rank.
 
     Raises `InvariantBroken` if the positions contradict the protocol, `ValueError` without survivors.
@@ -87,7 +87,7 @@ def decide(positions: Mapping[int, Position], copies: Mapping[int, Collection[Sn
     )
 
 
-def _holders(copies: Mapping[int, Collection[SnapshotRef]], absent: Collection[int]) -> dict[tuple[int, int], int]:
+def _holders(copies: Mapping[int, Collection[BuddyCopyRef]], absent: Collection[int]) -> dict[tuple[int, int], int]:
     """The lowest rank that holds each copy of an absent rank, by that rank and the copy's transaction."""
     found: dict[tuple[int, int], int] = {}
     for rank, held in copies.items():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from understudy.core.model import DrillVerdict, Evidence, Grade, LossCause, Position, SnapshotRef
+from understudy.core.model import BuddyCopyRef, DrillVerdict, Evidence, Grade, LossCause, Position
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Quiesced:
     worker: str
     generation: int
     position: Position  # its transaction, and whether it has voted
-    copies: tuple[SnapshotRef, ...]  # buddy copies that it holds: rank and transaction of each
+    copies: tuple[BuddyCopyRef, ...]  # buddy copies that it holds: rank and transaction of each
     step: int
 
 

@@ -29,7 +29,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class SnapshotRef:
+class BuddyCopyRef:
     """A buddy copy that a worker holds: the rank-local state of `rank`, as of its vote in `transaction`."""
 
     rank: int

@@ -1,1 +1,1 @@
-"""What runs inside a training process: the only part of Understudy that uses torch."""
+"""The part of Understudy that runs inside a training process, and the only one that uses torch."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 if __name__ == "__main__" and not sys.flags.safe_path:
-    del sys.path[0]  # where the job was started: a script's own `queue` there is none of ours
+    del sys.path[0]  # the folder where the job was started: a script's own `queue` there must not be imported by us
 
 import argparse
 import contextlib
@@ -45,7 +45,7 @@ from understudy.worker.process.template import Forked
 
 
 def _options() -> tuple[argparse.Namespace, list[str]]:
-    """The worker's own, and the script with its arguments."""
+    """Parse the worker's own options, and the script with its arguments."""
     parser = argparse.ArgumentParser(prog="understudy.worker", description=__doc__)
     parser.add_argument("--worker", required=True)
     parser.add_argument("--fd", type=int, required=True)
@@ -112,7 +112,7 @@ def _allow_descriptors() -> None:
 
 
 def _listen(here: session.Session, page: PageWriter) -> None:
-    """Install what looks at the script from outside, of most things where it was asked for."""
+    """Install the tools that watch the script from outside, most of them only if requested."""
     from understudy.worker.guards import default_store, own_group
 
     default_store.refuse()
@@ -124,11 +124,11 @@ def _listen(here: session.Session, page: PageWriter) -> None:
 
         here.when_joined = silent.install
     if os.environ.get("UNDERSTUDY_RECORD"):
-        from understudy.worker import recorder  # as below; before it, so that a rank that is held has told its commit
+        from understudy.worker import recorder  # as below; before it, so that a rank that is paused has reported its commit
 
         recorder.install()
     if os.environ.get("UNDERSTUDY_CHAOS") == "1":
-        from understudy.worker.fault_injection import chaos  # not loaded, and nothing of it in the way, in any other job
+        from understudy.worker.fault_injection import chaos  # not loaded in any other job, where it costs nothing
 
         chaos.install()
     if here.newcomer:
@@ -151,18 +151,18 @@ def _warm_event(worker: str, server: Any) -> WorkerWarm:
 
 
 def _template(fd: int) -> Forked:
-    """Becomes the template; returns in the workers that are forked from it."""
+    """Become the template; return in the workers that are forked from it."""
     connection = socket.socket(fileno=fd)
     connection.set_inheritable(False)
     if why := start.refusal():
-        sys.exit(why)  # which the agent tells: no worker can be started
+        sys.exit(why)  # which the agent reports: no worker can be started
     gc.disable()  # `serve` enables it in each worker
     _import()
     return template.serve(connection)
 
 
 def _import() -> None:
-    """What every worker needs."""
+    """Import what every worker needs."""
     messages.prepare()
     import_torch()
     quit_goes_on()
@@ -178,20 +178,20 @@ def _import() -> None:
     understudy.worker.encoding.messages.prepare()
     understudy.worker.census.roots.prepare()
     for group in (BACKENDS, FRAMEWORKS, DEVICE_ERRORS):
-        with contextlib.suppress(ValueError):  # whoever uses them says so
+        with contextlib.suppress(ValueError):  # their first use reports it
             entries(group)
 
 
 def _warm(arguments: list[str]) -> Any:
     _import()
     warm_torch()
-    if not sys.flags.safe_path:  # only now: what it is called must not matter to anything above
+    if not sys.flags.safe_path:  # only now: its modules must not displace any that were imported above
         sys.path.insert(0, os.getcwd() if arguments[0] == "-m" else str(Path(arguments[0]).resolve().parent))
     source = script_source(arguments)
     if arguments[0] == "-m" and source is not None:
         sys.argv[0] = str(source)
     own = warm_imports(source)
-    for file in {sys.argv[0], *map(str, own)}:  # as the code of the script will be called
+    for file in {sys.argv[0], *map(str, own)}:  # under the names that the code of the script will have
         names.prepare(file)
     from understudy.worker.transport.rendezvous import StoreServer, node_address
 
@@ -199,7 +199,7 @@ def _warm(arguments: list[str]) -> Any:
 
 
 def _refuse(control: Control, why: str) -> None:
-    """No worker can work here: ends the job, before this one has a rank."""
+    """End the job, before this worker has a rank, because no worker can work here."""
     control.send(ScriptFailed(control.worker, -1, 0, why, "", 1))
     control.wait_for(lambda: control.released is not None, timeout=30.0)
     os._exit(1)

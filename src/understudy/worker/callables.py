@@ -1,4 +1,4 @@
-"""Take apart what a script makes a transaction of: a function, a method, a partial, or an object that can be called."""
+"""Takes apart the callable that a script makes a transaction: a function, a method, a partial, or an object that can be called."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class CallableParts(NamedTuple):
-    """The functions of a callable, and what lasts between its calls."""
+    """The functions of a callable, and the objects that last between its calls."""
 
     functions: tuple[FunctionType, ...]
     bound: Mapping[str, Any]  # what they are bound to, by name: it lasts from one call to the next

@@ -12,27 +12,27 @@ class UnderstudyError(RuntimeError):
 
 
 class UsageError(UnderstudyError):
-    """The script breaks a rule of the training API."""
+    """Raised when the script breaks a rule of the training API."""
 
 
 class BadMessage(UnderstudyError):
-    """What another worker has sent is not what it should be: its text says what is wrong with it."""
+    """Raised when a message of another worker is invalid: the text says what is wrong with it."""
 
 
 class GenerationAborted(RuntimeError):
-    """The generation is over: unwinds user code up to the transaction, which then recovers.
+    """Raised when the generation is over: unwinds user code up to the transaction, which then recovers.
 
-    It is not a verdict by itself. A framework that swallows it gains nothing: until the worker has joined the next
-    generation, its groups and its vote refuse everything.
+    It is not a verdict by itself. A framework that swallows it gains nothing: until the worker has joined the next generation, its
+    groups and its vote refuse everything.
     """
 
 
 class PeerLost(RuntimeError):
-    """A connection of the runtime's own with another rank broke, so that rank may be lost."""
+    """Raised when a connection of the runtime's own with another rank broke, so that rank may be lost."""
 
 
 class DonorMismatch(UnderstudyError):
-    """Those who have the same by all that is known hold something else than each other. `sides`: grouped by what they hold, as members."""
+    """Raised when members that should have the same by all that is known differ. `sides`: the members, grouped by their content."""
 
     def __init__(self, text: str, sides: tuple[tuple[int, ...], ...]) -> None:
         super().__init__(text)
@@ -40,11 +40,11 @@ class DonorMismatch(UnderstudyError):
 
 
 class StateMismatch(UnderstudyError):
-    """A newcomer's state is not what its lost rank had. The job does not resume on it; another spare may try."""
+    """Raised when a newcomer's state is not what its lost rank had. The job does not resume on it; another spare may try."""
 
 
 class BatchMismatch(StateMismatch):
-    """A newcomer draws another batch than its lost rank had. `found`: the same without advice."""
+    """Raised when a newcomer draws another batch than its lost rank had. `found`: the same without advice."""
 
     def __init__(self, text: str, found: str) -> None:
         super().__init__(text)
@@ -52,7 +52,7 @@ class BatchMismatch(StateMismatch):
 
 
 def is_port_taken(error: BaseException) -> bool:
-    """Whether `error`, or what led to it, says that somebody else has this address."""
+    """Return whether `error`, or what led to it, says that another process has this address."""
     cause: BaseException | None = error
     seen: set[int] = set()
     while cause is not None and id(cause) not in seen:
@@ -64,6 +64,6 @@ def is_port_taken(error: BaseException) -> bool:
 
 
 def errors_of_functions() -> tuple[type[BaseException], ...]:
-    """Return what counts as an error of the script's: `Exception`, and that of torch's distributed checkpoints, which is none."""
+    """Return the errors that count as the script's: `Exception`, and that of torch's distributed checkpoints, which is none."""
     checkpoints = sys.modules.get("torch.distributed.checkpoint.api")
     return (Exception,) if checkpoints is None else (Exception, checkpoints.CheckpointException)

@@ -1,10 +1,10 @@
-"""Everything that a worker puts in the place of something of torch's or Python's, in one list: what, why, and whose it is.
+"""All replacements of something of torch's or Python's by the worker, in one list: what, why, and by which module.
 
     wrap    a function around the one that is there, which gets it as its first argument
     put     another object in its place
 
-A patch is taken away by what is there at that time and not by what was there when it came: if somebody else has wrapped it meanwhile, the
-script or a library, theirs stays, and ours below it does nothing any more.
+The removal of a patch depends on what is there at that time and not on what was there before it: if the script or a library has wrapped
+it meanwhile, theirs stays, and ours below it does nothing any more.
 
 No other module assigns to a module or a class that is not ours; a test reads the sources for that.
 """
@@ -31,11 +31,11 @@ class Patch:
     active: bool = True
 
     def remove(self) -> None:
-        """The second time nothing happens."""
+        """Remove the patch. The second call does nothing."""
         if not self.active:
             return
         self.active = False
-        _standing.remove(self)
+        _patches.remove(self)
         if vars(self._owner).get(self._name) is self._ours:
             if self._before is _MISSING:
                 delattr(self._owner, self._name)
@@ -45,15 +45,15 @@ class Patch:
     def _install(self, ours: Any) -> None:
         self._before, self._ours = vars(self._owner).get(self._name, _MISSING), ours
         setattr(self._owner, self._name, ours)
-        _standing.append(self)
+        _patches.append(self)
 
 
-_standing: list[Patch] = []
+_patches: list[Patch] = []
 
 
-def standing() -> list[Patch]:
-    """All that are there, in the order in which they came."""
-    return list(_standing)
+def installed() -> list[Patch]:
+    """Return all present patches, in the order in which they were made."""
+    return list(_patches)
 
 
 def wrap(owner: Any, name: str, around: Callable[..., Any], why: str) -> Patch:
@@ -69,7 +69,7 @@ def wrap(owner: Any, name: str, around: Callable[..., Any], why: str) -> Patch:
 
 
 def put(owner: Any, name: str, thing: Any, why: str) -> Patch:
-    """Put `thing` in the place of what `owner`, a module or a class, has as `name`."""
+    """Put `thing` in the place of the attribute `name` of `owner`, a module or a class."""
     patch = _made(owner, name, thing, why)
     patch._install(thing)
     return patch

@@ -1,4 +1,4 @@
-"""Where a rank is: the one object that says so. Its main thread writes it; its control thread may read."""
+"""The progress of a rank: one object, which its main thread writes and its control thread may read."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What a rank holds behind each of its commits, as digests: written down for `understudy run --check`, which compares two runs.
+"""Records digests of a rank's state after each of its commits, for `understudy run --check`, which compares two runs.
 
-Loaded only in a job of `--check`. It listens where transactions are committed, and reads everything that makes up the rank's state, without
-leaving a trace: no look of it finds what the runtime would have found only later, or not at all. So of what is not registered (the census)
-it has what the runtime knows of by then.
+Loaded only in a job of `--check`. It listens where transactions are committed, and reads everything that makes up the rank's state,
+without leaving a trace: it finds nothing that the runtime would have found only later, or not at all. So of the unregistered state (the
+census) it has what the runtime knows by then.
 
-Random streams that nobody has seeded would make any two runs differ. So they are seeded here before the script begins, by rank, and on a
-newcomer otherwise than on its rank: a script that needs them alike must see to it.
+Random streams without a seed would make any two runs differ. So they are seeded here before the script begins, by rank, and on a
+newcomer otherwise than on its rank: a script that needs them alike must ensure that itself.
 
 `record/RANK-WORKER.jsonl` in the run directory: a line of what is registered, then one for each commit.
 """
@@ -41,7 +41,7 @@ NEWCOMER = 1 << 20  # more than any rank
 
 
 def install() -> None:
-    """On a worker that has just got its rank, before its script begins."""
+    """Install the recorder on a worker that has just got its rank, before its script begins."""
     here = session.current
     assert here is not None
     seed = here.role.rank + NEWCOMER * here.newcomer
@@ -57,19 +57,19 @@ def install() -> None:
 
 
 class ReadFiles(FileAccessGuard):
-    """Note files that a set-up reads and that have changed since the check began: an earlier run of the check may have written them."""
+    """Notes files that a set-up reads and that have changed since the check began: an earlier run of the check may have written them."""
 
     def __init__(self, since: int, tell: Callable[[str, int], None]) -> None:
         super().__init__()
-        self._since, self._told = since, tell
+        self._since, self._report_file = since, tell
 
     def noted(self, path: str, changed: int) -> None:
         if changed >= self._since:
-            self._told(path, changed)
+            self._report_file(path, changed)
 
 
 class Recorder:
-    """Of one worker. `path`: of its file, which it makes when it has something to write."""
+    """The recorder of one worker. `path`: of its file, which it makes when it has something to write."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -78,7 +78,7 @@ class Recorder:
         self.opened = ReadFiles(int(os.environ[RECORD_VARIABLE]), lambda path, changed: self._write({"read": path, "changed": changed}))
 
     def committed(self, kind: str, function: str, result: Any) -> None:
-        """A listener of this point."""
+        """Record a commit: a listener of this point."""
         runtime = session.current.runtime if session.current is not None else None
         if runtime is None or runtime.watch.current.alone:
             return  # the spare of a drill is not the rank whose number it has
@@ -95,7 +95,7 @@ class Recorder:
 
 
 def _registered(state: State) -> dict[str, Any]:
-    """Names and types, and how much it is."""
+    """Return names and types, and sizes."""
     things = {**state.modules, **state.optimizers, **state.values, **state.tensors, **state.loaders}
     things |= {**state.randomness.generators, **state.randomness.numpy_generators}
     tensors = [local_tensor(tensor) for tensor in _tensors(state).values()]
@@ -129,7 +129,7 @@ def _commit(runtime: Runtime, kind: str, function: str, result: Any) -> dict[str
 
 
 def _tensors(state: State) -> dict[str, torch.Tensor]:
-    """Of the rank's state, gradients aside."""
+    """Return the tensors of the rank's state, without gradients."""
     buffers = {f"{key}/buffer/{name}": buffer for key, module in state.modules.items() for name, buffer in module.named_buffers()}
     own = {f"{name}/tensor": tensor for name, tensor in state.tensors.items()}
     return {**dict(state.parameters()), **buffers, **own, **dict(state.moments())}

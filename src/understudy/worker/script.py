@@ -34,7 +34,7 @@ ENDS_SLOWLY = 10.0  # seconds after which a script that has failed and has not e
 
 
 class _Main:
-    """No globals at all, for runpy to copy into the script's module: as it does, that module is `__main__`, and is kept."""
+    """Has no globals, which runpy would copy into the script's module: as it does, that module is `__main__`, and is kept."""
 
     module: ModuleType | None = None
 
@@ -53,7 +53,7 @@ def run(control: Control, arguments: list[str], module: bool) -> NoReturn:
     _frozen = gc.get_freeze_count()
     reserve = mmap.mmap(-1, RESERVE)  # never touched: address space, not memory
     if "SLURM_JOB_ID" in os.environ:
-        for number in (signal.SIGUSR1, signal.SIGUSR2):  # ignored until now (`agent.notices`); a script finds them as everywhere
+        for number in (signal.SIGUSR1, signal.SIGUSR2):  # ignored until now (`agent.notices`); a script finds the usual ones
             signal.signal(number, signal.SIG_DFL)
     if not sys.flags.safe_path:
         give_way(sys.path[0])
@@ -100,7 +100,7 @@ def _raised(control: Control, error: BaseException) -> None:
         runtime.membership.leave_if_device_failed(error)
     else:
         leave_if_device_failed(error, control, None, lambda: False)
-    if runtime is not None and runtime.progress.transaction < 0 and runtime.membership.starts_anew(error):
+    if runtime is not None and runtime.progress.transaction < 0 and runtime.membership.is_caused_by_loss(error):
         control.wait_for(lambda: False, EXPLANATION)  # every rank starts again, and this worker is ended for that
     text = traceback_of(error)
     reason = runtime.membership.explain(error) if runtime is not None else ""
@@ -131,7 +131,7 @@ def _end(control: Control) -> NoReturn:
 
 
 def _with_files(summary: str) -> str:
-    """On a newcomer that has not arrived: what its set-up has read may be the reason."""
+    """Return a summary that names the files that its set-up has read, on a newcomer that has not arrived: they may be the reason."""
     here = session.current
     if (
         here is None
@@ -139,7 +139,7 @@ def _with_files(summary: str) -> str:
         or (here.runtime is not None and here.runtime.newcomer is not None and here.runtime.newcomer.arrived)
     ):
         return summary
-    return here.opened.told(summary)
+    return here.opened.explained(summary)
 
 
 def _fail(control: Control, summary: str, text: str, code: int) -> NoReturn:
@@ -173,7 +173,7 @@ def _fail(control: Control, summary: str, text: str, code: int) -> NoReturn:
 
 
 def _has_been_rank(control: Control) -> bool:
-    """Whether files and exit handlers of this script are the rank's: not of a spare, nor of a newcomer that did not arrive."""
+    """Return whether files and exit handlers of this script are the rank's: not of a spare, nor of a newcomer that did not arrive."""
     here = session.current
     if control.assignment is None or here is None:
         return False
@@ -183,7 +183,7 @@ def _has_been_rank(control: Control) -> bool:
 
 
 def _tell_slow(control: Control, summary: str, text: str) -> None:
-    """The agent shows the traceback when this worker has ended (`agent.failures`)."""
+    """Report a script that ends slowly. The agent shows the traceback when this worker has ended (`agent.failures`)."""
     print(text, file=sys.stderr, end="", flush=True)
     rank = control.role.rank if control.role is not None else -1
     threads = [one.name for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]

@@ -24,7 +24,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from understudy.common.page_view import Activity, PageView
 from understudy.core import commands, events
-from understudy.core.model import LossCause, Position, SnapshotRef, VotePhase
+from understudy.core.model import BuddyCopyRef, LossCause, Position, VotePhase
 from understudy.links.messages import Message, Pages, decode, encode, unfold
 from understudy.messages import disputes, http_requests, losses, moves, orchestrators, recoveries, service_jobs, training_evidence
 from understudy.orchestrator import views
@@ -124,7 +124,7 @@ class Agent:
         self.hear(commands.KillWorker)
         self.hear(commands.Abort)
         self.hear(commands.Assign)
-        self.say(events.Quiesced("w0", 1, Position(3, VotePhase.RUNNING), (SnapshotRef(1, 2),), 3))
+        self.say(events.Quiesced("w0", 1, Position(3, VotePhase.RUNNING), (BuddyCopyRef(1, 2),), 3))
         assert {self.hear(commands.Recover).worker for _ in range(2)} == {"w0", "w2"}
 
 
@@ -277,7 +277,7 @@ def test_a_disputed_job_by_the_interface(orchestrator: Orchestrator) -> None:
     agent.say(events.ReplicasDiffer("w0", 0, (), ((0,), (1,)), "a tensor is not the same"))
     assert {agent.hear(commands.Abort).worker for _ in range(2)} == {"w0", "w1"}
     for worker in ("w0", "w1"):
-        agent.say(events.Quiesced(worker, 1, Position(3, VotePhase.IDLE), (SnapshotRef(0, 2), SnapshotRef(1, 2)), 3))
+        agent.say(events.Quiesced(worker, 1, Position(3, VotePhase.IDLE), (BuddyCopyRef(0, 2), BuddyCopyRef(1, 2)), 3))
     wait_for(orchestrator, state="held")
     assert "a tensor is not the same" in orchestrator.ask("GET", "/status").json()["message"]
     assert orchestrator.ask("GET", "/report").json()["incidents"][0]["cause"] == "corrupt"

@@ -136,7 +136,7 @@ def test_a_job_that_must_be_survivable_ends_when_it_is_not(training: Training) -
     ("how", "code", "says"),
     [
         ("attribute", 3, "module attribute net.module.1.p is 0.1 on the rank and 0.3 on the spare"),
-        ("constant", 3, "what goes into allreduce number 2"),
+        ("constant", 3, "the input to allreduce number 2"),
         ("redo", 3, drilled_steps.REDO_DIFFERS.code),
         ("counter", 4, drilled_steps.UNSTEADY.code),
         ("collective", 3, "float32 (3,)"),

@@ -46,7 +46,7 @@ def test_notices_without_any_failure(training: Training) -> None:
     for message, arguments in (
         (transactions.COLLECTIVES_OUTSIDE, {"count": 1, "where": "between transaction 0 and 1"}),
         (transactions.CHANGES_AFTER_VOTE, {"names": "counter/value", "point": "after train"}),
-        (transactions.COLLECTIVES_OUTSIDE, {"count": 1, "where": "behind the last transaction"}),
+        (transactions.COLLECTIVES_OUTSIDE, {"count": 1, "where": "after the last transaction"}),
         (coverage.COVERED, {}),
     ):
         assert any(said(notice, message, **arguments) for notice in notices), notices

@@ -1,9 +1,7 @@
-"""Wrong use of the API is refused where its rule is checked: the first time, by name, and nothing that is right is.
-
-That a refusal ends the job, with the message, the rank and the exit code, is shown with real processes in
-`tests/integration/recovery/test_training_messages.py`. Other rules are tested with what they are about: arguments that change in
-`test_contents`, too much that a set-up hears in `test_collective_replay`, loaders in `test_iterators` and `test_drawn`, gradients in
-`test_gradients`.
+"""Wrong use of the API is refused where its rule is checked: the first time, by name, and correct use is not.
+`tests/integration/recovery/test_training_messages.py` shows with real processes that a refusal ends the job, with the message, the rank
+and the exit code. Other rules are tested with their subjects: arguments that change in `test_contents`, too much data received in a
+set-up in `test_collective_replay`, loaders in `test_iterators` and `test_drawn`, gradients in `test_gradients`.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ def world() -> Iterator[None]:
 
 
 def running(transaction: int = 0) -> Job:
-    """A job of one rank that has come to this transaction."""
+    """A job of one rank that has reached this transaction."""
     notices = SimpleNamespace(tell=print)
     runtime = SimpleNamespace(newcomer=None, progress=Progress(0, 1, transaction), state=State(), loops=Loops(None), notices=notices)
     return Job(cast(Any, runtime))
@@ -253,7 +251,7 @@ def test_an_optimizer_is_stepped_in_a_step_and_registered(progress: Progress, me
         transactions(progress, known).before_optimizer_step(other, (), {})
 
 
-def test_what_is_right_is_stepped() -> None:
+def test_a_correct_step_is_accepted() -> None:
     known = torch.optim.SGD(nn.Linear(2, 2).parameters())
     transactions(Progress(0, 1, 3, kind="step", function="train", past_vote=True), known).before_optimizer_step(known, (), {})
     transactions(Progress(0, 1, -1), known).before_optimizer_step(known, (), {})  # in the set-up, as some libraries do

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from understudy.worker.census.carried import set_anew
+from understudy.worker.census.carried import names_set_first
 
 CASES = {
     "set and read": ("loss = step(i)\nprint(loss)", {"i", "loss"}),
@@ -52,7 +52,10 @@ def test_which_loops_count(case: str, tmp_path: Path) -> None:
     path.write_text(text)
     seen: list[frozenset[str] | None] = []
     job = SimpleNamespace(steps=range, batches=range)
-    exec(compile(text, str(path), "exec"), {"mark": lambda: seen.append(set_anew(sys._getframe(1))), "items": [0], "job": job})
+    exec(
+        compile(text, str(path), "exec"),
+        {"mark": lambda: seen.append(names_set_first(sys._getframe(1))), "items": [0], "job": job},
+    )
     assert [set(names or ()) for names in seen] == [set(expected)]
 
 
@@ -69,7 +72,7 @@ def test_names(case: str, inside: bool, tmp_path: Path) -> None:
     def mark() -> None:
         frame = sys._getframe(1)
         assert isinstance(frame, FrameType)
-        seen.append(set_anew(frame))
+        seen.append(names_set_first(frame))
 
     names: dict[str, Any] = {"mark": mark, "items": [0], "step": abs, "calls": callable, "total": 0, "best": {}, "c": 0}
     names["scope"] = lambda: path.open()
@@ -79,12 +82,12 @@ def test_names(case: str, inside: bool, tmp_path: Path) -> None:
 
 def test_a_scope_without_source_tells_nothing() -> None:
     seen: list[frozenset[str] | None] = []
-    names = {"mark": lambda: seen.append(set_anew(sys._getframe(1)))}
+    names = {"mark": lambda: seen.append(names_set_first(sys._getframe(1)))}
     exec("for i in range(1):\n    mark()\n", names)
     assert seen == [None]
 
 
-def test_the_targets_of_a_comprehension_that_runs_are_set_anew(tmp_path: Path) -> None:
+def test_the_targets_of_a_running_comprehension_are_set_again(tmp_path: Path) -> None:
     """From Python 3.12 on it has no frame of its own."""
     path = tmp_path / "script.py"
     path.write_text("def train():\n    return [(mark(), batch) for batch in items for k in [1]]\ntrain()\n")
@@ -95,7 +98,7 @@ def test_the_targets_of_a_comprehension_that_runs_are_set_anew(tmp_path: Path) -
         while frame.f_code.co_name != "train":
             assert frame.f_back is not None
             frame = frame.f_back
-        seen.append(set_anew(frame))
+        seen.append(names_set_first(frame))
 
     exec(compile(path.read_text(), str(path), "exec"), {"mark": mark, "items": [0]})
     assert list(map(set, filter(None, seen))) == [{"batch", "k"}]

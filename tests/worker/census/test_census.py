@@ -52,7 +52,7 @@ def test_what_has_changed_is_found_wherever_it_is(script: Any) -> None:
     assert script.trainer.asked == 0
 
 
-def test_what_is_found_is_given_to_another_worker(script: Any) -> None:
+def test_found_values_are_given_to_another_worker(script: Any) -> None:
     found = Found()
     script.counter, script.history[:], script.settings.noise = 5, [1.0, 2.0], 0.1
     script.trainer.meters["top1"].count = 3
@@ -118,7 +118,7 @@ def test_a_comprehension_that_runs_is_no_scope_to_tell_of(script: Any) -> None:
     assert told == [(set(), [], [])] * 2
 
 
-def test_an_iterator_that_moves_is_told(script: Any) -> None:
+def test_an_iterator_that_moves_is_reported(script: Any) -> None:
     found = Found()
     assert found.census.news() == []
     next(script.ticks)
@@ -131,7 +131,7 @@ def test_an_iterator_that_moves_is_told(script: Any) -> None:
 
 def test_of_a_hidden_state_whose_history_is_spent_the_values_are_moved(script: Any) -> None:
     found = Found()
-    found.census.ignore({"weight"})  # whose gradient is told
+    found.census.ignore({"weight"})  # whose gradient is reported
     weight = torch.ones(2, requires_grad=True)
     script.hidden = (weight * 3, weight * 5)
     torch.autograd.backward([part.sum() for part in script.hidden])
@@ -148,7 +148,7 @@ def test_of_a_hidden_state_whose_history_is_spent_the_values_are_moved(script: A
     assert found.census.news() == []
 
 
-def test_a_graph_that_is_kept_from_step_to_step_is_told(script: Any) -> None:
+def test_a_graph_that_is_kept_from_step_to_step_is_reported(script: Any) -> None:
     weight = torch.ones(2, requires_grad=True)
     script.constant, script.hidden = weight * 2, weight * 3
     found = Found()
@@ -161,7 +161,7 @@ def test_a_graph_that_is_kept_from_step_to_step_is_told(script: Any) -> None:
     assert [item.name for item in found.census.listed([]) if item.kind == "history"] == ["hidden"]
 
 
-def test_what_is_ignored_is_neither_taken_nor_told(script: Any) -> None:
+def test_ignored_names_are_neither_taken_nor_reported(script: Any) -> None:
     found = Found()
     found.census.ignore(["counter", "noise", "ticks"])
     script.counter, script.settings.noise = 1, 0.0
@@ -169,14 +169,14 @@ def test_what_is_ignored_is_neither_taken_nor_told(script: Any) -> None:
     assert found.names() == set() and found.census.news() == []
 
 
-def test_what_is_registered_is_left_to_others(script: Any) -> None:
+def test_registered_things_are_left_to_others(script: Any) -> None:
     found = Found([script.trainer, script.bank, script.alias])
     script.trainer._hidden = 1
     script.bank.add_(1)
     assert found.names() == set()
 
 
-def test_a_value_that_matters_to_people_only_is_left_and_told(script: Any) -> None:
+def test_a_value_that_matters_to_people_only_is_left_and_reported(script: Any) -> None:
     found = Found()
     script.counter = 1
     (entry,) = found.changed()
@@ -207,7 +207,7 @@ def test_what_another_worker_says_replaces_no_code(script: Any) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\xc1", encode([1]), encode([b"\xc1"]), encode([encode([1, 2])]), encode([encode([["a", "b"], "c", [["item", []]]])])]
 )
-def test_what_is_malformed_is_said_to_be(script: Any, data: bytes) -> None:
+def test_malformed_data_is_reported(script: Any, data: bytes) -> None:
     with pytest.raises(BadMessage):
         Found().census.load("script:module:x:y", data)
 
@@ -220,7 +220,7 @@ def test_a_way_through_modules_and_classes_leads_nowhere(script: Any) -> None:
     assert walk.MOST == 20_000 and walk.WalkResult.beyond is None
 
 
-def test_a_list_of_what_is_registered_is_looked_at_item_by_item(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_of_registered_things_is_checked_item_by_item(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     parameters = [torch.zeros(3), torch.zeros(3)]
     mixed: dict[str, Any] = {"parameter": parameters[0], "seen": 0}
     monkeypatch.setattr(script, "parameters", [parameters], raising=False)
@@ -282,7 +282,7 @@ def test_a_newcomer_that_joins_late_does_not_take_what_it_was_given_for_new(scri
     assert not found.exact
 
 
-def test_what_is_kept_by_parameter_is_known_by_its_number(script: Any) -> None:
+def test_a_value_by_parameter_is_known_by_its_number(script: Any) -> None:
     def moments() -> dict[Any, torch.Tensor]:
         return {torch.nn.Parameter(torch.zeros(2)): torch.zeros(2), None: torch.zeros(2), 0.5: torch.zeros(2)}
 
@@ -307,7 +307,7 @@ def test_what_is_kept_by_parameter_is_known_by_its_number(script: Any) -> None:
     assert script.moments == {}
 
 
-def test_what_is_kept_by_the_ids_of_objects_is_known_by_their_number(script: Any) -> None:
+def test_a_value_by_the_id_of_an_object_is_known_by_its_number(script: Any) -> None:
     mine, others = [torch.ones(1), torch.ones(1)], [torch.ones(1), torch.ones(1)]
     script.sizes = {id(one): 0.0 for one in mine}
     found = Found()
@@ -323,7 +323,7 @@ def test_what_is_kept_by_the_ids_of_objects_is_known_by_their_number(script: Any
     assert [one.name for one in newcomer.listed(()) if one.kind == "unseen"] == ["sizes"]
 
 
-def test_a_redo_finds_what_an_attempt_has_changed_for_the_first_time_beside_that_which_changes(script: Any) -> None:
+def test_a_redo_restores_siblings_that_an_attempt_has_changed_for_the_first_time(script: Any) -> None:
     trainer = script.trainer
     trainer.position, trainer.shard, trainer.tokens = 0, 0, LARGE["an array"](0)
     found = Found()
@@ -339,7 +339,7 @@ def test_a_redo_finds_what_an_attempt_has_changed_for_the_first_time_beside_that
     assert script.settings.noise == 0.5
 
 
-def test_a_redo_finds_what_is_not_carried_over(script: Any) -> None:
+def test_a_redo_restores_what_is_not_carried_over(script: Any) -> None:
     """A survivor's own running loss, say."""
     found = Found()
     for _ in range(5):
@@ -358,7 +358,7 @@ def test_a_redo_finds_what_is_not_carried_over(script: Any) -> None:
 
 
 def test_only_the_first_set_up_counts(script: Any) -> None:
-    """It is called in front of each loop and transaction, on a newcomer at the same first one."""
+    """It is called before each loop and transaction, on a newcomer at the same first one."""
     found = Found()
     script.counter += 1
     found.census.set_up()

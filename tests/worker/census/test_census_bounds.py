@@ -1,4 +1,4 @@
-"""How far a look at what a script can reach goes, what it does not keep, and that it tells what it has left out."""
+"""The bounds of a walk over what a script can reach, what it does not keep, and that it reports what it has left out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from understudy.worker.encoding.codec import decode
 __all__ = ["script"]
 
 
-def test_what_is_watched_is_small(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watched_values_are_small(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Found()
     monkeypatch.setattr(census, "TOTAL", 200)
     script.history += [0.5] * 50
@@ -30,7 +30,7 @@ def test_what_is_watched_is_small(script: Any, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("kind", LARGE)
-def test_what_is_large_and_becomes_another_is_told(script: Any, kind: str) -> None:
+def test_a_large_value_that_is_replaced_is_reported(script: Any, kind: str) -> None:
     script.trainer.tokens = LARGE[kind](0)
     found = Found()
     assert found.names() == set() and found.census.news() == []
@@ -40,7 +40,7 @@ def test_what_is_large_and_becomes_another_is_told(script: Any, kind: str) -> No
     assert said(text, notices.TOO_LARGE_TENSOR if kind == "a tensor" else notices.TOO_LARGE_VALUE, shown="trainer.tokens")
 
 
-def test_what_is_large_and_changed_in_place_is_told(script: Any) -> None:
+def test_a_large_value_that_changes_in_place_is_reported(script: Any) -> None:
     script.trainer.tokens = torch.zeros(1 << 19)
     found = Found()
     script.trainer.tokens[5] = 1
@@ -49,7 +49,7 @@ def test_what_is_large_and_changed_in_place_is_told(script: Any) -> None:
     assert said(text, notices.TOO_LARGE_TENSOR, shown="trainer.tokens")
 
 
-def test_the_next_shard_is_told_when_its_transaction_is_over(script: Any) -> None:
+def test_the_next_shard_is_reported_when_its_transaction_is_over(script: Any) -> None:
     """And no look is due for long."""
     script.trainer.position, script.trainer.tokens = 0, LARGE["an array"](0)
     found = Found()
@@ -62,7 +62,7 @@ def test_the_next_shard_is_told_when_its_transaction_is_over(script: Any) -> Non
         assert [said(text, notices.TOO_LARGE_VALUE, shown="trainer.tokens") for text in found.census.news()] == [True] * (step == 6)
 
 
-def test_what_a_step_leaves_behind_is_not_kept_alive_for_a_redo(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_step_leaves_is_not_kept_alive_for_a_redo(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs, with their graphs or in an object, and what is too large."""
     monkeypatch.setattr(owners, "HELD", 1 << 22)
     weight = torch.ones(2, requires_grad=True)
@@ -93,7 +93,7 @@ def test_large_outputs_of_the_first_steps_are_not_kept_alive_either(script: Any)
     assert alive() is None and noted.objects
 
 
-def test_what_outgrows_a_look_is_told(script: Any) -> None:
+def test_what_outgrows_a_walk_is_reported(script: Any) -> None:
     found = Found()
     script.history.append(0.5)
     assert found.names() == {"history"} and found.census.news() == []
@@ -103,7 +103,7 @@ def test_what_outgrows_a_look_is_told(script: Any) -> None:
     assert said(text, notices.TOO_LARGE_VALUE, shown="history")
 
 
-def test_of_what_is_long_only_a_part_is_looked_at(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_list_only_a_part_is_read(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     room = leaves.Room(leaves.ITEMS)
     assert leaves.is_leaf([object()] * (leaves.LONGEST + 1), room) and room.items == leaves.ITEMS  # by a mark only
     assert not leaves.is_leaf(([0, 1],) * (leaves.ITEMS // 2), room) and room.items == 0
@@ -113,7 +113,7 @@ def test_of_what_is_long_only_a_part_is_looked_at(script: Any, monkeypatch: pyte
     assert found.beyond is None and found.objects < leaves.LONGEST
 
 
-def test_frames_that_run_are_looked_at_behind_modules_that_hold_too_much(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_frames_are_searched_after_modules_that_have_too_much(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "MOST", 200)
     monkeypatch.setattr(script, "models", [script.Trainer() for _ in range(300)], raising=False)
     best = 0

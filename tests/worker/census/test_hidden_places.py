@@ -1,4 +1,4 @@
-"""State anywhere: some thing that changes, in places one inside the other. Each change is carried over or told, whatever hides it."""
+"""State anywhere: a thing that changes, in nested places. Each change is carried over or reported, whatever hides it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.worker.census.census_found import Found, script
 
 __all__ = ["script"]
 
-Place = Callable[[Any], Any]  # what holds a thing
+Place = Callable[[Any], Any]  # contains a thing
 
 
 class _Plain:
@@ -158,7 +158,7 @@ THINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(places=st.lists(st.sampled_from(sorted(PLACES)), max_size=3), thing=st.sampled_from(sorted(THINGS)))
-def test_a_change_is_carried_over_or_told(script: Any, places: list[str], thing: str) -> None:
+def test_a_change_is_carried_over_or_reported(script: Any, places: list[str], thing: str) -> None:
     make, change = THINGS[thing]
     script.hidden = inner = make()
     for place in places:

@@ -1,4 +1,4 @@
-"""Values of a script: encoded alike where they are alike, and set in place where other names may stand for the same object."""
+"""Values of a script: encoded alike if they are alike, and set in place where other names may refer to the same object."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_containers_in_containers_stay_too_and_tensors_in_them_do_not() -> None:
     assert mine["inner"] is inner == [1, 2] and mine["shadow"].tolist() == [3.0, 4.0] and shadow.sum() == 0
 
 
-def test_whoever_has_held_it_takes_it_back_in_place() -> None:
+def test_a_value_of_its_own_is_set_in_place() -> None:
     data = torch.zeros(4, 2)
     mine: dict[str, Any] = {"part": data[1], "table": numpy.zeros(2)}
     put_into(mine, encoded({"part": torch.ones(2), "table": numpy.ones(2)}), own=True)
@@ -77,7 +77,7 @@ def test_memory_of_a_file_is_not_written_over() -> None:
     frozen = numpy.ones(3)
     frozen.flags.writeable = False
     assert put_into(frozen, encoded(numpy.zeros(3))) is not frozen and frozen.sum() == 3
-    held = torch.from_numpy(numpy.ones(3))  # perhaps of a mapped file: nobody can tell
+    held = torch.from_numpy(numpy.ones(3))  # perhaps of a mapped file: that is unknown
     assert put_into(held, encoded(torch.zeros(3, dtype=torch.float64))) is not held and held.sum() == 3
 
 
@@ -105,7 +105,7 @@ def test_a_member_of_an_enum_is_found_in_its_class() -> None:
 
 
 @pytest.mark.parametrize("value", [object(), open, iter([1]), [object()], {"k": object()}, {torch.ones(1): 1}])
-def test_what_nobody_could_move_is_no_leaf(value: Any) -> None:
+def test_a_value_that_cannot_be_moved_is_no_leaf(value: Any) -> None:
     assert not is_leaf(value)
 
 

@@ -1,4 +1,4 @@
-"""What loops leave behind under a name: noted, given to a newcomer's frame, bounded."""
+"""Names that loops leave: noted, given to a newcomer's frame, bounded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from understudy.messages import encoding
 from understudy.worker.census import left_names
 from understudy.worker.census.left_names import put, script_frame, take
 from understudy.worker.errors import BadMessage
-from understudy.worker.guards.loop_variables import Behind
+from understudy.worker.guards.loop_variables import ReadAfter
 
 NAMES = ("loss", "batch", "model", "unset")
 
@@ -41,7 +41,7 @@ def test_a_newcomer_has_in_its_frame_what_its_rank_had() -> None:
     assert missed == ["model"] and own.keys() == {"0:loss", "0:batch"}
 
     def newcomer() -> tuple[float, list[torch.Tensor]]:
-        assert put(0, sys._getframe(), Behind(NAMES, NAMES), own, {}, []) == []
+        assert put(0, sys._getframe(), ReadAfter(NAMES, NAMES), own, {}, []) == []
         if not own:
             loss, batch = 0.0, [torch.ones(1)]
         return loss, batch
@@ -49,7 +49,7 @@ def test_a_newcomer_has_in_its_frame_what_its_rank_had() -> None:
     loss, batch = newcomer()
     assert loss == 0.5 and [part.tolist() for part in batch] == [[1, 1], [0]]
     script = frame()
-    assert put(0, script, Behind(NAMES, NAMES), own, {}, []) == []
+    assert put(0, script, ReadAfter(NAMES, NAMES), own, {}, []) == []
     assert script.f_globals["loss"] == 0.5 and not {"model", "unset"} & script.f_globals.keys()
 
 
@@ -60,16 +60,16 @@ THEIRS = [torch.ones(2), torch.zeros(1)]
 @pytest.mark.parametrize(
     ("behind", "own", "last", "doubtful", "loss", "batch"),
     [
-        (Behind(NAMES, NAMES, "", ("batch",)), {}, [MINE], ["loss"], 0.25, MINE),
-        (Behind(NAMES, NAMES, "", ("batch",)), {}, [], ["loss", "batch"], 0.25, THEIRS),
-        (Behind(NAMES, NAMES, "", ("loss", "batch"), in_parts=True), {}, [(1, MINE)], [], 1, MINE),
-        (Behind(NAMES, NAMES, "", ("loss", "batch"), in_parts=True), {}, [{"a": 1}], ["loss", "batch"], 0.25, THEIRS),
-        (Behind(NAMES, NAMES, "", ("loss",)), left(loss=0.75)[0], [1], [], 0.75, THEIRS),  # the loop may have bound it anew
-        (Behind(NAMES, NAMES), left(loop=4, loss=0.75)[0], [], ["loss", "batch"], 0.25, THEIRS),
+        (ReadAfter(NAMES, NAMES, "", ("batch",)), {}, [MINE], ["loss"], 0.25, MINE),
+        (ReadAfter(NAMES, NAMES, "", ("batch",)), {}, [], ["loss", "batch"], 0.25, THEIRS),
+        (ReadAfter(NAMES, NAMES, "", ("loss", "batch"), in_parts=True), {}, [(1, MINE)], [], 1, MINE),
+        (ReadAfter(NAMES, NAMES, "", ("loss", "batch"), in_parts=True), {}, [{"a": 1}], ["loss", "batch"], 0.25, THEIRS),
+        (ReadAfter(NAMES, NAMES, "", ("loss",)), left(loss=0.75)[0], [1], [], 0.75, THEIRS),  # the loop may have bound it again
+        (ReadAfter(NAMES, NAMES), left(loop=4, loss=0.75)[0], [], ["loss", "batch"], 0.25, THEIRS),
     ],
 )
-def test_what_its_rank_had_not_handed_over_is_another_ranks_and_told_unless_it_is_drawn_again(
-    behind: Behind, own: dict[str, bytes], last: list[Any], doubtful: list[str], loss: float, batch: Any
+def test_a_name_that_was_not_handed_over_is_taken_from_another_rank_and_reported_unless_it_is_drawn_again(
+    behind: ReadAfter, own: dict[str, bytes], last: list[Any], doubtful: list[str], loss: float, batch: Any
 ) -> None:
     script = frame()
     assert put(0, script, behind, own, left(loss=0.25)[0], last) == doubtful
@@ -83,7 +83,7 @@ def test_of_what_had_a_value_before_the_loop_only_what_cannot_change_is_set() ->
     assert take(found, 0, frame(history=[1.0], best=3.0), ("history", "best"), ()) == [] and found.keys() == {"0:best"}
 
 
-def test_what_is_kept_is_bounded_and_of_the_oldest_loops_the_next_one_known_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_bounded_and_of_the_oldest_loops_the_next_known_one_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(left_names, "BOUND", 100)
     known: dict[str, bytes] = {}
     for loop in range(20):
@@ -91,18 +91,18 @@ def test_what_is_kept_is_bounded_and_of_the_oldest_loops_the_next_one_known_is_g
         assert sum(len(key) + len(data) for key, data in known.items()) <= 100
     assert "19:loss" in known and "0:loss" not in known
     script = frame()
-    assert put(0, script, Behind(("loss",)), known, {}, []) == ["loss"]
+    assert put(0, script, ReadAfter(("loss",)), known, {}, []) == ["loss"]
     assert f"{script.f_globals['loss']:.0f}:loss" == next(iter(known))
     assert take(known, 20, frame(loss=[0.0] * 100), ("loss",), ("loss",)) == ["loss"] and "19:loss" in known
 
 
 @pytest.mark.parametrize("data", [b"", b"junk", b"\xc1", b"\x93\x01"])
-def test_what_is_malformed_sets_nothing(data: bytes) -> None:
+def test_malformed_names_set_nothing(data: bytes) -> None:
     script = frame()
     if data:
         with refused(BadMessage, encoding.MALFORMED_NAME, name="loss"):
-            put(0, script, Behind(("loss",)), {"0:loss": data}, {}, [])
-    assert put(0, script, Behind(("loss",)), {"x:loss": data, "-1:loss": data, ":loss": data, f"{'9' * 5000}:loss": data}, {}, []) == []
+            put(0, script, ReadAfter(("loss",)), {"0:loss": data}, {}, [])
+    assert put(0, script, ReadAfter(("loss",)), {"x:loss": data, "-1:loss": data, ":loss": data, f"{'9' * 5000}:loss": data}, {}, []) == []
     assert "loss" not in script.f_globals
 
 

@@ -131,7 +131,7 @@ DRAWN = {
 
 
 @pytest.mark.parametrize("case", DRAWN)
-def test_what_does_not_show_where_it_stands_is_known_from_the_source(script: Script, case: str) -> None:
+def test_an_iterator_that_does_not_show_its_position_is_found_in_the_source(script: Script, case: str) -> None:
     text, expected = DRAWN[case]
     script(text)
     assert is_drawn(at("more"), None, {"step"}) == expected
@@ -144,7 +144,7 @@ def test_what_does_not_show_where_it_stands_is_known_from_the_source(script: Scr
 
 
 def test_every_source_can_be_searched(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing that stands in one ends a training."""
+    """No source ends a training."""
     files = [
         Path(ast.__file__),
         Path(argparse.__file__),
@@ -171,7 +171,7 @@ def test_what_the_set_up_sets_it_to(script: Script) -> None:
 
 
 def told(kind: str, path: walk.Path, thing: Any = None) -> str:
-    text = naming.told(kind, [naming.Uncovered(path, thing)])
+    text = naming.notice(kind, [naming.Uncovered(path, thing)])
     assert "\n" not in text and len(text) < 400
     return text
 
@@ -214,7 +214,7 @@ def test_what_differs_is_put_into_a_namespace_or_ignored(script: Script) -> None
     assert said(text, notices.DIFFERS_BY_RANK, names="bad (train.py:3)", name="bad", value="0", shown="bad")
 
 
-def test_what_is_too_much_is_registered_if_that_works(script: Script) -> None:
+def test_for_too_large_values_registering_is_advised_if_that_works(script: Script) -> None:
     script("history = []\nbank = print\nfor i in ():\n    history.append(1)\n    bank.data = 1")
     text = told(naming.LARGE, at("bank", ("attribute", "data")), torch.zeros(2))
     assert said(text, notices.TOO_LARGE_TENSOR, names="bank.data (train.py:5)", name="data", shown="bank.data")
@@ -231,7 +231,7 @@ def test_what_cannot_be_looked_at_is_named_as_far_as_it_is_known(script: Script)
 
 def test_of_many_four_are_named(script: Script) -> None:
     script("a = b = c = d = e = f = 0")
-    text = naming.told(naming.LEFT, [naming.Uncovered(at(name)) for name in "fedcba"])
+    text = naming.notice(naming.LEFT, [naming.Uncovered(at(name)) for name in "fedcba"])
     names = "a (train.py:1), b (train.py:1), c (train.py:1), d (train.py:1) and 2 more"
     assert said(text, notices.DIFFERS_BY_RANK, names=names, differ="differ", change="change")
 
@@ -254,7 +254,7 @@ def test_the_census_tells_it(script: Script) -> None:
     assert set(rest) == {("meter.sum", "left"), ("seen", "ignored")} and said(rest["meter.sum", "left"].why, notices.LISTED_LEFT)
 
 
-def test_what_is_ignored_is_not_looked_into(script: Script) -> None:
+def test_ignored_things_are_not_searched(script: Script) -> None:
     module = script("models = {}")
     vars(module)["models"] |= {number: SimpleNamespace(lock=object()) for number in range(50)}
     every = walk.look({("module", "train"): roots.ModuleNames(vars(module))}, lambda thing: False)
@@ -286,7 +286,7 @@ RUNNING = {
 
 @pytest.mark.parametrize("case", RUNNING)
 @pytest.mark.parametrize("inside", [False, True], ids=["module", "function"])
-def test_what_runs_beside_the_loop_of_the_job(script: Script, case: str, inside: bool) -> None:
+def test_counters_alongside_the_loop_of_the_job(script: Script, case: str, inside: bool) -> None:
     text, expected = RUNNING[case]
     if inside:
         text = "def main():\n" + textwrap.indent(text, "    ") + "\nmain()"
@@ -312,10 +312,10 @@ def test_what_runs_beside_the_loop_of_the_job(script: Script, case: str, inside:
     assert set(found) == {expected} and all(one.where == f"train.py:{1 + inside}" for each in seen for one in each)
 
 
-def test_what_runs_beside_it_is_told() -> None:
-    text = naming.told_of_loops([Running("enumerate", "n", "", "train.py:4"), Running("zip", "y", "others", "train.py:4")])
+def test_counters_alongside_it_are_reported() -> None:
+    text = naming.loop_notice([Running("enumerate", "n", "", "train.py:4"), Running("zip", "y", "others", "train.py:4")])
     assert text == notices.ENUMERATE_COUNTS(name="n", place="train.py:4", more=" (one of 2)")
-    text = naming.told_of_loops([Running("zip", "y", "others", "train.py:4")])
+    text = naming.loop_notice([Running("zip", "y", "others", "train.py:4")])
     assert said(text, notices.ZIP_DRAWS, name="y", source="others", place="train.py:4", more="")
-    text = naming.told_of_loops([Running("islice", "islice", "", "train.py:4")])
+    text = naming.loop_notice([Running("islice", "islice", "", "train.py:4")])
     assert said(text, notices.ISLICE_COUNTS, place="train.py:4", more="")

@@ -152,8 +152,8 @@ def test_a_variable_that_a_transaction_has_captured_is_put_back(script: Any) -> 
     assert losses == []
 
 
-def test_what_cannot_be_put_back_is_told(script: Any) -> None:
-    """It has changed since the last look, so that nobody knows what the attempt began with."""
+def test_what_cannot_be_restored_is_reported(script: Any) -> None:
+    """It has changed since the last walk, so the value at the begin of the attempt is unknown."""
     script.scale = torch.ones(2)
     found = Found()
     _begun(found)

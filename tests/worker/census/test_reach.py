@@ -108,7 +108,7 @@ def test_what_cannot_be_read_ends_no_step(script: Any) -> None:
     assert [one.name for one in found.census.listed(()) if one.kind == "beyond"] == ["broken"]
 
 
-def test_what_is_no_state_is_not_told(script: Any, tmp_path: Path) -> None:
+def test_what_is_no_state_is_not_reported(script: Any, tmp_path: Path) -> None:
     found = Found()
     with (tmp_path / "log").open("w") as script.log:
         script.logger, script.module, script.lock = logging.getLogger("a"), os, threading.Lock()
@@ -160,7 +160,7 @@ def test_what_a_state_dict_forgets_is_known(script: Any) -> None:
 def test_globals_of_packages_that_the_script_names_are_known(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Found()
     monkeypatch.setattr(math, "tau", 6.0)
-    monkeypatch.setattr(math, "e", 2.0)  # the script does not go by it
+    monkeypatch.setattr(math, "e", 2.0)  # the script does not depend on it
     found.changed()
     assert {one.name for one in found.census.listed(()) if one.root == "math"} == {"tau"}
 
@@ -195,7 +195,7 @@ def test_what_the_script_has_added_to_the_sampler_of_a_loader_is_seen(script: An
     assert _unseen(found) == {"loader.sampler.weight"}
 
 
-def test_containers_of_tensors_that_are_large_together_are_told(script: Any) -> None:
+def test_containers_of_tensors_that_are_large_together_are_reported(script: Any) -> None:
     script.thing = {number: torch.zeros(1 << 16) for number in range(8)}
     found = Found()
     assert found.names() == set() and found.census.news() == []
@@ -228,7 +228,7 @@ def test_no_code_of_the_script_runs(script: Any) -> None:
     assert _Proxy.asked == 0
 
 
-def test_what_is_ignored_is_not_told(script: Any) -> None:
+def test_ignored_things_are_not_reported(script: Any) -> None:
     script.thing, change, _ = closure()
     found = Found()
     found.census.ignore({"thing.count"})

@@ -1,4 +1,4 @@
-"""How much of a transaction a device computed itself, on a stand-in for its events, whose streams the test writes."""
+"""The part of a transaction that a device computed itself, with a fake for its events, whose streams the test writes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Measured:
 def alone() -> Iterator[None]:
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     yield
-    assert not Kernels._standing, "kernels of a measurement are left"
+    assert not Kernels._stack, "kernels of a measurement are left"
     dist.destroy_process_group()
 
 
@@ -97,7 +97,7 @@ def test_what_the_stream_waited_for_is_not_its_own() -> None:
     assert len(one.stream.works) == 2 and all(isinstance(work, Work) for work in one.stream.works)
 
 
-def test_what_is_started_and_not_waited_for_at_once_does_not_count_before_the_end() -> None:
+def test_a_collective_that_is_not_waited_for_at_once_does_not_count_before_the_end() -> None:
     one, numbers = Measured(), torch.ones(2)
     one.stream.takes = 0.5
     one.times.attempt(step_of())
@@ -180,7 +180,7 @@ def test_nothing_is_measured_where_it_is_not_wanted(how: str) -> None:
     one.stream.here = False
     times = DeviceTimes(None) if how == "off" else one.times
     times.attempt(step_of())
-    assert not Kernels._standing
+    assert not Kernels._stack
     times.before_vote(step_of())
     assert times.take() is None and one.stream.marks == []
 
@@ -280,7 +280,7 @@ class Rank:
         return self.reader.read()
 
 
-def test_each_measurement_stands_for_the_time_in_transactions_since_the_one_before(tmp_path: Path) -> None:
+def test_each_measurement_counts_for_the_time_in_transactions_since_the_one_before(tmp_path: Path) -> None:
     rank = Rank(tmp_path / "page", 0.25)
     rank.page.enter(Activity.RUNNING, 1)
     rank.own_time.look(1.0)

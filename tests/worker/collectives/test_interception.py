@@ -1,4 +1,4 @@
-"""Clients in front of collectives come and go while other threads issue collectives, as `dcp.async_save` does."""
+"""Clients of collectives are added and removed while other threads issue collectives, as `dcp.async_save` does."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_last_client_is_called_first_and_any_may_leave(group: None) -> None:
 
 def test_without_a_client_collectives_do_what_they_do(group: None) -> None:
     intercept()
-    assert not Kernels._standing
+    assert not Kernels._stack
     tensor = torch.full((3,), 2.0)
     dist.all_reduce(tensor)
     gathered = [torch.zeros(3)]

@@ -1,4 +1,4 @@
-"""A backend that gives no Work for a call that is not asynchronous, as NCCL does: whatever stands in front of collectives goes on."""
+"""A backend that returns no Work for a call that is not asynchronous, as NCCL does: the clients of collectives go on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def group() -> Iterator[None]:
 
 
 def both_kinds() -> list[torch.Tensor]:
-    """What is in the tensors behind a call that is not asynchronous, and one that is."""
+    """Return the content of the tensors after a call that is not asynchronous, and one that is."""
     first, second = torch.ones(2), torch.ones(2)
     assert dist.all_reduce(first) is None
     work = dist.all_reduce(second, async_op=True)

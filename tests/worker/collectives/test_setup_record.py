@@ -80,7 +80,7 @@ def test_flat_buffers_of_ddp_that_is_not_registered_are_kept(recorder: SetUpReco
     assert all(entry.whole is not None for entry in entries)
 
 
-def test_what_is_in_use_gives_way_and_must_be_registered(recorder: SetUpRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_in_use_is_dropped_and_must_be_registered(recorder: SetUpRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "LIMIT", 3 * WHOLE)
     parameters = [torch.zeros(LARGE), torch.zeros(LARGE), torch.zeros(LARGE)]
     for tensor in parameters:

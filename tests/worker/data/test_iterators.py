@@ -1,4 +1,4 @@
-"""An iterator of the job goes on where another worker's, or an attempt before, stood, and finds out if it cannot."""
+"""An iterator of the job goes on at the position of another worker's, or of an attempt before, and notices if it cannot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = f"{ITERATOR}1"
 
 
 class Augmented(Dataset[torch.Tensor]):
-    """What it gives goes by the global stream."""
+    """A dataset whose items depend on the global stream."""
 
     def __len__(self) -> int:
         return SIZE
@@ -37,7 +37,7 @@ class Stream(IterableDataset[int]):
 
 
 class Forgetful(Dataset[int]):
-    """What it gives goes by how often it was asked."""
+    """A dataset whose items depend on how often it was read."""
 
     asked = 0
 
@@ -153,8 +153,8 @@ def test_repeating_it_sets_the_epoch_of_its_sampler() -> None:
     assert sampler.epoch == 1
 
 
-def test_where_it_stands_does_not_grow() -> None:
-    """What an epoch began with does not hold where iterators stood by then."""
+def test_its_position_does_not_grow() -> None:
+    """The start of an epoch does not include the positions of iterators at that time."""
     worker = Worker(with_global_shuffle())
     worker.draw(6)
     size = len(worker.iterator.read())

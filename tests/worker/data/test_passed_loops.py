@@ -19,7 +19,7 @@ SIZE = 10
 
 
 class Counts(Sampler[int]):
-    """Its order goes by how often it has been drawn from; it counts its passes, too, once one is over."""
+    """A sampler whose order depends on how often it was drawn from; it counts its passes, too, once one is over."""
 
     def __init__(self) -> None:
         self.drawn = self.passes = 0
@@ -43,7 +43,7 @@ class Numbers(Dataset[int]):
 
 
 class Augmented(Numbers):
-    """What it gives goes by how much it has given, which nobody can set."""
+    """A dataset whose items depend on how much it has given, which cannot be set."""
 
     given = 0
 
@@ -138,7 +138,7 @@ def test_a_sampler_that_does_not_count_is_run_through_once() -> None:
 
 
 def test_a_count_that_is_lost_is_found_out() -> None:
-    """An earlier loop was left in its middle, where nobody knows any more: the proof fails."""
+    """An earlier loop was left in its middle, which is not known any more: the proof fails."""
     lost, newcomer = Rank(loader()), Rank(loader())
     lost.run(None, 1)
     lost.run(None)
@@ -147,7 +147,7 @@ def test_a_count_that_is_lost_is_found_out() -> None:
         newcomer.pass_by(lost, None)
 
 
-def test_what_is_registered_comes_later() -> None:
+def test_registered_state_comes_later() -> None:
     lost, newcomer = Rank(loader()), Rank(loader())
     lost.run(None, 1)
     lost.run(None)

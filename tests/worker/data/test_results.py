@@ -26,7 +26,7 @@ def on_newcomer(kept: Results, index: int) -> tuple[bool, object]:
     return Results().of_lost([0, -1, index], kept.encoded(), {})
 
 
-def test_of_numbers_the_oldest_are_gone_and_that_is_told_once(kept: Results, told: list[str]) -> None:
+def test_of_numbers_the_oldest_are_dropped_and_that_is_reported_once(kept: Results, told: list[str]) -> None:
     for index in range(6):
         kept.keep([0, -1, index], float(index))
         assert len(told) == int(index >= 3)
@@ -45,10 +45,10 @@ def test_what_returns_nothing_takes_no_room(kept: Results, told: list[str]) -> N
     assert not told and len(kept.encoded()) < 10
     assert on_newcomer(kept, 0) == (True, "first")
     assert {on_newcomer(kept, index) for index in range(1, 50)} == {(True, None)}
-    assert on_newcomer(kept, 50) == (False, None)  # nobody has been there
+    assert on_newcomer(kept, 50) == (False, None)  # no rank has been there
 
 
-def test_what_is_gone_lies_before_nothing_that_is_known(kept: Results) -> None:
+def test_a_none_before_a_dropped_result_is_unknown(kept: Results) -> None:
     """A None between results that are gone might have been one of them."""
     for index in range(12):
         kept.keep([0, -1, index], None if index % 2 else index)

@@ -1,4 +1,4 @@
-"""A loader that draws from a random stream is told only if the training draws from the same one in between."""
+"""A loader that draws from a random stream is reported only if the training draws from the same one in between."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Source:
 
 
 def told(loader: Draw, training: Draw, batches: int = 6) -> list[str]:
-    """Return what is said of a loop in which the loader and the training draw so."""
+    """Return the warnings about a loop in which the loader and the training draw so."""
     said: list[str] = []
     randomness = Randomness()
     randomness.find("stream (__main__)", OWN)
@@ -57,12 +57,12 @@ def told(loader: Draw, training: Draw, batches: int = 6) -> list[str]:
     ("loader", "training"),
     [(nothing, from_torch), (from_torch, nothing), (random.random, from_torch), (OWN.random, from_torch)],
 )
-def test_a_stream_of_one_of_them_is_not_told(loader: Draw, training: Draw) -> None:
+def test_a_stream_of_one_of_them_is_not_reported(loader: Draw, training: Draw) -> None:
     assert not told(loader, training)
 
 
 @pytest.mark.parametrize(("both", "name"), [(from_torch, "torch"), (random.random, "python"), (OWN.random, "stream (__main__)")])
-def test_a_stream_of_both_is_told_once(both: Draw, name: str) -> None:
+def test_a_stream_of_both_is_reported_once(both: Draw, name: str) -> None:
     said = told(both, both)
     assert codes(said) == [loading.SHARED_STREAMS.code]
     assert name in str(arguments_of(said[0])["streams"])

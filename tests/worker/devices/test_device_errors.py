@@ -218,7 +218,7 @@ def test_without_a_list_it_has_the_number_of_the_local_rank(monkeypatch: pytest.
 
 
 def test_a_device_that_is_used_is_asked_who_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for torch's answers: there is no GPU where this runs."""
+    """Fakes torch's answers: there is no GPU where this runs."""
     found = SimpleNamespace(uuid="5ad8c1b2-0000", pci_domain_id=0, pci_bus_id=0x3B, pci_device_id=0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)

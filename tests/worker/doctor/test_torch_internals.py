@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 import understudy.worker
 from understudy.worker.doctor import base
-from understudy.worker.doctor.base import Changed, Internal, module, tried
+from understudy.worker.doctor.base import Changed, Probe, module, run_probe
 from understudy.worker.doctor.internals import INTERNALS, REJOINED, REPLACED, try_all, way_of_joining
 
 WORKER = Path(understudy.worker.__file__).parent
@@ -40,8 +40,8 @@ EVERY_INTERNAL = pytest.mark.parametrize("internal", INTERNALS, ids=lambda inter
 
 
 @EVERY_INTERNAL
-def test_it_is_as_the_worker_needs_it(internal: Internal) -> None:
-    found = tried(internal, torch.__version__)
+def test_it_is_as_the_worker_needs_it(internal: Probe) -> None:
+    found = run_probe(internal, torch.__version__)
     if found.status == base.NOT_HERE:
         pytest.skip(found.reason)
     assert found.status == base.OK, f"{internal.name} ({internal.purpose}; {', '.join(internal.used_by)}): {found.reason}"
@@ -106,8 +106,8 @@ def _helper(): sys._getframe(); _helper()._tensor()
 
 
 @EVERY_INTERNAL
-def test_an_entry_says_who_uses_what(internal: Internal) -> None:
-    """Nothing stands in the table that nobody uses any more."""
+def test_an_entry_says_who_uses_what(internal: Probe) -> None:
+    """The table has no entry that is not used any more."""
     sources = []
     for name in internal.used_by:
         path = WORKER.joinpath(*name.split(".")).with_suffix(".py")
@@ -119,7 +119,7 @@ def test_an_entry_says_who_uses_what(internal: Internal) -> None:
 
 def test_entries_have_names_of_their_own() -> None:
     assert len(BY_NAME) == len(INTERNALS)
-    assert all(internal.purpose and internal.probe for internal in INTERNALS)
+    assert all(internal.purpose and internal.run for internal in INTERNALS)
 
 
 GONE = [  # entry, where, what is taken away there
@@ -142,12 +142,12 @@ GONE = [  # entry, where, what is taken away there
 
 
 @pytest.mark.parametrize(("name", "where", "what"), GONE, ids=lambda value: value if ":" not in value else value.partition(":")[2])
-def test_what_is_gone_is_found(monkeypatch: pytest.MonkeyPatch, name: str, where: str, what: str) -> None:
+def test_a_missing_internal_is_found(monkeypatch: pytest.MonkeyPatch, name: str, where: str, what: str) -> None:
     home, _, kind = where.partition(":")
     module("torch.distributed.fsdp"), module("torch.distributed.pipelining")
     owner: Any = getattr(module(home), kind) if kind else module(home)
     monkeypatch.delattr(owner, what)
-    found = tried(BY_NAME[name], torch.__version__)
+    found = run_probe(BY_NAME[name], torch.__version__)
     assert found.status == base.MISSING
     assert found.reason
 
@@ -166,24 +166,24 @@ def test_what_does_something_else_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     for name, owner, attribute, other in cases:
         with monkeypatch.context() as patch:
             patch.setattr(owner, attribute, other)
-            assert tried(BY_NAME[name], torch.__version__).status == base.MISSING, name
-        assert tried(BY_NAME[name], torch.__version__).status == base.OK, name
+            assert run_probe(BY_NAME[name], torch.__version__).status == base.MISSING, name
+        assert run_probe(BY_NAME[name], torch.__version__).status == base.OK, name
 
 
-def one_of(probe: Any, **more: Any) -> Internal:
-    return Internal("one", "something", (), (), probe, **more)
+def one_of(probe: Any, **more: Any) -> Probe:
+    return Probe("one", "something", (), (), probe, **more)
 
 
-def test_a_probe_that_raises_is_told_and_never_raises() -> None:
+def test_a_probe_that_raises_is_reported_and_does_not_raise() -> None:
     def changed() -> None:
         raise Changed("other\nwords")
 
     def broken() -> None:
         raise KeyError("key")
 
-    found = tried(one_of(changed), "2.13.0")
+    found = run_probe(one_of(changed), "2.13.0")
     assert (found.status, found.reason, found.fatal) == (base.MISSING, "other words", True)
-    found = tried(one_of(broken, without="slower"), "2.13.0")
+    found = run_probe(one_of(broken, without="slower"), "2.13.0")
     assert (found.status, found.reason, found.fatal) == (base.MISSING, "KeyError: 'key'", False)
 
 
@@ -192,9 +192,9 @@ def test_an_internal_of_a_later_torch_is_not_asked_for() -> None:
         raise AssertionError
 
     later = one_of(never, since="2.14", instead="another way")
-    found = tried(later, "2.13.1+cpu")
-    assert (found.status, found.reason, found.fatal) == (base.NOT_HERE, "from torch 2.14 on; till then another way", False)
-    assert tried(later, "2.14.0").status == base.MISSING
+    found = run_probe(later, "2.13.1+cpu")
+    assert (found.status, found.reason, found.fatal) == (base.NOT_HERE, "from torch 2.14 on; until then another way", False)
+    assert run_probe(later, "2.14.0").status == base.MISSING
 
 
 def test_probes_leave_the_process_as_it_was() -> None:
@@ -207,7 +207,7 @@ def test_probes_leave_the_process_as_it_was() -> None:
 
 def test_the_way_of_joining_follows_from_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("UNDERSTUDY_REJOIN", raising=False)
-    asked = [tried(BY_NAME["reconfigure"], torch.__version__)]
+    asked = [run_probe(BY_NAME["reconfigure"], torch.__version__)]
     can = hasattr(torch._C._distributed_c10d, "ReconfigureOptions")
     assert way_of_joining(asked) == (REJOINED if can else REPLACED)
     assert way_of_joining([]) == REPLACED

@@ -41,8 +41,8 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     monkeypatch.setattr(spare_drill, "Rendezvous", lambda *_: None)
     yield
-    for standing in Kernels._standing:
-        standing.remove()
+    for client in Kernels._stack:
+        client.remove()
     dist.destroy_process_group()
 
 
@@ -233,8 +233,8 @@ def test_a_spare_that_does_the_same_is_called_so() -> None:
         ("buffer", "net/buffer/2.running_mean is not the same", no_buffers),
         ("state", "net/parameter/0.weight is not the same", no_state),
         ("stream", "the random stream 'torch' is not the same", no_streams),
-        ("redo", "its redo does not: what goes into allreduce number 0", no_redo),
-        ("entered", "its redo does not: what goes into allreduce number 0", no_break_in_the_middle),
+        ("redo", "its redo does not: the input to allreduce number 0", no_redo),
+        ("entered", "its redo does not: the input to allreduce number 0", no_break_in_the_middle),
     ],
 )
 def test_what_only_one_part_sees(how: str, says: str, switch_off: Part, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -227,7 +227,7 @@ losses = some.builds(
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(some.sampled_from(sorted(SCRIPTS)), some.lists(losses, min_size=1, max_size=2, unique_by=lambda loss: loss.rank))
-def test_losses_anywhere_beside_a_drill(tmp_path: Path, name: str, lost: list[Loss]) -> None:
+def test_losses_anywhere_during_a_drill(tmp_path: Path, name: str, lost: list[Loss]) -> None:
     expected = undisturbed(tmp_path, name, RANKS).states
     job = drilled(tmp_path, name, *lost)
     assert result(job).verdict in (DrillVerdict.SAME, DrillVerdict.BROKEN), job.told

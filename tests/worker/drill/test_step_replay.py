@@ -25,8 +25,8 @@ from understudy.worker.guards.async_work import Works
 def group() -> Iterator[None]:
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     yield
-    for standing in Kernels._standing:
-        standing.remove()
+    for client in Kernels._stack:
+        client.remove()
     dist.destroy_process_group()
 
 
@@ -208,14 +208,14 @@ def test_a_message_from_any_rank_says_from_which() -> None:
     assert_equal(received, torch.ones(2))
 
 
-def test_behind_its_step_a_recorder_holds_no_result() -> None:
+def test_after_its_step_a_recorder_keeps_no_result() -> None:
     recorder = StepRecorder(lambda entry: None, lambda error: None)
     recorder.install()
     everyones, kept = torch.empty(4), torch.empty(4)
     dist.all_gather_into_tensor(everyones, torch.ones(4))
     work = dist.all_gather_into_tensor(kept, torch.ones(4), async_op=True)
     assert work is not None
-    work.get_future().wait()  # and nobody waits for the Work itself
+    work.get_future().wait()  # without a wait for the Work itself
     storages = [StorageWeakRef(tensor.untyped_storage()) for tensor in (everyones, kept)]  # type: ignore[no-untyped-call]
     del everyones, kept
     recorder.remove()
@@ -224,7 +224,7 @@ def test_behind_its_step_a_recorder_holds_no_result() -> None:
     assert work.wait() and work.is_completed() and work.is_success()
 
 
-def test_a_result_that_is_known_there_only_behind_the_vote_is_waited_for() -> None:
+def test_a_result_that_is_known_there_only_after_the_vote_is_waited_for() -> None:
     (entry,), _ = recorded(lambda: dist.all_reduce(torch.ones(4)))
     made = StepReplayer(rank=3)
     made.complete({entry.lane: 1}, 0)
@@ -244,7 +244,7 @@ def test_a_result_that_is_known_there_only_behind_the_vote_is_waited_for() -> No
         dist.all_reduce(torch.ones(4))
 
 
-def test_a_result_that_nobody_has_waited_for_there_does_not_come_behind_the_step() -> None:
+def test_a_result_that_was_not_waited_for_there_does_not_come_after_the_step() -> None:
     made = StepReplayer(rank=3)
     made.complete({"0": 1}, 0)
     made.install()

@@ -122,12 +122,12 @@ def test_the_deepest_of_all() -> None:
 
 
 @pytest.mark.parametrize("value", ["\ud800", {"\ud800": 1}, 10**5000, ["x", ("\udfff",)]], ids=["text", "key", "number", "in a tuple"])
-def test_what_has_no_encoding_is_told(value: Any) -> None:
+def test_a_value_without_an_encoding_is_reported(value: Any) -> None:
     with refused(Unencodable, encoding.BEYOND_ENCODING):
         encode(value)
 
 
-def test_tensors_and_arrays_in_what_is_nested() -> None:
+def test_tensors_and_arrays_in_nested_values() -> None:
     value = nested(["tuple"] * (DEPTH - 1), {"tensor": torch.arange(6).reshape(2, 3), "array": numpy.arange(3.0)})
     there = decode(encode(value))
     for _ in range(DEPTH - 1):

@@ -105,7 +105,7 @@ def test_arguments_that_are_changed_in_place(kind: str) -> None:
         arguments.check(redone=True)
 
 
-def test_an_object_among_the_arguments_that_changes_is_told() -> None:
+def test_an_object_among_the_arguments_that_changes_is_reported() -> None:
     batch = Batch(torch.zeros(1), [])
     arguments = Arguments("step", [(batch,), {}], closely=True)
     batch.names.append("x")

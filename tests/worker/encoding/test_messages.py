@@ -1,4 +1,4 @@
-"""What workers tell each other: it arrives as it was sent, or it is refused with words."""
+"""Messages between workers: they arrive as they were sent, or are refused with a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DDP holds is read and set in one process; what ranks tell each other of it is compared; hooks that keep something are known."""
+"""The state of DDP is read and set in one process; descriptions of ranks are compared; hooks that keep state are recognized."""
 
 from __future__ import annotations
 

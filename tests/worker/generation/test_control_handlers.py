@@ -1,4 +1,4 @@
-"""What a survivor publishes of the set-ups of lost ranks: at once, and what comes to it while it is called, too."""
+"""Set-up records of lost ranks that a survivor publishes: at once, and those that arrive while it is called, too."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _AtOnce:
         self.start = lambda: target(*args)
 
 
-def test_a_record_that_comes_behind_the_abort_is_published_when_the_rank_rests(answers: Published) -> None:
+def test_a_record_that_comes_after_the_abort_is_published_when_the_rank_has_stopped(answers: Published) -> None:
     store = answers.store
     store.put_setup(2, b"two")
     answers.publish(ABORT.generation, ABORT.store, ABORT.lost)

@@ -1,4 +1,4 @@
-"""What ranks tell each other, in votes, of what a transaction changes before its vote."""
+"""What ranks report to each other, in votes, about changes of a transaction before its vote."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_ranks_agree_on_what_any_of_them_has_found() -> None:
     vote(here, there)
     assert here.copy.found and there.copy.found
     assert here.pre_vote.unequal and there.pre_vote.unequal
-    here.pre_vote.adopt(there.pre_vote.told())
-    there.pre_vote.adopt(here.pre_vote.told())
+    here.pre_vote.adopt(there.pre_vote.found_changes())
+    there.pre_vote.adopt(here.pre_vote.found_changes())
     assert there.pre_vote.entries == here.pre_vote.entries == {"net/parameter/weight"}
     here.step(changes=True)
     there.step(changes=True)

@@ -30,12 +30,12 @@ def saved(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         return outcome.wait(60) if isinstance(outcome, Event) else outcome
 
     monkeypatch.setattr(_async_thread_executor, "save_wrapper", save)
-    for patch in reversed(patches.standing()):  # of runtimes that other tests have made in this process, one around the other
+    for patch in reversed(patches.installed()):  # of runtimes that other tests have made in this process, one around the other
         if patch.target.endswith("execute_save"):
             patch.remove()
-    before = patches.standing()
+    before = patches.installed()
     yield outcomes
-    for patch in [one for one in patches.standing() if one not in before]:
+    for patch in [one for one in patches.installed() if one not in before]:
         patch.remove()
 
 
@@ -43,7 +43,7 @@ def _save() -> Future[Any]:
     return _async_thread_executor._ThreadBasedAsyncCheckpointExecutor().execute_save({})
 
 
-def test_a_save_is_waited_for_before_the_vote_and_told(saved: list[Any]) -> None:
+def test_a_save_is_waited_for_before_the_vote_and_reported(saved: list[Any]) -> None:
     told = list[str]()
     saves, step, go = AsyncSaves(lambda: False, told.append), step_of("save", "section"), Event()
     saves.attempt(step)

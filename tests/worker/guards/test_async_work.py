@@ -1,4 +1,4 @@
-"""Results of functional collectives that nobody has read are waited for once, when that is asked for."""
+"""Results of functional collectives that are not read yet are waited for once, when that is requested."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _reduce() -> AsyncCollectiveTensor:
     return result
 
 
-def test_what_is_not_read_is_waited_for(unread: Unread) -> None:
+def test_an_unread_result_is_waited_for(unread: Unread) -> None:
     read = _reduce()
     assert read.sum().item() == 3
     view = _reduce().view(3)
@@ -45,7 +45,7 @@ def test_what_is_not_read_is_waited_for(unread: Unread) -> None:
     assert [result.sum().item() for result in results] == [3, 3, 3]
 
 
-def test_what_is_forgotten_is_not_waited_for(unread: Unread) -> None:
+def test_a_dropped_result_is_not_waited_for(unread: Unread) -> None:
     held = _reduce()
     unread.forget()
     unread.settle()

@@ -16,7 +16,7 @@ from understudy.worker.guards import default_store
 
 def test_only_a_script_is_refused_the_default_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributed_c10d, "_get_default_store", lambda: "the store")
-    before = patches.standing()
+    before = patches.installed()
     default_store.refuse()
     try:
         with pytest.raises(UsageError) as error:
@@ -27,5 +27,5 @@ def test_only_a_script_is_refused_the_default_store(monkeypatch: pytest.MonkeyPa
         exec(call, names)
         assert names["found"] == "the store"  # type: ignore[comparison-overlap]
     finally:
-        for patch in [one for one in patches.standing() if one not in before]:
+        for patch in [one for one in patches.installed() if one not in before]:
             patch.remove()

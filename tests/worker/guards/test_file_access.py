@@ -1,4 +1,4 @@
-"""What a newcomer's script reads in its set-up, and what it is about to write anew on its way, is noticed, and nothing else is."""
+"""Files that a newcomer's script reads in its set-up, and is about to write from scratch on its way, are noticed, and no others."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ WRITES: list[Callable[[Path], object]] = [
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_what_is_written_anew_is_noticed_before_it_is(opened: FileAccessGuard, tmp_path: Path, write: Callable[[Path], object]) -> None:
+def test_a_file_that_is_written_from_scratch_is_noticed_before_that(
+    opened: FileAccessGuard, tmp_path: Path, write: Callable[[Path], object]
+) -> None:
     path = tmp_path / "best.npy"
     path.write_text("old")  # not yet: this is the set-up
     opened.judge(refuse)
@@ -160,12 +162,12 @@ def test_files_that_the_job_has_written_since_its_set_up_are_named(opened: FileA
         path.read_bytes()
     with log.open("a") as file:
         file.write("a line")
-    assert opened.otherwise() == ""  # as long as nobody has said when the set-up was over
+    assert opened.otherwise() == ""  # as long as the end of the set-up is unknown
     opened.over = now
     assert said(opened.otherwise(), set_up.FILES_WRITTEN_SINCE, files=str(newer), more="")
-    assert opened.told("refused") == f"refused. {opened.otherwise()}"
+    assert opened.explained("refused") == f"refused. {opened.otherwise()}"
     opened.over = now + 10**12
-    assert opened.told("refused") == "refused"
+    assert opened.explained("refused") == "refused"
 
 
 def test_files_of_the_run_directory_are_ours(opened: FileAccessGuard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +179,7 @@ def test_files_of_the_run_directory_are_ours(opened: FileAccessGuard, tmp_path: 
     assert opened.otherwise() == ""
 
 
-def test_what_is_read_on_the_way_is_not_of_the_set_up(opened: FileAccessGuard, tmp_path: Path) -> None:
+def test_files_that_are_read_on_the_way_are_not_of_the_set_up(opened: FileAccessGuard, tmp_path: Path) -> None:
     path = tmp_path / "snapshot"
     path.touch()
     opened.over = 1

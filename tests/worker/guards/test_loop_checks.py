@@ -1,4 +1,4 @@
-"""Places that read the state in front of a transaction are found in the source of real functions."""
+"""Places that read the state before a transaction are found in the source of real functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from understudy.worker.guards.loop_checks import TRANSACTION, arguments_ahead, read_ahead
+from understudy.worker.guards.loop_checks import TRANSACTION, early_argument, early_read
 
 model, teacher = nn.Sequential(nn.Linear(2, 2)), nn.Linear(2, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -31,8 +31,8 @@ class Job:
 
     def steps(self, count: int) -> Iterator[int]:
         frame = sys._getframe(1)
-        found.append(read_ahead(frame, is_covered))
-        given.append(arguments_ahead(frame, is_covered))
+        found.append(early_read(frame, is_covered))
+        given.append(early_argument(frame, is_covered))
         return iter(range(count))
 
 
@@ -193,7 +193,7 @@ def test_through_functions() -> None:
 
 
 @pytest.mark.parametrize("script", [behind_its_transaction, ordinary, method_behind_its_transaction, transaction_is_not_found])
-def test_what_is_right_is_not_told(script: Callable[[], Any]) -> None:
+def test_correct_scripts_are_not_reported(script: Callable[[], Any]) -> None:
     found.clear()
     script()
     assert set(found) == {""}
@@ -253,7 +253,7 @@ def for_others_than_the_first() -> None:
 
 
 @pytest.mark.parametrize("script", [written_anew, written_anew_by_a_path, written_anew_with_a_mode, for_others_than_the_first])
-def test_files_that_are_written_anew_are_found(script: Callable[[], None]) -> None:
+def test_files_that_are_written_from_scratch_are_found(script: Callable[[], None]) -> None:
     found.clear()
     script()
     assert "# here" in linecache.getline(__file__, int(found[0].rpartition(":")[2]))

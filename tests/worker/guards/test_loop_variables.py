@@ -1,4 +1,4 @@
-"""Names that only a loop sets and the script reads behind it."""
+"""Names that only a loop sets and the script reads after it."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from understudy.worker.guards.loop_variables import loop_at, prepare, read_behind
+from understudy.worker.guards.loop_variables import loop_at, names_read_after, prepare
 
 found: list[str] = []
 names: list[str] = []
 
 
 def batches(count: int) -> Iterator[int]:
-    behind = read_behind(sys._getframe(1))
+    behind = names_read_after(sys._getframe(1))
     found[:], names[:] = behind.new, behind.names
     assert not found or behind.where.startswith(f"{Path(__file__).name}:")
     yield from range(count)
 
 
-def test_a_name_that_is_read_behind_the_loop() -> None:
+def test_a_name_that_is_read_after_the_loop() -> None:
     for number in batches(2):
         loss = number
     assert loss == 1 and number == 1
     assert sorted(found) == ["loss", "number"]
 
 
-def test_names_with_a_value_in_front_or_behind_and_those_that_are_not_read() -> None:
+def test_names_with_a_value_before_or_after_and_those_that_are_not_read() -> None:
     best = 0
     for number in batches(2):
         best, other, _not_read = max(best, number), number, number

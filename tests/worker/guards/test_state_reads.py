@@ -102,7 +102,7 @@ def test_a_file_is_not_opened(here: Here, tmp_path: Path) -> None:
     assert path.read_bytes() == content
 
 
-def test_what_is_not_saved_or_copied_is_not_noticed(here: Here) -> None:
+def test_state_that_is_not_saved_or_copied_is_not_noticed(here: Here) -> None:
     here.model.eval()
     here.model(torch.ones(1, 2)).sum().backward()
     here.optimizer.step()
@@ -149,7 +149,7 @@ def test_a_set_up_that_has_read_a_snapshot_of_the_live_job_saves_no_checkpoint(t
             told = arguments_of(caught.value.args[0])
             assert str(told["file"]).startswith(f"{final} at {__file__}:")
             assert str(snapshot) in str(arguments_of(told["reason"])["files"])  # and `final`, if both are of one tick of the clock
-            assert here.opened.told(str(caught.value)) == str(caught.value)
+            assert here.opened.explained(str(caught.value)) == str(caught.value)
         assert final.read_bytes() == before
         here.opened.over = time.time_ns()
         torch.save(here.model.state_dict(), final)  # the snapshot was there when the first workers set up

@@ -27,7 +27,7 @@ class Ended(Exception):
 
 
 class Brief(Control):
-    """Its thread ends with the line: nobody starts another agent here."""
+    """Its thread ends with the connection: no other agent is started here."""
 
     def _listen(self) -> None:
         with suppress(Ended):

@@ -42,7 +42,7 @@ def worker(tmp_path: Path) -> Looked:
     return Looked(tmp_path)
 
 
-def test_each_look_stands_for_the_time_since_the_one_before(worker: Looked) -> None:
+def test_each_sample_counts_for_the_time_since_the_one_before(worker: Looked) -> None:
     assert worker.shown == (0, 0, 0, 0)
     for activity, passed in ((Activity.RUNNING, 0.25), (Activity.COMMITTING, 0.125), (Activity.IDLE, 3.0), (Activity.RUNNING, 0.5)):
         worker.look(activity, True, passed)

@@ -1,4 +1,4 @@
-"""A worker's waits are looked up when it stands still, and a number that was found before it got on again is not told."""
+"""A worker's waits are counted when it makes no progress, and a number that was found before it made progress again is not reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_nothing_is_looked_up_while_the_worker_gets_on(tmp_path: Path) -> None:
     assert lookout._thread is None
 
 
-def test_a_number_belongs_to_a_standstill(tmp_path: Path) -> None:
+def test_a_number_belongs_to_a_time_without_progress(tmp_path: Path) -> None:
     lookout, found = WaitProbe(PageWriter(tmp_path / "page")), 3
     before = time.monotonic() - 60.0
     wait_until(lambda: lookout.waits(before, lambda _: found) == 3, "the first number", LIMIT)
@@ -32,7 +32,7 @@ def test_a_number_belongs_to_a_standstill(tmp_path: Path) -> None:
     wait_until(lambda: lookout.waits(before, lambda _: found) == 2, "it is looked up again", LIMIT)
 
 
-def test_where_the_script_stands_is_on_the_page_also_before_it_has_joined(tmp_path: Path) -> None:
+def test_the_position_of_the_script_is_on_the_page_also_before_it_has_joined(tmp_path: Path) -> None:
     lookout = WaitProbe(PageWriter(tmp_path / "page"))
     wait_until(lambda: lookout.waits(time.monotonic() - 60.0, None) == UNKNOWN and bool(where(tmp_path)), "a line", LIMIT)
     assert "test_wait_probe.py" in where(tmp_path)

@@ -1,4 +1,4 @@
-"""Where a script is, as `job.newcomer` and `job.first_run` tell it."""
+"""The place of a script, as `job.newcomer` and `job.first_run` show it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_on_a_first_worker_too() -> None:
 
 
 @pytest.mark.parametrize(("arrived", "drill", "first"), [(False, None, False), (True, None, True), (True, object(), False)])
-def test_on_a_newcomer_from_its_arrival_on_and_never_beside_a_living_rank(arrived: bool, drill: object, first: bool) -> None:
+def test_on_a_newcomer_from_its_arrival_on_and_never_in_a_drill(arrived: bool, drill: object, first: bool) -> None:
     newcomer = Newcomer.__new__(Newcomer)
     newcomer.arrived, newcomer._takeover = arrived, cast(Any, drill)
     job = _job(newcomer)

@@ -1,4 +1,4 @@
-"""Ranks move to spares while their workers are alive, and the job comes to the same bits: whole jobs in one process."""
+"""Ranks move to spares while their workers are alive, and the job reaches the same bits: whole jobs in one process."""
 
 from __future__ import annotations
 

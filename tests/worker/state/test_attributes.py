@@ -1,4 +1,4 @@
-"""What modules hold beside tensors: bound again by a redo, in place, and given to a newcomer."""
+"""Attributes of modules other than tensors: bound again by a redo, in place, and given to a newcomer."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_second_redo_of_the_same_begin_does_the_same() -> None:
     snapshot = state.snapshot()
     for _ in range(2):
         net.attempt()
-        state.encoded_values()  # as a recovery does in between, which looks at all parts anew
+        state.encoded_values()  # as a recovery does in between, which searches all parts again
         state.restore(snapshot)
         assert net.calls == 0 and net.seen == [] and net.drop.p == 0.1 and not hasattr(net, "extra")
 
@@ -132,7 +132,7 @@ def test_a_part_in_whose_place_there_is_one_of_another_class_is_of_that_class_on
     assert repr(newcomer[1]) == repr(nn.ReLU())
 
 
-def test_a_part_of_a_class_that_a_newcomer_does_not_find_is_told() -> None:
+def test_a_part_of_a_class_that_a_newcomer_does_not_find_is_reported() -> None:
     class Here(nn.ReLU): ...
 
     rank, newcomer = nn.Sequential(nn.ReLU()), nn.Sequential(nn.ReLU())
@@ -189,7 +189,7 @@ def test_of_a_hidden_state_whose_history_is_spent_the_values_go_to_a_newcomer() 
     assert torch.equal(newcomer.hidden, rank.hidden) and there.encoded_values() == found and here.attributes.news() == []
 
 
-def test_a_graph_that_is_kept_from_step_to_step_is_told() -> None:
+def test_a_graph_that_is_kept_from_step_to_step_is_reported() -> None:
     net = Net()
     net.constant = net.layer(torch.ones(4))
     state = registered(net)
@@ -209,7 +209,7 @@ def pruned(layer: nn.Module) -> nn.Module:
 @pytest.mark.parametrize("wrap", [nn.utils.weight_norm, nn.utils.spectral_norm, pruned])
 @pytest.mark.parametrize("trained", [True, False])
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
-def test_a_weight_that_each_forward_pass_computes_is_nobodys_attribute(wrap: Any, trained: bool) -> None:
+def test_a_weight_that_each_forward_pass_computes_is_no_attribute(wrap: Any, trained: bool) -> None:
     net = Net()
     net.layer = wrap(nn.Linear(4, 4, bias=False))
     net.requires_grad_(trained)
@@ -252,7 +252,7 @@ def test_extra_state_is_a_value_like_any_other() -> None:
     assert newcomer.count == 3
 
 
-def test_parts_that_come_after_the_set_up_and_large_attributes_are_told() -> None:
+def test_parts_that_come_after_the_set_up_and_large_attributes_are_reported() -> None:
     net = Net()
     state = registered(net)
     state.snapshot()

@@ -36,7 +36,7 @@ DONE: dict[str, Callable[[nn.Module, torch.optim.Optimizer], object]] = {
 
 @pytest.fixture(params=[False, True], ids=["plain", "DTensors"])
 def model(request: pytest.FixtureRequest) -> Iterator[nn.Module]:
-    """A DTensor counts its changes beside the memory below."""
+    """A DTensor counts its changes apart from the memory below."""
     made = nn.Linear(2, 1)
     if not request.param:
         yield made
@@ -47,7 +47,7 @@ def model(request: pytest.FixtureRequest) -> Iterator[nn.Module]:
 
 
 def dropping(model: nn.Module) -> tuple[torch.optim.Optimizer, Gradients, list[nn.Parameter]]:
-    """Behind some steps, all of which have dropped what they found. Gives the parameters, too: shards where it is sharded."""
+    """Return the state after some steps, all of which have dropped what they found, and the parameters: shards where it is sharded."""
     parameters = list(model.parameters())
     optimizer = torch.optim.SGD(parameters, lr=0.1)
     gradients = Gradients(lambda: parameters)
@@ -64,7 +64,7 @@ def dropping(model: nn.Module) -> tuple[torch.optim.Optimizer, Gradients, list[n
 def test_a_redo_begins_with_the_gradients_that_its_attempt_has_left_alone(what: str, withheld: bool, model: nn.Module) -> None:
     optimizer, gradients, parameters = dropping(model)
     if withheld:
-        gradients.withhold(told=False)
+        gradients.withhold(listed=False)
     gradients.begin()
     before = [parameter.grad for parameter in parameters]
     DONE[what](model, optimizer)
@@ -86,7 +86,7 @@ PARTS = {"all": [0, 1, 2, 3], "the first": [0, 1], "the second": [2, 3], "one": 
 
 @dataclass(frozen=True)
 class Step:
-    """What a script does in one step; `section`: there is a section in front of it."""
+    """The actions of a script in one step; `section`: there is a section before it."""
 
     what: str
     dropped: str
@@ -118,7 +118,7 @@ class Rank:
         self.parameters = [nn.Parameter(torch.ones(1)) for _ in range(4)]  # two optimizers' worth
         self.gradients = Gradients(lambda: self.parameters)
         self.snapshot: list[tuple[torch.Tensor, torch.Tensor] | None] = []
-        self.told = True  # the copy of its last vote tells of gradients
+        self.told = True  # the copy of its last vote lists gradients
 
     def begin(self) -> None:
         held = map(self.gradients.of, self.parameters)
@@ -189,12 +189,12 @@ def test_gradients_of_before_a_recovery(steps: list[Step]) -> None:
     have computed. Or it is refused."""
     undisturbed, ranks = Rank(), [Rank()]
     for step in steps:
-        before: dict[Rank, list[float | None] | None] = {}  # what an attempt that came to its vote had made
+        before: dict[Rank, list[float | None] | None] = {}  # the gradients that an attempt which reached its vote had made
         for rank in (undisturbed, *ranks):
             if step.section:
                 rank.gradients.keep()
         try:
-            inside = []  # those that the loss has caught in the step, and not in front of it
+            inside = []  # those that the loss has caught in the step, and not before it
             if step.lost is not None:
                 inside = [rank for rank, far in zip(ranks, step.lost, strict=False) if far >= 0]
                 for rank, far in zip(ranks, step.lost, strict=False):
@@ -226,7 +226,7 @@ def test_gradients_of_before_a_recovery(steps: list[Step]) -> None:
 def test_steps_that_drop_all_are_never_refused(model: nn.Module) -> None:
     optimizer, gradients, parameters = dropping(model)
     for _ in range(3):
-        gradients.withhold(told=True)
+        gradients.withhold(listed=True)
         assert all(gradients.of(parameter) is None for parameter in parameters)
         gradients.begin()
         train(model, optimizer)

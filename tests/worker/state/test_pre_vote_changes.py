@@ -1,4 +1,4 @@
-"""Parameters that change in front of a vote: found however they are written, put back, and known to all ranks."""
+"""Parameters that change before a vote: found however they are written, restored, and known to all ranks."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def test_a_write_in_the_first_transaction_is_found_and_put_back(write: Write) ->
     write(layer)
     assert said(early.look(begun), registered.CHANGED_BEFORE_VOTE, function="step", entry="net/parameter/weight", more="")
     assert early.entries == {"net/parameter/weight"} and early.found_now
-    assert early.look(begun) == ""  # said once
+    assert early.look(begun) == ""  # reported once
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_what_is_known_is_put_back_in_every_later_transaction(write: Write) -> None:
+def test_known_changes_are_restored_in_every_later_transaction(write: Write) -> None:
     layer, optimizer, early = trained()
     for number in range(6):
         before = layer.weight.detach().clone()
@@ -81,7 +81,7 @@ def test_what_is_known_is_put_back_in_every_later_transaction(write: Write) -> N
             assert torch.equal(layer.weight, before), number
             write(layer)
         early.look(begun)
-        optimizer.step()  # behind the vote
+        optimizer.step()  # after the vote
 
 
 def test_moments_count_too() -> None:
@@ -129,7 +129,7 @@ def test_a_first_write_in_a_later_transaction_is_named_and_not_guessed() -> None
 
 
 @pytest.mark.parametrize("write", [lambda weight: weight.mul_(2), lambda weight: weight.to_local().mul_(2)], ids=["it", "its memory"])
-def test_a_dtensor_counts_its_changes_beside_its_memory(write: Callable[[torch.Tensor], object]) -> None:
+def test_a_dtensor_counts_its_changes_apart_from_its_memory(write: Callable[[torch.Tensor], object]) -> None:
     with world():
         layer = nn.Linear(3, 3)
         fully_shard(layer, mesh=init_device_mesh("cpu", (1,)))
@@ -144,7 +144,7 @@ def test_a_dtensor_counts_its_changes_beside_its_memory(write: Callable[[torch.T
         assert said(early.look(begun), registered.CHANGED_BEFORE_VOTE_LATE, function="step", entry="net/parameter/weight")
 
 
-def test_functions_are_told_apart() -> None:
+def test_functions_are_distinguished() -> None:
     layer, _, early = trained()
     begun = early.begin("evaluate")
     in_place(layer)

@@ -1,4 +1,4 @@
-"""What workers do while nobody waits for them: digests of what stays as it is, and memory for what will come."""
+"""Work that workers do during waits: digests of state that stays as it is, and memory for state that will come."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fresh() -> State:
     return state
 
 
-def test_what_is_known_is_what_would_be_found_and_is_told_once() -> None:
+def test_known_digests_equal_computed_ones_and_are_taken_once() -> None:
     state = trained()
     known = DigestCache(state)
     known.make(lambda: False)
@@ -75,7 +75,7 @@ def test_memory_that_is_ready_is_used() -> None:
     assert missing._ready == {}
 
 
-def test_memory_that_does_not_fit_any_more_is_made_anew() -> None:
+def test_memory_that_does_not_fit_any_more_is_allocated_again() -> None:
     """The rank has changed its optimizer since."""
     donor, newcomer = trained(), fresh()
     missing = Preallocation(newcomer)

@@ -23,7 +23,7 @@ from understudy.worker.state.registry import State
 
 
 class Keeping(torch.optim.SGD):
-    """Keeps a count for each parameter, and one thing for all of them beside these, as some optimizers do."""
+    """An optimizer that keeps a count for each parameter, and one value for all of them, as some do."""
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         super().step(closure)
@@ -34,7 +34,7 @@ class Keeping(torch.optim.SGD):
                 self.state[parameter]["count"] = self.state[parameter].get("count", 0) + 1
 
 
-def test_what_an_optimizer_keeps_beside_tensors() -> None:
+def test_what_an_optimizer_keeps_in_addition_to_tensors() -> None:
     model = torch.nn.Linear(2, 2)
     state, optimizer = State(), Keeping(model.parameters(), lr=0.1, momentum=0.9)
     state.register("optimizer", optimizer)
@@ -69,7 +69,7 @@ def test_what_an_optimizer_keeps_for_all_parameters_is_found_once_and_read_from_
     assert found != state.encoded_values(closely=False) != first
 
 
-def test_what_is_kept_of_the_middle_of_a_model_alone_is_seen() -> None:
+def test_values_of_parameters_in_the_middle_of_a_model_alone_are_found() -> None:
     layers = [torch.nn.Linear(2, 2) for _ in range(3)]
     parameters = [parameter for layer in layers for parameter in layer.parameters()]
     state, optimizer = State(), Keeping(parameters, lr=0.1)
@@ -80,7 +80,7 @@ def test_what_is_kept_of_the_middle_of_a_model_alone_is_seen() -> None:
     assert state.encoded_values(closely=False) != first
 
 
-def test_a_redo_leaves_alone_what_changes_behind_the_vote_only() -> None:
+def test_a_redo_leaves_alone_what_changes_only_after_the_vote() -> None:
     parameter = torch.nn.Parameter(torch.ones(2))
     state, optimizer = State(), torch.optim.SGD([parameter], lr=0.1)
     state.register("optimizer", optimizer)
@@ -98,7 +98,7 @@ def test_keys_of_any_type_have_one_order() -> None:
     assert encode(canonical(dict.fromkeys(keys, 0))) == encode(canonical(dict.fromkeys(reversed(keys), 0)))
 
 
-def test_encoding_in_what_is_being_encoded_and_behind_an_error() -> None:
+def test_encoding_inside_an_encoding_and_after_an_error() -> None:
     value = {"a": [torch.ones(3), {"b": (1, {2, 3}, torch.zeros(2, dtype=torch.int64))}], "big": 1 << 70}
     before = encode(value)
     for wrong in ([object()], {"x": (1, [object()])}):

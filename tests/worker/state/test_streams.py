@@ -90,7 +90,7 @@ def test_a_generator_that_comes_later_is_captured() -> None:
     assert OWN.get_state().numpy().tobytes() in kept.capture().values()
 
 
-def test_what_is_restored_is_captured() -> None:
+def test_restored_streams_are_captured() -> None:
     kept = Randomness()
     before = kept.capture()
     drawn = random.gauss(0, 1), numpy.random.randn(), torch.rand(1)

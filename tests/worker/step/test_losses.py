@@ -1,6 +1,5 @@
-"""Ranks are lost at every point of a step, of a recovery and of its end, and the job comes to the same bits as without.
-
-Whole jobs in one process (`job_in_one_process`), hence in hundredths of a second each.
+"""Ranks are lost at every point of a step, of a recovery and of its end, and the job reaches the same bits as without. Whole jobs in one
+process (`job_in_one_process`), hence in hundredths of a second each.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def test_they_are_called_in_order() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_of_the_port_is_passed_on(name: str) -> None:
-    """One that `Order` had forgotten would be called by nobody."""
+    """One that `Order` had forgotten would never be called."""
     heard = list[str]()
 
     class One(Participant):

@@ -22,7 +22,7 @@ PORTS = {("Control", "handlers")}
 
 
 def parts_of(thing: object) -> Iterator[tuple[str, object]]:
-    """Our own objects that `thing` holds, by attribute; also those in containers. What a function refers to is not held."""
+    """Our own objects in the attributes of `thing`; also those in containers. References of a function do not count."""
     held = vars(thing) if hasattr(thing, "__dict__") else {}
     for name, value in held.items():
         for part in _within(value):

@@ -96,7 +96,7 @@ def test_one_that_is_joined_again_can_be_aborted_again_and_a_late_call_for_the_l
     for number in range(1, 3):
         one.abort()
         one.drain()
-        one.abort()  # from the thread that was told of the loss
+        one.abort()  # from the thread that was notified of the loss
         one.drain()
         assert begun == [1] * number
         one.rejoin(HashStore(), 0, 1)

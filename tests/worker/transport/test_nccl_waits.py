@@ -55,11 +55,11 @@ def test_a_collective_that_has_begun_waits_for_peers() -> None:
     assert waits(DONE, entry("started"), entry("started"), entry("scheduled")) == 2
 
 
-def test_a_rank_that_still_computes_what_comes_before_its_collective_waits_for_nobody() -> None:
+def test_a_rank_that_still_computes_before_its_collective_waits_for_no_rank() -> None:
     assert waits(DONE, entry("scheduled")) == 0
 
 
-def test_a_rank_all_of_whose_collectives_have_ended_waits_for_nobody() -> None:
+def test_a_rank_whose_collectives_have_ended_waits_for_no_rank() -> None:
     assert waits(DONE) == 0
     assert waits(NOT_TIMED) == 0
 
@@ -96,7 +96,7 @@ def test_torch_without_nccl_has_no_record(monkeypatch: pytest.MonkeyPatch) -> No
     assert Gloo().waits(nccl_waits.STILL) == Gloo().waits()
 
 
-def test_torch_writes_what_is_read_here() -> None:
+def test_torch_writes_the_records_that_are_read_here() -> None:
     """By Gloo's recorder, the one that runs here: the same code of torch writes NCCL's. Gloo never notes that a collective begins."""
     read = getattr(_distributed_c10d, "_dump_fr_trace_json")  # noqa: B009 (torch's stubs lack it)
     dist.init_process_group("gloo", store=_distributed_c10d.HashStore(), rank=0, world_size=1)

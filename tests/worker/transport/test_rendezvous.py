@@ -60,7 +60,7 @@ def test_several_that_put_under_one_key_leave_one_of_their_values(server: StoreS
 
 
 def test_parts_without_their_list_are_not_seen(server: StoreServer) -> None:
-    """As when whoever puts a value is lost in the middle of it."""
+    """As when the worker that puts a value is lost in the middle of it."""
     writing = client(server)
     put, written = writing._set, list[str]()
 
@@ -85,7 +85,7 @@ def test_generations_do_not_see_each_other(server: StoreServer) -> None:
     assert client(server, 2).get("key") == b"two"
 
 
-def test_who_asks_without_waiting_learns_what_is_there(server: StoreServer) -> None:
+def test_a_read_without_waiting_returns_what_exists(server: StoreServer) -> None:
     one, other = client(server), client(server)
     assert not one.has("key")
     one.put("key", b"a")

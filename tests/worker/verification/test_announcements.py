@@ -32,7 +32,7 @@ def reduced(size: Sizes, operator: str = "allreduce_", index: int = 0, **argumen
 
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS.keys() - {*BETWEEN_TWO, "gather_", "scatter_", "alltoall_"}))
-def test_what_is_the_same_fits(operator: str) -> None:
+def test_equal_calls_match(operator: str) -> None:
     arguments = {"root_rank": 0, "reduce_op": SUM, "output_split_sizes": [], "input_split_sizes": []}
     assert not unlike(calls(operator, (of((4, 2)), of((4, 2))), (of((4, 2)), of((4, 2))), **arguments))
 

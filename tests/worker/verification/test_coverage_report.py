@@ -1,4 +1,4 @@
-"""What is said about losing a whole node or failure domain."""
+"""The text about losing a whole node or failure domain."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ RACKS = [Place("rack0", "a"), Place("rack0", "b"), Place("rack1", "c"), Place("r
     [
         ([Place("a", "a")] * 4, [(0, 1), (2, 3)], ""),
         (FOUR, [(0, 2), (1, 3)], "; so is that of any one node"),
-        (FOUR, [(0, 1), (2, 3)], "; the loss of node a (and 1 more) is NOT survived: nobody else has all of what ranks 0, 1 have"),
+        (FOUR, [(0, 1), (2, 3)], "; the loss of node a (and 1 more) is NOT survived: no other rank has all of the state of ranks 0, 1"),
         (RACKS, [(0, 2), (1, 3)], "; so is that of any one node; so is that of any one failure domain"),
         (
             RACKS,
             [(0, 1), (2, 3)],
-            "; so is that of any one node; the loss of failure domain rack0 (and 1 more) is NOT survived: nobody else has all of what "
-            "ranks 0, 1 have",
+            "; so is that of any one node; the loss of failure domain rack0 (and 1 more) is NOT survived: no other rank has all of "
+            "the state of ranks 0, 1",
         ),
     ],
 )

@@ -73,7 +73,7 @@ def test_ranks_in_a_ring_go_on_unchecked_and_one_of_them_says_so(ranks: list[Ran
     (text,) = [text for rank in ranks for text in rank.told]
     assert said(text, newcomers.NOT_CHECKED) and said(text, newcomers.WAIT_FOR_EACH_OTHER)
     assert "rank 0 in call a" in text and "rank 2 in call c" in text
-    ranks[0].issue("d", [1])  # and from then on nobody waits
+    ranks[0].issue("d", [1])  # and from then on no rank waits
 
 
 def test_a_slow_rank_is_waited_for(ranks: list[Rank]) -> None:

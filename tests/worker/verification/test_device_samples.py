@@ -1,5 +1,4 @@
-"""Digests of tensors on an accelerator: the host stands in its place, so that samples arrive at once, unless a test holds one back.
-
+"""Digests of tensors on an accelerator: the host takes its place, so that samples arrive at once, unless a test delays one.
 `tests/contract/device_samples.py` has a GPU.
 """
 

@@ -78,7 +78,7 @@ def test_a_redo_that_calls_less_is_noticed_at_its_vote(rank: Rank) -> None:
     assert said(rank.votes()[0], calls.REDO_ISSUES_LESS, number=0, lane="0")
 
 
-def test_what_is_not_read_does_not_count(rank: Rank) -> None:
+def test_an_input_that_is_not_read_does_not_count(rank: Rank) -> None:
     for content in (torch.ones(4), torch.zeros(4)):
         rank.call(content, operator="broadcast_", root_rank=1)
         rank.call(content, operator="recv_", src=1)
@@ -205,7 +205,7 @@ def test_a_collective_whose_content_cannot_be_read_is_issued_all_the_same(rank: 
     assert rank.votes() == ("", RedoCompared(0, 0, 0, 0))
 
 
-def test_what_is_issued_once_the_generation_is_over_does_not_count(rank: Rank) -> None:
+def test_collectives_after_the_end_of_the_generation_do_not_count(rank: Rank) -> None:
     """What comes before it may have given anything."""
     rank.call(torch.ones(4))
     rank.over = True
@@ -263,7 +263,7 @@ def newcomer_of(lost: Rank) -> Rank:
     ("number", "size", "evident", "same", "message"),
     [(2.0, 4, True, 2, None), (3.0, 4, True, 1, calls.LOST_GAVE_ANOTHER), (2.0, 5, True, 1, calls.LOST_ISSUED_ANOTHER)],
 )
-def test_a_newcomer_gives_what_the_lost_worker_has_told_its_buddies(
+def test_a_newcomer_is_compared_with_the_marks_of_the_lost_worker(
     number: float, size: int, evident: bool, same: int, message: Message | None
 ) -> None:
     lost = Rank()
@@ -294,7 +294,7 @@ def test_a_newcomer_that_calls_less_than_the_lost_worker_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_newcomer_has_nothing_to_show_where_nothing_that_it_reads_was_told(told: bool) -> None:
+def test_a_newcomer_has_no_evidence_if_no_input_was_sent(told: bool) -> None:
     """A barrier and what comes from others say nothing of the state."""
     lost = Rank()
     if told:
@@ -307,7 +307,7 @@ def test_a_newcomer_has_nothing_to_show_where_nothing_that_it_reads_was_told(tol
     rank.issued.remove()
 
 
-def test_what_was_told_of_another_transaction_is_no_measure() -> None:
+def test_marks_of_another_transaction_are_not_compared() -> None:
     lost = Rank()
     lost.call(torch.ones(4))
     lost.issued.before_vote(lost.step)
@@ -326,7 +326,7 @@ def test_a_trail_that_is_none_is_refused(data: bytes) -> None:
     rank.issued.remove()
 
 
-def test_marks_are_told_now_and_then_and_the_vote_takes_the_rest(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marks_are_sent_now_and_then_and_the_rest_with_the_vote(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
     now, told = 100.0, []
     monkeypatch.setattr(trails, "time", SimpleNamespace(monotonic=lambda: now))
     for number in range(4):

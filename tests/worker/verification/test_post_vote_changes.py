@@ -1,4 +1,4 @@
-"""What changes behind a vote: who has it when, and what is said of a rank that was lost before it had handed it over."""
+"""Changes after a vote: which ranks have them when, and the message about a rank that was lost before it had handed them over."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from understudy.worker.verification.post_vote_changes import EARLY, TOP, Look, P
 
 
 class Local:
-    """The copies of a rank whose random stream moves behind every vote."""
+    """The copies of a rank whose random stream moves after every vote."""
 
     def __init__(self) -> None:
         self.sealed: dict[int, BuddyCopy] = {}
-        self.moved = False  # what the last look was told
+        self.moved = False  # the argument of the last call
 
     def vote(self, transaction: int) -> None:
         self.sealed[transaction] = BuddyCopy(transaction, [], 0, {"torch": b""}, None, {}, {}, CopyDigests({}, {}))
@@ -95,7 +95,7 @@ def agree(rank: Rank, *points: int) -> None:
     rank.changes.voted({field.name: sum(1 << number for number in points)})
 
 
-def test_whoever_goes_on_knows_that_it_is_kept(rank: Rank) -> None:
+def test_a_rank_that_goes_on_knows_that_its_copy_is_kept(rank: Rank) -> None:
     agree(rank, 0)
     rank.changes.look("after train", Look.AFTER)
     assert rank.did == ["handed over", "kept"]
@@ -123,7 +123,7 @@ def test_a_change_in_a_transaction_that_a_loss_has_rolled_forward_is_found_there
         ([0, 5, 1], [1, -1, 0], "before evaluate", True),
     ],
 )
-def test_what_the_script_sets_in_front_of_a_loop_is_set_by_a_newcomer(
+def test_a_newcomer_itself_sets_what_the_script_sets_before_a_loop(
     rank: Rank, copied: list[int], now: list[int], point: str, moved: bool
 ) -> None:
     rank.local.sealed[39].place = copied
@@ -143,7 +143,7 @@ def test_what_a_loop_has_left_is_handed_over_once_right_before_the_next_transact
     assert rank.changes.owed
 
 
-def test_what_cannot_be_handed_over_for_a_loss_is_handed_over_behind_the_recovery(rank: Rank) -> None:
+def test_a_copy_that_a_loss_delays_is_handed_over_after_the_recovery(rank: Rank) -> None:
     agree(rank, 0)
     rank.lost = True
     rank.changes.look("after train", Look.AFTER)
@@ -174,7 +174,7 @@ def test_a_generation_of_which_the_end_was_noticed_is_over(rank: Rank) -> None:
     assert membership.announced()
 
 
-def test_it_is_told_first_and_handed_over_once_all_have_agreed(rank: Rank) -> None:
+def test_a_change_is_reported_first_and_handed_over_once_all_have_agreed(rank: Rank) -> None:
     rank.changes.look("after train", Look.AFTER)
     assert rank.did == [] and said(rank.said[0], transactions.CHANGES_AFTER_VOTE, point="after train")
     rank.changes.voted({field.name: field.value for field in rank.changes.vote_fields()})
@@ -184,7 +184,7 @@ def test_it_is_told_first_and_handed_over_once_all_have_agreed(rank: Rank) -> No
     assert rank.did == ["handed over", "kept"] and len(rank.said) == 1
 
 
-def test_behind_the_first_votes_everything_is_handed_over() -> None:
+def test_after_the_first_votes_everything_is_handed_over() -> None:
     for transaction in range(1, EARLY + 2):
         rank = Rank(transaction)
         rank.changes.look("after train", Look.AFTER)

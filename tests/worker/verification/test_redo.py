@@ -1,4 +1,4 @@
-"""A redo that is compared with what its rank had come to before: what counts as a difference, and who is told of it, when."""
+"""A redo is compared with the earlier result of its rank: what counts as a difference, and to whom it is reported, when."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from understudy.worker.verification.issued import IssuedCollectives
 from understudy.worker.verification.redo import DIFFERS, RedoProof
 
 GRADIENT = "net/parameter/0.weight/gradient"
-NEXT = Recover("w0", 5, 8, "roll forward", "n0:7000", (), (), ())  # behind transaction 7
+NEXT = Recover("w0", 5, 8, "roll forward", "n0:7000", (), (), ())  # after transaction 7
 
 
 class Counter:
@@ -90,7 +90,7 @@ def test_without_an_attempt_before_nothing_is_looked_at() -> None:
     assert (differs(proof), proof.report().digests) == (0, 0)
 
 
-def test_the_same_bits_are_told_once() -> None:
+def test_equal_bits_are_reported_once() -> None:
     rank = Rank()
     rank.proof.keep(0)
     assert rank.redoes() == 0
@@ -101,7 +101,7 @@ def test_the_same_bits_are_told_once() -> None:
 
 @pytest.mark.parametrize(("attempt", "digests"), [(0, True), (1, False)])
 def test_a_redo_is_no_evidence_for_another(attempt: int, digests: bool) -> None:
-    """Both may go by what the first one has left."""
+    """Both may depend on what the first one has left."""
     rank = Rank()
     rank.proof.keep(attempt)
     assert rank.redoes() == 0 and bool(rank.proof.report().digests) == digests
@@ -114,7 +114,7 @@ def test_another_gradient_is_named_and_goes_with_the_vote() -> None:
     with pytest.raises(GenerationAborted, match="generation 4 ended"):
         rank.proof.disputed()
     assert rank.told() == RedoDiffers("w0", 4, 7, 6, f"{GRADIENT} is not the same") and rank.waited == [4]
-    assert rank.proof.told(NEXT) is NEXT, "it is known already"
+    assert rank.proof.reported(NEXT) is NEXT, "it is known already"
     rank.proof.committed(step_of())
     assert rank.proof.report().digests == 0
 
@@ -138,7 +138,7 @@ def test_other_streams_and_buffers_and_values_are_found() -> None:
     assert "net/buffer/1.running_mean is not the same" in detail and "the random stream 'torch' is not the same" in detail, detail
 
 
-def test_values_are_told_as_they_were_and_are() -> None:
+def test_values_are_reported_as_they_were_and_are() -> None:
     rank = Rank()
     counter = Counter()
     rank.proof._rank_state.state.register("counter", counter)
@@ -154,18 +154,18 @@ def test_all_redos_are_compared_with_the_first_attempt_that_came_to_its_vote() -
     rank = Rank()
     rank.proof.keep(0)
     assert rank.redoes(2.0) == 1
-    rank.proof.keep(0)  # a second loss: the redo that differs stands in its vote, too
+    rank.proof.keep(0)  # a second loss: the redo that differs is in its vote, too
     assert rank.redoes(1.0) == 0
     assert rank.redoes(2.0) == 1
 
 
-def test_a_vote_that_is_rolled_forward_before_anybody_knew_is_told_first() -> None:
+def test_a_difference_is_reported_before_a_vote_is_rolled_forward() -> None:
     rank = Rank()
     rank.proof.keep(0)
     rank.redoes(2.0)
     redo = Recover("w0", 5, 7, "redo", "n0:7000", (), (), ())
-    assert rank.proof.told(redo) is redo and rank.said == [], "it is done again, and compared then"
-    assert rank.proof.told(NEXT) == "quiesced"  # type: ignore[comparison-overlap]
+    assert rank.proof.reported(redo) is redo and rank.said == [], "it is done again, and compared then"
+    assert rank.proof.reported(NEXT) == "quiesced"  # type: ignore[comparison-overlap]
     assert rank.told().generation == 5 and rank.waited == [5]
 
 
@@ -173,10 +173,10 @@ def test_a_vote_that_is_rolled_forward_with_the_same_bits_is_no_news() -> None:
     rank = Rank()
     rank.proof.keep(0)
     rank.redoes()
-    assert rank.proof.told(NEXT) is NEXT and rank.said == []
+    assert rank.proof.reported(NEXT) is NEXT and rank.said == []
 
 
-def test_what_is_learned_between_the_attempts_is_no_difference() -> None:
+def test_knowledge_gained_between_the_attempts_is_no_difference() -> None:
     rank = Rank()
     rank.proof.keep(0)
     rank.pre_vote.add("train", {"net/parameter/0.weight"})

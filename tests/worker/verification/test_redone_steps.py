@@ -1,4 +1,4 @@
-"""A step that is redone is compared with what survivors had come to in their vote: whole jobs in one process."""
+"""A redone step is compared with the results that survivors had reached in their vote: whole jobs in one process."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_survivors_that_were_in_their_vote_prove_the_redo(tmp_path: Path) -> Non
     assert job.states == undisturbed(tmp_path, "optimizer", 3).states
 
 
-def test_a_redo_that_goes_by_a_hidden_count_is_held_until_somebody_believes_it(tmp_path: Path) -> None:
+def test_a_redo_that_depends_on_a_hidden_count_is_disputed_until_it_is_believed(tmp_path: Path) -> None:
     job = job_with_a_loss(tmp_path, hidden=True)
     job.answers[disputes.REDO_HELD.code] = events.Believed(0, "it only scales the loss")
     job.run()
@@ -72,7 +72,7 @@ def test_a_redo_that_goes_by_a_hidden_count_is_held_until_somebody_believes_it(t
     assert any(said(note, disputes.BELIEVED_FOR, rank=0, reason="it only scales the loss") for note in incident.notes), incident
 
 
-def test_a_job_that_is_held_can_be_stopped(tmp_path: Path) -> None:
+def test_a_disputed_job_can_be_stopped(tmp_path: Path) -> None:
     job = job_with_a_loss(tmp_path, hidden=True)
     job.answers[disputes.REDO_HELD.code] = events.StopAsked("it is wrong", 1)
     job.run()
@@ -81,7 +81,7 @@ def test_a_job_that_is_held_can_be_stopped(tmp_path: Path) -> None:
     assert any(said(note, disputes.REDO_HELD) for note in only_incident(job).notes)
 
 
-def test_where_nobody_had_come_to_a_collective_nothing_is_compared_and_the_incident_is_unproven(tmp_path: Path) -> None:
+def test_if_no_rank_had_reached_a_collective_nothing_is_compared_and_the_incident_is_unproven(tmp_path: Path) -> None:
     """The same hidden count. Without a comparison it is not noticed."""
     counts = Counter[int]()
 

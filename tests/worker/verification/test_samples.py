@@ -24,7 +24,7 @@ def test_a_sample_begins_at_its_offset(seed: int, offset: int) -> None:
         assert (sampled(tensor, offset) != before) == (place % STRIDE == offset)
 
 
-def test_rows_whose_features_lie_at_multiples_of_64_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_whose_features_lie_at_multiples_of_64_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples, "WHOLE", 1)
     one, other = torch.randn(200, 1024), torch.randn(200, 1024)
     for tensor in (one, other):
@@ -33,6 +33,6 @@ def test_rows_whose_features_lie_at_multiples_of_64_are_told_apart(monkeypatch: 
 
 
 @pytest.mark.parametrize("tensor", [torch.eye(3).to_sparse(), torch.ones(3, dtype=torch.complex64).conj()])
-def test_what_is_more_than_its_bytes_is_not_read(tensor: torch.Tensor) -> None:
+def test_a_tensor_that_is_more_than_its_bytes_is_not_read(tensor: torch.Tensor) -> None:
     assert not samples.readable(tensor)
     assert samples.readable(torch.eye(3))

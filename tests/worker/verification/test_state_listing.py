@@ -1,4 +1,4 @@
-"""What a newcomer would get: the list that rank 0 tells, how much of it, and what people and programs see."""
+"""The state that a newcomer would get: the list that rank 0 reports, its bounds, and how people and programs see it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_long_name_is_cut_and_a_long_list_too() -> None:
     assert len(that_fit([StateItem("é" * 200, "", "left", None, 0)] * 10_000)) < len(fit)
 
 
-def test_the_coverage_notice_has_the_first_of_what_is_adopted() -> None:
+def test_the_coverage_notice_has_the_first_adopted_names() -> None:
     assert adopted(state(TICKS), replicas()) == ""
     text = adopted(state(NOISE, COUNTER, TICKS), replicas())
     assert text == coverage.ADOPTED(names="counter, settings.noise (train.py)")

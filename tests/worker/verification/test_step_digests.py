@@ -11,7 +11,7 @@ def moment(result: object, attribute: str = "model/attribute/block.:p") -> Drill
     return DrilledMoment("end", {moments.RESULT: hash(repr(result)), attribute: 7}, moments._short(shown), 0, 0, {}, 0)
 
 
-def test_what_differs_is_told_with_both_values_where_they_are_short() -> None:
+def test_a_difference_is_reported_with_both_values_if_they_are_short() -> None:
     assert moments.differences(moment(2.5), moment(2.5)) == []
     (told,) = moments.differences(moment({"loss": 2.5, "seen": [3, "x"]}), moment(1.5))
     assert told == "the result of the step is 1.5 on the rank and {'loss': 2.5, 'seen': [3, 'x']} on the spare"

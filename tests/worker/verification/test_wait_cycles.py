@@ -21,7 +21,7 @@ from understudy.worker.verification.wait_cycles import ring
         ({0: [1], 1: [2], 2: [1]}, [1, 2]),  # to which 0 only leads
         ({0: [1, 2], 1: [3], 2: [3], 3: []}, []),  # two ways to one rank that is slow
         ({0: [1, 2], 1: [], 2: [3], 3: [0]}, [0, 2, 3]),
-        ({0: [1], 2: [3], 3: [2]}, []),  # where nobody of 0's waits
+        ({0: [1], 2: [3], 3: [2]}, []),  # if none that 0 waits for waits itself
     ],
 )
 def test_rings(waits: dict[int, list[int]], found: list[int]) -> None:
@@ -29,7 +29,7 @@ def test_rings(waits: dict[int, list[int]], found: list[int]) -> None:
 
 
 @given(some.dictionaries(some.integers(0, 7), some.lists(some.integers(0, 7), max_size=4)))
-def test_a_ring_is_found_if_one_can_be_reached_and_nobody_is_asked_twice(waits: Mapping[int, list[int]]) -> None:
+def test_a_ring_is_found_if_one_can_be_reached_and_no_rank_is_read_twice(waits: Mapping[int, list[int]]) -> None:
     asked: list[int] = []
 
     def waits_for(rank: int) -> list[int]:

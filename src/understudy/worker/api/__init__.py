@@ -1,1 +1,1 @@
-"""What a training script calls."""
+"""The API for training scripts."""

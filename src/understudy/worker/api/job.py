@@ -31,8 +31,8 @@ from understudy.worker.data.loaders import Counter, LoaderSource, Source
 from understudy.worker.data.loops import JobLoop, Loops, iterate
 from understudy.worker.errors import UsageError, errors_of_functions
 from understudy.worker.guards import own_group
-from understudy.worker.guards.loop_checks import TRANSACTION, arguments_ahead, read_ahead
-from understudy.worker.guards.loop_variables import Behind, read_behind
+from understudy.worker.guards.loop_checks import TRANSACTION, early_argument, early_read
+from understudy.worker.guards.loop_variables import ReadAfter, names_read_after
 from understudy.worker.recovery.newcomer import Newcomer
 from understudy.worker.state.namespace import Namespace
 from understudy.worker.state.registry import State
@@ -253,7 +253,7 @@ class Job:
             runtime.state.unregistered.set_up()
         first = 0
         frame = left_names.script_frame()
-        behind = read_behind(frame) if frame is not None else Behind()
+        behind = names_read_after(frame) if frame is not None else ReadAfter()
         if runtime is not None and frame is not None and newcomer is None:
             self._look_ahead(runtime, frame)
         try:
@@ -276,7 +276,7 @@ class Job:
                     runtime.state.unregistered.at_top()
                     runtime.verification.post_vote.look(TOP, Look.AT_STREAMS)
 
-            del frame  # which holds this iterator
+            del frame  # which refers to this iterator
             yield from iterate(loops, source, first, steps, top)
             if runtime is not None and behind.names and (newcomer is None or newcomer.done):
                 self._leave_names(runtime, loop, behind)
@@ -286,17 +286,17 @@ class Job:
             loops.leave(self.committed)
 
     def _look_ahead(self, runtime: Runtime, frame: FrameType) -> None:
-        """A loop begins in `frame`: tells what newcomers of it would do with a state that has not arrived."""
-        if given := arguments_ahead(frame, runtime.state.covers):
+        """Warn, when a loop begins in `frame`, about reads by its newcomers of state that has not arrived."""
+        if given := early_argument(frame, runtime.state.covers):
             runtime.notices.tell(script.COMPUTED_OUTSIDE(what=given))
-        elif ahead := read_ahead(frame, runtime.state.covers):
+        elif ahead := early_read(frame, runtime.state.covers):
             runtime.notices.tell(script.USED_BETWEEN(what=ahead))
 
-    def _leave_names(self, runtime: Runtime, loop: int, behind: Behind) -> None:
-        """This loop has come to its end, and the script reads names behind it that it has set."""
+    def _leave_names(self, runtime: Runtime, loop: int, behind: ReadAfter) -> None:
+        """Note, at the end of this loop, the names that it has set and the script reads after it."""
         frame = left_names.script_frame()
-        if frame is None or read_behind(frame) != behind:
-            return  # somebody else draws from this iterator
+        if frame is None or names_read_after(frame) != behind:
+            return  # another loop draws from this iterator
         missed = left_names.take(runtime.state.unregistered.left, loop, frame, behind.names, behind.new)
         if missed:
             runtime.notices.tell(script.NAMES_LEFT(names=", ".join(missed[:4]), place=behind.where))
@@ -304,7 +304,7 @@ class Job:
 
 
 def _plainly(function: Callable[..., Any], reports: bool) -> Callable[..., Any]:
-    """Return what a transaction is without Understudy. `reports`: its errors are printed, if no other rank can wait for this one."""
+    """Return the function of a transaction without Understudy. `reports`: its errors are printed if no other rank can wait for it."""
 
     def attempt(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -318,7 +318,7 @@ def _plainly(function: Callable[..., Any], reports: bool) -> Callable[..., Any]:
 
 
 def _leave(runtime: Runtime, loop: int) -> None:
-    """This loop has come to its end, and there may be no transaction after it to tell what it has changed."""
+    """Leave a loop that has ended, without a transaction after it that would report its changes."""
     runtime.state.unregistered.at_end(loop)
     if os.environ.get(STRICT_VARIABLE) == "1":
         return  # the next transaction refuses it
@@ -327,11 +327,11 @@ def _leave(runtime: Runtime, loop: int) -> None:
 
 
 def _code_of(function: Callable[..., Any], name: str) -> CodeType:
-    """The code of the function `name` that is defined inside `function`."""
+    """Return the code of the function `name` that is defined inside `function`."""
     return next(code for code in function.__code__.co_consts if isinstance(code, CodeType) and code.co_name == name)
 
 
-_BOUNDARY = _code_of(Job._transaction, "transaction")  # of what wraps every transaction: frames above it are the script's
+_BOUNDARY = _code_of(Job._transaction, "transaction")  # of the wrapper of every transaction: frames above it are the script's
 
 
 def join(backend: str | None = None) -> Job:

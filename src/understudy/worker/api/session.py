@@ -1,4 +1,4 @@
-"""What the bootstrap of a worker hands to `understudy.join` in the same process. None in a process without an agent."""
+"""The objects that the bootstrap of a worker passes to `understudy.join` in the same process. None in a process without an agent."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Session:
     control: Control
     role: Assign | Prepare
     server: StoreServer
-    when_joined: Callable[[Runtime], None] | None = None  # for what listens inside a worker
+    when_joined: Callable[[Runtime], None] | None = None  # for listeners inside a worker
     runtime: Runtime | None = None
-    opened: FileAccessGuard | None = None  # on a newcomer: what its script opens
+    opened: FileAccessGuard | None = None  # on a newcomer: guards the files that its script opens
 
     @property
     def newcomer(self) -> bool:
-        """Whether it runs the script as a rank that another worker has, or had."""
+        """Return whether it runs the script as a rank that another worker has, or had."""
         return isinstance(self.role, Prepare) or self.role.newcomer
 
 

@@ -1,19 +1,19 @@
-"""What a script can reach and changes while it trains, though it registers none of it (the census).
+"""The census: what a script can reach and changes while it trains, though it does not register it.
 
-roots       where a look begins: globals of the script's modules, its classes, locals of the frames that call, closures of transactions
+roots       where a walk begins: globals of the script's modules, its classes, locals of the calling frames, closures of transactions
 leaves      what can be moved: plain values, tensors, arrays, generators of random numbers; encoded, and set in place
-walk        a bounded look at everything that hangs on the roots and can be carried over
-reach       what hangs on that and cannot: compared, so that a change is known
-readers     one object of any kind: its own mark, and what hangs on it
+walk        a bounded walk over everything that is reachable from the roots and can be carried over
+reach       what is reachable from that and cannot: compared, so that a change is known
+readers     one object of any kind: its own mark, and its parts
 settings    switches of torch and numpy, and the environment
 foreign     globals of installed packages that the script names
-baseline    what there was when the set-up was over; sketches tells most of it without encoding it
-owners      attributes and containers that an attempt may change for the first time: put back by a redo
+baseline    the values at the end of the set-up; sketches recognizes most of them without encoding
+owners      attributes and containers that an attempt may change for the first time: restored by a redo
 attempted   the same of tensors
-carried     names of a loop that are written anew in each iteration before they are read: those need not be carried over
-left_names  names that a loop has set and the script reads behind it
-running     what counts on beside a loop of the job in a `for`, where nobody can see it
+carried     names of a loop that each iteration sets before it reads them: those need not be carried over
+left_names  names that a loop has set and the script reads after it
+running     counters in the `for` of a loop of the job, which cannot be read
 stores      where in the source a thing is stored
-naming      what is told: names, lines, and the line that would help
-census      what has changed since the set-up, as entries like registered values; what cannot be followed, to be told
+naming      the notices: names, lines, and the line that would help
+census      what has changed since the set-up, as entries like registered values; what cannot be followed, to be reported
 """

@@ -1,6 +1,6 @@
-"""Put back what an interrupted attempt has changed for the first time: attributes and containers (`owners`), and tensors.
+"""Restores what an interrupted attempt has changed for the first time: attributes and containers (`owners`), and tensors.
 
-A look copies tensors that are not registered. Torch counts the changes of each tensor, so that a redo knows whether the copy has the
+A walk copies tensors that are not registered. Torch counts the changes of each tensor, so that a redo knows whether the copy has the
 content with which the attempt began. Memory that was exchanged (`.data`) is bound again, and needs no copy.
 
 Known limits: a change through numpy or `.data` is not counted, and so not seen here. Tensors of up to `LARGEST` bytes, on the host.
@@ -26,7 +26,7 @@ TOTAL = 64 << 20  # bytes of their copies
 
 @dataclass
 class _Copied:
-    """One tensor, as of a look."""
+    """One tensor, as of a walk."""
 
     path: Path
     tensor: weakref.ref[torch.Tensor]
@@ -36,7 +36,7 @@ class _Copied:
 
 
 class BegunTensor(NamedTuple):
-    """The same, as of a begin."""
+    """One tensor, as of a begin."""
 
     copied: _Copied
     version: int
@@ -44,37 +44,37 @@ class BegunTensor(NamedTuple):
 
 
 class FirstChanges:
-    """Notes at each begin what a redo finds again, of what the last look has met."""
+    """Notes at each begin what a redo can restore, of what the last walk has met."""
 
     def __init__(self) -> None:
         self._met, self._tensors = Met(), _Tensors()
         self.owners = Owners()  # as of the last begin
 
     def look(self, found: WalkResult, roots: Roots) -> None:
-        """Take what a look has met."""
+        """Take what a walk has met."""
         self._met, self._tensors = Met(found, roots.cells()), _Tensors(found)
 
     def begin(self, roots: Roots, changed: Mapping[str, Path]) -> NotedChanges:
-        """Note what is there. `changed`: what has changed before, by entry, whose owners are noted, too."""
+        """Note the present content. `changed`: what has changed before, by entry, whose owners are noted, too."""
         paths = {path.root for path in (*changed.values(), *self._met.variables)}
         self.owners = Owners.of(changed.values(), roots.some(paths), self._met)
         return NotedChanges(self.owners, self._tensors.begin())
 
 
 class NotedChanges(NamedTuple):
-    """What was noted at a begin."""
+    """The notes of a begin."""
 
     owners: Owners
     tensors: Sequence[BegunTensor]
 
     def restore(self, tables: Mapping[RootKey, Table], is_ignored: Callable[[Path], bool]) -> list[Path]:
-        """Put back what an attempt has changed, and return the ways to what cannot be put back."""
+        """Restore what an attempt has changed, and return the paths of what cannot be restored."""
         self.owners.restore(tables, is_ignored)
         return _restore(self.tensors)
 
 
 class _Tensors:
-    """As of the last look."""
+    """The tensors as of the last walk."""
 
     def __init__(self, found: WalkResult | None = None) -> None:
         self._copied: list[_Copied] = []
@@ -97,7 +97,7 @@ class _Tensors:
             )
 
     def begin(self) -> list[BegunTensor]:
-        """Note where they stand at a begin."""
+        """Note their memory and versions at a begin."""
         there = ((copied, copied.tensor()) for copied in self._copied)
         return [BegunTensor(copied, tensor._version, tensor.detach()) for copied, tensor in there if tensor is not None]
 
@@ -113,7 +113,7 @@ def _restore(begun: Sequence[BegunTensor]) -> list[Path]:
         elif tensor._version != version:
             if version == copied.version and memory.data_ptr() == copied.address:
                 memory.copy_(copied.content)
-                copied.version = tensor._version  # what it holds is the copy's content again
+                copied.version = tensor._version  # its content is that of the copy again
             else:
                 lost.append(copied.path)
     return lost
@@ -125,7 +125,7 @@ def _tensors(found: WalkResult) -> Iterator[tuple[Path, torch.Tensor]]:
 
 
 def _inside(path: Path, value: Any) -> Iterator[tuple[Path, torch.Tensor]]:
-    """In containers one in the other."""
+    """Return the tensors in nested containers."""
     if isinstance(value, torch.Tensor):
         yield path, value
     elif isinstance(value, list | tuple | dict):

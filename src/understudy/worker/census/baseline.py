@@ -1,4 +1,4 @@
-"""What there was when the set-up was over: what the script has changed is told by it."""
+"""The values at the end of the set-up, with which later ones are compared to find what the script has changed."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ _NOTHING = object()
 
 class Baseline:
     def __init__(self, found: WalkResult, chosen: Iterable[tuple[str, Path, Any]], frames: Collection[RootKey]) -> None:
-        """`chosen`: the leaves that are looked at, with entry and way. `frames`: those that ran then; of a later one nobody knows what has
-        changed before."""
+        """Record the baseline. `chosen`: the leaves that are compared, with entry and path. `frames`: those that ran then; for later ones
+        it is unknown what has changed before.
+        """
         self._frames = frames
         things = ((entry, thing) for entry, (_, thing) in found.leaves.items())
         self._objects = {entry: thing for entry, thing in things if not leaves.is_bound(thing) and not leaves.is_large(thing)}
         self._large: dict[str, tuple[Any, ...]] = {}
-        self._values: dict[str, Sketch | int] = {}  # by digest what has no sketch
+        self._values: dict[str, Sketch | int] = {}  # by digest, if there is no sketch
         for entry, path, value in chosen:
             if leaves.is_large(value):
                 self._large[entry] = leaves.mark(value)
@@ -47,17 +48,19 @@ class Baseline:
         return path.root[0] == FRAME and path.root not in self._frames
 
     def data_of(self, path: Path, value: Any) -> bytes:
-        """With the way to it, so that another worker finds it, and whether it is the object of the set-up; b"" if it cannot be encoded."""
+        """Return the encoded value with its path, so that another worker finds it, and whether it is the object of the set-up; b"" if it
+        cannot be encoded.
+        """
         if leaves.is_large(value):
             return b""
         try:
             same = self._objects.get(path.entry, _NOTHING) is value
             return encode([path.encoded, same, leaves.encoded(value)], flat=True)
-        except (Unencodable, ValueError, RuntimeError):  # the last: it changes while it is read, on a thread of the script's
+        except (Unencodable, ValueError, RuntimeError):  # the last: another thread of the script changes it while it is read
             return b""
 
     def has_changed(self, path: Path, value: Any) -> bool:
-        """Since then. Not known of a value that could be encoded neither then nor now."""
+        """Return whether the value has changed since the set-up. Unknown for a value that could be encoded neither then nor now."""
         if self._is_later(path):
             self._values.setdefault(path.entry, self._as_value(path, value))
         first, now = self._values.get(path.entry), sketch(value)
@@ -66,7 +69,7 @@ class Baseline:
         return first != digest_bytes(self.data_of(path, value))
 
     def is_another(self, path: Path, value: Any) -> bool:
-        """The same of what is large, as far as its mark tells."""
+        """Return whether a large value has changed, as far as its mark shows."""
         seen = leaves.mark(value)
         return (self._large.setdefault(path.entry, seen) if self._is_later(path) else self._large.get(path.entry)) != seen
 
@@ -75,13 +78,13 @@ class Baseline:
         return self._moving.get(path.entry, now) != now
 
     def has_kept(self, path: Path, tensor: torch.Tensor) -> bool:
-        """Whether its history is of the set-up."""
+        """Return whether the tensor's history is that of the set-up."""
         first = self._histories.get(path.entry)
         return first is not None and first() is tensor
 
 
 def position(thing: Any) -> str:
-    """Where an iterator stands, as far as that can be seen."""
+    """Return the position of an iterator, as far as that can be seen."""
     if isinstance(thing, types.CoroutineType):
         return "over" if thing.cr_frame is None else f"{thing.cr_frame.f_lasti}"
     if isinstance(thing, types.GeneratorType):

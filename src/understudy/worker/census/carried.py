@@ -1,10 +1,10 @@
-"""Names that a loop carries from one iteration to the next, found by reading its source once.
+"""Finds the names that a loop carries from one iteration to the next, by reading its source once.
 
-A name that every iteration sets before it reads it, as `loss = step(batch)`, is not carried: a newcomer's first iteration sets it, too. Nor
-is the target of the loop itself.
+A name that every iteration sets before it reads it, as `loss = step(batch)`, is not carried: a newcomer's first iteration sets it, too.
+Nor is the target of the loop itself.
 
-Known limits: only the scope that holds the loop; a name that is set under a condition, or read by a function that the loop calls, counts
-as carried. Without source nothing can be said.
+Known limits: only the scope that contains the loop; a name that is set under a condition, or read by a function that the loop calls,
+counts as carried. Without source nothing is known.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def set_anew(frame: FrameType) -> frozenset[str] | None:
-    """Names of the scope of `frame` that the loops around its present line set before they read them; None if it has no source."""
-    return _set_anew(*place_of(frame))
+def names_set_first(frame: FrameType) -> frozenset[str] | None:
+    """Return the names of the scope of `frame` that the loops around its present line set before reading them; None without source."""
+    return _names_set_first(*place_of(frame))
 
 
 def place_of(frame: FrameType) -> tuple[str, int, int]:
-    """Its file, the line where its function begins (of a module 0), and the present one."""
+    """Return its file, the line where its function begins (of a module 0), and the present one."""
     code = frame.f_code
     of_module = not code.co_flags & inspect.CO_OPTIMIZED
     return code.co_filename, 0 if of_module else code.co_firstlineno, frame.f_lineno
 
 
 @functools.lru_cache(1024)
-def _set_anew(file: str, first: int, line: int) -> frozenset[str] | None:
+def _names_set_first(file: str, first: int, line: int) -> frozenset[str] | None:
     scope = scope_of(file, first)
     if scope is None or not text_of(file):
         return None
@@ -53,29 +53,29 @@ def _set_anew(file: str, first: int, line: int) -> frozenset[str] | None:
 
 
 def loops_around(scope: ast.AST, line: int) -> list[ast.For | ast.While | ast.AsyncFor]:
-    """The loops around a line whose iterations a newcomer does not go through: from the innermost one out to that of the job, or, where
-    none looks like one, the innermost one. It goes through all iterations of loops around that.
+    """Return the loops around a line whose iterations a newcomer does not run: from the innermost one out to that of the job, or, where
+    none looks like one, the innermost one. It runs all iterations of loops around that.
     """
     loops = [node for node in _inside(scope) if isinstance(node, _LOOPS) and node.lineno <= line <= (node.end_lineno or line)]
-    inner = loops[::-1]  # the walk comes to the outer ones first
+    inner = loops[::-1]  # the walk reaches the outer ones first
     of_job = next((number for number, node in enumerate(inner) if not isinstance(node, ast.While) and is_of_job(node.iter)), 0)
     return inner[: of_job + 1]
 
 
 def _targets_of_comprehensions(scope: ast.AST, line: int) -> set[str]:
-    """Around a line. From Python 3.12 on they are names of the scope while one runs."""
+    """Return the targets of comprehensions around a line. From Python 3.12 on they are names of the scope while one runs."""
     around = [node for node in _inside(scope) if isinstance(node, _COMPREHENSIONS) and node.lineno <= line <= (node.end_lineno or line)]
     return {name for node in around for part in node.generators for name in _names(part.target, ast.Store)}
 
 
 def is_of_job(iterable: ast.expr) -> bool:
-    """Whether a loop of the job is in it, as `job.batches(...)` in `enumerate(job.batches(...))`."""
+    """Return whether a loop of the job is in it, as `job.batches(...)` in `enumerate(job.batches(...))`."""
     calls = [node.func for node in ast.walk(iterable) if isinstance(node, ast.Call)]
     return any(isinstance(called, ast.Attribute) and called.attr in ("batches", "steps") for called in calls)
 
 
 def scope_of(file: str, first: int) -> ast.AST | None:
-    """The function whose code begins at `first`, or, with 0, the module."""
+    """Return the function whose code begins at `first`, or, with 0, the module."""
     for node in nodes_of(file):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             if first in (node.lineno, *(one.lineno for one in node.decorator_list)):
@@ -86,7 +86,7 @@ def scope_of(file: str, first: int) -> ast.AST | None:
 
 
 def _captured(scope: ast.AST) -> set[str]:
-    """Names that functions inside the scope have from it: these may be called before the name is set."""
+    """Return the names that functions inside the scope capture: these may be called before the name is set."""
     found: set[str] = set()
     for node in ast.walk(scope):
         if isinstance(node, OTHER_SCOPES) and node is not scope:
@@ -108,13 +108,13 @@ def _inside(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 def _names(node: ast.AST, kind: type[ast.expr_context]) -> set[str]:
-    """That are read or set in it, outside of functions."""
+    """Return the names that are read or set in `node`, outside of functions."""
     nodes = [] if isinstance(node, OTHER_SCOPES) else [node, *_inside(node)]
     return {one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, kind)}
 
 
 def _through(statement: ast.stmt, set_here: set[str], read: set[str]) -> None:
-    """Notes names that `statement` sets whenever it is come to, and were not read before."""
+    """Note the names that `statement` always sets, and that were not read before."""
     if isinstance(statement, ast.Assign | ast.AnnAssign):
         value = statement.value
         read |= _names(value, ast.Load) - set_here if value is not None else set()
@@ -127,5 +127,5 @@ def _through(statement: ast.stmt, set_here: set[str], read: set[str]) -> None:
             set_here |= _names(item.optional_vars, ast.Store) - read if item.optional_vars is not None else set()
         for inner in statement.body:
             _through(inner, set_here, read)
-    else:  # what it sets is set under a condition, or changed in place
+    else:  # names in it are set under a condition, or changed in place
         read |= (_names(statement, ast.Load) | _names(statement, ast.Store)) - set_here

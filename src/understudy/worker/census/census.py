@@ -1,16 +1,18 @@
-"""What the script has changed since its set-up and did not register: found, given to newcomers, put back by a redo, or told.
+"""The census: what the script has changed since its set-up and did not register. It is found, given to newcomers, restored by a redo, or
+reported.
 
-Each is an entry like a registered value (`state.registry`), so that all that is known about values holds: where it is the same on all
-ranks, a newcomer gets it from them in a recovery, and nothing is done before; where it differs from rank to rank it goes with the vote; a
-redo finds it as it was at begin. It is looked for where all state is compared and in every recovery, never in between.
+Each is an entry like a registered value (`state.registry`), so all that applies to values applies to it: if it is the same on all
+ranks, a newcomer gets it from them in a recovery, and nothing is done before; if it differs from rank to rank it goes with the vote; a
+redo finds it as it was at begin. The search runs when all state is compared and in every recovery, never in between.
 
-A newcomer is given no more than that: a name that it cannot take is told, and never ends a job, for nobody has asked for it.
+A newcomer is given no more than that: a name that it cannot take is reported, and never ends a job, because the script has not asked
+for it.
 
-Known limits: `walk.MOST` objects for one look, counted and not timed, so that each rank sees the same; lists of more than
-`leaves.LONGEST` items, and values of more than `leaves.LARGEST` bytes, are not looked at. What differs from rank to rank and changes
-between a vote and the next begin is handed over again if it is made of tensors or is a generator (`verification.post_vote_changes`), and
-else left alone and told: it is mostly for people. What an iterator has given cannot be set: it is told. What was changed before its
-first look, in an attempt that was interrupted, is put back in the first transactions only.
+Known limits: `walk.MOST` objects for one walk, counted and not timed, so that each rank sees the same; lists of more than
+`leaves.LONGEST` items, and values of more than `leaves.LARGEST` bytes, are left out. What differs from rank to rank and changes between
+a vote and the next begin is handed over again if it is made of tensors or is a generator (`verification.post_vote_changes`), and else
+left alone and reported: it is mostly for people. What an iterator has given cannot be set: it is reported. What was changed before the
+first walk that meets it, in an attempt that was interrupted, is restored in the first transactions only.
 """
 
 from __future__ import annotations
@@ -29,18 +31,18 @@ from understudy.worker.census import leaves, naming
 from understudy.worker.census.attempted import FirstChanges, NotedChanges
 from understudy.worker.census.baseline import Baseline
 from understudy.worker.census.naming import BEYOND, HISTORY, LARGE, LEFT, MOVED, RUNNING, UNREAD, UNSEEN
-from understudy.worker.census.owners import is_held
+from understudy.worker.census.owners import is_keepable
 from understudy.worker.census.reach import Changes, reach
 from understudy.worker.census.roots import FRAME, RootKey, Roots, Table, names_in
 from understudy.worker.census.running import Running, running_in
 from understudy.worker.census.sketches import Sketch, is_same, sketch
 from understudy.worker.census.stores import home, is_drawn, owner_of
-from understudy.worker.census.walk import OPAQUE, Gone, Path, WalkResult, look, read, told_by, write
+from understudy.worker.census.walk import OPAQUE, Gone, Path, WalkResult, described_entry, look, read, write
 from understudy.worker.encoding.codec import decode, encode
 from understudy.worker.errors import BadMessage
 from understudy.worker.state.unregistered import Item, is_unregistered
 
-END, ENDS = 4 << 10, 256  # bytes that are kept of the end of a loop at most, and loops of which they are
+END, ENDS = 4 << 10, 256  # bytes of the end of a loop that are kept at most, and number of loops for which they are kept
 CLOSELY = 3  # transactions at whose begin everything is noted
 WATCHED = 1000  # entries at most
 TOTAL = 1 << 20  # bytes of all that is watched
@@ -50,7 +52,7 @@ _ABSENT = b""
 
 @dataclass(frozen=True)
 class Noted:
-    """As of a begin: what stood where, and what it held."""
+    """The objects and their content, as of a begin."""
 
     objects: dict[str, tuple[Path, Any]]
     contents: dict[str, bytes]
@@ -64,43 +66,46 @@ class Census:
         boundary: CodeType,
         found_stream: Callable[[str, Any], None],
     ) -> None:
-        """`covered` tells, as of now, what is registered or belongs to what is. `boundary`: the code of what wraps a transaction.
-        `found_stream` gets each generator of random numbers that the script has when its set-up is over, by name."""
+        """Take what the census depends on. `covered` returns, as of now, a test whether a thing is registered or belongs to a registered
+        one. `boundary`: the code of the wrapper of a transaction. `found_stream` gets each generator of random numbers that the script
+        has when its set-up is over, by name.
+        """
         self._covered = covered
         self._roots = Roots(boundary)
         self._found_stream = found_stream
-        self._ignored: set[str] = set()  # names that may start afresh
+        self._ignored: set[str] = set()  # names that may be initial on a newcomer
         self._first: Baseline | None = None
-        self._beyond = Changes({}, {})  # beyond what a look goes into
-        self._drawn: dict[str, bool] = {}  # whether the training draws from what does not show where it stands
+        self._beyond = Changes({}, {})  # beyond the reach of a walk
+        self._drawn: dict[str, bool] = {}  # whether the training draws from an iterator that does not show its position
         self._watched: dict[str, Path] = {}  # what has changed since then
         self._encoded_before: dict[str, tuple[Sketch, bytes]] = {}
         # What has changed and is not carried over, by kind and entry: see `naming.WHY`.
         self._uncovered: dict[str, dict[str, Path]] = {kind: {} for kind in (MOVED, LEFT, LARGE, UNREAD, BEYOND, HISTORY, UNSEEN)}
-        self._running: dict[str, Running] = {}  # the same of what nobody can see
+        self._running: dict[str, Running] = {}  # the same for counters that cannot be read
         self._said: set[str] = set()
-        self._inside = False  # an iteration of a loop of the job: what is done there is not done again
+        self._inside = False  # in an iteration of a loop of the job: what is done there is not done again
         self._first_changes = FirstChanges()
         self._begins = 0
         self._before = 0  # transactions of the job before this worker was a rank
         self.top: dict[str, bytes] = {}  # what is watched, as of the top of the iteration
-        self.after: dict[str, bytes] = {}  # ... and behind the last transaction
-        self.ends: list[dict[str, bytes]] = []  # ... and as each loop that is over was left
+        self.after: dict[str, bytes] = {}  # ... and after the last transaction
+        self.ends: list[dict[str, bytes]] = []  # ... and at the end of each loop that is over
         self.left: dict[str, bytes] = {}  # see `left_names`
 
     def ignore(self, names: Iterable[str]) -> None:
-        """These may start afresh."""
+        """Ignore these names: they may be initial on a newcomer."""
         self._ignored |= set(names)
 
     def transaction(self, function: Callable[..., Any]) -> None:
-        """One that the script has made."""
+        """Add a function that the script has made a transaction."""
         self._roots.add(function)
 
-    # -- looking -----------------------------------------------------------------------------------------------------------
+    # -- the walk ----------------------------------------------------------------------------------------------------------
 
     def set_up(self) -> None:
-        """In front of the first loop or transaction: from now on counts what changes. It is called at more places, of which the first one
-        counts, as on a newcomer."""
+        """Record the baseline before the first loop or transaction. Changes count from now on. It is called at more places, of which the
+        first one counts, as on a newcomer.
+        """
         if self._first is not None:
             return
         self._find_streams()
@@ -110,7 +115,7 @@ class Census:
         self._first = Baseline(found, self._chosen(found), {root for root in tables if root[0] == FRAME})
 
     def _find_streams(self) -> None:
-        """From now on generators of random numbers are followed like registered ones."""
+        """Follow generators of random numbers like registered ones from now on."""
         for path, thing in self._look().leaves.values():
             if isinstance(thing, leaves.Stream):
                 self._found_stream(f"{path.shown} ({path.root[1]})", thing)
@@ -119,7 +124,7 @@ class Census:
         return look(self._roots.all() if tables is None else tables, self._covered(), self._is_ignored)
 
     def _chosen(self, found: WalkResult) -> Iterator[tuple[str, Path, Any]]:
-        """Entries that are looked at, with what is there."""
+        """Return the entries that are compared, with their values."""
         anew = self._roots.scopes().place.anew
         for entry, (path, value) in found.leaves.items():
             names = anew.get(path.root, frozenset())
@@ -169,23 +174,23 @@ class Census:
             self._uncovered[LARGE][entry] = path
 
     def _find_unseen(self, changed: list[Path], found: WalkResult) -> None:
-        """Keep what has changed and cannot be carried over. Iterators that move have a notice of their own."""
+        """Keep what has changed and cannot be carried over. Iterators that move have their own notice."""
         scopes, reported = self._roots.scopes(), set(self._uncovered[MOVED].values())
         moving = {path: thing for path, thing in found.moving.values() if not isinstance(thing, OPAQUE)}
         for path in changed:
-            if self._is_ignored(path) or scopes.sets_anew(path.root, path.name):
+            if self._is_ignored(path) or scopes.is_set_each_iteration(path.root, path.name):
                 continue
             of = next((way for way in (path, *path.owners()) if way in reported or way in moving), None)
             if of is None or not (of in reported or of == path or (self._first is not None and self._first.has_moved(of, moving[of]))):
                 self._uncovered[UNSEEN][path.entry] = path
 
     def _find_histories(self, found: WalkResult) -> None:
-        """Between two steps: what a step has from the one before. Within a step there are many."""
+        """Find, between two steps, what a step has from the one before. Within a step there are many."""
         if self._first is None or not found.histories:
             return
         scopes = self._roots.scopes()
         for entry, (path, tensor) in found.histories.items():
-            if not self._first.has_kept(path, tensor) and not scopes.sets_anew(path.root, path.name):
+            if not self._first.has_kept(path, tensor) and not scopes.is_set_each_iteration(path.root, path.name):
                 self._uncovered[HISTORY][entry] = path
 
     def _has_moved(self, entry: str, path: Path, thing: Any) -> bool:
@@ -196,7 +201,7 @@ class Census:
         return self._first is not None and self._first.has_moved(path, thing)
 
     def _bound(self, found: WalkResult) -> None:
-        """What is watched is read several times in each step: leaves the largest until the rest is small."""
+        """Limit what is watched, which is read several times in each step: drop the largest until the rest is small."""
         sizes = {entry: len(self._data_again(entry, *found.leaves[entry])) for entry in self._watched if entry in found.leaves}
         for entry in [entry for entry in sizes if leaves.is_large(found.leaves[entry][1])]:  # it has grown
             self._uncovered[LARGE][entry] = self._watched.pop(entry)
@@ -210,14 +215,14 @@ class Census:
     # -- entries -----------------------------------------------------------------------------------------------------------
 
     def encoded(self, only: Container[str] | None, closely: bool) -> dict[str, bytes]:
-        """What has changed since the set-up: all of it if `closely`, else what was found before."""
+        """Return what has changed since the set-up: all of it if `closely`, else what was found before."""
         if closely:
             self._look_closely()
         wanted = self._watched if only is None else {entry: path for entry, path in self._watched.items() if entry in only}
         if not wanted:
             return {}
         scopes, found = self._roots.scopes(), dict[str, bytes]()
-        wanted = {entry: path for entry, path in wanted.items() if not scopes.sets_anew(path.root, path.name)}
+        wanted = {entry: path for entry, path in wanted.items() if not scopes.is_set_each_iteration(path.root, path.name)}
         tables = self._roots.some({path.root for path in wanted.values()}, scopes)
         for entry, path in wanted.items():
             data = _ABSENT
@@ -227,7 +232,7 @@ class Census:
         return found
 
     def _data_again(self, entry: str, path: Path, value: Any) -> bytes:
-        """Of something that is asked for several times in each step."""
+        """Return the encoded value of something that is read several times in each step."""
         now, before = sketch(value), self._encoded_before.get(entry)
         if before is not None and now is not None and is_same(before[0], now):
             return before[1]
@@ -243,14 +248,16 @@ class Census:
         return self._roots.some({path.root for path in wanted.values()})
 
     def load(self, entry: str, data: bytes) -> None:
-        """On a newcomer. In place where the others have the object of their set-up: another one may be anything, a batch for one."""
+        """Set an entry on a newcomer: in place where the others have the object of their set-up. Another object may be anything, such as a
+        batch.
+        """
         try:
             way, *rest = decode(data)
         except (ValueError, TypeError, RuntimeError) as error:
             raise BadMessage(encoding.MALFORMED_ENTRY(entry=entry, error=repr(error))) from error
         path = Path.decoded(way)
         self._watched.setdefault(entry, path)
-        if len(rest) != 2 or path.entry != entry or self._roots.scopes().sets_anew(path.root, path.name):
+        if len(rest) != 2 or path.entry != entry or self._roots.scopes().is_set_each_iteration(path.root, path.name):
             return
         tables = self._tables({entry: path})
         try:
@@ -258,7 +265,7 @@ class Census:
         except Gone:
             mine = None
         if not leaves.is_leaf(mine):
-            return  # something that nobody may replace
+            return  # something that must not be replaced
         same, value = rest
         try:
             new = leaves.put_into(mine if same or isinstance(mine, Enum) else None, value)
@@ -268,7 +275,7 @@ class Census:
             self._uncovered[LEFT][entry] = path
 
     def leave(self, entry: str) -> bool:
-        """It differs from rank to rank and changes behind the vote. Whether it is left alone for that."""
+        """Report that an entry differs from rank to rank and changes after the vote. Return whether it is left alone for that."""
         path = self._watched.get(entry)
         if path is None:
             return False
@@ -281,41 +288,44 @@ class Census:
         return True
 
     def join(self, top: dict[str, bytes], after: dict[str, bytes], transaction: int) -> None:
-        """This worker is a newcomer, and a rank from now on."""
+        """Take over, on a newcomer that is a rank from now on, what the ranks know."""
         self.top, self.after, self._before = top, after, transaction
 
     def at_top(self) -> None:
-        """Of an iteration."""
+        """Record the top of an iteration."""
         self._inside = True
         if self.exact:
             self._find_histories(self._look_closely())
         self.top = self.encoded(None, closely=False)
 
     def committed(self) -> None:
-        """A transaction is over."""
+        """Record the end of a transaction."""
         self._find_large()
         self.after = self.encoded(None, closely=self.exact)
 
     def _find_large(self) -> None:
-        """What stands beside that which changes, and has become another large object in this transaction, as the next shard of the data: a
-        look may come much later."""
+        """Note a sibling of what changes that has become another large object in this transaction, as the next shard of the data: a walk
+        may come much later.
+        """
         owners = self._first_changes.owners
         found = [
             path
-            for path, value in owners.bound_anew(self._roots.some(owners.scopes) if owners.scopes else {})
+            for path, value in owners.rebound(self._roots.some(owners.scopes) if owners.scopes else {})
             if leaves.is_large(value) and not self._is_ignored(path)
         ]
         if found:
             here = self._roots.scopes()
-            self._uncovered[LARGE] |= {path.entry: path for path in found if not here.sets_anew(path.root, path.name)}
+            self._uncovered[LARGE] |= {path.entry: path for path in found if not here.is_set_each_iteration(path.root, path.name)}
 
     @property
     def exact(self) -> bool:
-        """Whether `top` and `after` hold all that had changed, not only what had been seen to change before: in the first iterations."""
+        """Return whether `top` and `after` contain all that had changed, not only what had been seen to change before: in the first
+        iterations.
+        """
         return self._before + self._begins < CLOSELY
 
     def at_end(self, loop: int) -> None:
-        """This loop of the job is left."""
+        """Record the end of this loop of the job."""
         self._inside = False
         found = self.encoded(None, closely=True)
         self.ends += [{} for _ in range(loop - len(self.ends))]
@@ -324,17 +334,17 @@ class Census:
             self.ends[loop - ENDS] = {}
 
     def news(self) -> list[str]:
-        """What is to be told: each kind once."""
+        """Return the notices: each kind once."""
         found = [kind for kind, paths in self._uncovered.items() if paths and kind not in self._said]
         self._said.update(found)
-        told: list[str] = [naming.told(kind, [self._as_it_is(path) for path in self._uncovered[kind].values()]) for kind in found]
+        told: list[str] = [naming.notice(kind, [self._as_it_is(path) for path in self._uncovered[kind].values()]) for kind in found]
         if self._running and RUNNING not in self._said:
             self._said.add(RUNNING)
-            told.append(naming.told_of_loops(list(self._running.values())))
+            told.append(naming.loop_notice(list(self._running.values())))
         return told
 
     def _as_it_is(self, path: Path) -> naming.Uncovered:
-        """With what stands there, if it does."""
+        """Return the path with its present value, if there is one."""
         tables, holder = self._roots.some({path.root}), owner_of(path)
         thing, owner = None, None
         with contextlib.suppress(Gone):
@@ -343,10 +353,10 @@ class Census:
         return naming.Uncovered(path, thing, owner)
 
     def listed(self, known: Iterable[str]) -> list[Item]:
-        """All that is known of what nobody has registered: carried over, left out, or told."""
+        """Return everything that is known about unregistered values: carried over, left out, or reported."""
         data, found = self.encoded(None, closely=False), []
         for entry in {*data, *filter(is_unregistered, known)}:
-            root, name = told_by(entry)
+            root, name = described_entry(entry)
             _, *rest = decode(data[entry]) if entry in data else (b"",)
             found.append(Item(entry, name, home(root), "adopted", len(rest[-1]) if rest else 0))
         for kind, paths in self._uncovered.items():
@@ -355,7 +365,7 @@ class Census:
         return found + [Item("", name, "", "ignored", 0, "job.ignore") for name in sorted(self._ignored)]
 
     def uncovered(self, most: int) -> tuple[str, ...]:
-        """Of what is not carried over, with the place where it is: first what transactions name, then by name."""
+        """Return what is not carried over, with its place: first what transactions name, then by name."""
         named = {name for function in self._roots.functions for name in names_in(function.__code__)}
         found = {
             (path.name not in named, f"{path.shown or kind} ({home(path.root)})")
@@ -368,7 +378,7 @@ class Census:
     # -- redo --------------------------------------------------------------------------------------------------------------
 
     def note(self) -> Noted:
-        """At begin."""
+        """Note the values at begin."""
         self._begins += 1
         if self._first is None:
             return Noted({}, {})
@@ -377,11 +387,11 @@ class Census:
             if not self._inside:
                 self._find_histories(found)
             mutable = [(entry, path, value) for entry, path, value in self._chosen(found) if not leaves.is_bound(value)]
-            objects = {entry: leaf for entry, leaf in found.leaves.items() if not leaves.is_large(leaf[1]) or is_held(leaf[1])}
+            objects = {entry: leaf for entry, leaf in found.leaves.items() if not leaves.is_large(leaf[1]) or is_keepable(leaf[1])}
             self._first_changes.look(found, self._roots)
             contents = {entry: self._data_again(entry, path, value) for entry, path, value in mutable}
             return Noted(objects, contents, self._first_changes.begin(self._roots, {}))
-        # What is not carried over is put back all the same.
+        # What is not carried over is restored, too.
         left = self._uncovered[LEFT]
         changed = {**self._watched, **left, **self._uncovered[LARGE]}
         tables, objects, contents = self._tables(changed), {}, {}
@@ -390,17 +400,17 @@ class Census:
                 value = read(path, tables)
             except Gone:
                 continue
-            if entry in self._watched or is_held(value):
+            if entry in self._watched or is_keepable(value):
                 objects[entry] = path, value
             if entry in left and not leaves.is_bound(value):
                 contents[entry] = self._data_again(entry, path, value)
         return Noted(objects, contents, self._first_changes.begin(self._roots, changed))
 
     def restore(self, noted: Noted, values: Mapping[str, bytes]) -> None:
-        """What was noted, bound again, and with what it held: as noted, or as of `values`."""
+        """Restore the noted objects and their content: as noted, or as of `values`."""
         tables = self._roots.some({path.root for path, _ in noted.objects.values()})
         for path in noted.first_changes.restore(tables, self._is_ignored) if noted.first_changes is not None else ():
-            if path.entry not in self._watched:  # whose content is there
+            if path.entry not in self._watched:  # which has the content
                 self._uncovered[UNSEEN][path.entry] = path
         for entry, (path, thing) in noted.objects.items():
             try:
@@ -415,7 +425,7 @@ class Census:
 
 
 def _is_handed_over(value: Any) -> bool:
-    """Whether a change behind the vote matters enough to be sent once more."""
+    """Return whether a change after the vote matters enough to be sent once more."""
     if isinstance(value, list | tuple):
         return any(map(_is_handed_over, value))
     return isinstance(value, torch.Tensor | leaves.Stream)

@@ -1,6 +1,6 @@
 """Globals of installed packages that the script's source names: `torch.nn.functional.scale = 0.5`, `math.tau`. And hooks of all modules.
 
-Such packages have tens of thousands of globals, which their own code changes, too. A script can only go by one that it names.
+Such packages have tens of thousands of globals, which their own code changes, too. A script can only depend on one that it names.
 
 Known limits: by the name of a module, or of a package around it, as a module of the script has imported it; what `setattr` or an alias
 sets is not seen.
@@ -40,19 +40,19 @@ def foreign_globals() -> Iterator[tuple[Path, Any]]:
                 owner = vars(owner).get(name) if type(owner) is types.ModuleType else None
             if type(owner) is types.ModuleType and not roots.is_own(owner.__name__):
                 value = vars(owner).get(rest[-1])
-                if value is not None and type(value) in _STATE:  # one that a library makes late, as `wandb.run`, is none of the script's
+                if value is not None and type(value) in _STATE:  # an object that a library makes late, as `wandb.run`, is not the script's
                     yield Path((PROCESS, owner.__name__), rest[-1]), value
 
 
 @functools.lru_cache(64)
 def _chains(file: str) -> tuple[tuple[str, ...], ...]:
-    """Names with attributes in a source: ("math", "tau")."""
+    """Return names with attributes in a source: ("math", "tau")."""
     found = dict.fromkeys(_names(node) for node in nodes_of(file) if isinstance(node, ast.Attribute))
     return tuple(filter(None, found))
 
 
 def _names(node: ast.Attribute) -> tuple[str, ...]:
-    """Empty where it is an attribute of something other than names."""
+    """Return the names; empty for an attribute of something other than names."""
     names: list[str] = []
     part: ast.expr = node
     while isinstance(part, ast.Attribute):

@@ -1,8 +1,8 @@
-"""What can be moved to another worker: plain values, tensors, arrays, generators of random numbers, and containers of these. Of a tensor
-whose history is spent the values are moved.
+"""Values that can be moved to another worker: plain values, tensors, arrays, generators of random numbers, and containers of these. Of a
+tensor whose history is spent the values are moved.
 
-Encoded as bytes that are equal where the values are. On a newcomer a value is set in place where that can be, because other names may
-stand for the same object: lists, dicts, sets, deques, tensors, arrays and generators stay the objects that they are.
+Encodings are equal if the values are. On a newcomer a value is set in place if possible, because other names may refer to the same
+object: lists, dicts, sets, deques, tensors, arrays and generators stay the same objects.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from understudy.worker.state.history import has_history
 
 LARGEST = 1 << 20  # bytes of one value
 LONGEST = 4096  # items of a list
-SAMPLE = 1024  # items of what is larger, at least, whose change is seen
-ITEMS = 1 << 16  # of a value, with all that it holds
-FIXED = frozenset({type(None), bool, int, float, complex, str, bytes})  # types of what cannot change and holds nothing
+SAMPLE = 1024  # items of a larger list, at least, in which a change is seen
+ITEMS = 1 << 16  # of a value, with all its content
+FIXED = frozenset({type(None), bool, int, float, complex, str, bytes})  # types that cannot change and contain nothing
 _LEAVES = FIXED | {torch.dtype, torch.Size}
 _IMMUTABLE = (*FIXED, Enum)
 _LISTS, _DICTS, _SETS = (list, tuple), (dict, OrderedDict, Counter, defaultdict), (set, frozenset)
@@ -35,34 +35,34 @@ _DEEPEST = 8
 
 
 def is_fixed(value: Any) -> bool:
-    """Whether it cannot change, so that it is known by being the same object."""
+    """Return whether it cannot change, so that it is recognized by its identity."""
     return isinstance(value, _IMMUTABLE)
 
 
 def is_bound(value: Any) -> bool:
-    """Whether another value can only be bound in its place, and who else has the same object does not matter."""
+    """Return whether another value can only be bound in its place, and other references to the object do not matter."""
     return is_fixed(value) or isinstance(value, tuple | frozenset | numpy.generic | torch.dtype)
 
 
-def _nobody(thing: Any) -> bool:
+def _covers_nothing(thing: Any) -> bool:
     return False
 
 
 class Room:
-    """How many items may be looked at, and which of them somebody else takes care of."""
+    """The number of items that may still be read, and the test for things that are covered elsewhere."""
 
-    def __init__(self, items: int, is_covered: Callable[[Any], bool] = _nobody) -> None:
+    def __init__(self, items: int, is_covered: Callable[[Any], bool] = _covers_nothing) -> None:
         self.items = items
         self.is_covered = is_covered
 
 
 def is_leaf(value: Any, room: Room | None = None) -> bool:
-    """Whether it could be encoded, apart from the size of tensors. What is looked at for that is taken from `room`. What holds something
-    of which somebody else takes care is no leaf: its items are.
+    """Return whether it could be encoded, apart from the size of tensors. The items that are read for that are taken from `room`. A
+    container of something that is covered elsewhere is no leaf: its items are.
     """
     room = room or Room(ITEMS)
     own = Room(ITEMS, room.is_covered)
-    found = (type(value) is list and len(value) > LONGEST) or _is_leaf(value, 0, own)  # such a list is not looked into
+    found = (type(value) is list and len(value) > LONGEST) or _is_leaf(value, 0, own)  # such a list is not searched
     room.items -= ITEMS - max(own.items, 0)
     return found
 
@@ -92,27 +92,28 @@ def _is_leaf(value: Any, depth: int, room: Room) -> bool:
 
 
 def _is_key(key: Any) -> bool:
-    """Whether every worker has the same key in its place."""
+    """Return whether every worker has the same key in its place."""
     if type(key) is tuple:
         return all(map(_is_key, key))
     return type(key) in _LEAVES and not is_address(key)
 
 
 def is_address(key: Any) -> bool:
-    """Whether a key is most likely the `id` of an object: every worker has another one in its place."""
+    """Return whether a key is most likely the `id` of an object: every worker has another one in its place."""
     return type(key) is int and 1 << 40 <= key < 1 << 48 and key % 16 == 0
 
 
 def is_large(value: Any) -> bool:
-    """Whether it is a tensor or an array beyond the limit, a container of some that are together, or a list beyond its own."""
+    """Return whether it is a tensor or an array beyond the limit, a container of some that are together, or a list beyond its own limit."""
     if type(value) is list and len(value) > LONGEST:
         return True
     return type(value) not in FIXED and _size(value) > LARGEST
 
 
 def mark(value: Any) -> tuple[Any, ...]:
-    """Of what is large: other marks tell that it was changed. Equal ones prove nothing, because only a sample is looked at, and of what is
-    not on the host nothing of its content."""
+    """Return the mark of a large value: a different mark shows a change. Equal ones prove nothing, because only a sample is read, and none
+    of the content that is not on the host.
+    """
     if type(value) is list and len(value) > LONGEST:
         return len(value), *map(id, value[:: max(1, len(value) // SAMPLE)])
     if type(value) in _CONTAINERS:
@@ -128,7 +129,7 @@ def mark(value: Any) -> tuple[Any, ...]:
 
 
 def encoded(value: Any) -> bytes:
-    """Raises `Unencodable`, also where it is too large."""
+    """Encode a value. Raises `Unencodable`, also if it is too large."""
     if _size(value) > LARGEST:
         raise Unencodable(f"more than {LARGEST} bytes")
     data = encode([_plain(value)])
@@ -138,7 +139,7 @@ def encoded(value: Any) -> bytes:
 
 
 def _size(value: Any) -> int:
-    """Of the tensors and arrays in it, in bytes."""
+    """Return the size of the tensors and arrays in it, in bytes."""
     if isinstance(value, torch.Tensor):
         return value.numel() * value.element_size()
     if isinstance(value, numpy.ndarray):
@@ -151,7 +152,7 @@ def _size(value: Any) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """In what `codec` knows: what it does not know by name, in a dict with one key that no script has."""
+    """Convert a value to types that `codec` knows: any other, by name, to a dict with one key that no script has."""
     kind = type(value)
     if isinstance(value, Enum):
         return _tagged("enum", value.name)
@@ -160,7 +161,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         if value.device.type != "cpu":
             return _tagged("device", [value.device.type, value])
-        return value.detach().clone()  # whose memory is handed to numpy, which nobody may resize from then on
+        return value.detach().clone()  # whose memory is handed to numpy, and must not be resized from then on
     if kind is list or kind is tuple:
         return kind(value) if FIXED.issuperset(map(type, value)) else kind([_plain(item) for item in value])
     if kind is deque:
@@ -173,7 +174,7 @@ def _plain(value: Any) -> Any:
 
 
 def state_of(stream: Stream) -> tuple[str, Any]:
-    """Of what kind it is, and where it stands."""
+    """Return the kind of a stream, and its state."""
     if isinstance(stream, random.Random):
         return "random", stream.getstate()
     if isinstance(stream, numpy.random.Generator):
@@ -191,14 +192,14 @@ def _tagged(kind: str, content: Any) -> dict[str, Any]:
 
 
 class Unfit(TypeError):
-    """What is here cannot take the value."""
+    """Raised when the present value cannot take the new one."""
 
 
 def put_into(mine: Any, data: bytes, own: bool = False) -> Any:
-    """Sets `mine` to what was encoded, in place where that can be; gives what is to be bound, which is `mine` then. `own`: the object is
-    known to be the one that has held it. Raises `Unfit`.
+    """Set `mine` to what was encoded, in place if possible; return the object to bind, which is `mine` then. `own`: the object is known to
+    be the one that had this value. Raises `Unfit`.
 
-    Tensors and arrays in containers are made anew but for parameters: nobody knows for what else they stand, perhaps for data.
+    Tensors and arrays in containers are created again, except parameters: other references to them are unknown, perhaps they are data.
     """
     with torch.no_grad():
         return _put(mine, decode(data)[0], own, 0)
@@ -242,7 +243,7 @@ def _put(mine: Any, new: Any, own: bool, depth: int) -> Any:
 
 
 def _takes(mine: Any, new: torch.Tensor, own: bool, depth: int) -> bool:
-    """Whether `mine` can be overwritten: memory of its own, not a part of another tensor or of a file."""
+    """Return whether `mine` can be overwritten: memory of its own, not a part of another tensor or of a file."""
     fits = isinstance(mine, torch.Tensor) and mine.shape == new.shape and mine.dtype == new.dtype
     alone = fits and (isinstance(mine, torch.nn.Parameter) or not depth)
     return bool(fits and (own or (alone and not mine._is_view() and mine.untyped_storage().resizable())))

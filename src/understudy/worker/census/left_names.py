@@ -1,12 +1,12 @@
-"""Names that a loop of the job has set and the script reads behind it: a newcomer that joins behind the loop does not run it, and is given
-what its rank had there.
+"""Names that a loop of the job has set and the script reads after it. A newcomer that joins after the loop does not run it, and is given
+the values that its rank had there.
 
-They are noted where the loop ends, handed over right before the next transaction, and go with each copy of the rank from then on. Of a rank
-that was lost between its last transaction in the loop and that one, the last batch is drawn again, and anything else is taken from another
-rank, and told: it may be the same there, as a step number, or not, as a loss.
+They are noted where the loop ends, handed over right before the next transaction, and included in each copy of the rank from then on.
+For a rank that was lost between its last transaction in the loop and that one, the last batch is drawn again, and anything else is
+taken from another rank, and reported: it may be the same there, as a step number, or not, as a loss.
 
-Known limits: `guards.loop_variables` finds them. A list that was there before the loop is left alone, because other names may stand for it.
-Of the oldest loops, what is beyond `BOUND` is forgotten: a newcomer has the value of a later loop there.
+Known limits: `guards.loop_variables` finds the names. A list that existed before the loop is left alone, because other names may refer
+to it. Of the oldest loops, what exceeds `BOUND` is forgotten: a newcomer has the value of a later loop there.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from understudy.worker.census import leaves, roots
 from understudy.worker.census.walk import is_number
 from understudy.worker.encoding.codec import Unencodable
 from understudy.worker.errors import BadMessage
-from understudy.worker.guards.loop_variables import Behind
+from understudy.worker.guards.loop_variables import ReadAfter
 from understudy.worker.script_files import is_of_script
 
 BOUND = 4 << 10  # bytes of all
 
 
 def script_frame() -> FrameType | None:
-    """The innermost frame of the script's own code, around the caller."""
+    """Return the innermost frame of the script's own code, around the caller."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_of_script(frame.f_code.co_filename):
         frame = frame.f_back
@@ -41,7 +41,7 @@ def _table(frame: FrameType) -> roots.Table:
 
 
 def take(left: MutableMapping[str, bytes], loop: int, frame: FrameType, names: Collection[str], new: Collection[str]) -> list[str]:
-    """Notes in `left` what the `names` of the scope of `frame` are behind this loop. Gives those of them that cannot be noted although they
+    """Note in `left` the values of the `names` of the scope of `frame` after this loop. Returns those that cannot be noted although they
     are `new` in the loop: on a newcomer they would be missing.
     """
     there, missed = _table(frame).items(), []
@@ -70,10 +70,10 @@ def _encoded(value: object) -> bytes:
 
 
 def put(
-    loop: int, frame: FrameType, behind: Behind, own: Mapping[str, bytes], others: Mapping[str, bytes], last: Sequence[Any]
+    loop: int, frame: FrameType, behind: ReadAfter, own: Mapping[str, bytes], others: Mapping[str, bytes], last: Sequence[Any]
 ) -> list[str]:
-    """On a newcomer that passes by this loop. `last`: what the loop was given last, if that is known. Gives the names whose
-    values are not known to be those that this rank had there. Raises `BadMessage`.
+    """Set the names on a newcomer that skips this loop. `last`: the last item of the loop, if that is known. Returns the names whose
+    values are not known to be those of this rank. Raises `BadMessage`.
     """
     table, doubtful, drawn = _table(frame), [], dict[str, Any]()
     if last and behind.targets:
@@ -98,7 +98,7 @@ def put(
 
 
 def _later(left: Mapping[str, bytes], loop: int, name: str) -> bytes | None:
-    """What the nearest later loop has left under this name."""
+    """Return what the nearest later loop has left under this name."""
     numbers = [number for number, _, known in (key.partition(":") for key in left) if known == name and is_number(number)]
     later = min((number for number in numbers if int(number) > loop), key=int, default=None)
     return left[f"{later}:{name}"] if later is not None else None

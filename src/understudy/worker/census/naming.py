@@ -1,4 +1,4 @@
-"""What is said of what the census has found and cannot carry over: its name, the line that stores it, and the line that would help."""
+"""The notices about what the census has found and cannot carry over: its name, the line that stores it, and the line that would help."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _REGISTERED = (torch.Tensor, torch.nn.Module, torch.Generator, numpy.random.Gene
 @dataclass(frozen=True)
 class Uncovered:
     path: Path
-    thing: Any = None  # what stands there now; None: nothing any more
+    thing: Any = None  # the present value; None: there is none any more
     owner: type | None = None  # of what has its last name as an attribute
 
 
-def told(kind: str, found: Sequence[Uncovered]) -> Text:
-    """The notice of one kind. Advice is given for the first by name."""
+def notice(kind: str, found: Sequence[Uncovered]) -> Text:
+    """Return the notice of one kind. Advice is given for the first by name."""
     found = sorted(found, key=lambda one: one.path.shown)
     first, one = found[0], len(found) == 1
     names = few([f"{one.path.shown} ({where(one.path, one.owner)})" for one in found[:_SHOWN]], len(found))
@@ -83,14 +83,14 @@ def _moves(first: Uncovered, names: str, are: str) -> Text:
 
 
 def _is_sent_to(code: CodeType) -> bool:
-    """Whether the value of any `yield` in it is used: what it gives by `yield from` is another one's."""
+    """Return whether the value of any `yield` in it is used; values that it passes on by `yield from` belong to another generator."""
     names = [one.opname for one in dis.get_instructions(code) if one.opname != "RESUME"]
     unused = ("POP_TOP", "JUMP_BACKWARD_NO_INTERRUPT")
     return any(one == "YIELD_VALUE" and then not in unused for one, then in itertools.pairwise(names))
 
 
-def told_of_loops(found: Sequence[Running]) -> Text:
-    """The same of what runs beside loops of the job."""
+def loop_notice(found: Sequence[Running]) -> Text:
+    """Return the notice about counters in the `for` of loops of the job."""
     first = found[0]
     more = f" (one of {len(found)})" if len(found) > 1 else ""
     if first.what == "enumerate":
@@ -101,10 +101,10 @@ def told_of_loops(found: Sequence[Running]) -> Text:
 
 
 def few(names: Sequence[str], count: int) -> str:
-    """The first of so many names."""
+    """Return the first of so many names."""
     return ", ".join(names[:_SHOWN]) + (f" and {count - _SHOWN} more" if count > _SHOWN else "")
 
 
 def _value(one: Uncovered) -> str:
-    """The first one that is stored, as source."""
+    """Return the first one that is stored, as source."""
     return first_value(one.path, one.owner) or "..."

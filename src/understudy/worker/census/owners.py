@@ -1,12 +1,13 @@
-"""Put back attributes and containers that an interrupted attempt has changed for the first time, or has left half full.
+"""Restores attributes and containers that an interrupted attempt has changed for the first time, or has left half full.
 
-At each begin these are noted by reference: the attributes of objects that the last look has met, other names of a scope in which something
-changes, and the items of small containers among them. A redo then comes to the next shard of a loader once more, and finds the list empty
-in which a step collects its losses.
+At each begin these are noted by reference: the attributes of objects that the last walk has met, other names of a scope in which
+something changes, and the items of small containers among them. A redo then reaches the next shard of a loader once more, and finds the
+list empty in which a step collects its losses.
 
-Known limits: a change in place inside an item is not put back. Only plain values, flat containers of these, and tensors and arrays without
-a history, up to `HELD` bytes, are kept: outputs of a step would take memory for one more step. A container that a thread fills is left
-alone only where its object holds the thread, or a lock or queue; a variable of a module that a thread fills is put back, too.
+Known limits: a change in place inside an item is not restored. Only plain values, flat containers of these, and tensors and arrays
+without a history, up to `HELD` bytes, are kept: outputs of a step would take memory for one more step. A container that a thread fills
+is left alone only if its object refers to the thread, or to a lock or queue; a variable of a module that a thread fills is restored,
+too.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from understudy.worker.census.sketches import sketch
 from understudy.worker.census.walk import Gone, Path, WalkResult, owner_with_attributes
 
 HELD = 64 << 20  # bytes of one tensor or array that is kept for a redo
-MET = 64  # objects, and containers that are variables, whose insides are noted
-_FLAT = 64  # items of a container that is
+MET = 64  # objects, and containers that are variables, whose content is noted
+_FLAT = 64  # items of a container that counts as flat
 _CONTAINERS = (list, tuple, dict)
 _MAPPINGS: tuple[type, ...] = (OrderedDict, dict)
 _BASES: tuple[type, ...] = (*_MAPPINGS, list, set, deque)  # of containers whose items are noted
@@ -44,8 +45,8 @@ _OF_THREADS = (
 _ABSENT = object()
 
 
-def is_held(value: Any) -> bool:
-    """Whether it may be kept until the next begin."""
+def is_keepable(value: Any) -> bool:
+    """Return whether it may be kept until the next begin."""
     if is_fixed(value):
         return True
     if isinstance(value, torch.Tensor):
@@ -57,7 +58,7 @@ def is_held(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Names:
-    """As of a begin."""
+    """The names as of a begin."""
 
     held: dict[str, Any]
     others: dict[str, int]  # by id: a reference would keep them alive
@@ -67,7 +68,7 @@ class _Names:
         found = _Names({}, {})
         for name, value in list(names.items()):
             if not name.startswith("__"):
-                if is_held(value):
+                if is_keepable(value):
                     found.held[name] = value
                 else:
                     found.others[name] = id(value)
@@ -78,10 +79,12 @@ class _Names:
 
 
 class Met:
-    """Whose insides are noted: objects, and containers that are variables, as a look has met them."""
+    """The objects, and containers that are variables, whose content is noted, as a walk has met them."""
 
     def __init__(self, found: WalkResult | None = None, cells: Mapping[str, CellType] | None = None) -> None:
-        """`cells`: what transactions have captured, by name. To read all locals of a frame at each begin would keep them alive."""
+        """Take the result of a walk. `cells`: what transactions have captured, by name. To read all locals of a frame at each begin would
+        keep them alive.
+        """
         self.objects: list[tuple[Path, weakref.ref[Any]]] = []
         self.variables: list[Path] = []
         self.captured: list[CellType] = []
@@ -100,7 +103,7 @@ class Met:
 @dataclass(frozen=True)
 class Owners:
     scopes: dict[RootKey, _Names] = field(default_factory=dict)
-    attributes: list[tuple[Path, dict[str, Any], _Names]] = field(default_factory=list)  # of each object: a way to one, and all of them
+    attributes: list[tuple[Path, dict[str, Any], _Names]] = field(default_factory=list)  # of each object: a path to one, and all of them
     contents: list[tuple[Any, list[Any]]] = field(default_factory=list)  # of containers
 
     @staticmethod
@@ -136,13 +139,13 @@ class Owners:
                 if all(map(_may_be_kept, [part for _, part in items] if isinstance(value, dict) else items)):
                     self.contents.append((value, items))
 
-    def bound_anew(self, tables: Mapping[RootKey, Table]) -> Iterator[tuple[Path, Any]]:
-        """What is another object now than it was."""
+    def rebound(self, tables: Mapping[RootKey, Table]) -> Iterator[tuple[Path, Any]]:
+        """Yield what is another object now than it was."""
         for root, before in self.scopes.items():
             now = list(tables[root].items().items()) if root in tables else []
             yield from ((Path(root, name), value) for name, value in now if not name.startswith("__") and before.is_another(name, value))
         for path, attributes, before in self.attributes:
-            yield from ((_beside(path, name), value) for name, value in list(attributes.items()) if before.is_another(name, value))
+            yield from ((_sibling(path, name), value) for name, value in list(attributes.items()) if before.is_another(name, value))
 
     def restore(self, tables: Mapping[RootKey, Table], is_ignored: Callable[[Path], bool]) -> None:
         for container, content in self.contents:
@@ -154,27 +157,27 @@ class Owners:
                     tables[root].put(name, value)
         for path, attributes, before in self.attributes:
             for name in [name for name in list(attributes) if name not in before.held and name not in before.others]:
-                if not name.startswith("__") and not is_ignored(_beside(path, name)):
+                if not name.startswith("__") and not is_ignored(_sibling(path, name)):
                     del attributes[name]
             for name, value in before.held.items():
-                if attributes.get(name, _ABSENT) is not value and not is_ignored(_beside(path, name)):
+                if attributes.get(name, _ABSENT) is not value and not is_ignored(_sibling(path, name)):
                     attributes[name] = value
 
 
 def _may_be_kept(item: Any) -> bool:
-    """Until the next begin, without graphs or much memory that hang on it."""
-    return is_held(item) or isinstance(item, FunctionType | MethodType | type)
+    """Return whether it may be kept until the next begin: no graphs and not much memory depend on it."""
+    return is_keepable(item) or isinstance(item, FunctionType | MethodType | type)
 
 
 def _has_threads(thing: Any) -> bool:
-    """Whether a thread may change it meanwhile: what it has done since is not to be undone."""
+    """Return whether a thread may change it meanwhile: what the thread has done since must not be undone."""
     held = getattr(thing, "__dict__", None)
     inside = list(held.values()) if type(held) is dict else []
     return isinstance(thing, _OF_THREADS) or any(isinstance(part, _OF_THREADS) for part in inside)
 
 
 def _base(container: Any) -> Any:
-    """Whose methods read and fill it, so that none of the script's own run."""
+    """Return the class whose methods read and fill it, so that no code of the script runs."""
     return next(kind for kind in _BASES if isinstance(container, kind))
 
 
@@ -184,7 +187,7 @@ def _items(container: Any) -> list[Any]:
 
 
 def _refill(container: Any, before: list[Any]) -> None:
-    """In place, and only if something in it is another."""
+    """Restore the content in place, and only if an item in it is another object."""
     base, now = _base(container), _items(container)
     flat = [tuple(chain.from_iterable(items)) if base in _MAPPINGS else tuple(items) for items in (now, before)]
     if len(now) != len(before) or not all(map(is_, *flat)):
@@ -192,5 +195,5 @@ def _refill(container: Any, before: list[Any]) -> None:
         (base.extend if base in (list, deque) else base.update)(container, before)
 
 
-def _beside(path: Path, name: str) -> Path:
+def _sibling(path: Path, name: str) -> Path:
     return replace(path, steps=(*path.steps[:-1], ("attribute", name)))

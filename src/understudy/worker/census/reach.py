@@ -1,11 +1,11 @@
-"""Detect changes in what a look cannot carry over to another worker.
+"""Detects changes in what a walk cannot carry over to another worker.
 
-A look (`walk`) goes into what can be copied. It ends at functions, objects of libraries, registered modules and iterators. From these ends
-`reach` follows the readers of `readers`, and stores a mark for each object by its path. Comparing the marks with those of the set-up shows
-what has changed: the function that a name is bound to, a closure, a hook, a position, a cached result.
+A walk (`walk`) visits what can be copied. It ends at functions, objects of libraries, registered modules and iterators. From these ends
+`reach` follows the readers of `readers`, and stores a mark for each object by its path. Comparing the marks with those of the set-up
+shows what has changed: the function that a name is bound to, a closure, a hook, a position, a cached result.
 
-An object with several names is read under the first of them. The other names are marked with the path of the first, so that rebinding one
-of them is a change as well.
+An object with several names is read under the first of them. The other names are marked with the path of the first, so that rebinding
+one of them is a change as well.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _NOTHING = object()
 
 
 def reach(tables: Mapping[RootKey, Table], found: WalkResult, is_covered: Callable[[Any], bool]) -> Marks:
-    """Return the marks of at most `MOST` objects that can be reached from the ends of a look, which has `found` them from `tables`."""
+    """Return the marks of at most `MOST` objects that can be reached from the ends of a walk, which has `found` them from `tables`."""
     marks: Marks = dict(found.bound)
     rooted = {(kind, id(table.of)) for (kind, _), table in tables.items() if kind in (CLASS, CLOSURE, FUNCTION)}
     running = [table.items() for (kind, _), table in tables.items() if kind == FRAME]
     foreign = list(foreign_globals())
     found.held.extend(thing for _, thing in foreign)
     todo, seen, most = [*foreign, *found.ends][::-1], found.seen, len(marks) + MOST
-    gone_into = set(seen)  # by the look, which has read their attributes
+    gone_into = set(seen)  # by the walk, which has read their attributes
     while todo:
         path, thing = todo.pop()
         if len(marks) > most:
@@ -70,8 +70,9 @@ def _read(path: Path, thing: Any, is_covered: Callable[[Any], bool], gone_into: 
 
 
 def _is_looked_at(path: Path, part: Any, owner: int, rooted: Collection[tuple[str, int]], running: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a part is one that a look sees from another root: an attribute of a class or function of a module, a name that a closure has
-    from a function that runs."""
+    """Return whether a part is visible from another root: an attribute of a class or function of a module, a name that a closure has from
+    a running function.
+    """
     kind, name = path.steps[-1]
     if kind == "cell":
         return (CLOSURE, owner) in rooted or any(names.get(name, _NOTHING) is part for names in running)
@@ -79,9 +80,9 @@ def _is_looked_at(path: Path, part: Any, owner: int, rooted: Collection[tuple[st
 
 
 class Changes:
-    """What has changed since the end of the set-up, or since its root was there for the first time.
+    """The marks as of the end of the set-up, or of the first time that their root existed, to find changes since then.
 
-    Of frames only those that ran then and run still: what a function begins with, a newcomer computes for itself.
+    Of frames only those that ran then and still run: a newcomer computes for itself what a function begins with.
     """
 
     def __init__(self, first: Marks, tables: Mapping[RootKey, Table]) -> None:
@@ -90,7 +91,7 @@ class Changes:
         self._frames = _frames(tables)
 
     def since(self, now: Marks, tables: Mapping[RootKey, Table]) -> list[Path]:
-        """Return the ways to what has changed: of what hangs on a changed thing, the thing alone."""
+        """Return the paths of what has changed; of the parts of a changed thing, the thing alone."""
         roots = {*tables, *(path.root for path in now)}
         new = roots - self._roots
         self._roots |= new
@@ -103,7 +104,7 @@ class Changes:
         return [path for path in changed if not any(owner in changed for owner in path.owners())]
 
     def _is_defined(self, path: Path, now: Marks) -> bool:
-        """Whether it hangs on a function or class that the script has defined since: a newcomer defines it, too."""
+        """Return whether it depends on a function or class that the script has defined since: a newcomer defines it, too."""
         top = Path(path.root, path.name)
         if top in self._first:
             return False

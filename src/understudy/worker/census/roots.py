@@ -1,7 +1,7 @@
-"""Where a look begins: the globals of the script's modules, attributes of its classes and functions, locals of the frames that call
-loops and transactions, and what transactions have captured.
+"""The roots of a walk: the globals of the script's modules, attributes of its classes and functions, locals of the frames that call loops
+and transactions, and what transactions have captured.
 
-`understudy.worker.script_files` says what belongs to the script.
+`understudy.worker.script_files` decides what belongs to the script.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from typing import Any, Protocol
 
 from understudy.worker.callables import name_of as name_of_callable
 from understudy.worker.callables import parts_of
-from understudy.worker.census.carried import set_anew
+from understudy.worker.census.carried import names_set_first
 from understudy.worker.census.settings import Settings
 from understudy.worker.script_files import is_of_script
 
 MODULE, CLASS, FRAME, CLOSURE, FUNCTION, PROCESS = "module", "class", "frame", "closure", "function", "process"
-RootKey = tuple[str, str]  # one of these, and what it is called
+RootKey = tuple[str, str]  # one of these, and its name
 _PLACES = 1024  # of a script that are remembered
 
 
 class Table(Protocol):
-    """Names and what they stand for, at one root."""
+    """Names and their values, at one root."""
 
     @property
     def of(self) -> Any:
-        """What has these names."""
+        """Return the object that has these names."""
         ...
 
     def items(self) -> Mapping[str, Any]:
-        """As of now. Not to be changed."""
+        """Return the present items. Must not be changed."""
         ...
 
     def put(self, name: str, value: Any) -> None:
-        """Binds a name."""
+        """Bind a name."""
         ...
 
 
 class ModuleNames:
-    """Of a module."""
+    """The names of a module."""
 
     def __init__(self, names: dict[str, Any]) -> None:
         self.of = self._names = names
@@ -70,7 +70,7 @@ class _Class:
 
 
 class Locals:
-    """Of a frame that is running."""
+    """The locals of a running frame."""
 
     def __init__(self, frame: FrameType) -> None:
         self.of = self._frame = frame
@@ -86,7 +86,7 @@ class Locals:
 
 
 class _Function:
-    """Its attributes, and the defaults of its arguments."""
+    """The attributes of a function, and the defaults of its arguments."""
 
     def __init__(self, function: FunctionType) -> None:
         self.of = self._function = function
@@ -98,7 +98,7 @@ class _Function:
         return {**{f"{name}=": value for name, value in given.items()}, **self._function.__dict__}
 
     def put(self, name: str, value: Any) -> None:
-        if not name.endswith("="):  # a default may change what it holds, and is never another
+        if not name.endswith("="):  # the content of a default may change, but it is always the same object
             self._function.__dict__[name] = value
 
 
@@ -111,11 +111,11 @@ class _BoundObjects:
     def items(self) -> Mapping[str, Any]:
         return self._bound
 
-    def put(self, name: str, value: Any) -> None: ...  # they may change, and are never others
+    def put(self, name: str, value: Any) -> None: ...  # their content may change, but they are always the same objects
 
 
 class _Closure:
-    """What a function has captured."""
+    """The variables that a function has captured."""
 
     def __init__(self, function: FunctionType) -> None:
         self.of = function
@@ -135,18 +135,18 @@ class _Closure:
 
 
 def prepare() -> None:
-    """Tells the modules that are there by now, so that a recovery has not to wait for that."""
+    """Classify the modules that exist by now, so that a recovery does not have to wait for that."""
     modules()
 
 
 _MAIN = "__main__"
-_looked_at: set[str] = set()  # names of modules, but for the main one, which becomes another when the script begins
+_looked_at: set[str] = set()  # names of modules, except the main one, which becomes another when the script begins
 _own: list[str] = []  # those of the script
-_there = (-1, -1)  # as of the last look: how many modules, and which main one
+_there = (-1, -1)  # as of the last call: how many modules, and which main one
 
 
 def modules() -> list[tuple[str, dict[str, Any]]]:
-    """The script's modules, by name. Only what has been imported since the last time is looked at."""
+    """Return the script's modules, by name. Only modules that were imported since the last call are checked."""
     global _there
     there = len(sys.modules), id(sys.modules.get(_MAIN))
     if _there != there:
@@ -159,7 +159,7 @@ def modules() -> list[tuple[str, dict[str, Any]]]:
 
 
 def is_own(name: str) -> bool:
-    """Whether a module of this name is one of the script's."""
+    """Return whether a module of this name is one of the script's."""
     module = sys.modules.get(name)
     names = getattr(module, "__dict__", None)
     file = names.get("__file__") if isinstance(names, dict) and (type(module) is types.ModuleType or name == _MAIN) else None
@@ -167,8 +167,10 @@ def is_own(name: str) -> bool:
 
 
 def frames_here(boundary: CodeType) -> list[FrameType]:
-    """Of the script, from the innermost on, without those that run in a transaction, and without lambdas and comprehensions, which carry
-    nothing from one call to the next. `boundary`: the code of what wraps a transaction. Called several times in every step."""
+    """Return the frames of the script, from the innermost on, without those that run in a transaction, and without lambdas and
+    comprehensions, which carry nothing from one call to the next. `boundary`: the code of the wrapper of a transaction. Called several
+    times in every step.
+    """
     found: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -203,17 +205,17 @@ def _is_set(cell: CellType) -> bool:
 
 
 class Roots:
-    """All of them."""
+    """All roots of the script."""
 
     def __init__(self, boundary: CodeType) -> None:
         self._boundary = boundary
         self.functions: list[FunctionType] = []  # of transactions
         self._bound: dict[str, _BoundObjects] = {}  # by the name of the transaction
-        self._lasting: dict[RootKey, Table] = {}  # all but frames, as of the last time that all were looked for
+        self._lasting: dict[RootKey, Table] = {}  # all but frames, as of the last complete search
         self._places: dict[tuple[tuple[int, int], ...], _Place] = {}  # by code and line of each scope
 
     def add(self, transaction: Any) -> None:
-        """Begin at what the script makes a transaction of, too."""
+        """Add the function or object of a transaction as a root."""
         parts = parts_of(transaction)
         self.functions += parts.functions
         if parts.bound:
@@ -225,7 +227,7 @@ class Roots:
         return {name: cell for name, cell in named if _is_set(cell)}
 
     def all(self) -> dict[RootKey, Table]:
-        """As of now."""
+        """Return all roots as of now."""
         found: dict[RootKey, Table] = {}
         for name, names in modules():
             found[MODULE, name] = ModuleNames(names)
@@ -249,7 +251,7 @@ class Roots:
         return {**found, **running, **bound}  # last, because most of these have a name elsewhere
 
     def some(self, keys: Collection[RootKey], scopes: Scopes | None = None) -> dict[RootKey, Table]:
-        """Only these, without a search. `scopes`: those that run, if they are known."""
+        """Return only these roots, without a search. `scopes`: those that run, if they are known."""
         if any(key[0] != FRAME and key not in self._lasting for key in keys):
             self.all()
         found = {key: self._lasting[key] for key in keys if key in self._lasting}
@@ -259,7 +261,7 @@ class Roots:
         return found
 
     def scopes(self) -> Scopes:
-        """Those of the script that run."""
+        """Return the scopes of the script that run."""
         frames = frames_here(self._boundary)
         lines = tuple([(id(frame.f_code), frame.f_lineno) for frame in frames])
         known = self._places.get(lines)
@@ -270,18 +272,18 @@ class Roots:
         return Scopes(frames, known)
 
     def _frames(self) -> dict[RootKey, Table]:
-        """Of frames with names of their own, the outermost first: what several reach is known by the one that is there for longest."""
+        """Return the frames with names of their own, the outermost first: what several reach is known by the longest-lived one."""
         scopes = self.scopes()
         return {key: Locals(scopes.frames[number]) for key, number in scopes.place.frames.items()}
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the script stands, in all scopes that run: what follows from its source alone, and is the same whenever it stands there."""
+    """The position of the script, in all scopes that run: what follows from its source alone, and is the same at every visit."""
 
     codes: list[CodeType]  # kept, so that a place is known by their ids
     frames: dict[RootKey, int]  # those with names of their own, by number, the outermost first
-    anew: dict[RootKey, frozenset[str] | None]  # names that need not be carried; None where nobody can know
+    anew: dict[RootKey, frozenset[str] | None]  # names that need not be carried; None if that is unknown
 
     @staticmethod
     def of(frames: Sequence[FrameType]) -> _Place:
@@ -293,13 +295,13 @@ class _Place:
         for frame in frames:
             of_module = not frame.f_code.co_flags & inspect.CO_OPTIMIZED
             key = (MODULE, str(frame.f_globals.get("__name__"))) if of_module else (FRAME, name_of(frame))
-            anew.setdefault(key, set_anew(frame))
+            anew.setdefault(key, names_set_first(frame))
         return _Place([frame.f_code for frame in frames], numbers, anew)
 
 
 @dataclass(frozen=True)
 class Scopes:
-    """Those of the script that run. Looked up several times in every step."""
+    """The scopes of the script that run. Looked up several times in every step."""
 
     frames: Sequence[FrameType]  # the innermost first
     place: _Place
@@ -308,13 +310,13 @@ class Scopes:
         number = self.place.frames.get(key)
         return self.frames[number] if number is not None else None
 
-    def sets_anew(self, root: RootKey, name: str) -> bool:
-        """Whether it is a name that the running iteration sets anew, or nobody can know."""
+    def is_set_each_iteration(self, root: RootKey, name: str) -> bool:
+        """Return whether the running iteration sets the name again, or that is unknown."""
         names = self.place.anew.get(root, frozenset())
         return names is None or name in names
 
 
 def names_in(code: CodeType) -> set[str]:
-    """Globals, attributes and captured names that a function, or one inside it, uses."""
+    """Return the globals, attributes and captured names that a function, or one inside it, uses."""
     inner = (names_in(one) for one in code.co_consts if isinstance(one, CodeType))
     return {*code.co_names, *code.co_freevars}.union(*inner)

@@ -1,11 +1,11 @@
-"""What counts on in the `for` of a job's loop, and begins anew on a newcomer: `enumerate`, `zip` and `islice` around `job.batches` or
+"""Counters in the `for` of a job's loop, which start again on a newcomer: `enumerate`, `zip` and `islice` around `job.batches` or
 `job.steps`.
 
-The iterator of a `for` that runs cannot be seen (from Python 3.11 on), so it is found in the source. The job's loop itself goes on where
-the job is, a newcomer goes through the loops around it and through those in its iteration as everybody does, and of what is wrapped
-around it in another way (a bar of progress) nothing is known: nothing of that is named.
+The iterator of a running `for` cannot be read (from Python 3.11 on), so it is found in the source. Some are not named: the job's loop
+itself, which goes on where the job is; the loops around it and those in its iteration, which a newcomer runs like all ranks; and
+whatever wraps it in another way (a progress bar), of which nothing is known.
 
-Known limits: only the scope that holds the loop, by these names. What nobody reads in the loop is not named.
+Known limits: only the scope that contains the loop, by these names. What is not read in the loop is not named.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _ZIPS = ("zip", "zip_longest")
 
 @dataclass(frozen=True)
 class Running:
-    """`name` is what the loop gets from `what`, or what itself is called where the loop gets nothing of its own from it."""
+    """A counter. `name` is what the loop gets from `what`, or the name of `what` if the loop gets nothing from it directly."""
 
     what: str  # "enumerate", "zip" or "islice"
     name: str
-    source: str  # of what a zip draws it from
+    source: str  # from which a zip draws it
     where: str  # FILE:LINE
 
 
 def running_in(frame: FrameType) -> tuple[Running, ...]:
-    """In the loop of the job around the present line of `frame`, if there is one."""
+    """Return the counters in the loop of the job around the present line of `frame`, if there is one."""
     return _running_in(*place_of(frame))
 
 
@@ -48,7 +48,7 @@ def _running_in(file: str, first: int, line: int) -> tuple[Running, ...]:
 
 
 def _in(iterable: ast.expr, target: ast.expr | None, read: set[str], where: str) -> list[Running]:
-    """`target`: what is set to the items of `iterable`, if that is known."""
+    """Search an iterable. `target`: what is set to the items of `iterable`, if that is known."""
     if not isinstance(iterable, ast.Call) or not iterable.args or not is_of_job(iterable):
         return []
     called = iterable.func.attr if isinstance(iterable.func, ast.Attribute) else getattr(iterable.func, "id", "")
@@ -75,5 +75,5 @@ def _read(target: ast.expr | None, read: set[str]) -> list[str]:
 
 
 def _repeats(argument: ast.expr) -> bool:
-    """`itertools.repeat` gives everybody the same."""
+    """Return whether every item is the same, as from `itertools.repeat`."""
     return isinstance(argument, ast.Call) and (getattr(argument.func, "attr", "") or getattr(argument.func, "id", "")) == "repeat"

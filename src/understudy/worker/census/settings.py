@@ -1,7 +1,8 @@
-"""Settings of the process that a training may go by: the environment, torch's and numpy's switches. Read and set like names of a module.
+"""Settings of the process on which a training may depend: the environment, torch's and numpy's switches. Read and set like names of a
+module.
 
-Known limits: the modes that a `with` sets (gradients, autocast) are left to the script, whose frames a newcomer enters again. Variables of
-the launcher are each worker's own.
+Known limits: the modes that a `with` sets (gradients, autocast) are left to the script, whose frames a newcomer enters again. Variables
+of the launcher are each worker's own.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
 
 
 class Settings:
-    """A table of them by name."""
+    """A table of the settings by name."""
 
     of: Any = None
 
     def __init__(self, modules: Callable[[], list[tuple[str, dict[str, Any]]]]) -> None:
-        """`modules`: those of the script, by name."""
+        """Take the modules of the script, by name."""
         self._modules = modules
 
     def items(self) -> Mapping[str, Any]:
@@ -46,7 +47,7 @@ class Settings:
         return found
 
     def put(self, name: str, value: Any) -> None:
-        """Set one. Raises `ValueError` for a name or a value that cannot be."""
+        """Set one. Raises `ValueError` for a name or a value that is not allowed."""
         if name in _SWITCHES:
             try:
                 _SWITCHES[name][1](value)
@@ -60,14 +61,14 @@ class Settings:
             os.environ[variable] = value
 
     def _named(self) -> set[str]:
-        """Variables that the script's source names: all others are of the node or of a library."""
+        """Return the variables that the script's source names: all others are of the node or of a library."""
         found = {name for _, names in self._modules() for name in _texts(str(names["__file__"]))}
         return {name for name in found if not name.startswith(_LAUNCHER)}
 
 
 @functools.lru_cache(64)
 def _texts(file: str) -> frozenset[str]:
-    """Texts in a source that could be names of variables, where the environment is used at all."""
+    """Return texts in a source that could be names of variables, if the environment is used at all."""
     if "environ" not in text_of(file) and "putenv" not in text_of(file):
         return frozenset()
     texts = (node.value for node in nodes_of(file) if isinstance(node, ast.Constant) and isinstance(node.value, str))

@@ -1,6 +1,6 @@
-"""Whether a value is what it was, told without encoding it: for plain values, and flat containers of these.
+"""Detects whether a value has changed, without encoding it: for plain values, and flat containers of these.
 
-These are most of what a script holds. Their items cannot change, so the same items in the same container are the same value.
+Most values of a script are of this kind. Their items cannot change, so the same items in the same container are the same value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SEQUENCES, _MAPPINGS = (list, tuple, deque), (dict, OrderedDict, Counter, defau
 
 
 def sketch(value: Any) -> Sketch | None:
-    """None of what can only be told by its content."""
+    """Return a sketch; None for a value that can only be compared by its content."""
     kind = type(value)
     if kind in FIXED or is_fixed(value):
         return (value,)
@@ -29,18 +29,18 @@ def sketch(value: Any) -> Sketch | None:
         if kind in _MAPPINGS:
             items = (value, *chain.from_iterable(value.items()))
             return items if FIXED.issuperset(map(type, items[1:])) else None
-    except RuntimeError:  # it changes meanwhile, on a thread of the script's
+    except RuntimeError:  # another thread of the script changes it meanwhile
         pass
     return None
 
 
 def is_same(one: Sketch, other: Sketch) -> bool:
-    """The same object with the same items."""
+    """Return whether it is the same object with the same items."""
     return len(one) == len(other) and all(map(is_, one, other))
 
 
 def is_equal(one: Sketch, other: Sketch) -> bool:
-    """Another object, maybe, of the same kind and content."""
+    """Return whether it is an object, maybe another one, of the same kind and content."""
     if type(one[0]) is not type(other[0]) or len(one) != len(other):
         return False
     try:

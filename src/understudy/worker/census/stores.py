@@ -1,13 +1,13 @@
-"""Where in the script's source a thing that the census has found is stored, so that a notice can name the line.
+"""Finds the line of the script's source that stores what the census has found, so that a notice can name it.
 
-A thing is known by its last name: `counter`, or `noise` of `settings.noise`, or `meters` of `trainer.meters['top5']`. Looked for is
-what sets that name, or an item of it, or calls what changes it (`.append`, `.add_`, `next(...)`): of a variable in the scope that holds it,
-of an attribute in all modules of the script. In a loop, or in a function that is no constructor, it is more likely to be where the training
-does it.
+A thing is known by its last name: `counter`, or `noise` of `settings.noise`, or `meters` of `trainer.meters['top5']`. The search is for
+code that sets that name, or an item of it, or calls what changes it (`.append`, `.add_`, `next(...)`): for a variable in its scope, for
+an attribute in all modules of the script. In a loop, or in a function that is no constructor, it is more likely to be where the
+training does it.
 
-Known limits: names only. What is changed under another name (an alias, an argument) is not found, and of two objects with an attribute of
-the same name the wrong line may be named, unless one is set as `self.NAME` in a class of another thing. Without source nothing is found,
-nor in modules behind the first `SOURCE` characters of those in which the name occurs.
+Known limits: names only. What is changed under another name (an alias, an argument) is not found, and of two objects with an attribute
+of the same name the wrong line may be named, unless one is set as `self.NAME` in a class of another thing. Without source nothing is
+found, nor in modules after the first `SOURCE` characters of those in which the name occurs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path as File
 from understudy.worker.census import roots
 from understudy.worker.census.carried import is_of_job
 from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, MODULE, PROCESS, RootKey
-from understudy.worker.census.walk import OF_CONTAINERS, Path, told_by
+from understudy.worker.census.walk import OF_CONTAINERS, Path, described_entry
 from understudy.worker.guards.loop_variables import inside, nodes_of, text_of
 from understudy.worker.state.unregistered import is_unregistered
 
@@ -43,8 +43,8 @@ _CHANGE = {
 _CHANGE |= {"reverse", "fill", "send", "__next__"}
 _CONSTRUCTORS = ("__init__", "__post_init__", "__new__")
 _LONGEST = 30  # characters of a first value
-SOURCE = 1 << 17  # characters of all sources that are gone through for a name: the ranks wait meanwhile
-_PLAIN = ("float", "int", "list", "dict", "torch", "numpy", "np")  # that may be called for one
+SOURCE = 1 << 17  # characters of all sources that are searched for a name: the ranks wait meanwhile
+_PLAIN = ("float", "int", "list", "dict", "torch", "numpy", "np")  # that may be called in a plain value
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -54,11 +54,11 @@ class Store:
 
     file: str
     line: int
-    value: str  # what it is set to, if that is all that is done there, and short
-    training: bool  # rather while the script trains than before
-    likely: bool  # it stands where the thing's owner says that it should
+    value: str  # the value that it is set to, if the statement does nothing else, and is short
+    training: bool  # probably while the script trains, not before
+    likely: bool  # it is where the thing's owner suggests
     drawn: bool  # nothing is stored: an item is drawn from it
-    of_job: bool  # it stands in a loop of the job
+    of_job: bool  # it is in a loop of the job
     prefix: str  # of names that would be defined there
 
     @property
@@ -67,25 +67,27 @@ class Store:
 
 
 def where(path: Path, owner: type | None) -> str:
-    """As `train.py:41`; if nothing visible stores it, the module or function where it is. `owner`: the type of what has that name."""
+    """Return the place, as `train.py:41`; if no visible code stores it, the module or function that contains it. `owner`: the type whose
+    attribute has the name.
+    """
     found = sorted(_stores(path, owner), key=lambda one: (not one.training, not one.likely, bool(one.value), one.file, one.line))
     return found[0].shown if found else home(path.root)
 
 
 def is_drawn(path: Path, owner: type | None, transactions: Iterable[str]) -> bool:
-    """Whether it is drawn from, by `next` or in a `for`, in a loop of the job or in one of the `transactions` (by qualified name)."""
+    """Return whether it is drawn from, by `next` or in a `for`, in a loop of the job or in one of the `transactions` (qualified names)."""
     inside_of = tuple(f"{name}.<locals>." for name in transactions)
     return any(one.drawn and (one.of_job or one.prefix.startswith(inside_of)) for one in _stores(path, owner))
 
 
 def first_value(path: Path, owner: type | None) -> str:
-    """What the set-up sets it to, as it stands in the source; "" if that cannot be told."""
+    """Return the source of the value that the set-up sets it to; "" if that is unknown."""
     found = [one for one in _stores(path, owner) if one.value and not one.training]
     return min(found, key=lambda one: (not one.likely, one.file, one.line)).value if found else ""
 
 
 def home(root: RootKey) -> str:
-    """The module, class or function, for a person."""
+    """Return the module, class or function, for a person."""
     kind, name = root
     if kind == PROCESS:
         return name
@@ -96,43 +98,43 @@ def home(root: RootKey) -> str:
 
 
 def called(entry: str) -> str:
-    """An entry for a person: of what nobody has registered, by the script's name for it, and where it is."""
+    """Return the name of an entry for a person: for an unregistered one the script's name for it, and its place."""
     if not is_unregistered(entry):
         return entry
-    root, name = told_by(entry)
+    root, name = described_entry(entry)
     return f"{name} ({home(root)})"
 
 
 def last_name(path: Path) -> str:
-    """By which it is stored."""
+    """Return the name by which it is stored."""
     steps = _named(path).steps
     return str(steps[-1][1]) if steps else path.name.removesuffix("=")
 
 
 def owner_of(path: Path) -> Path | None:
-    """What has its last name as an attribute; None: that is a variable."""
+    """Return the path of the object whose attribute has its last name; None for a variable."""
     named = _named(path)
     return Path(path.root, path.name, named.steps[:-1]) if named.steps else None
 
 
 def _named(path: Path) -> Path:
-    """Without the items behind its last name."""
+    """Return the path up to its last name, without the items after it."""
     names = [number for number, (kind, _) in enumerate(path.steps, 1) if kind not in OF_CONTAINERS]
     return Path(path.root, path.name, path.steps[: names[-1] if names else 0])
 
 
 @dataclass(frozen=True)
 class _Where:
-    """Where in a source a node stands."""
+    """The place of a node in a source."""
 
     file: str
-    prefix: str = ""  # of what is defined there, in its qualified name
+    prefix: str = ""  # of names that are defined there, in their qualified names
     kind: str = ""  # the class, if there is one
     in_body: bool = False  # of that class, and in no function
     looping: bool = False
     of_job: bool = False  # in a loop of the job
     called: bool = False  # in a function that runs while the script trains, as far as can be seen
-    visible: bool = True  # a variable of the scope that is looked at is seen here
+    visible: bool = True  # a variable of the searched scope is visible here
 
 
 def _stores(path: Path, owner: type | None) -> Iterator[Store]:
@@ -157,14 +159,14 @@ def _stores(path: Path, owner: type | None) -> Iterator[Store]:
 
 
 def _is_plain(value: ast.expr) -> bool:
-    """Whether it is short, and no object of which nobody knows whether it can be moved."""
+    """Return whether a value is short, and no object that might not be movable."""
     if value.end_lineno != value.lineno or (value.end_col_offset or 0) - value.col_offset > _LONGEST:
         return False
     return all(ast.unparse(node.func).partition(".")[0] in _PLAIN for node in ast.walk(value) if isinstance(node, ast.Call))
 
 
 def _nodes(path: Path, name: str, of_object: bool) -> Iterator[tuple[ast.AST, _Where]]:
-    """The nodes of what may store it."""
+    """Yield the nodes that may store it."""
     kind, root = path.root
     room = SOURCE
     for module, names in roots.modules():
@@ -192,7 +194,7 @@ def _nodes(path: Path, name: str, of_object: bool) -> Iterator[tuple[ast.AST, _W
 
 
 def _below(node: ast.AST, at: _Where, variable: str) -> Iterator[tuple[ast.AST, _Where]]:
-    """All nodes below, each with where it stands. `variable`: hidden where a function has one of its own with this name."""
+    """Yield all nodes below, each with its place. `variable`: hidden where a function has a variable of its own with this name."""
     waiting = [(node, at)]
     while waiting:
         node, at = waiting.pop()
@@ -203,7 +205,7 @@ def _below(node: ast.AST, at: _Where, variable: str) -> Iterator[tuple[ast.AST, 
 
 
 def _inside(node: ast.AST, at: _Where, variable: str) -> _Where:
-    """Where the nodes below one stand."""
+    """Return the place of the nodes below one."""
     if isinstance(node, ast.ClassDef):
         return replace(at, prefix=f"{at.prefix}{node.name}.", kind=node.name, in_body=True, looping=False)
     if isinstance(node, _Function):
@@ -216,7 +218,7 @@ def _inside(node: ast.AST, at: _Where, variable: str) -> _Where:
 
 
 def _has_own(function: _Function, name: str) -> bool:
-    """Whether a variable of that name in it is its own."""
+    """Return whether a variable of that name is the function's own."""
     own = inside(function)
     if any(isinstance(node, ast.Global | ast.Nonlocal) and name in node.names for node in own):
         return False
@@ -231,7 +233,7 @@ def _without_items(target: ast.AST) -> ast.AST:
 
 
 def _stored(node: ast.AST, name: str) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """What is stored or changed there, and what it is set to."""
+    """Yield what is stored or changed there, and its new value."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
             if isinstance(target, ast.Tuple | ast.List):
@@ -246,7 +248,7 @@ def _stored(node: ast.AST, name: str) -> Iterator[tuple[ast.expr, ast.expr | Non
         yield from ((target, None) for target in node.targets)
     elif isinstance(node, ast.For | ast.AsyncFor):
         yield from ((part, None) for part in ast.walk(node.target) if isinstance(part, ast.expr))
-        yield from ((part, None) for part in ast.walk(node.iter) if isinstance(part, ast.Name | ast.Attribute))  # what it draws from
+        yield from ((part, None) for part in ast.walk(node.iter) if isinstance(part, ast.Name | ast.Attribute))  # its source
     elif isinstance(node, ast.Call):
         called = node.func
         if isinstance(called, ast.Attribute) and (called.attr in _CHANGE or (called.attr[-1:] == "_" and called.attr[:1] != "_")):

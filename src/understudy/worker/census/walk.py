@@ -1,7 +1,9 @@
-"""A bounded look at everything that hangs on the roots: only dictionaries, slots, containers and cells, and no code of the script is run.
+"""A bounded walk over everything that is reachable from the roots: only dictionaries, slots, containers and cells, and no code of the
+script is run.
 
-It goes through objects whose class is Python's own or the script's, or that of a library that keeps state of a training. What it does
-not go into, as functions, objects of other libraries and what is registered, are its ends: `reach` compares what hangs on them.
+It visits objects whose class is Python's own or the script's, or that of a library that keeps state of a training. Objects that it does
+not go into, such as functions, objects of other libraries and registered ones, are its ends: `reach` compares what is reachable from
+them.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from understudy.worker.errors import BadMessage
 from understudy.worker.state.history import has_history
 from understudy.worker.state.unregistered import PREFIX
 
-MOST = 20_000  # objects of one look; frames that run may have as many of their own
-_ROOM = 20 * MOST  # items of values in one look
+MOST = 20_000  # objects of one walk; running frames may have as many more
+_ROOM = 20 * MOST  # items of values in one walk
 _DEEPEST = 12
 _FOREIGN = frozenset(
     [
@@ -36,13 +38,13 @@ _FOREIGN = frozenset(
         *sys.stdlib_module_names,
     ]
 )
-# Whose objects keep state of a training.
+# Objects of these keep state of a training.
 _OF_TORCH = ("torch.optim.lr_scheduler", "torch.amp", "torch.optim.swa_utils", "torch.distributed.algorithms.model_averaging")
 _CONSTANTS = frozenset({type(None), bool, int, float, str, bytes})
 _PLAIN_OBJECTS = (types.SimpleNamespace, argparse.Namespace)
 _EMPTY: tuple[Any, ...] = ([], (), {}, set(), range(1), "")
 _ITERATORS = tuple(type(iter(some)) for some in _EMPTY)
-OPAQUE = (itertools.cycle, itertools.chain, itertools.islice, zip, map, filter, enumerate)  # where they stand cannot be seen
+OPAQUE = (itertools.cycle, itertools.chain, itertools.islice, zip, map, filter, enumerate)  # their position cannot be read
 _MOVING: tuple[type, ...] = (_BaseDataLoaderIter, types.GeneratorType, types.CoroutineType, itertools.count, *OPAQUE, *_ITERATORS)
 _NO_STATE = (
     *(types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, property, staticmethod, classmethod),
@@ -55,7 +57,7 @@ _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 # ("attribute", name), ("slot", name), ("item", key), or ("place", "NUMBER TYPE") of an item whose key is an object, as a parameter: each
 # worker has its own, so it is known by its number among the keys.
 Step = tuple[str, Any]
-OF_CONTAINERS = ("item", "place")  # kinds of steps to what has no name of its own
+OF_CONTAINERS = ("item", "place")  # kinds of steps to a thing without a name
 
 
 @dataclass(frozen=True)
@@ -65,28 +67,28 @@ class Path:
     steps: tuple[Step, ...] = ()
 
     def owners(self) -> Iterator[Path]:
-        """The ways to what it hangs on, the nearest first."""
+        """Return the paths of its owners, the nearest first."""
         return (Path(self.root, self.name, self.steps[:number]) for number in range(len(self.steps) - 1, -1, -1))
 
     @property
     def entry(self) -> str:
-        """Unique in a script, and the same on every rank."""
+        """Return the entry, which is unique in a script, and the same on every rank."""
         return f"{PREFIX}{self.root[0]}:{self.root[1]}:{self.shown}".replace("/", "|")
 
     @property
     def shown(self) -> str:
-        """As a person would write it."""
+        """Return the path as a person would write it."""
         parts = [f"[{key!r}]" if kind == "item" else f"[{key}]" if kind == "place" else f".{key}" for kind, key in self.steps]
         return self.name + "".join(parts)
 
     @functools.cached_property
     def encoded(self) -> bytes:
-        """From which another worker makes the same one."""
+        """Return the path encoded, so that another worker can decode it."""
         return encode([self.root, self.name, [list(step) for step in self.steps]])
 
     @staticmethod
     def decoded(data: bytes) -> Path:
-        """Raises `BadMessage`."""
+        """Decode a path. Raises `BadMessage`."""
         try:
             (kind, root), name, steps = decode(data)
             found = Path((str(kind), str(root)), str(name), tuple((str(how), key) for how, key in steps))
@@ -99,19 +101,19 @@ class Path:
         return Path(self.root, self.name, (*self.steps, (kind, key)))
 
 
-def told_by(entry: str) -> tuple[RootKey, str]:
-    """The root, and the name for a person, of an entry that another rank has."""
+def described_entry(entry: str) -> tuple[RootKey, str]:
+    """Return the root, and the name for a person, of an entry that another rank has."""
     _, kind, rest = entry.split(":", 2)
     parts = rest.split(":", 2 if kind == FRAME else 1)
     return (kind, ":".join(parts[:-1])), parts[-1]
 
 
 class Gone(LookupError):
-    """Nothing is there any more."""
+    """Raised when there is nothing at a path any more."""
 
 
 def read(path: Path, tables: Mapping[RootKey, Table]) -> Any:
-    """What stands there. Raises `Gone`."""
+    """Return the value at `path`. Raises `Gone`."""
     try:
         thing = tables[path.root].items()[path.name]
         for kind, key in path.steps:
@@ -122,7 +124,7 @@ def read(path: Path, tables: Mapping[RootKey, Table]) -> Any:
 
 
 def owner_with_attributes(path: Path, tables: Mapping[RootKey, Table]) -> dict[str, Any] | None:
-    """The attributes of the object of which the last step of `path` is one; None: it is none. Raises `Gone`."""
+    """Return the attributes of the object of which the last step of `path` is one; None if it is no attribute. Raises `Gone`."""
     if path.steps[-1][0] != "attribute":
         return None
     owner = read(Path(path.root, path.name, path.steps[:-1]), tables)
@@ -131,7 +133,7 @@ def owner_with_attributes(path: Path, tables: Mapping[RootKey, Table]) -> dict[s
 
 
 def write(path: Path, tables: Mapping[RootKey, Table], value: Any) -> None:
-    """Raises `Gone` where its owner is not there."""
+    """Set the value at `path`. Raises `Gone` if its owner does not exist."""
     if not path.steps:
         if path.root not in tables:
             raise Gone(path.shown)
@@ -155,7 +157,7 @@ def write(path: Path, tables: Mapping[RootKey, Table], value: Any) -> None:
 
 
 def _step(thing: Any, kind: str, key: Any) -> Any:
-    if _has_no_state(type(thing)):  # no look goes this way
+    if _has_no_state(type(thing)):  # no walk goes this way
         raise LookupError(key)
     if kind == "item":
         return thing[key]
@@ -168,7 +170,9 @@ _stateless: dict[type, bool] = {}
 
 
 def _has_no_state(kind: type) -> bool:
-    """Asked once of every type: whether something is a process group torch answers in Python, which takes its time."""
+    """Return whether a type has no state. Called once for every type: torch checks in Python, slowly, whether something is a process
+    group.
+    """
     found = _stateless.get(kind)
     if found is None:
         if len(_stateless) >= 1024:
@@ -182,12 +186,12 @@ def _place(number: int, key: Any) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Another worker may say anything."""
+    """Return whether a text is a number. Another worker may send anything."""
     return text.isdecimal() and len(text) < 10
 
 
 def _key_at(thing: Any, place: str) -> Any:
-    """Raises `LookupError` where no such key is."""
+    """Return the key at a place. Raises `LookupError` if there is none."""
     number, _, _ = place.partition(" ")
     for key in itertools.islice(thing, int(number), None) if isinstance(thing, dict) and is_number(number) else ():
         if _place(int(number), key) != place:
@@ -198,26 +202,27 @@ def _key_at(thing: Any, place: str) -> Any:
 
 @dataclass
 class WalkResult:
-    """What one look has found."""
+    """The result of one walk."""
 
     leaves: dict[str, tuple[Path, Any]] = field(default_factory=dict)
-    moving: dict[str, tuple[Path, Any]] = field(default_factory=dict)  # iterators and the like: seen to move, and not to be set
+    moving: dict[str, tuple[Path, Any]] = field(default_factory=dict)  # iterators and the like: seen to move, but cannot be set
     histories: dict[str, tuple[Path, torch.Tensor]] = field(default_factory=dict)  # tensors that a backward could go through
-    ends: list[tuple[Path, Any]] = field(default_factory=list)  # what is not gone into
-    bound: dict[Path, Path | str] = field(default_factory=dict)  # of what is gone into its type, of another name of a thing the first one
-    seen: dict[int, Path] = field(default_factory=dict)  # what was met, by id
+    ends: list[tuple[Path, Any]] = field(default_factory=list)  # not gone into
+    bound: dict[Path, Path | str] = field(default_factory=dict)  # its type, of another name of a thing the first name
+    seen: dict[int, Path] = field(default_factory=dict)  # all that was met, by id
     owners: list[tuple[Path, Any]] = field(default_factory=list)  # objects with attributes, and containers
-    held: list[Any] = field(default_factory=list)  # what was made for the look, and must last as long as its ids
+    held: list[Any] = field(default_factory=list)  # objects made for the walk, which must last as long as their ids
     objects: int = 0
-    beyond: Path | None = None  # where it stopped, if it did
+    beyond: Path | None = None  # where the walk stopped, if it did
     unreadable: Path | None = None  # the first thing that raised when it was read
 
 
 def look(
     tables: Mapping[RootKey, Table], is_covered: Callable[[Any], bool], is_ignored: Callable[[Path], bool] = lambda path: False
 ) -> WalkResult:
-    """`is_covered`: whether somebody else takes care of a thing, with all that hangs on it. `is_ignored`: whether nobody need to, of what
-    stands there."""
+    """Walk from the roots. `is_covered`: whether a thing, with all its parts, is covered elsewhere. `is_ignored`: whether the value at a
+    path need not be covered.
+    """
     found, room = WalkResult(), Room(_ROOM, is_covered)
     for root, table in tables.items():
         most = 2 * MOST if root[0] == FRAME else MOST
@@ -249,7 +254,7 @@ def _at(path: Path, thing: Any, found: WalkResult, room: Room, of_class: bool) -
         return
     if isinstance(thing, _MOVING):
         found.moving[path.entry] = path, thing
-        found.ends.append((path, thing))  # for what it draws from
+        found.ends.append((path, thing))  # for its sources
         return
     if isinstance(thing, _NO_STATE) or room.is_covered(thing):
         found.ends.append((path, thing))
@@ -291,7 +296,7 @@ def _at(path: Path, thing: Any, found: WalkResult, room: Room, of_class: bool) -
         found.bound[path] = kind.__qualname__
         found.owners.append((path, thing))
         if kind.__base__ is not object:
-            found.ends.append((path, thing))  # for what a base of its class keeps, as the items of a dict
+            found.ends.append((path, thing))  # for the state of a base of its class, as the items of a dict
         yield from attributes_of(path, thing)
     else:
         del found.seen[id(thing)]  # it has not been read yet
@@ -299,18 +304,18 @@ def _at(path: Path, thing: Any, found: WalkResult, room: Room, of_class: bool) -
 
 
 def _is_of_worker(key: Any) -> bool:
-    """Whether another worker has another key in its place: an object, or its id."""
+    """Return whether another worker has another key in its place: an object, or its id."""
     return type(key) not in (str, int) or is_address(key)
 
 
 def items_of(path: Path, thing: dict[Any, Any]) -> Iterator[tuple[Path, Any]]:
-    """What stands in a dict, with the way to it."""
+    """Yield the items of a dict, with their paths."""
     for number, (key, item) in enumerate(list(dict.items(thing))):
         yield (path.then("place", _place(number, key)) if _is_of_worker(key) else path.then("item", key)), item
 
 
 def attributes_of(path: Path, thing: Any) -> Iterator[tuple[Path, Any]]:
-    """What an object of a class written in Python holds, with the way to it."""
+    """Yield the attributes of an object of a class written in Python, with their paths."""
     held = getattr(thing, "__dict__", None)
     if type(held) is dict:
         yield from (

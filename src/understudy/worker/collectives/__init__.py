@@ -1,1 +1,1 @@
-"""Collectives as a script issues them: where they are intercepted, recorded, answered from a record, and timed."""
+"""Collectives as a script issues them: intercepted, recorded, answered from a record, and timed."""

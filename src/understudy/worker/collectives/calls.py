@@ -1,8 +1,8 @@
-"""What one call of a collective is: on which lane, with which arguments, and what it reads of this rank.
+"""One call of a collective: its lane, its arguments, and what it reads of this rank.
 
-Calls of two runs of one step are matched by *lanes*: a lane is a group, and for messages between two ranks also the direction, the other
-one and the tag. Within a lane the order is the same in both, or the job itself would not work; between lanes it need not be, as autograd
-runs threads of its own.
+Calls of two runs of one step are matched by *lanes*: a lane is a group, and for messages between two ranks also the direction, the
+other one and the tag. Within a lane the order is the same in both, or the job itself would not work; between lanes it need not be, as
+autograd runs its own threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from understudy.worker.collectives.interception import BETWEEN_TWO, FROM_ROOT, O
 from understudy.worker.encoding.contents import content_of
 
 _OF_TORCH = str(Path(torch.distributed.__file__).parent)
-OBJECTS = {  # functions of torch that move objects -> where they have what this rank gives
+OBJECTS = {  # functions of torch that move objects -> the argument with this rank's objects
     "all_gather_object": "obj",
     "gather_object": "obj",
     "broadcast_object_list": "object_list",
@@ -38,8 +38,9 @@ def lane_of(collective: Collective) -> str:
 
 
 def arguments_of(collective: Collective) -> tuple[tuple[str, Any], ...]:
-    """Its arguments but tensors, by name: root, reduction, sizes. Quick, because every step asks: which reduction it is, `shown` finds out,
-    since torch tells that slowly."""
+    """Return its arguments except tensors, by name: root, reduction, sizes. Fast, because every step calls it: `shown` finds out which
+    reduction it is, since torch reports that slowly.
+    """
     found, given = [], collective.arguments
     for name in _plain_names(collective.operator, tuple(given)):
         value = given[name]
@@ -59,7 +60,7 @@ def _plain_names(operator: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def shown(arguments: tuple[tuple[str, Any], ...]) -> str:
-    """For a person, and for comparison."""
+    """Return the arguments as text, for a person and for comparison."""
     return ", ".join(f"{name}={_plain(value)}" for name, value in arguments)
 
 
@@ -74,7 +75,7 @@ def settings_of(collective: Collective) -> str:
 
 
 def given_to(collective: Collective) -> list[torch.Tensor]:
-    """What the operation reads of this member's."""
+    """Return the tensors of this member that the operation reads."""
     if collective.operator in FROM_ROOT and not _is_root(collective):
         return []
     return collective.inputs
@@ -85,8 +86,9 @@ def _is_root(collective: Collective) -> bool:
 
 
 def moved_objects() -> int | None:
-    """If a function of torch that moves objects issues the present collective: a digest of those that this rank gives, 0 where they cannot
-    be read."""
+    """Return a digest of the objects that this rank gives, if a function of torch that moves objects issues the present collective; 0 if
+    they cannot be read.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_name

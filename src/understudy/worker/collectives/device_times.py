@@ -1,25 +1,26 @@
-"""How much of a transaction this rank's device computed, and for how much of it the device waited in collectives: by events on its streams.
+"""Measures by events on the streams how much of a transaction this rank's device computed, and for how much of it the device waited in
+collectives.
 
-With NCCL the host does not wait for peers, its kernels do, so what the host's threads do (`process.own_time`) says nothing. Now and then
-one transaction is measured: an event at its begin, one where each collective is issued (the stream has computed all that came before
-it), one where that collective has ended, and one before the vote. From these follows the share of the time that was this rank's own
-(`own_share`). Which rank is slow the orchestrator finds out (`detectors.straggler`).
+With NCCL the host does not wait for peers, its kernels do, so the host's threads (`process.own_time`) show nothing. Now and then one
+transaction is measured: an event at its begin, one where each collective is issued (the stream has computed all that came before it),
+one where that collective has ended, and one before the vote. From these follows the share of the time that was this rank's own
+(`own_share`). The orchestrator finds out which rank is slow (`detectors.straggler`).
 
-Counted as waited for is only what the stream that issues collectives is known to be blocked for: a collective that the script waits for at
-once (`async_op` is false), from its issue to its end; and from the issue of the last collective to the end of all, because before the vote
-all are waited for. With DDP, whose collectives overlap with the backward pass, that is what a rank waits for the slowest one. An
-intermediate gap between collectives that overlap with computing is never counted: it would make a rank that is slower by little, or even
-one that is ahead, look slow.
+Only waits count for which the stream that issues collectives is known to be blocked: a collective that the script waits for at once
+(`async_op` is false), from its issue to its end; and from the issue of the last collective to the end of all, because before the vote
+all are waited for. With DDP, whose collectives overlap with the backward pass, that is the time for which a rank waits for the slowest
+one. An intermediate gap between collectives that overlap with computing is never counted: it would make a rank that is slower by
+little, or even one that is ahead, look slow.
 
-To measure costs the host some milliseconds (kernels before all collectives), and some tenths of one for each collective. A measurement is
-followed by a pause of `PAUSE` times what it has cost. All other transactions pay for a look at the clock.
+A measurement costs the host some milliseconds (kernels before all collectives), and some tenths of one for each collective. It is
+followed by a pause of `PAUSE` times its cost. All other transactions pay for reading the clock.
 
-It is off unless UNDERSTUDY_OWN_TIME is "device". The transfer itself counts as waiting, which all ranks do alike.
+It is off unless UNDERSTUDY_OWN_TIME is "device". The transfer itself counts as waiting, which is alike on all ranks.
 
-Known limits: tried on one GPU, which two ranks share (`tests/contract/device_times.py`). Waits within a transaction
-for collectives that were started asynchronously (FSDP2, functional collectives) are not seen, so a slow rank of such a job is named only
-if its last part is slow. Of a script that computes on several streams, the one that issues a collective counts. Collectives whose Work has
-no future end the measuring.
+Known limits: tried on one GPU, which two ranks share (`tests/contract/device_times.py`). Waits within a transaction for collectives
+that were started asynchronously (FSDP2, functional collectives) are not seen, so a slow rank of such a job is named only if its last
+part is slow. Of a script that computes on several streams, the one that issues a collective counts. Collectives whose Work has no
+future end the measuring.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ from understudy.worker.participant import Participant, Step
 from understudy.worker.state.streams import cuda_in_use
 
 INTERVAL = 0.5  # seconds between two measurements, at least
-PAUSE = 100.0  # times what a measurement has cost: 1% of the time
+PAUSE = 100.0  # times the cost of a measurement: 1% of the time
 
 
 class Events(Protocol):
-    """What can be noted on the streams of a device. A mark means nothing before the device is synchronised."""
+    """Marks on the streams of a device. A mark means nothing before the device is synchronised."""
 
     def usable(self) -> bool:
-        """Whether the process uses the device. Asked between two transactions."""
+        """Return whether the process uses the device. Called between two transactions."""
         ...
 
     def covers(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether a collective on these runs on the device, and may be timed now."""
+        """Return whether a collective on these runs on the device, and may be timed now."""
         ...
 
     def mark(self) -> Any:
@@ -60,7 +61,7 @@ class Events(Protocol):
         ...
 
     def seconds(self, first: Any, last: Any) -> float:
-        """From one mark to another."""
+        """Return the seconds from one mark to another."""
         ...
 
 
@@ -71,7 +72,7 @@ class CudaEvents:
         return torch.cuda.is_initialized()  # type: ignore[no-untyped-call, no-any-return]
 
     def covers(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Not while a graph is captured: then an event belongs to the graph."""
+        """Return False while a graph is captured: then an event belongs to the graph."""
         return any(tensor.is_cuda for tensor in tensors) and not torch.cuda.is_current_stream_capturing()
 
     def mark(self) -> torch.cuda.Event:
@@ -80,8 +81,9 @@ class CudaEvents:
         return event
 
     def mark_end(self, work: Work, note: Callable[[Any], None]) -> None:
-        """A callback of the future runs on a stream of its own, which waits for the collective. `Work.wait` would not do: what the
-        collective keeps alive for the script's stream is let go of at the first wait."""
+        """Mark the end in a callback of the future, which runs on a stream of its own that waits for the collective. `Work.wait` would not
+        do: what the collective keeps alive for the script's stream is released at the first wait.
+        """
         work.get_future().then(lambda _: note(self.mark()))
 
     def seconds(self, first: torch.cuda.Event, last: torch.cuda.Event) -> float:
@@ -90,7 +92,7 @@ class CudaEvents:
 
 @dataclass(frozen=True)
 class Times:
-    """Of one collective: when it was issued and when it ended, in seconds from the begin; and whether the script waited for it at once."""
+    """The times of one collective: issue and end, in seconds from the begin; and whether the script waited for it at once."""
 
     issued: float
     ended: float
@@ -98,7 +100,7 @@ class Times:
 
 
 def own_share(total: float, collectives: Sequence[Times]) -> float:
-    """The part of `total` seconds in which the device waited for no collective. `collectives`: in the order of their issue."""
+    """Return the part of `total` seconds in which the device waited for no collective. `collectives`: in the order of their issue."""
     if not collectives or total <= 0:
         return 1.0
     *others, last = collectives
@@ -126,7 +128,7 @@ class DeviceTimes(Participant):
             self._measuring.begin()
 
     def before_vote(self, step: Step) -> None:
-        """Waits for the device: a vote says that this rank's collectives are done."""
+        """Wait for the device: a vote means that this rank's collectives are done."""
         if self._measuring is not None:
             self._measuring.end()
         if cuda_in_use():
@@ -136,7 +138,7 @@ class DeviceTimes(Participant):
             return
         try:
             share = measured.share()
-        except Exception:  # whatever a device says of its events: nothing of it is needed to train
+        except Exception:  # an error in the device's events: training does not need them
             share, measured.failed = None, True
         if measured.failed:
             self._events = None
@@ -148,14 +150,14 @@ class DeviceTimes(Participant):
         self.abandon()
 
     def abandon(self) -> None:
-        """Nothing more is measured of this transaction."""
+        """Measure no more of this transaction."""
         measured, self._measuring = self._measuring, None
         if measured is not None:
             measured.remove()
             self._next = self._clock() + max(INTERVAL, PAUSE * measured.cost)
 
     def take(self) -> float | None:
-        """The share that was measured last, once. From any thread."""
+        """Return the share that was measured last, once. From any thread."""
         share, self._share = self._share, None
         return share
 
@@ -196,14 +198,16 @@ class _Timing(Kernels):
                 self._events.mark_end(work, ended.append)
             else:
                 ended.append(self._events.mark())
-        except Exception:  # this Work has no future: nothing of it is needed to train
+        except Exception:  # this Work has no future: training does not need it
             self.failed = True
         self._collectives.append((issued, ended, collective.arguments.get("async_op") is False))
         self.cost += self._clock() - began
         return result
 
     def share(self) -> float | None:
-        """None if not all of it is known, or no collective was issued, so that nothing tells this rank from others."""
+        """Return the share. None if not all of it is known, or no collective was issued, so that nothing distinguishes this rank from
+        others.
+        """
         if not self._collectives or not all(ended for _, ended, _ in self._collectives):
             return None
         since = [Times(self._from_begin(issued), self._from_begin(ended[0]), waited) for issued, ended, waited in self._collectives]

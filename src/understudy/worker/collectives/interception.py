@@ -1,13 +1,13 @@
-"""What stands in front of every collective: kernels of the `c10d` operators, through which each of them passes.
+"""Kernels that are called before every collective: kernels of the `c10d` operators, through which each of them passes.
 
 Every collective, from Python, from C++ (DDP), from autograd and of functional collectives, passes torch's dispatcher. A kernel at the
 dispatch key BackendSelect sees it: that key is part of every dispatch, and no `c10d` operator uses it, so nothing is displaced.
 
-The kernels are there from `join` on, for as long as the process lives (`intercept`). To take one away while another thread dispatches, as
-`dcp.async_save` does, ends in an internal assertion of torch or worse. Who wants to see collectives is a client (`Kernels`), which may come
-and go at any time. Several may be there at once, as when a spare replays collectives and somebody else notes which Works are not waited
-for: the one that was installed last is called first, after those that are `in_front`, and what it calls is the one before it, at last the
-operator itself. While there is no client a collective costs one call of Python more than without the kernel.
+The kernels are installed from `join` on, for as long as the process lives (`intercept`). To remove one while another thread dispatches,
+as `dcp.async_save` does, ends in an internal assertion of torch or worse. Code that wants to see collectives is a client (`Kernels`),
+which may be added and removed at any time. There may be several at once, as when a spare replays collectives and a guard notes which
+Works are not waited for: the one that was installed last is called first, after those that are `in_front`, and it calls the one before
+it, at last the operator itself. While there is no client a collective costs one call of Python more than without the kernel.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ OPERATORS = {
     "recv_": ("tensors", ""),
     "recv_any_source_": ("tensors", ""),
 }
-FROM_ROOT = ("broadcast_", "scatter_")  # what other members give is not read
+FROM_ROOT = ("broadcast_", "scatter_")  # the inputs of other members are not read
 BETWEEN_TWO = ("send", "recv_", "recv_any_source_")
 
 
@@ -69,7 +69,7 @@ class Collective:
         return tensors_in(self.arguments[name]) if name else []
 
     def answer(self, work: Any) -> Any:
-        """What the operator gives, with this Work (boxed) in it."""
+        """Return the result of the operator, with this Work (boxed) in it."""
         if self.operator == "monitored_barrier_":
             return None
         schema = getattr(torch.ops.c10d, self.operator).default._schema
@@ -83,18 +83,20 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 def ranks_of(group: ProcessGroup) -> list[int]:
-    """The ranks of its members, in their order in it; none of a group that torch does not list, as one of a single member."""
+    """Return the ranks of its members, in their order in it; none of a group that torch does not list, as one of a single member."""
     ranks = distributed_c10d._world.pg_group_ranks.get(group, {})
     return sorted(ranks, key=ranks.__getitem__)
 
 
 def shapes(tensors: list[torch.Tensor]) -> list[tuple[str, list[int]]]:
-    """The type and the shape of each."""
+    """Return the type and the shape of each."""
     return [(str(tensor.dtype).removeprefix("torch."), list(tensor.shape)) for tensor in tensors]
 
 
 def below(arguments: Any) -> Any:
-    """The keys of the kernel that does the work: that of the device of the first tensor, which is that of all tensors of a collective."""
+    """Return the keys of the kernel that does the work: that of the device of the first tensor, which is that of all tensors of a
+    collective.
+    """
     tensor = _first(arguments)
     return _keys("cpu" if tensor is None else tensor.device.type)
 
@@ -115,41 +117,42 @@ def _first(value: Any) -> torch.Tensor | None:
 
 
 def work_of(result: Any) -> Work | None:
-    """The Work in what an operator gives. None if there is nothing to wait for: NCCL gives no Work for a call that is not asynchronous,
-    because its kernel is on the caller's stream."""
+    """Return the Work in the result of an operator. None if there is nothing to wait for: NCCL returns no Work for a call that is not
+    asynchronous, because its kernel is on the caller's stream.
+    """
     work = result[-1] if isinstance(result, tuple) else result
     return Work.unbox(work) if isinstance(work, torch.ScriptObject) else None
 
 
 class Kernels:
-    """A client: something that stands in front of every collective operator, above the kernel that does the work."""
+    """A client, which is called for every collective operator, above the kernel that does the work."""
 
-    _standing: ClassVar[tuple[Kernels, ...]] = ()  # the last one is called first
-    in_front: ClassVar[bool] = False  # it is called before all others, whenever they came
+    _stack: ClassVar[tuple[Kernels, ...]] = ()  # the last one is called first
+    in_front: ClassVar[bool] = False  # it is called before all others, whenever they were installed
 
     def install(self) -> None:
         intercept()
-        Kernels._standing = tuple(sorted((*Kernels._standing, self), key=lambda client: client.in_front))
+        Kernels._stack = tuple(sorted((*Kernels._stack, self), key=lambda client: client.in_front))
 
     @property
     def installed(self) -> bool:
-        return self in Kernels._standing
+        return self in Kernels._stack
 
     def remove(self) -> None:
         if self.installed:
-            Kernels._standing = tuple(kernels for kernels in Kernels._standing if kernels is not self)
+            Kernels._stack = tuple(kernels for kernels in Kernels._stack if kernels is not self)
 
     def wait(self, work: Work, wait: Callable[[], Any]) -> Any:
-        """The script, or a library, waits for a Work in Python. Gives what `wait` gives, which does it."""
+        """Handle that the script, or a library, waits for a Work in Python. Returns the result of `wait`, which waits."""
         return wait()
 
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
-        """Gives what the operator gives, perhaps by `operate`, which does the work."""
+        """Return the result of the operator, perhaps by `operate`, which does the work."""
         raise NotImplementedError
 
 
 _library: Any = None
-_own = threading.local()  # whether this thread waits for us
+_own = threading.local()  # whether this thread waits for Understudy
 
 
 def intercept() -> None:
@@ -163,13 +166,13 @@ def intercept() -> None:
 
 
 def _wait(stock: Callable[..., Any], work: Work, *args: Any, **kwargs: Any) -> Any:
-    if not Kernels._standing or getattr(_own, "waits", False):
+    if not Kernels._stack or getattr(_own, "waits", False):
         return stock(work, *args, **kwargs)
 
     def wait() -> Any:
         return stock(work, *args, **kwargs)
 
-    for client in Kernels._standing:
+    for client in Kernels._stack:
         wait = _waiting(client, work, wait)
     return wait()
 
@@ -179,7 +182,7 @@ def _waiting(client: Kernels, work: Work, wait: Callable[[], Any]) -> Callable[[
 
 
 def wait_unseen(work: Work) -> None:
-    """Wait for a Work, which no client hears of: it is not the script that waits."""
+    """Wait for a Work without notice to the clients: it is not the script that waits."""
     _own.waits = True
     try:
         work.wait()
@@ -191,7 +194,7 @@ def _kernel(name: str, operator: Any) -> Callable[..., Any]:
     names, redispatch = [argument.name for argument in operator._schema.arguments], operator.redispatch
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        clients = Kernels._standing
+        clients = Kernels._stack
         if not clients:
             return redispatch(below(args), *args, **kwargs)
         named = {**dict(zip(names, args, strict=False)), **kwargs}

@@ -1,24 +1,23 @@
-"""What a script's set-up hears from its peers: recorded while it happens, replayed to a newcomer.
+"""Records what a script's set-up receives from its peers, and replays it to a newcomer.
 
-A newcomer runs the script's set-up alone, long after its peers, and every collective in it must give what the lost rank was
-given. Both sides work by a kernel in front of the `c10d` operators (every collective, from Python, C++ or functional
-collectives, passes the dispatcher): the recorder calls the operator and notes its output, the replayer writes the noted
-output instead of calling it. At the first transaction the kernels are taken away again, so training has nothing in the way.
+A newcomer runs the script's set-up alone, long after its peers, and every collective in it must give what the lost rank was given. Both
+sides work by a kernel before the `c10d` operators (every collective, from Python, C++ or functional collectives, passes the
+dispatcher): the recorder calls the operator and notes its output, the replayer writes the noted output instead of calling it. At the
+first transaction the kernels are removed again, so they do not slow down training.
 
-Outputs are kept whole, except large ones in the memory of registered state, as of a broadcast of parameters, that gave every rank what it
-had anyway: a newcomer has it, too, so only its digest is kept. Where ranks are not seeded alike it has something else, and what the script
-derives from that before its first step (a frozen copy of the model) would be something else. What is registered is known at the first
-transaction; until then everything is kept, up to a limit (`UNDERSTUDY_SETUP_LIMIT`). To make room, contents of large outputs are given up
-whose memory is still in use, as that of parameters is and that of a received object is not. What was given up, or never had room, must
-turn out to be registered state, whose content comes over later, and is told about if it was something else: if it is not registered the
-script is refused, because a newcomer would go on with other values than the lost rank had.
+Outputs are kept whole, except large ones in the memory of registered state, as of a broadcast of parameters, that gave every rank what
+it had anyway: a newcomer has it, too, so only its digest is kept. If ranks are not seeded alike it has something else, and what the
+script derives from that before its first step (a frozen copy of the model) would be something else. What is registered is known at the
+first transaction; until then everything is kept, up to a limit (`UNDERSTUDY_SETUP_LIMIT`). To make room, the contents of large outputs
+are dropped whose memory is still in use, as that of parameters is and that of a received object is not. A content that was dropped, or
+never had room, must turn out to be registered state, which is transferred later, and a warning is printed if it was something else: if
+it is not registered the script is refused, because a newcomer would go on with other values than the lost rank had.
 
 DistributedDataParallel broadcasts parameters in flat buffers that it then copies from. `_broadcast_coalesced`, which does that, is
-therefore watched for where its results go.
+therefore watched for the targets of its results.
 
-Limits: operations that are waited for later (`async_op=True`) are waited for at once while recording, except point-to-point
-receives, whose value is read at the next collective. Large results that a script copies into registered state itself count as not
-registered.
+Limits: operations that are waited for later (`async_op=True`) are waited for at once while recording, except point-to-point receives,
+whose value is read at the next collective. Large results that a script copies into registered state itself count as not registered.
 
 A wrapper around the Python functions would miss collectives that are called from C++. A call on a newcomer that does not match the record
 ends the job, with the first difference. Where a large output has changed what a rank had in registered state, all ranks keep such outputs
@@ -54,14 +53,14 @@ _torch: Any = dist  # for what it does not export
 
 @dataclass
 class _Large:
-    """An output of which it is not known yet whether it has to be kept whole."""
+    """An output of which it is unknown yet whether it has to be kept whole."""
 
     number: int  # of the collective
     entry: RecordedCollective
     size: int
-    memory: list[StorageWeakRef]  # where it went; as long as somebody refers to it so, no other storage has its identity
+    memory: list[StorageWeakRef]  # its target; as long as it is referenced so, no other storage has its identity
     content: list[torch.Tensor] | None
-    moved: bool  # it was something else than its memory had held before
+    moved: bool  # it differs from the earlier content of its memory
 
     def in_use(self) -> bool:
         return not any(reference.expired() for reference in self.memory)  # type: ignore[no-untyped-call]
@@ -79,7 +78,7 @@ class SetUpRecorder(Kernels):
         self._late: list[tuple[int, list[torch.Tensor], list[int]]] = []
         self._large: list[_Large] = []
         self._kept = 0
-        self.given_up = 0  # bytes of registered state that were not kept, when `finish` was told that they matter
+        self.given_up = 0  # bytes of registered state that were not kept, if `finish` is called with `unlike`
         self._targets: list[torch.Tensor] = []  # of the coalesced broadcast that is under way
         self._coalesced: patches.Patch | None = None
 
@@ -133,7 +132,7 @@ class SetUpRecorder(Kernels):
         self._kept += size if room else 0
 
     def _make_room(self, size: int) -> bool:
-        """Whether there is room for that much. Gives up what is most probably registered state."""
+        """Return whether there is room for that much. Drops what is most probably registered state."""
         if self._kept + size > LIMIT and size <= LIMIT:
             for large in sorted(self._large, key=lambda large: large.size, reverse=True):
                 if self._kept + size > LIMIT and large.content is not None and large.in_use():
@@ -142,14 +141,13 @@ class SetUpRecorder(Kernels):
         return self._kept + size <= LIMIT
 
     def moved(self, state: Iterable[torch.Tensor]) -> bool:
-        """Whether a large result has changed what this rank had in registered `state`, so that ranks do not set that up alike."""
+        """Return whether a large result has changed what this rank had in registered `state`, so that ranks do not set that up alike."""
         self._settle()
         registered = _storages(state)
         return any(large.moved and large.within(registered) for large in self._large)
 
     def finish(self, state: Iterable[torch.Tensor] = (), unlike: bool = False, over: int = 0) -> bytes:
-        """Takes the kernels away and gives the record. `state`: all registered tensors. `unlike`: some rank has `moved`. `over`: the
-        time.
+        """Remove the kernels and return the record. `state`: all registered tensors. `unlike`: some rank has `moved`. `over`: the time.
 
         Raises `UsageError` if there is more to keep than the limit allows.
         """
@@ -172,7 +170,7 @@ def _storages(state: Iterable[torch.Tensor]) -> set[int]:
 
 
 def _size(tensors: list[torch.Tensor]) -> int:
-    """In bytes."""
+    """Return the size in bytes."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
@@ -219,7 +217,7 @@ class SetUpReplayer(Kernels):
         self._different: list[tuple[weakref.ref[torch.Tensor], str]] = []
 
     def install(self) -> None:
-        """Call only after the groups' own classes are in place."""
+        """Install the kernels. Call only after the groups' own classes are in place."""
         make: Any = dist.ProcessGroupGloo  # what its timeout is typed as differs between versions of torch
         backend = make(HashStore(), 0, 1)
         self._backend = backend
@@ -251,7 +249,7 @@ class SetUpReplayer(Kernels):
         return collective.answer(torch.ops.c10d.barrier.default.redispatch(below(token), token, self._alone.boxed(), []))
 
     def finish(self) -> None:
-        """The set-up is over: until `remove`, which the arrival calls, every collective is refused."""
+        """End the set-up: until `remove`, which the arrival calls, every collective is refused."""
         self._over = True
         if self._next < len(self._entries):
             entry = self._entries[self._next]
@@ -261,7 +259,7 @@ class SetUpReplayer(Kernels):
             )
 
     def differences(self, storages: set[int]) -> list[str]:
-        """Large results that could not be replayed and are in none of the registered `storages` (addresses), where known."""
+        """Return large results that could not be replayed and are in none of the registered `storages` (addresses), as far as known."""
         found = []
         for reference, text in self._different:
             tensor = reference()

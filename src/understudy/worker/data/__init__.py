@@ -1,1 +1,1 @@
-"""Data of a script: its loops and loaders, iterators that it moves by hand, and what its transactions returned."""
+"""The data of a script: its loops and loaders, iterators that it advances by hand, and the results of its transactions."""

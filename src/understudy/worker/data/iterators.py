@@ -1,11 +1,12 @@
-"""Iterators over loaders that the job owns: a script calls `next` on one where it likes, in front of a step, behind it or inside.
+"""Iterators over loaders that the job owns: a script calls `next` on one where it likes, before a step, after it or inside.
 
-Where it stands is followed like a random stream (`state.streams`): it goes with the vote, is handed over again behind it, is put back by a
+Its position is followed like a random stream (`state.streams`): it goes with the vote, is handed over again after it, is restored by a
 redo, and a newcomer goes on from the same place. Nothing is drawn when a position is set: only the next call of `next` goes there. It
-draws the last batch before that place again and compares its digest, so that a loader which does not give the same data twice is found out.
+draws the last batch before that place again and compares its digest, which detects a loader that does not give the same data twice.
 
 Known limits: what is drawn inside a step is drawn again from the start of its epoch if the step is redone (a plain DataLoader without
-workers skips that). A sampler of the script's own that counts its draws counts those, too. All must be made before the first transaction.
+workers skips that). A sampler of the script's own that counts its draws counts those, too. All iterators must be made before the first
+transaction.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ class LoaderIterator(Iterator[Any]):
     """Made by `job.iterator`. Raises `StopIteration` at the end of its loader, unless it repeats it."""
 
     def __init__(self, name: str, source: LoaderSource, randomness: Randomness, tell: Callable[[str], None]) -> None:
-        """`tell`: gets what the user should know."""
+        """`tell`: called with warnings for the user."""
         self._name = name
         self._source = source
         self._randomness = randomness
         self._tell = tell
         self._count = 0
         self._at = b""  # the top of the last draw; b"": nothing was drawn yet
-        self._stands = b""  # where its source stands
+        self._stands = b""  # the position of its source
 
     def read(self) -> bytes:
-        """Where it stands."""
+        """Return its position."""
         return self._at
 
     def restore(self, at: bytes) -> None:
-        """Goes on from there."""
+        """Go on from that position."""
         self._at = at
 
     def __next__(self) -> Any:
@@ -68,7 +69,7 @@ class LoaderIterator(Iterator[Any]):
         return batch, pack(top)
 
     def _go(self) -> None:
-        """To where it is said to stand. Raises `UsageError` if the loader does not give there what it gave before."""
+        """Go to the restored position. Raises `UsageError` if the loader does not give there what it gave before."""
         self._stands = self._at
         if not self._at:
             self._count = 0

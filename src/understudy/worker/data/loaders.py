@@ -1,17 +1,17 @@
-"""Where a loop's batches come from, and how a newcomer gets to the same place in them.
+"""The sources of a loop's batches, and how a newcomer gets to the same place in them.
 
-A position is taken at the top of an iteration, before its batch is drawn: the epoch, how many batches of it were drawn, and
-what the epoch began with (random streams, generators; for a StatefulDataLoader its own state). A newcomer goes to the
-position of the last iteration that its lost rank handed over, draws that batch again, and compares its digest with the lost
-rank's before anything else is drawn.
+A position is taken at the top of an iteration, before its batch is drawn: the epoch, how many batches of it were drawn, and what the
+epoch began with (random streams, generators; for a StatefulDataLoader its own state). A newcomer goes to the position of the last
+iteration that its lost rank handed over, draws that batch again, and compares its digest with the lost rank's before anything else is
+drawn.
 
-A plain DataLoader without workers gets there by advancing its sampler alone. With worker processes, or an iterable dataset,
-the epoch's batches are drawn again, because the state of the workers depends on them; a StatefulDataLoader is faster there. Its
-state does not hold the random streams of its workers, though: if what it gives is not the same batch, its epoch is drawn again too.
+A plain DataLoader without workers gets there by advancing its sampler alone. With worker processes, or an iterable dataset, the epoch's
+batches are drawn again, because the state of the workers depends on them; a StatefulDataLoader is faster there. Its state does not
+include the random streams of its workers, though: if it gives another batch, its epoch is drawn again too.
 
-A sampler of the script's own may count what is drawn from it. It alone is run through epochs and loops that are over, the first one to see
-whether that changes it: without its data, but a sampler that is slow makes a newcomer slow. Where a loop was left in its middle, what it
-had drawn is not known for any but the last one; a count that is wrong for that is found by the batch that is drawn again.
+A sampler of the script's own may count its draws. It alone is run through epochs and loops that are over, the first one to see whether
+that changes it: without its data, but a slow sampler makes a newcomer slow. If a loop was left in its middle, what it had drawn is
+known for the last one only; a count that is wrong for that is found by the batch that is drawn again.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _PROCESS_KILLED = re.compile(r"DataLoader worker \(pid.*(killed by signal|exited
 
 
 def leave_if_data_process_lost(error: BaseException) -> None:
-    """Ends this worker if `error`, or what led to it, says that a process of a DataLoader was killed.
+    """End this worker if `error`, or what led to it, says that a process of a DataLoader was killed.
 
-    A process of this rank was killed from outside: that is a loss of the rank, not a fault of the script. Torch
-    raises this error from a signal handler, so it may come out of any line that the main thread is in.
+    A process of this rank was killed from outside: that is a loss of the rank, not a fault of the script. Torch raises this error from
+    a signal handler, so it may be raised at any line of the main thread.
     """
     cause: BaseException | None = error
     while cause is not None:
@@ -55,7 +55,7 @@ _RANDOM = (torch.Generator, numpy.random.Generator, numpy.random.RandomState, ra
 
 
 def _marks(sampler: Any) -> dict[str, Any]:
-    """By attribute, what is not the same any more if it counts, without reading data."""
+    """Return, by attribute, values that change if the sampler counts, without reading data."""
     found: dict[str, Any] = {}
     for name, value in getattr(sampler, "__dict__", {}).items():
         if isinstance(value, bool | int | float | str | None):
@@ -71,29 +71,29 @@ class Source(Protocol):
     def go_to(self, position: DataPosition) -> None: ...
 
     def go_again(self, position: DataPosition) -> bool:
-        """Goes to `position` once more, by a slower and surer way if there is one; `False` if it cannot."""
+        """Go to `position` once more, by a slower and surer way if there is one; return `False` if it cannot."""
         ...
 
     def pass_by(self, position: DataPosition) -> None:
-        """Leaves behind what a loop would that ended with an iteration from `position`."""
+        """Advance the source like a loop that ended with an iteration from `position`."""
         ...
 
     def run_through(self, epochs: int = 1) -> None:
-        """Leaves behind what a loop would that has drawn everything, of which no position is known any more."""
+        """Advance the source like a loop that has drawn everything, and whose positions are not known any more."""
         ...
 
     @property
     def index(self) -> int:
-        """How many batches of this epoch are drawn."""
+        """Return how many batches of this epoch are drawn."""
         ...
 
     @property
     def parts(self) -> list[Any]:
-        """What may keep a count of its own."""
+        """Return the parts that may keep a count of their own."""
         ...
 
     def draw(self, new_epoch: Callable[[], None]) -> Any:
-        """The next batch. Raises `StopIteration` at the end. Calls `new_epoch` when it starts over, before it draws anything."""
+        """Return the next batch. Raises `StopIteration` at the end. Calls `new_epoch` when it starts over, before it draws anything."""
         ...
 
 
@@ -140,7 +140,7 @@ class LoaderSource:
         self._randomness = randomness
         self._stateful = callable(getattr(loader, "state_dict", None)) and callable(getattr(loader, "load_state_dict", None))
         self._iterator: Any = None
-        self.goes_on = False  # whether its worker processes have gone from one epoch to another, with what they have drawn at random
+        self.goes_on = False  # whether its worker processes have gone from one epoch to another, with their random draws
         self._epoch = 0
         self._index = 0
         self._start: Streams = {}
@@ -155,14 +155,14 @@ class LoaderSource:
 
     @property
     def draws_again(self) -> bool:
-        """Whether a newcomer runs the loader's own code from the start of the epoch, in its main process."""
+        """Return whether a newcomer runs the loader's own code from the start of the epoch, in its main process."""
         workers = getattr(self._loader, "num_workers", 0)
         mapped = isinstance(self._loader, DataLoader) and not isinstance(self._loader.dataset, IterableDataset)
         return not mapped and not self._stateful and workers == 0
 
     @property
     def index(self) -> int:
-        """How many batches of this epoch are drawn."""
+        """Return how many batches of this epoch are drawn."""
         return self._index
 
     def position(self) -> DataPosition:

@@ -1,9 +1,9 @@
-"""Where the script is: loops, iterations, and the transactions in them; and how a newcomer gets to the same place.
+"""The place of the script: loops, iterations, and the transactions in them; and how a newcomer gets to the same place.
 
-A place is [loop, iteration, index]: the index-th transaction of an iteration, or, with iteration -1, the index-th one outside
-any loop, before that loop. Places grow along the script, so a newcomer compares: what lies before the place where the
-job continues is not run again there. Earlier loops yield nothing, earlier transactions of the same iteration return
-their recorded results, and the batch of the iteration is drawn again from its recorded boundary.
+A place is [loop, iteration, index]: the index-th transaction of an iteration, or, with iteration -1, the index-th one outside any loop,
+before that loop. Places grow along the script, so a newcomer compares: transactions before the place where the job continues are not
+run again. Earlier loops yield nothing, earlier transactions of the same iteration return their recorded results, and the batch of the
+iteration is drawn again from its recorded boundary.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from understudy.worker.errors import BatchMismatch, StateMismatch, UsageError
 from understudy.worker.participant import Participant, Step
 from understudy.worker.state.streams import Randomness, plain_name
 
-END: ScriptPosition = [1 << 62, 0, 0]  # behind every place of the script
+END: ScriptPosition = [1 << 62, 0, 0]  # after every place of the script
 
 
 class Loops(Participant):
     """The place of this worker in its script."""
 
     def __init__(self, randomness: Randomness | None, tell: Callable[[str], None] = lambda text: None) -> None:
-        """`tell`: gets what the user should know."""
+        """`tell`: called with warnings for the user."""
         self._tell = tell
         self._shared = SharedStreams()
-        self._randomness = randomness  # None: without an agent, where nobody will ever continue this loop
+        self._randomness = randomness  # None: without an agent, where this loop is never continued by another worker
         self._loop = 0  # the loop that is running, or the next one
         self._iteration = -1
         self._index = 0
@@ -40,18 +40,18 @@ class Loops(Participant):
         self.steps_here = 0  # steps committed since the top of this iteration, or since the last loop
         self.steps_before = 0  # ... and in the iteration before
         self.steps_after: list[int] = []  # steps committed at the end of each loop that is over
-        self.drained: list[bool] = []  # whether each of them came to the end of its loader
+        self.drained: list[bool] = []  # whether each of them reached the end of its loader
         self._at_end = False  # of the loader of this loop
 
     def next_place(self) -> ScriptPosition:
-        """The place of the next transaction."""
+        """Return the place of the next transaction."""
         return [self._loop, self._iteration, self._index]
 
     def committed(self, step: Step) -> None:
         self.advance(step.kind)
 
     def advance(self, kind: str) -> None:
-        """A transaction is over, or is passed by."""
+        """Advance: a transaction is over, or is skipped."""
         self._index += 1
         self.steps_here += kind == "step"
 
@@ -60,14 +60,14 @@ class Loops(Participant):
         return self._iteration >= 0
 
     def enter(self) -> int:
-        """Starts a loop; its number. Raises `UsageError` inside another one."""
+        """Start a loop; return its number. Raises `UsageError` inside another one."""
         if self.inside:
             raise UsageError(script.NESTED_LOOPS())
         self._index, self._at_end = 0, False
         return self._loop
 
     def leave(self, steps: int) -> None:
-        """Ends a loop; `steps` are committed by now."""
+        """End a loop; `steps` are committed by now."""
         self._loop, self._iteration, self._index = self._loop + 1, -1, 0
         self.boundary = None
         self.steps_here = 0
@@ -75,18 +75,18 @@ class Loops(Participant):
         self.drained.append(self._at_end)
 
     def still(self) -> AbstractContextManager[None]:
-        """Around code in which nothing draws a random number."""
+        """Mark code in which nothing draws a random number."""
         return self._randomness.still() if self._randomness is not None else nullcontext()
 
     def top(self, source: Source, iteration: int) -> None:
-        """The top of an iteration: notes where its batch comes from."""
+        """Note, at the top of an iteration, where its batch comes from."""
         self.steps_before = self.steps_here if self.inside else 0
         self._iteration, self._index, self.steps_here = iteration, 0, 0
         if self._randomness is not None:
             self.boundary = Boundary(self._loop, iteration, source.position(), self._randomness.capture())
 
     def draw(self, source: Source) -> Any:
-        """The batch of this iteration. Raises `StopIteration` at the end of the loader."""
+        """Return the batch of this iteration. Raises `StopIteration` at the end of the loader."""
         boundary, randomness = self.boundary, self._randomness
         if boundary is None or randomness is None:
             return source.draw(lambda: None)
@@ -111,8 +111,8 @@ class Loops(Participant):
         return batch
 
     def _look_at_streams(self, source: Source, boundary: Boundary) -> None:
-        """For the first draws from a loader whose code a newcomer runs again: whether it takes from streams that the training
-        takes from, too.
+        """Check, for the first draws from a loader whose code a newcomer runs again, whether it draws from streams that the training draws
+        from, too.
         """
         if isinstance(source, LoaderSource) and source.goes_on:
             source.goes_on = False
@@ -123,10 +123,10 @@ class Loops(Participant):
             self._tell(loading.SHARED_STREAMS(streams=", ".join(map(plain_name, shared))))
 
     def redraw(self, source: Source, copy: BuddyCopy, rank: int, at_top: Callable[[], None], exact: bool) -> Any:
-        """On a newcomer: draws the batch of the iteration that the lost rank handed over, and proves that it is the same one.
+        """Draw, on a newcomer, the batch of the iteration that the lost rank handed over, and prove that it is the same one.
 
-        `at_top` sets what the dataset may go by as it was at the top of that iteration, or, if that is not `exact`, behind it: then that
-        is tried after what the set-up has set.
+        `at_top` sets what the dataset may depend on as it was at the top of that iteration, or, if that is not `exact`, after it: then
+        that is tried after the values of the set-up.
         """
         boundary = copy.boundary
         assert boundary is not None
@@ -151,12 +151,12 @@ class Loops(Participant):
     def pass_by(
         self, source: Source, copy: BuddyCopy, rank: int, drained: bool, comes_later: bool, at_end: Callable[[], None] = lambda: None
     ) -> list[Any]:
-        """On a newcomer, of a loop that is over: leaves behind what it would, its last batch drawn again and proven to be the same one, and
-        if it was `drained` the loader at its end. So a sampler that counts has counted. `comes_later`: what the loader goes by is
-        registered. `at_end` sets what the dataset may go by as the loop left it.
+        """Skip, on a newcomer, a loop that is over: draw its last batch again, prove that it is the same one, and, if the loop was
+        `drained`, leave the loader at its end. So a sampler that counts has counted. `comes_later`: what the loader depends on is
+        registered. `at_end` sets what the dataset may depend on as the loop left it.
 
-        Batches that cannot be compared are not drawn, and one that need not be the same (what the loader goes by comes later, or it draws
-        from the streams of the training) proves nothing. Gives that batch, or nothing where it is not known.
+        Batches that cannot be compared are not drawn, and one that need not be the same (what the loader depends on comes later, or it
+        draws from the streams of the training) proves nothing. Returns that batch, or nothing if it is not known.
         """
         self._at_end = drained
         boundary = copy.boundary
@@ -192,9 +192,9 @@ class Loops(Participant):
 
 
 def restore_streams(randomness: Randomness, copy: BuddyCopy, rank: int) -> None:
-    """Sets the streams of a copy, and proves that they are set. Raises `StateMismatch` if they are not.
+    """Set the streams of a copy, and prove that they are set. Raises `StateMismatch` if they are not.
 
-    One that only the first set-up has made, and nothing has used since, need not be here.
+    A stream that only the first set-up has made, and that was not used since, may be missing.
     """
     randomness.restore(hooks.filter("streams", copy.streams))
     hooks.fire("streams set")
@@ -206,7 +206,7 @@ def restore_streams(randomness: Randomness, copy: BuddyCopy, rank: int) -> None:
 
 
 def iterate(loops: Loops, source: Source, first: int, steps: int | None, top: Any) -> Iterator[Any]:
-    """The iterations of a loop from `first` on. `top` is called at the top of each, and where there is none left."""
+    """Yield the iterations of a loop from `first` on. `top` is called at the top of each, and after the last one."""
     iteration = first
     while steps is None or iteration < steps:
         with loops.still():
@@ -223,10 +223,10 @@ def iterate(loops: Loops, source: Source, first: int, steps: int | None, top: An
 
 
 class JobLoop(Iterator[Any]):
-    """The iterator of a loop, with the length that the script may ask for: of all iterations, wherever it begins."""
+    """The iterator of a loop. Its length is that of all iterations, wherever it begins."""
 
     def __init__(self, iterations: Iterator[Any], length: Any) -> None:
-        """`length`: a number, or what has one; `None` without end."""
+        """`length`: a number, or an object that has one; `None` without end."""
         self._iterations = iterations
         self._length = length
 
@@ -234,7 +234,7 @@ class JobLoop(Iterator[Any]):
         return next(self._iterations)
 
     def __len__(self) -> int:
-        """Raises `TypeError` where nobody knows."""
+        """Return the length. Raises `TypeError` if it is unknown."""
         return max(self._length, 0) if isinstance(self._length, int) else len(self._length)
 
     def __bool__(self) -> bool:

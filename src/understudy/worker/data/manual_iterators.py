@@ -1,8 +1,9 @@
-"""Loaders that a script draws from by hand (`iter`, `next`): their position is not known, so a newcomer would start at the beginning.
+"""Finds loaders that a script draws from by hand (`iter`, `next`): their position is not known, so a newcomer would start at the
+beginning.
 
-The class of a loader is watched for iterators that are made outside of `job.batches` and `job.iterator`. An evaluation may go through a
-loader inside one section, and nothing of it is left behind; an iterator that still lives where a transaction begins is one that the script
-goes on with: of a registered loader that is refused, of another one told, if it lives since before the iteration.
+The class of a loader is watched for iterators that are made outside of `job.batches` and `job.iterator`. An evaluation may iterate over
+a loader inside one section, which leaves nothing; an iterator that still lives where a transaction begins is one that the script goes
+on with. That of a registered loader is refused; another one is reported, if it has lived since before the iteration.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _by_us = False
 
 
 def watch() -> None:
-    """From now on iterators of DataLoaders are noted."""
+    """Note iterators of DataLoaders from now on."""
     classes: list[type] = [DataLoader]
     stateful = sys.modules.get("torchdata.stateful_dataloader")
     if stateful is not None:
@@ -45,7 +46,7 @@ def _noted(make: Any, loader: Any) -> Any:
 
 @contextmanager
 def by_a_loop() -> Iterator[None]:
-    """Around the making of an iterator whose position is known."""
+    """Mark the making of an iterator whose position is known."""
     global _by_us
     before, _by_us = _by_us, True
     try:
@@ -55,7 +56,7 @@ def by_a_loop() -> Iterator[None]:
 
 
 def by_hand(loaders: Mapping[str, Any]) -> str:
-    """The name of a loader of which an iterator is in use that the script has made, or ""."""
+    """Return the name of a loader of which an iterator is in use that the script has made, or ""."""
     for loader, _ in _in_use():
         for name, known in loaders.items():
             if known is loader:
@@ -64,13 +65,13 @@ def by_hand(loaders: Mapping[str, Any]) -> str:
 
 
 def at_top() -> None:
-    """An iteration of a loop of the job begins."""
+    """Note the begin of an iteration of a loop of the job."""
     global _tops
     _tops += 1
 
 
 def carried() -> bool:
-    """Whether an iterator that the script has made is in use since before this iteration: a newcomer's would begin in it."""
+    """Return whether an iterator that the script has made is in use since before this iteration: a newcomer's would begin in it."""
     return any(tops < _tops for _, tops in _in_use())
 
 
@@ -78,5 +79,5 @@ def _in_use() -> Iterator[tuple[Any, int]]:
     for made_of, made, tops in _made:
         loader, iterator = made_of(), made()
         if iterator is None or (getattr(loader, "_iterator", None) is iterator and getattr(iterator, "_finished", True)):
-            continue  # a loader may keep an iterator that has come to its end: StatefulDataLoader, and one with persistent workers
+            continue  # a loader may keep an iterator that has reached its end: StatefulDataLoader, and one with persistent workers
         yield loader, tops

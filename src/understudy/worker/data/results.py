@@ -1,9 +1,9 @@
-"""What transactions have returned, by place (`loops`): a newcomer that comes by one that is over returns it again, without running it.
+"""The results of transactions, by place (`loops`): a newcomer that passes one that is over returns its result again, without running it.
 
-In a loop of the job those of the current iteration are kept. Outside of such loops a newcomer runs the script's own code from its start,
-and comes by every transaction there, so all are needed; but they go with every vote, so the number and the bytes of them are bounded.
-Of the oldest only those that are None are still known then, which need no room. The first other one that is dropped is told, because
-from then on a loss ends the job.
+In a loop of the job those of the current iteration are kept. Outside of such loops a newcomer runs the script's own code from its
+start, and passes every transaction there, so all are needed; but they go with every vote, so their number and bytes are bounded. Of the
+oldest only those that are None are still known then, which need no room. The first other one that is dropped is reported, because from
+then on a loss ends the job.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from understudy.worker.participant import Participant, Step
 
 MOST = 1000  # results outside of loops
 ROOM = 8 << 20  # bytes of them
-_GONE = "gone"  # beside places: the last one of which the result, which was not None, is not kept any more
-_NONE_BEFORE = "none before"  # beside places: of these and earlier ones those that returned None are not kept
+_GONE = "gone"  # alongside places: the last one whose result, which was not None, is not kept any more
+_NONE_BEFORE = "none before"  # alongside places: of these and earlier ones those that returned None are not kept
 _NO_PLACE: ScriptPosition = [-1, -1, -1]
 
 
 class Results(Participant):
-    """`replaced`: places whose result came from another rank."""
+    """Keeps the results. `replaced`: places whose result came from another rank."""
 
     def __init__(self, tell: Callable[[str], None] = lambda text: None) -> None:
-        """`tell`: gets what the user should know."""
+        """`tell`: called with warnings for the user."""
         self.replaced: list[str] = []
         self._tell = tell
         self._outside: dict[str, bytes] = {}  # the oldest first; b"": it cannot be handed over
@@ -63,7 +63,7 @@ class Results(Participant):
             self._drop()
 
     def _drop(self) -> None:
-        """The oldest one that is not None."""
+        """Drop the oldest one that is not None."""
         oldest = next(iter(self._outside))
         self._size -= len(self._outside.pop(oldest))
         if self._gone == _NO_PLACE:
@@ -71,7 +71,7 @@ class Results(Participant):
         self._gone = _place(oldest)
 
     def encoded(self, place: ScriptPosition | None = None) -> dict[str, bytes]:
-        """Those that can be handed over; with a copy of the transaction at `place`, only those that go with it."""
+        """Return those that can be handed over; with a copy of the transaction at `place`, only those that go with it."""
         found = {**self._outside, **self._nones}
         for name, before in ((_GONE, self._gone), (_NONE_BEFORE, self._none_before)):
             if before != _NO_PLACE:
@@ -83,18 +83,18 @@ class Results(Participant):
         return found
 
     def adopt(self, place: ScriptPosition, others: Mapping[str, bytes]) -> None:
-        """On a newcomer that has not been in the iteration of `place`: a later one may ask it for what was returned there."""
+        """Adopt results, on a newcomer that has not been in the iteration of `place`: a later one may ask it for them."""
         if place[1] >= 0 and self._iteration != place[:2]:
             start = _name(place[:2]) + "."
             self._here = {name: decode(data) for name, data in others.items() if name.startswith(start)}
             self._iteration = place[:2]
 
     def is_known(self, place: ScriptPosition, *kept: Mapping[str, bytes]) -> bool:
-        """Whether one of these has the result at `place`."""
+        """Return whether one of these has the result at `place`."""
         return any(results.get(_name(place)) for results in kept)
 
     def of_lost(self, place: ScriptPosition, copied: Mapping[str, bytes], others: Mapping[str, bytes]) -> tuple[bool, Any]:
-        """Whether the result at `place` is known, and it: from the lost rank's copy, else from another rank's.
+        """Return whether the result at `place` is known, and the result: from the lost rank's copy, else from another rank's.
 
         Raises `UnderstudyError` if it is not kept any more.
         """

@@ -1,14 +1,14 @@
-"""Which random streams both a loader and the training draw from.
+"""Finds the random streams from which both a loader and the training draw.
 
-A newcomer runs the loader's code of an epoch alone, so that such a stream is another one there for every batch but the last. That harms
-only a loader whose batches depend on what it drew for earlier ones, which cannot be seen from outside.
+A newcomer runs only the loader's code of an epoch, so that such a stream is another one there for every batch but the last. That harms
+only a loader whose batches depend on its draws for earlier ones, which cannot be seen from outside.
 """
 
 from __future__ import annotations
 
 from understudy.worker.encoding.messages import Streams
 
-LOOKS = 8  # batches without a draw after which a loader is held to draw nothing
+LOOKS = 8  # batches without a draw after which a loader counts as one that draws nothing
 
 
 class SharedStreams:
@@ -20,12 +20,13 @@ class SharedStreams:
 
     @property
     def may_be(self) -> bool:
-        """Whether it is worth looking on."""
+        """Return whether more draws should be checked."""
         return self._looks > 0
 
     def drawn(self, before: Streams, behind: Streams, index: int) -> list[str]:
-        """A batch is drawn, the `index`-th one of its epoch: the streams were `before` that, and `behind` it. Gives those that are shared,
-        once. The first draw of an epoch is the same on a newcomer, so it does not count."""
+        """Note that a batch was drawn, the `index`-th one of its epoch: the streams were `before` that, and `behind` (after) it. Returns
+        those that are shared, once. The first draw of an epoch is the same on a newcomer, so it does not count.
+        """
         if index > 1:
             self._by_loader |= _moved(before, behind)
             self._by_training |= _moved(self._behind, before) if self._behind is not None else set()

@@ -1,1 +1,1 @@
-"""Devices that ranks compute on: what an exception says of one, which one a rank is on, and the way out of a job when it fails."""
+"""Devices that ranks compute on: what an exception says about one, which one a rank uses, and how a rank leaves a job when it fails."""

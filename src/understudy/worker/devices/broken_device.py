@@ -1,8 +1,8 @@
-"""The way out of a job for a rank whose device has failed.
+"""How a rank leaves a job when its device has failed.
 
-The worker reports what happened and leaves at once. It does not touch the device again, because any call to a lost one can hang, those of
-an exiting process included: no exit handlers, no collectives, no state for other ranks. If even the exit hangs, the agent ends the process:
-the orchestrator fences every worker that reports such a failure.
+The worker reports what happened and leaves at once. It does not touch the device again, because any call to a lost one can hang, those
+of an exiting process included: no exit handlers, no collectives, no state for other ranks. If even the exit hangs, the agent ends the
+process: the orchestrator fences every worker that reports such a failure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from understudy.worker.process.control import Control
 from understudy.worker.progress import Progress
 
 EXIT_CODE = 71
-EXPLAINED = 1.0  # seconds for the news of a lost peer that an error may come from
+EXPLAINED = 1.0  # seconds for the notice of a lost peer that an error may come from
 
 
 def leave_if_device_failed(error: BaseException, control: Control, progress: Progress | None, aborted: Callable[[], bool]) -> None:
@@ -36,12 +36,12 @@ def leave_if_device_failed(error: BaseException, control: Control, progress: Pro
         return
     blamed = not _comes_from_a_loss(found, control, aborted)
     if not blamed and not found.final:
-        return  # an abort ends calls to the device in the middle, and they say so
+        return  # an abort ends calls to the device in the middle, and their errors say so
     _leave(found, error, control, progress, blamed=blamed)
 
 
 def _comes_from_a_loss(found: DeviceError, control: Control, aborted: Callable[[], bool]) -> bool:
-    """Whether a peer is lost, and this may be its trace: of what ranks do to each other's memory, or in a collective."""
+    """Return whether a peer is lost, and this may be its trace: of access to each other's memory, or in a collective."""
     if found.kind is Kind.DEVICE_LOST and not found.reaches_peers:
         return False
     if found.reaches_peers:

@@ -1,23 +1,22 @@
-"""Which exceptions mean that this rank's device has failed, and which only say so.
+"""Classifies exceptions: which mean that this rank's device has failed, and which only say so.
 
-A device that fails in a live process surfaces as an exception of whatever the script called. `judge` tells by type and number what it
-speaks of:
+A device that fails in a live process appears as an exception of any call of the script. `judge` finds by type and number its kind:
 
     DEVICE_LOST      the hardware or its driver has failed: no process can use the device, or it corrupts what it computes
     DEVICE_SUSPECT   the device refuses to go on, which a fault of the device or of the script's own kernels may have caused
     COMMUNICATION    the link or the peer, not this rank's device
     SCRIPT           a fault of the program, memory that is exhausted included: another device would do the same
 
-Whose fault a `DEVICE_SUSPECT` is, the orchestrator decides (`core/device_faults.py`): the same error on another device is the script's.
+The orchestrator decides whose fault a `DEVICE_SUSPECT` is (`core/device_faults.py`): the same error on another device is the script's.
 
-Sources: the numbers and their meaning are those of cudaError_t in the CUDA Runtime API reference ("Data types used by CUDA Runtime") and of
-hipError_t in HIP's `hip_runtime_api.h`, which has the same numbers for the same faults; `CUBLAS_STATUS_*` and `CUDNN_STATUS_*` of the
-cuBLAS and cuDNN references; `ncclResult_t` of NCCL's API reference. torch gives the number as `AcceleratorError.error_code`; where it does
-not (older versions, and exceptions that libraries raise), the name of the error in the text decides, and at last its words
+Sources: the numbers and their meaning are those of cudaError_t in the CUDA Runtime API reference ("Data types used by CUDA Runtime")
+and of hipError_t in HIP's `hip_runtime_api.h`, which has the same numbers for the same faults; `CUBLAS_STATUS_*` and `CUDNN_STATUS_*`
+of the cuBLAS and cuDNN references; `ncclResult_t` of NCCL's API reference. torch gives the number as `AcceleratorError.error_code`; if
+it does not (older versions, and exceptions that libraries raise), the name of the error in the text decides, and at last its words
 (`cudaGetErrorString`).
 
-Other packages add rules by entry points of the group `understudy.device_errors`: functions from an exception to a `DeviceError`, or None
-for what they do not know. They are asked first.
+Other packages add rules by entry points of the group `understudy.device_errors`: functions from an exception to a `DeviceError`, or
+None for what they do not know. They are called first.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ GROUP = "understudy.device_errors"
 
 
 class Kind(StrEnum):
-    """What an exception speaks of."""
+    """The kind of failure that an exception reports."""
 
     DEVICE_LOST = "device lost"
     DEVICE_SUSPECT = "device suspect"
@@ -48,11 +47,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class DeviceError:
-    """What `judge` has found.
+    """The result of `judge`.
 
     `name`: of the error, the same for the same fault in every process. `final`: every later call of this process on the device fails as
-    well. `reaches_peers`: it may come from what a lost peer has left in the middle. `part`: of the node, if that has failed and not what
-    the rank computes on.
+    well. `reaches_peers`: it may come from what a lost peer has left in the middle. `part`: of the node, if that has failed and not the
+    rank's device.
     """
 
     kind: Kind
@@ -63,14 +62,14 @@ class DeviceError:
 
     @property
     def speaks_of_device(self) -> bool:
-        """Whether this rank cannot go on with its device."""
+        """Return whether this rank cannot go on with its device."""
         return self.kind in (Kind.DEVICE_LOST, Kind.DEVICE_SUSPECT)
 
 
 _L, _S, _P = Kind.DEVICE_LOST, Kind.DEVICE_SUSPECT, Kind.SCRIPT
 
 ACCELERATOR: Mapping[int, tuple[Kind, str, str]] = {
-    # number: what it speaks of, the name behind "cudaError" or "hipError", the words of cudaGetErrorString
+    # number: its kind, the name after "cudaError" or "hipError", the words of cudaGetErrorString
     2: (_P, "MemoryAllocation", "out of memory"),
     3: (_S, "InitializationError", "initialization error"),
     46: (_L, "DevicesUnavailable", "CUDA-capable device(s) is/are busy or unavailable"),
@@ -124,14 +123,14 @@ NCCL: Mapping[str, Kind] = {
     "ncclInvalidUsage": _P,
 }
 DISK = "disk"  # a part of the node: all ranks there share it
-PEERS = frozenset({205, 206, 220, 226})  # of ACCELERATOR: what happens in memory that ranks share with each other
+PEERS = frozenset({205, 206, 220, 226})  # of ACCELERATOR: faults in memory that ranks share with each other
 FILES = frozenset({errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.EREMOTEIO, errno.EUCLEAN})
 
 _NAMES = {name: number for number, (_, name, _) in ACCELERATOR.items()} | dict(HIP_NAMES)
 _ACCELERATOR_NAME = re.compile(r"\b(?:cudaError|hipError)([A-Z]\w*)")
 _ACCELERATOR_TEXT = re.compile(r"\b(?:CUDA|HIP|Cuda|Hip) (?:error|failure)(?: (?P<number>\d+))?:? '?(?P<words>[^\n]*)")
 _LIBRARY = re.compile(r"\b(?P<library>CUBLAS|CUDNN|CUSOLVER|CUSPARSE|HIPBLAS|ROCBLAS|HIPSOLVER)_STATUS_(?P<status>[A-Z_]+)")
-_LIBRARY_FAILED = ("NOT_INITIALIZED", "EXECUTION_FAILED", "INTERNAL_ERROR", "MAPPING_ERROR")  # the others say what the caller did wrong
+_LIBRARY_FAILED = ("NOT_INITIALIZED", "EXECUTION_FAILED", "INTERNAL_ERROR", "MAPPING_ERROR")  # the others mean a mistake of the caller
 _NCCL = re.compile(r"\b(nccl(?:UnhandledCuda|System|Internal|Remote)Error|ncclInvalid(?:Argument|Usage))\b")
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 _TORCH_TIMEOUT = re.compile(r"\bNCCL (?:timeout|communicator was aborted)\b")
@@ -140,10 +139,10 @@ Rule = Callable[[BaseException], DeviceError | None]
 
 
 def judge(error: BaseException) -> DeviceError | None:
-    """What `error`, or what led to it, says of this rank's device; None if it speaks of something else.
+    """Return what `error`, or what led to it, says of this rank's device; None if it is about something else.
 
-    The first of a chain of exceptions that speaks of a device decides, from the last one raised to the first. Raises `ValueError` for what
-    another package has got wrong.
+    The first of a chain of exceptions that is about a device decides, from the last one raised to the first. Raises `ValueError` for an
+    error of another package.
     """
     for one in _chain(error):
         for rule in (*_others(), *_RULES):
@@ -174,7 +173,7 @@ def _of_number(number: int) -> DeviceError | None:
 
 
 def _accelerator(error: BaseException) -> DeviceError | None:
-    """Errors of CUDA and HIP, from torch and from libraries below it."""
+    """Classify errors of CUDA and HIP, from torch and from libraries below it."""
     if not isinstance(error, RuntimeError):
         return None
     number = getattr(error, "error_code", None)
@@ -197,7 +196,7 @@ def _of_text(text: str) -> DeviceError | None:
 
 
 def _library(error: BaseException) -> DeviceError | None:
-    """Statuses of cuBLAS, cuDNN and the like."""
+    """Classify statuses of cuBLAS, cuDNN and the like."""
     found = _LIBRARY.search(str(error)) if isinstance(error, RuntimeError) else None
     if found is None:
         return None
@@ -206,7 +205,7 @@ def _library(error: BaseException) -> DeviceError | None:
 
 
 def _nccl(error: BaseException) -> DeviceError | None:
-    """NCCL says that a call to CUDA failed on this rank, and perhaps which; all else is between ranks."""
+    """Classify errors of NCCL: it reports that a call to CUDA failed on this rank, and perhaps which; all else is between ranks."""
     text = str(error)
     if not isinstance(error, RuntimeError) or (found := _NCCL.search(text)) is None:
         return DeviceError(Kind.COMMUNICATION, "NCCL timeout") if isinstance(error, RuntimeError) and _TORCH_TIMEOUT.search(text) else None
@@ -222,11 +221,11 @@ def _memory(error: BaseException) -> DeviceError | None:
 
 
 def _files(error: BaseException) -> DeviceError | None:
-    """A disk that does not answer. What speaks of a connection is not one."""
+    """Classify errors of a disk that does not answer. An error about a connection is none."""
     if not isinstance(error, OSError) or isinstance(error, ConnectionError | TimeoutError):
         return None
     number = error.errno
-    if number is None and (told := _ERRNO.findall(str(error))):  # torch raises that of a process of a DataLoader anew, as a text
+    if number is None and (told := _ERRNO.findall(str(error))):  # torch raises that of a process of a DataLoader again, as a text
         number = int(told[-1])
     return DeviceError(Kind.DEVICE_LOST, errno.errorcode[number], part=DISK) if number in FILES else None
 

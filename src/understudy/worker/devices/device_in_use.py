@@ -1,4 +1,6 @@
-"""Which device of its node this rank computes on, as the node's detectors call it: gpu1 by its index, and by its UUID and PCI address."""
+"""The device of its node that this rank computes on, under the names that the node's detectors use: gpu1 by its index, its UUID and its
+PCI address.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +16,23 @@ _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES
 
 @dataclass(frozen=True)
 class Device:
-    """`name`: empty if it is not known, as on a CPU. `others`: what else it is called."""
+    """A device. `name`: empty if it is not known, as on a CPU. `others`: its other names."""
 
     name: str
     others: tuple[str, ...] = ()
 
 
 def assumed(environment: Mapping[str, str]) -> str:
-    """Its name by the environment alone: that of the local rank, to which a script goes as under torchrun.
+    """Return the device by the environment alone: that of the local rank, which a script uses as under torchrun.
 
-    The device itself is not asked: it may be lost, and every call to it may hang.
+    The device itself is not queried: it may be lost, and every call to it may hang.
     """
     local = int(environment.get("LOCAL_RANK", "0"))
     return _named(local) or (f"gpu{local}" if _listed() is None and (torch.version.cuda or torch.version.hip) else "")
 
 
 def in_use(environment: Mapping[str, str]) -> Device:
-    """The one that the script has chosen, if it uses any by now. Between two steps, on a device that works."""
+    """Return the device that the script has chosen, if it uses any by now. Between two steps, on a device that works."""
     cuda: Any = torch.cuda
     if not cuda.is_initialized():
         return Device(assumed(environment))
@@ -50,7 +52,7 @@ def _listed() -> list[str] | None:
 
 
 def _named(index: int) -> str:
-    """By its place in the list of devices that this process may see; a process that sees one has no other place."""
+    """Return the device by its place in the list of devices that this process may see; a process that sees one has no other place."""
     names = _listed() or []
     name = names[0] if len(names) == 1 else names[index] if index < len(names) else ""
     return f"gpu{name}" if name.isdecimal() else name

@@ -1,1 +1,1 @@
-"""What of torch's insides the worker relies on, tried out one by one, and what else a job needs of a machine."""
+"""The doctor: tries each of torch's internals that the worker relies on, and checks what else a job needs of a machine."""

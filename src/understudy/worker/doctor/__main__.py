@@ -1,6 +1,7 @@
 """`python -m understudy.worker.doctor --json`: all that can be found out with torch imported, as JSON, for `understudy doctor`.
 
-`--internals` gives only what came of torch's internals, for a worker that starts under a torch that is not tested (`worker.doctor.start`).
+`--internals` prints only the results for torch's internals, for a worker that starts under a torch that is not tested
+(`worker.doctor.start`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from understudy.common import tested
 from understudy.worker.doctor import findings, machine
-from understudy.worker.doctor.base import Found
+from understudy.worker.doctor.base import ProbeResult
 from understudy.worker.doctor.internals import try_all, way_of_joining
 
 
@@ -25,22 +26,22 @@ def main() -> None:
     what.add_argument("--internals", action="store_true", help="only torch's internals")
     options = parser.parse_args()
     answer = os.dup(1)
-    os.dup2(2, 1)  # what torch and its parts print belongs to nobody who reads JSON
+    os.dup2(2, 1)  # output of torch and its parts must not get into the JSON
     found = list(try_all())
     text = json.dumps(internals(found) if options.internals else everything(found), indent=1)
     sys.stdout.flush()
     with os.fdopen(answer, "w") as out:
         print(text, file=out)
     sys.stderr.flush()
-    os._exit(0)  # nobody waits for what communicators have left (`base.KEPT`)
+    os._exit(0)  # without waiting for what communicators have left (`base.KEPT`)
 
 
-def internals(found: list[Found]) -> list[dict[str, Any]]:
+def internals(found: list[ProbeResult]) -> list[dict[str, Any]]:
     return [{**asdict(one), "fatal": one.fatal} for one in found]
 
 
-def everything(found: list[Found]) -> dict[str, Any]:
-    """The findings for a person, and what they were made from."""
+def everything(found: list[ProbeResult]) -> dict[str, Any]:
+    """Return the findings for a person, and the data that they were made from."""
     versions, gpus, system, limits = machine.versions(), machine.gpus(), machine.system(), machine.limits()
     vendors = machine.vendors()
     waits, lifeline, way = machine.waits(), machine.lifeline(), way_of_joining(found)

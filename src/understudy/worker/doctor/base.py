@@ -1,8 +1,8 @@
-"""An internal of torch that the worker relies on, and what came of trying it out.
+"""An internal of torch that the worker relies on, and the result of trying it.
 
-A probe asks torch itself and not our code that uses it, so that it says which of both has changed. It imports what it needs when it runs:
-a name that is gone must not keep the others from being tried. Probes leave nothing behind in the process, but for threads of Gloo. There
-must be no default process group.
+A probe calls torch itself and not our code that uses it, so that it shows which of both has changed. It imports what it needs when it
+runs: a name that is gone must not prevent the others from being tried. Probes leave nothing in the process, except for threads of Gloo.
+There must be no default process group.
 """
 
 from __future__ import annotations
@@ -24,30 +24,32 @@ LONGEST = 300  # characters of a reason
 
 
 class Changed(Exception):
-    """What is relied on is not so; the text says what is there instead."""
+    """Raised when torch is not as the worker relies on; the text says how it is instead."""
 
 
 class NotHere(Exception):
-    """There is nothing to try in this build of torch, or with what is installed; the text says why."""
+    """Raised when there is nothing to try in this build of torch, or with the installed packages; the text says why."""
 
 
 @dataclass(frozen=True)
-class Internal:
-    """`names`: all that is used of it, as it stands in our sources; those with an underscore are held against them by a test."""
+class Probe:
+    """An internal of torch. `names`: all that is used of it, as it is written in our sources; a test compares those with an underscore
+    with the sources.
+    """
 
     name: str
-    purpose: str  # for what it is used
+    purpose: str  # its use
     used_by: tuple[str, ...]  # modules, below `understudy.worker`
     names: tuple[str, ...]
-    probe: Callable[[], None]  # raises anything where what is relied on is not so
-    without: str = ""  # what jobs have to do without where it is missing; "": there are no jobs then
+    run: Callable[[], None]  # raises any exception if torch is not as the worker relies on
+    without: str = ""  # what jobs lack if it is missing; "": there are no jobs then
     since: str = ""  # the first minor version that has it
-    instead: str = ""  # what is done before that
+    instead: str = ""  # what is used in earlier versions
 
 
 @dataclass(frozen=True)
-class Found:
-    """What came of a probe."""
+class ProbeResult:
+    """The result of a probe."""
 
     name: str
     status: str
@@ -61,17 +63,17 @@ class Found:
         return self.status == MISSING and not self.without
 
 
-def tried(internal: Internal, torch_version: str) -> Found:
-    """Never raises. `torch_version`: the one that runs."""
+def run_probe(internal: Probe, torch_version: str) -> ProbeResult:
+    """Run the probe. Never raises. `torch_version`: the one that runs."""
 
-    def found(status: str, reason: str = "") -> Found:
-        return Found(internal.name, status, internal.purpose, internal.used_by, " ".join(reason.split())[:LONGEST], internal.without)
+    def found(status: str, reason: str = "") -> ProbeResult:
+        return ProbeResult(internal.name, status, internal.purpose, internal.used_by, " ".join(reason.split())[:LONGEST], internal.without)
 
     if internal.since and minor(torch_version) < minor(internal.since):
-        return found(NOT_HERE, f"from torch {internal.since} on; till then {internal.instead}")
+        return found(NOT_HERE, f"from torch {internal.since} on; until then {internal.instead}")
     try:
         with module("torch").random.fork_rng(devices=[]):
-            internal.probe()
+            internal.run()
     except NotHere as nothing:
         return found(NOT_HERE, str(nothing))
     except Changed as changed:
@@ -82,34 +84,34 @@ def tried(internal: Internal, torch_version: str) -> Found:
 
 
 def has(owner: object, *names: str) -> None:
-    """Raises `Changed` if one of `names` is not there."""
+    """Check for `names`. Raises `Changed` if one is missing."""
     for name in names:
         if not hasattr(owner, name):
             shown = getattr(owner, "__name__", None) or type(owner).__name__
             raise Changed(f"{shown} has no {name}")
 
 
-def holds(true: object, what: str) -> None:
-    """Raises `Changed` that says `what` is relied on, unless it is `true`."""
+def expect(true: object, what: str) -> None:
+    """Check a condition. Raises `Changed` that says `what` is relied on, unless it is `true`."""
     if not true:
         raise Changed(f"not so any more: {what}")
 
 
-def takes(function: Callable[..., Any], *names: str) -> None:
-    """Raises `Changed` unless `function` has parameters with these names, in this order, in front of any others."""
+def expect_signature(function: Callable[..., Any], *names: str) -> None:
+    """Check a signature. Raises `Changed` unless `function` has parameters with these names, in this order, before any others."""
     there = list(inspect.signature(function).parameters)
     if there[: len(names)] != list(names):
         raise Changed(f"{getattr(function, '__qualname__', function)} takes ({', '.join(there)}), not ({', '.join(names)}, ...)")
 
 
 def module(name: str) -> Any:
-    """Typed as anything: most of what is asked for here stands in no stub."""
+    """Import a module as `Any`: most of the names that are used here are in no stub."""
     return importlib.import_module(name)
 
 
 @contextlib.contextmanager
 def replaced(owner: Any, name: str, other: Any) -> Iterator[None]:
-    """`other` in the place of what `owner` itself has under `name`."""
+    """Replace `name` of `owner`, in its own dictionary, by `other`."""
     own = vars(owner)[name]
     setattr(owner, name, other)
     try:
@@ -120,7 +122,7 @@ def replaced(owner: Any, name: str, other: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def loopback() -> Iterator[None]:
-    """Gloo listens there meanwhile, so that no resolver and no firewall is asked."""
+    """Make Gloo listen on loopback, so that no resolver and no firewall is involved."""
     name = "GLOO_SOCKET_IFNAME"
     before = os.environ.get(name)
     if any(interface == "lo" for _, interface in socket.if_nameindex()):
@@ -135,7 +137,7 @@ def loopback() -> Iterator[None]:
 
 @contextlib.contextmanager
 def world() -> Iterator[Any]:
-    """The default process group, of this process alone, over Gloo."""
+    """Make the default process group, of this process alone, over Gloo."""
     dist, store = module("torch.distributed"), module("torch._C._distributed_c10d").HashStore()
     if dist.is_initialized():
         raise RuntimeError("this process has a default process group already")
@@ -148,13 +150,13 @@ def world() -> Iterator[Any]:
         dist.destroy_process_group()
 
 
-# Communicators, which are not given back: their destructor waits for Gloo's thread, and that for Python's lock, if it lets go of a
-# tensor of the last collective just then.
+# Communicators that are never freed: their destructor waits for Gloo's thread, and that for Python's lock, if it just frees a tensor of the
+# last collective.
 KEPT: list[Any] = []
 
 
 def gloo() -> Any:
-    """A Gloo communicator of this process alone, made as `transport.backends.gloo` makes its own."""
+    """Return a Gloo communicator of this process alone, made as `transport.backends.gloo` makes its own."""
     kind, store = module("torch.distributed").ProcessGroupGloo, module("torch._C._distributed_c10d").HashStore()
     options = kind._Options()
     options._devices = [kind.create_device(hostname="127.0.0.1")]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from understudy.worker.doctor.base import Internal, has, holds, module, replaced, takes, world
+from understudy.worker.doctor.base import Probe, expect, expect_signature, has, module, replaced, world
 
 WITHOUT = "jobs with DistributedDataParallel cannot recover"
 USED_BY = ("frameworks.ddp",)
 
 
 def _wrapped(**options: Any) -> Any:
-    """Three parameters in a bucket each, as soon as they are rebuilt. Only inside `world`."""
+    """Yield a DDP with three parameters in a bucket each, as soon as they are rebuilt. Only inside `world`."""
     torch = module("torch")
     parts = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 1, bias=False))
     return torch.nn.parallel.DistributedDataParallel(parts, bucket_cap_mb=1e-6, **options)
@@ -23,7 +23,7 @@ def _trained(model: Any) -> None:
 
 
 def _layout(model: Any) -> list[list[int]]:
-    """Numbers of the parameters in each bucket."""
+    """Return the numbers of the parameters in each bucket."""
     numbers = {id(parameter): number for number, parameter in enumerate(model.module.parameters())}
     return [[numbers[id(p)] for p in bucket.parameters()] for bucket in model.reducer._get_zeros_like_grad_buckets()]
 
@@ -42,7 +42,7 @@ def _made() -> None:
             model = _wrapped()
     finally:
         handle.remove()
-    holds(seen == [model], "a DDP registers what it wraps under the name module, which a hook for all modules sees")
+    expect(seen == [model], "a DDP registers what it wraps under the name module, which a hook for all modules sees")
 
 
 def _switches() -> None:
@@ -52,15 +52,15 @@ def _switches() -> None:
         has(model, *names, "find_unused_parameters", "bucket_bytes_cap", "gradient_as_bucket_view", "process_group", "logger")
         before = model._has_rebuilt_buckets
         _trained(model)
-        holds(not model.require_forward_param_sync or model.require_backward_grad_sync, "a backward that reduces sets both switches")
+        expect(not model.require_forward_param_sync or model.require_backward_grad_sync, "a backward that reduces sets both switches")
         _trained(model)
-        holds((before, model._has_rebuilt_buckets) == (False, True), "_has_rebuilt_buckets tells that the forward has rebuilt them")
+        expect((before, model._has_rebuilt_buckets) == (False, True), "_has_rebuilt_buckets shows that the forward has rebuilt them")
         with model.no_sync():
-            holds(not model.require_backward_grad_sync, "no_sync is require_backward_grad_sync")
+            expect(not model.require_backward_grad_sync, "no_sync is require_backward_grad_sync")
 
 
 def _reducer() -> None:
-    """A layout that a group of one tells is taken over; a reset lets it be rebuilt again."""
+    """Try that a layout which a group of one broadcasts is adopted, and that a reset lets it be rebuilt again."""
     torch, dist = module("torch"), module("torch.distributed")
     wanted = [[1], [0, 2]]
     group: Any = dist.ProcessGroup
@@ -82,26 +82,26 @@ def _reducer() -> None:
     with world():
         model = _wrapped()
         first = _layout(model)
-        holds(
+        expect(
             sorted(number for bucket in first for number in bucket) == [0, 1, 2],
-            "_get_zeros_like_grad_buckets tells the parameters of each bucket",
+            "_get_zeros_like_grad_buckets has the parameters of each bucket",
         )
         model.reducer._reset_state()
         teller = Teller()  # C++ keeps only its own part of it
         model.reducer._update_process_group(teller)
         try:
             model.reducer._push_all_rebuilt_params()
-            holds(model.reducer._rebuild_buckets(), "_rebuild_buckets rebuilds when it was told all parameters")
+            expect(model.reducer._rebuild_buckets(), "_rebuild_buckets rebuilds when it has all parameters")
         finally:
             model.reducer._update_process_group(model.process_group)
-        holds(_layout(model) == wanted, "a reducer takes over the buckets that the first rank tells, in two broadcasts")
+        expect(_layout(model) == wanted, "a reducer adopts the buckets that the first rank sends in two broadcasts")
         model._has_rebuilt_buckets = True
         _trained(model)
-        holds(_layout(model) == wanted, "a layout that was told stays")
+        expect(_layout(model) == wanted, "a layout that was adopted stays")
 
 
 def _zeros() -> None:
-    """What is made in C++ passes a dispatch mode, where zeros as large as the model are left out."""
+    """Try that tensors made in C++ pass a dispatch mode, where zeros as large as the model are left out."""
     torch, seen = module("torch"), list[Any]()
 
     class Noted(module("torch.utils._python_dispatch").TorchDispatchMode):  # type: ignore[misc]
@@ -113,15 +113,15 @@ def _zeros() -> None:
         model = _wrapped()
         with Noted():
             model.reducer._get_zeros_like_grad_buckets()
-        holds(torch.ops.aten.zeros_like.default in seen, "a dispatch mode sees the zeros that C++ makes for buckets")
+        expect(torch.ops.aten.zeros_like.default in seen, "a dispatch mode sees the zeros that C++ makes for buckets")
 
 
 def _new_reducer() -> None:
     dist = module("torch.distributed")
     with world():
         model = _wrapped(static_graph=True)
-        holds(model._static_graph_delay_allreduce_enqueued is False, "a static graph notes whether it has had its first backward")
-        takes(model._ddp_init_helper, "parameters", "expect_sparse_gradient", "param_to_name_mapping", "static_graph")
+        expect(model._static_graph_delay_allreduce_enqueued is False, "a static graph notes whether it has had its first backward")
+        expect_signature(model._ddp_init_helper, "parameters", "expect_sparse_gradient", "param_to_name_mapping", "static_graph")
         has(model.logger, "_set_static_graph")
         parameters = list(model.module.parameters())
         names = model._build_debug_param_to_name_mapping(parameters)
@@ -142,13 +142,13 @@ def _new_reducer() -> None:
             replaced(dist.Logger, "set_construction_data_and_log", noted),
         ):
             model._ddp_init_helper(parameters, [False] * len(parameters), names, True)
-        holds(model.reducer is not old, "_ddp_init_helper makes a new reducer")
-        holds(len(asked) == len(logged) == 1, "its buckets and its log come from functions that are looked up in torch.distributed")
+        expect(model.reducer is not old, "_ddp_init_helper makes a new reducer")
+        expect(len(asked) == len(logged) == 1, "its buckets and its log come from functions that are looked up in torch.distributed")
         model.reducer._set_static_graph()
         model.logger._set_static_graph()
-        holds(_layout(model) == [[1, 0], [2]], "a reducer has the buckets that it is made with, last first")
+        expect(_layout(model) == [[1, 0], [2]], "a reducer has the buckets that it is made with, last first")
         _trained(model)
-        holds(model._static_graph_delay_allreduce_enqueued, "the first backward of a static graph is noted")
+        expect(model._static_graph_delay_allreduce_enqueued, "the first backward of a static graph is noted")
 
 
 def _hooks() -> None:
@@ -168,7 +168,7 @@ def _hooks() -> None:
         model, other = _wrapped(), _wrapped()
         model.register_comm_hook(None, hook)
         other._register_builtin_comm_hook(kind)
-        holds(seen == [hook, kind], "DDP registers hooks by two functions that it looks up in torch.distributed")
+        expect(seen == [hook, kind], "DDP registers hooks by two functions that it looks up in torch.distributed")
         weakref.ref(model.reducer)
 
 
@@ -176,7 +176,7 @@ def _join() -> None:
     torch, join = module("torch"), module("torch.distributed.algorithms.join").Join
     with world():
         inside = join([_wrapped()], enable=True)
-        holds(inside._enable is True, "join() notes whether it is on")
+        expect(inside._enable is True, "join() notes whether it is on")
         model, made = _wrapped(), list[Any]()
         make = join.__init__
 
@@ -186,12 +186,12 @@ def _join() -> None:
 
         with replaced(join, "__init__", noted), model.join(enable=False):
             model(torch.ones(1, 2))
-        holds(len(made) == 1, "the join() of DDP makes a Join")
+        expect(len(made) == 1, "the join() of DDP makes a Join")
 
 
 DDP = (
-    Internal("ddp-made", "every DDP is known from when it is made", USED_BY, (), _made, WITHOUT),
-    Internal(
+    Probe("ddp-made", "every DDP is noted when it is made", USED_BY, (), _made, WITHOUT),
+    Probe(
         "ddp-switches",
         "what a DDP does next: whether it reduces, broadcasts buffers, rebuilds",
         USED_BY,
@@ -199,7 +199,7 @@ DDP = (
         _switches,
         WITHOUT,
     ),
-    Internal(
+    Probe(
         "ddp-reducer",
         "a reducer is given the buckets of the others",
         USED_BY,
@@ -210,12 +210,10 @@ DDP = (
         _reducer,
         WITHOUT,
     ),
-    Internal(
-        "dispatch-mode", "asking for the buckets costs no memory of the model's size", USED_BY, ("_python_dispatch",), _zeros, WITHOUT
-    ),
-    Internal(
+    Probe("dispatch-mode", "reading the buckets costs no memory of the model's size", USED_BY, ("_python_dispatch",), _zeros, WITHOUT),
+    Probe(
         "ddp-new-reducer",
-        "a static graph counts anew where a newcomer has to",
+        "a static graph counts again where a newcomer has to",
         USED_BY,
         (
             *("_ddp_init_helper", "_compute_bucket_assignment_by_size", "_build_debug_param_to_name_mapping", "_remove_autograd_hooks"),
@@ -224,7 +222,7 @@ DDP = (
         _new_reducer,
         WITHOUT,
     ),
-    Internal(
+    Probe(
         "ddp-hooks",
         "which communication hooks a reducer has",
         ("frameworks.comm_hooks",),
@@ -232,5 +230,5 @@ DDP = (
         _hooks,
         WITHOUT,
     ),
-    Internal("ddp-join", "uneven inputs are refused", USED_BY, ("_enable",), _join, WITHOUT),
+    Probe("ddp-join", "uneven inputs are refused", USED_BY, ("_enable",), _join, WITHOUT),
 )

@@ -1,13 +1,14 @@
-"""`python -m understudy.worker.doctor.devices --repeats N --share S`: what every GPU here computes, and whether its memory holds, as JSON.
+"""`python -m understudy.worker.doctor.devices --repeats N --share S`: tests the results and the memory of every GPU, and prints them as
+JSON.
 
-For `understudy check-node` (`checks.gpu`), which does not import torch itself and judges what is found. Each device computes the same
+For `understudy check-node` (`checks.gpu`), which does not import torch itself and judges the results. Each device computes the same
 matrix products several times: fixed seed, inputs made on the CPU, deterministic settings, in the precisions that training uses. Only
-digests go out. Then a share of its free memory is written with a pattern that says where it lies, and with its complement, and read back
-on the device.
+digests are printed. Then a share of its free memory is written with a pattern that depends on the address, and with its complement, and
+read back on the device.
 
-Known limits: nothing of this has run on a real GPU yet; the tests run it on torch's CPU device. Products by cuBLAS are the same bits when
-they are repeated on one device with one library; that they are the same on all devices of one model is what is to be expected, not what
-NVIDIA promises, so devices that differ here are to be compared again, one by one, before one is given back.
+Known limits: nothing of this has run on a real GPU yet; the tests run it on torch's CPU device. Products by cuBLAS are the same bits
+when they are repeated on one device with one library; that they are the same on all devices of one model is expected, but NVIDIA does
+not promise it, so devices that differ here must be compared again, one by one, before one is given back.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, required=True, help="of each device's free memory")
     options = parser.parse_args()
     answer = os.dup(1)
-    os.dup2(2, 1)  # what torch and its parts print belongs to nobody who reads JSON
+    os.dup2(2, 1)  # output of torch and its parts must not get into the JSON
     deterministic()
     devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
     found = {"built": built(), "devices": [examined(device, options.repeats, room(device, options.share)) for device in devices]}
@@ -46,12 +47,12 @@ def main() -> None:
 
 
 def built() -> str:
-    """What this torch can use; "" if only CPUs."""
+    """Return the accelerator for which this torch is built; "" if only CPUs."""
     return f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}" if torch.version.hip else ""
 
 
 def deterministic() -> None:
-    """For the whole process, before a device is used."""
+    """Make the whole process deterministic, before a device is used."""
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     torch.use_deterministic_algorithms(True)
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -60,7 +61,7 @@ def deterministic() -> None:
 
 
 def examined(device: torch.device, repeats: int, size: int, side: int = SIDE, block: int = BLOCK) -> dict[str, Any]:
-    """Never raises: a device that fails is what is looked for. `size`: bytes of its memory to be tried out."""
+    """Examine a device. Never raises: a device that fails is a result. `size`: bytes of its memory to be tested."""
     found: dict[str, Any] = {
         "device": str(device),
         "model": model(device),
@@ -89,13 +90,13 @@ def model(device: torch.device) -> str:
 
 
 def room(device: torch.device, share: float) -> int:
-    """Bytes: that share of what is free, with some left for the work itself."""
+    """Return that share of the free memory in bytes, with some left for the work itself."""
     free = torch.cuda.mem_get_info(device)[0]
     return int(min(share * free, free - 4 * BLOCK))
 
 
 def products(device: torch.device, kind: str, repeats: int, side: int) -> Iterator[str]:
-    """The digest of each repeat: three products in a row, each made small again, so that nothing overflows."""
+    """Return the digest of each repeat: three products in a row, each scaled down, so that nothing overflows."""
     generator = torch.Generator().manual_seed(SEED)
     one, other = (torch.randn(side, side, generator=generator).to(KINDS[kind]).to(device) for _ in range(2))
     for _ in range(repeats):
@@ -106,7 +107,7 @@ def products(device: torch.device, kind: str, repeats: int, side: int) -> Iterat
 
 
 def memory(device: torch.device, count: int, block: int) -> tuple[int, int]:
-    """Bytes tried out in `count` blocks, and words that were wrong."""
+    """Return the bytes tested in `count` blocks, and the number of words that were wrong."""
     words = block // 8
     offsets = torch.arange(words, dtype=torch.int64, device=device) * MULTIPLIER
     blocks: list[torch.Tensor] = []

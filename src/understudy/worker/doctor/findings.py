@@ -1,4 +1,4 @@
-"""What it means for a job what the doctor has found, and what to do about it. Pure."""
+"""What the doctor's results mean for a job, and what to do about them. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from understudy.common import tested
 from understudy.common.finding import LIMITED, MISSING, OK, Finding
 from understudy.messages import doctor
 from understudy.worker.doctor import base
-from understudy.worker.doctor.base import Found
+from understudy.worker.doctor.base import ProbeResult
 
 RANGE = f"torch {tested.TORCH[0]} to {tested.TORCH[1]}"
 FEWEST_FILES = 1024
@@ -24,8 +24,8 @@ def of_torch(version: str, build: str) -> Finding:
     return Finding("torch", LIMITED, doctor.TORCH_NOT_TESTED(version=version, build=build, range=RANGE), to_do)
 
 
-def of_internals(found: list[Found]) -> Iterator[Finding]:
-    """One for each that is missing, or one for all."""
+def of_internals(found: list[ProbeResult]) -> Iterator[Finding]:
+    """Return a finding for each missing internal, or one for all."""
     missing = [one for one in found if one.status == base.MISSING]
     for one in missing:
         yield Finding(
@@ -44,7 +44,7 @@ def of_joining(way: str) -> Finding:
 
 
 def of_gpus(gpus: list[dict[str, Any]], nccl: str, build: str, vendors: list[str]) -> Iterator[Finding]:
-    """`vendors`: of the devices that the kernel has, whatever torch sees."""
+    """Return the findings about GPUs. `vendors`: of the devices that the kernel has, whatever torch sees."""
     if gpus and build.startswith("ROCm"):
         yield Finding("ROCm", LIMITED, doctor.ROCM_UNTESTED(build=build), "compare runs with and without a loss: docs/evidence/gpu.md")
     if not gpus and vendors:
@@ -66,7 +66,7 @@ def _seen(gpus: list[dict[str, Any]], nccl: str, library: str) -> Finding:
 
 
 def of_waits(waits: dict[str, bool], architecture: str) -> Finding:
-    """What the watch for hangs goes by, and what frees a rank that Gloo has forgotten."""
+    """Return the findings about waits: the basis of the watch for hangs, and what frees a rank that Gloo has forgotten."""
     if waits["seen"]:
         return Finding("waits for peers", OK, "can be seen and ended")
     if not waits["symbols"]:
@@ -83,7 +83,7 @@ def of_lifeline(works: bool) -> Finding:
 
 
 def of_limits(limits: dict[str, int | None]) -> Iterator[Finding]:
-    """None: no limit, or it is not known."""
+    """Return the findings about limits. None: no limit, or it is not known."""
     files, processes, shared = limits["open files"], limits["processes"], limits["/dev/shm free"]
     few = files is not None and files < FEWEST_FILES
     to_do = f"raise it: ulimit -n {max(FEWEST_FILES, limits['open files at most'] or 0)}"

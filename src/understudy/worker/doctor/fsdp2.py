@@ -1,4 +1,4 @@
-"""FSDP2: what its modules keep between calls, and what has to go before a redo."""
+"""FSDP2: what its modules keep between calls, and what must be dropped before a redo."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from understudy.worker.doctor.base import Internal, has, holds, module, world
+from understudy.worker.doctor.base import Probe, expect, has, module, world
 
 WITHOUT = "jobs with fully_shard (FSDP2) cannot recover"
 USED_BY = ("frameworks.fsdp2",)
@@ -14,7 +14,7 @@ USED_BY = ("frameworks.fsdp2",)
 
 @contextlib.contextmanager
 def _sharded() -> Iterator[Any]:
-    """A sharded module with a sharded layer."""
+    """Return a sharded module with a sharded layer."""
     torch = module("torch")
     shard = module("torch.distributed.fsdp").fully_shard
     with world():
@@ -33,14 +33,14 @@ def _groups(state: Any) -> list[Any]:
 def _states() -> None:
     with _sharded() as model:
         root, layer = model._get_fsdp_state(), model[0]._get_fsdp_state()
-        holds(not root._is_root, "who is the root is decided by the first forward")
-        holds((root._auto_reshard_after_forward, layer._auto_reshard_after_forward) == (True, True), "torch notes that it decides itself")
+        expect(not root._is_root, "the first forward decides which module is the root")
+        expect((root._auto_reshard_after_forward, layer._auto_reshard_after_forward) == (True, True), "torch notes that it decides itself")
         model(module("torch").ones(1, 2)).sum().backward()
-        holds((root._is_root, layer._is_root) == (True, False), "_is_root tells the root")
-        holds(set(root._state_ctx.all_states) == {root, layer}, "the root's _state_ctx has all states")
-        holds(isinstance(root._state_ctx.is_last_backward, bool), "_state_ctx tells whether the next backward is the last")
+        expect((root._is_root, layer._is_root) == (True, False), "_is_root marks the root")
+        expect(set(root._state_ctx.all_states) == {root, layer}, "the root's _state_ctx has all states")
+        expect(isinstance(root._state_ctx.is_last_backward, bool), "_state_ctx has whether the next backward is the last")
         model.set_is_last_backward(False)
-        holds(root._state_ctx.is_last_backward is False, "set_is_last_backward sets it there")
+        expect(root._state_ctx.is_last_backward is False, "set_is_last_backward sets it there")
 
 
 def _parameter_groups() -> None:
@@ -49,13 +49,13 @@ def _parameter_groups() -> None:
         switches = ("reduce_grads", "all_reduce_grads", "reshard_after_backward", "unshard_in_backward")
         has(group, *switches, "_partial_reduce_output", "_all_gather_result", "mp_policy", "fsdp_params")
         mesh = group.mesh_info.mesh
-        holds(mesh.mesh.flatten().tolist() == [0], "a group of parameters tells its mesh")
+        expect(mesh.mesh.flatten().tolist() == [0], "a group of parameters has its mesh")
         has(group.mesh_info, "shard_mesh_size")
-        holds(group.post_forward_mesh_info is group.mesh_info, "resharding whole is that post_forward_mesh_info is mesh_info")
+        expect(group.post_forward_mesh_info is group.mesh_info, "resharding whole is that post_forward_mesh_info is mesh_info")
         model.set_reshard_after_forward(False)
-        holds(group.post_forward_mesh_info is None, "not resharding is that there is no post_forward_mesh_info")
+        expect(group.post_forward_mesh_info is None, "not resharding is that there is no post_forward_mesh_info")
         model.set_requires_gradient_sync(False)
-        holds(group.reduce_grads is False, "set_requires_gradient_sync is reduce_grads")
+        expect(group.reduce_grads is False, "set_requires_gradient_sync is reduce_grads")
 
 
 def _parameters() -> None:
@@ -64,19 +64,19 @@ def _parameters() -> None:
         weight = group.fsdp_params[0]
         info = weight._module_info
         has(info, "shared_modules", "shared_param_names")
-        holds((info.module, info.param_name) == (model[0], "weight"), "a parameter tells its module and its name in it")
-        holds(weight.sharded_param is model[0].weight, "sharded_param is the module's parameter")
-        holds(list(weight._orig_size) == [2, 2], "_orig_size is the size before sharding")
+        expect((info.module, info.param_name) == (model[0], "weight"), "a parameter has its module and its name in it")
+        expect(weight.sharded_param is model[0].weight, "sharded_param is the module's parameter")
+        expect(list(weight._orig_size) == [2, 2], "_orig_size is the size before sharding")
         model.set_requires_gradient_sync(False)
         model.set_reshard_after_backward(False)
         model(module("torch").ones(1, 2)).sum().backward()
         there = weight._unsharded_param
         waits = weight.unsharded_accumulated_grad is not None or there.grad is not None
-        holds(waits, "a gradient that waits for its reduction is in unsharded_accumulated_grad or _unsharded_param")
+        expect(waits, "a gradient that waits for its reduction is in unsharded_accumulated_grad or _unsharded_param")
 
 
 def _reset() -> None:
-    """An iteration that stops in the middle of its backward leaves nothing behind."""
+    """Try that an iteration which stops in the middle of its backward leaves nothing."""
     torch = module("torch")
     base: Any = torch.autograd.Function
 
@@ -110,13 +110,13 @@ def _reset() -> None:
         model(torch.ones(1, 2)).sum().backward()
         found = [p.grad.full_tensor() for p in model.parameters()]
         same = all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
-        holds(same, "behind reset_iter_state an iteration gives the same gradients as the one that was stopped would have")
+        expect(same, "after reset_iter_state an iteration gives the same gradients as the stopped one would have")
 
 
 FSDP2 = (
-    Internal(
+    Probe(
         "fsdp2-states",
-        "which modules are sharded, and how they stand",
+        "which modules are sharded, and their state",
         USED_BY,
         (
             *("_get_fsdp_state", "_is_root", "_auto_reshard_after_forward", "_state_ctx"),
@@ -125,7 +125,7 @@ FSDP2 = (
         _states,
         WITHOUT,
     ),
-    Internal(
+    Probe(
         "fsdp2-groups",
         "what steers the collectives of each group of parameters",
         USED_BY,
@@ -133,7 +133,7 @@ FSDP2 = (
         _parameter_groups,
         WITHOUT,
     ),
-    Internal(
+    Probe(
         "fsdp2-parameters",
         "where shards are, and gradients that are not reduced yet",
         USED_BY,
@@ -141,5 +141,5 @@ FSDP2 = (
         _parameters,
         WITHOUT,
     ),
-    Internal("fsdp2-reset", "what a failed attempt has left goes before its redo", USED_BY, ("_all_gather_result",), _reset, WITHOUT),
+    Probe("fsdp2-reset", "what a failed attempt has left is dropped before its redo", USED_BY, ("_all_gather_result",), _reset, WITHOUT),
 )

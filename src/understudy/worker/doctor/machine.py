@@ -1,4 +1,4 @@
-"""What there is: versions, GPUs, limits, kernel, container. Reads, and changes nothing; of the environment only names."""
+"""The machine: versions, GPUs, limits, kernel, container. Reads, and changes nothing; of the environment only names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CONTAINERS = {"docker": "/.dockerenv", "podman": "/run/.containerenv", "kuberne
 
 
 def versions() -> dict[str, str]:
-    """Of what is installed, without importing it; the torch that runs, with what it is built for."""
+    """Return the versions of installed packages, without importing them; the torch that runs, with the accelerator that it is built for."""
     found = {"understudy": understudy.__version__, "python": platform.python_version(), "torch": str(module("torch").__version__)}
     found |= {"torch build": _build(), "nccl": _nccl()}
     for name in PACKAGES:
@@ -42,10 +42,10 @@ def _build() -> str:
 
 
 def _nccl() -> str:
-    """ "" where it is not compiled in."""
+    """Return the version of NCCL; "" if it is not compiled in."""
     if not module("torch.distributed").is_nccl_available():
         return ""
-    with suppress(Exception):  # a build may have it and not say which
+    with suppress(Exception):  # a build may have it and no version
         return ".".join(map(str, module("torch.cuda.nccl").version()))
     return "of unknown version"
 
@@ -59,7 +59,9 @@ def gpus() -> list[dict[str, Any]]:
 
 
 def vendors(places: Path = Path("/dev")) -> list[str]:
-    """Of the GPUs that the kernel has devices for, whatever torch sees. AMD's device is there for a processor with graphics, too."""
+    """Return the vendors of the GPUs for which the kernel has devices, whatever torch sees. AMD's device also exists for a processor with
+    graphics.
+    """
     return [vendor for vendor, pattern in _DEVICES.items() if any(places.glob(pattern))]
 
 
@@ -76,7 +78,7 @@ def system() -> dict[str, Any]:
 
 
 def _status(name: str) -> str:
-    """A line of /proc/self/status."""
+    """Return a line of /proc/self/status."""
     with suppress(OSError):
         match = re.search(rf"^{name}:\s*(\S+)", Path("/proc/self/status").read_text(), re.MULTILINE)
         return match[1] if match else ""
@@ -84,7 +86,7 @@ def _status(name: str) -> str:
 
 
 def limits() -> dict[str, int | None]:
-    """None: there is none, or it is not known."""
+    """Return the limits. None: there is none, or it is not known."""
     shared = None
     with suppress(OSError):
         shared = shutil.disk_usage("/dev/shm").free
@@ -102,19 +104,19 @@ def _limit(which: int, hard: bool = False) -> int | None:
 
 
 def variables() -> list[str]:
-    """Names of those that are set and matter; no values, and nothing that could be a secret."""
+    """Return the names of relevant variables that are set; no values, and nothing that could be a secret."""
     return sorted(name for name in os.environ if VARIABLES.fullmatch(name) and not SECRET.search(name))
 
 
 def waits() -> dict[str, bool]:
-    """Whether waits for Gloo can be seen, which takes the kernel, and ended, which takes torch's symbols."""
+    """Return whether waits for Gloo can be seen, which takes the kernel, and ended, which takes torch's symbols."""
     gloo_waits = module("understudy.worker.transport.backends.gloo_waits")
     symbols = gloo_waits._gloo() is not None
     return {"symbols": symbols, "seen": symbols and gloo_waits.count() != UNKNOWN}
 
 
 def lifeline() -> bool:
-    """Whether a lock opens when the thread that holds it ends, as it must for an agent to learn at once that a worker ends."""
+    """Return whether a lock opens when the thread that has it ends, as is needed for an agent to learn at once that a worker ends."""
     line, opened = Lifeline(None), list[bool]()
     holder = threading.Thread(target=line.hold)
     holder.start()

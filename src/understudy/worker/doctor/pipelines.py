@@ -1,10 +1,10 @@
-"""Pipelines: what a first iteration sets up in schedules and stages, and what an iteration leaves behind when it fails."""
+"""Pipelines: what a first iteration sets up in schedules and stages, and what an iteration leaves when it fails."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from understudy.worker.doctor.base import Internal, has, holds, module, replaced, takes, world
+from understudy.worker.doctor.base import Probe, expect, expect_signature, has, module, replaced, world
 
 WITHOUT = "jobs with torch.distributed.pipelining cannot recover"
 USED_BY = ("frameworks.pipelines",)
@@ -36,15 +36,15 @@ def _schedules() -> None:
         stage = _stage(group)
         one = _schedule(stage)
         several = schedules.ScheduleInterleaved1F1B([_stage(group)], 2, loss_fn=torch.nn.functional.mse_loss)
-        holds(made == [one, several], "every schedule is made by _PipelineSchedule.__init__")
-        holds(one._stage is stage and len(several._stages) == 1, "a schedule has its stage in _stage, or its stages in _stages")
+        expect(made == [one, several], "every schedule is made by _PipelineSchedule.__init__")
+        expect(one._stage is stage and len(several._stages) == 1, "a schedule has its stage in _stage, or its stages in _stages")
         for schedule, plural in ((one, ""), (several, "s")):
             has(schedule, "_n_microbatches", "_num_stages", "_has_backward", "scale_grads", "_internal_losses")
             flags = [getattr(schedule, f"_stage{plural}_{which}_initialized") for which in ("forward", "backward")]
-            holds(flags == [False, False], "the flags of a schedule say that its stages have not agreed on shapes yet")
+            expect(flags == [False, False], "the flags of a schedule show that its stages have not agreed on shapes yet")
         one.step(torch.ones(2, 2), target=torch.ones(2, 2))
-        holds(one._stage_forward_initialized and one._stage_backward_initialized, "they say so after the first iteration")
-        holds((one._n_microbatches, one._num_stages, one._has_backward) == (2, 1, True), "a schedule tells its micro-batches and stages")
+        expect(one._stage_forward_initialized and one._stage_backward_initialized, "the flags are set after the first iteration")
+        expect((one._n_microbatches, one._num_stages, one._has_backward) == (2, 1, True), "a schedule has its micro-batches and stages")
 
 
 def _stages() -> None:
@@ -66,19 +66,19 @@ def _stages() -> None:
         )
         has(stage._stage_meta, "inputs", "outputs", "input_grads", "output_grads")
         meta = stage._stage_meta.outputs[0]
-        holds(
+        expect(
             type(meta).__name__ == "_TensorMeta" and list(meta.shape) == [1, 2],
             "a stage has the shapes that it has agreed on in _stage_meta",
         )
         has(meta, "stride", "dtype", "requires_grad")
-        holds(stage.chunks == 2, "a stage knows its micro-batches")
+        expect(stage.chunks == 2, "a stage knows its micro-batches")
         stage.clear_runtime_states()
         for name in _LEFT_IN_STAGE:
             getattr(stage, name).clear()
 
 
 def _adopted() -> None:
-    """A stage that is told shapes instead of finding them out works as if it had."""
+    """Try that a stage which is given shapes instead of finding them works as if it had found them."""
     torch, utils = module("torch"), module("torch.distributed.pipelining._utils")
     with world() as group:
         first = _stage(group)
@@ -86,8 +86,8 @@ def _adopted() -> None:
         schedule.step(torch.ones(2, 2), target=torch.ones(2, 2))
         told = first._stage_meta
         stage = _stage(group)
-        takes(stage._setup_forward_recv_info, "num_microbatches", "has_backward")
-        takes(stage._setup_backward_recv_info, "num_microbatches")
+        expect_signature(stage._setup_forward_recv_info, "num_microbatches", "has_backward")
+        expect_signature(stage._setup_backward_recv_info, "num_microbatches")
         again = _schedule(stage)
         again._stage_forward_initialized = again._stage_backward_initialized = True
         stage._inference_mode = utils.InferenceMode[first._inference_mode.name]
@@ -100,13 +100,13 @@ def _adopted() -> None:
         stage._setup_forward_send_info()
         stage._setup_backward_recv_info(again._n_microbatches)
         again.step(torch.ones(2, 2), target=torch.ones(2, 2))
-        holds(all(p.grad is not None for p in stage.submod.parameters()), "a stage that was told its shapes computes gradients")
+        expect(all(p.grad is not None for p in stage.submod.parameters()), "a stage that was given its shapes computes gradients")
 
 
 PIPELINES = (
-    Internal(
+    Probe(
         "pipeline-schedules",
-        "which schedules there are, and whether their stages have agreed on shapes",
+        "the schedules, and whether their stages have agreed on shapes",
         USED_BY,
         (
             *("_PipelineSchedule", "_stage", "_stages", "_n_microbatches", "_num_stages", "_has_backward", "_internal_losses"),
@@ -116,17 +116,17 @@ PIPELINES = (
         _schedules,
         WITHOUT,
     ),
-    Internal(
+    Probe(
         "pipeline-stages",
-        "what of a failed attempt has to go before a redo",
+        "what a failed attempt has left is dropped before a redo",
         USED_BY,
         ("_stage_meta", "_inference_mode", "_TensorMeta", *_FOR_BACKWARD),
         _stages,
         WITHOUT,
     ),
-    Internal(
+    Probe(
         "pipeline-shapes",
-        "a newcomer's stages are told what the others have agreed on",
+        "a newcomer's stages are given what the others have agreed on",
         USED_BY,
         ("_utils", "_setup_forward_recv_info", "_setup_forward_send_info", "_setup_backward_recv_info"),
         _adopted,

@@ -1,6 +1,6 @@
-"""Whether a worker may start under the torch that is installed. Paid for only where that is none of the tested ones.
+"""Decides whether a worker may start under the torch that is installed. Costs time only if that is none of the tested ones.
 
-A template must start no threads before it forks, and a probe of process groups does: so the internals are tried in a process of their own.
+A template must start no threads before it forks, and a probe of process groups does: so the internals are tried in a separate process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LIMIT = 300.0  # seconds
 
 
 def refusal() -> str:
-    """Why no worker can work under this torch, in one line that names the first internal that is missing; "" if one can."""
+    """Return why no worker can work under this torch, in one line that names the first internal that is missing; "" if one can."""
     version = installed_torch()
     if is_tested(version, TORCH):
         return ""
@@ -30,7 +30,7 @@ def refusal() -> str:
         how = (
             signal.Signals(-done.returncode).name
             if done.returncode < 0
-            else (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
+            else (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
         )
         return doctor.PROBE_ENDED(**_of(version), how=how)
     fatal = [one for one in json.loads(done.stdout) if one["fatal"]]
@@ -42,5 +42,5 @@ def refusal() -> str:
 
 
 def _of(version: str) -> dict[str, str]:
-    """What every refusal names: the torch that is there, and those that are tested."""
+    """Return the fields of every refusal: the installed torch, and the tested ones."""
     return {"torch": f"torch {version}" if version else "this torch", "first": TORCH[0], "last": TORCH[1]}

@@ -1,11 +1,11 @@
-"""What a rank holds: tensors and their changes, modules, optimizers, histories, generators of random numbers."""
+"""The state of a rank: tensors and their changes, modules, optimizers, histories, generators of random numbers."""
 
 from __future__ import annotations
 
 import random
 from typing import Any
 
-from understudy.worker.doctor.base import Changed, Internal, has, holds, module, world
+from understudy.worker.doctor.base import Changed, Probe, expect, has, module, world
 
 READ_INSTEAD = "the state of these generators is read at every step, which takes tens of microseconds"
 
@@ -16,10 +16,10 @@ def _versions() -> None:
     before = tensor._version
     tensor[0] = 1
     tensor.view(2).add_(1)
-    holds(tensor._version == before + 2, "_version counts changes in place, also those through a view")
+    expect(tensor._version == before + 2, "_version counts changes in place, also those through a view")
     tensor.data.add_(1)
-    holds(tensor._version == before + 2, "_version does not count changes through .data")
-    holds(tensor.view(2)._is_view() and not tensor._is_view(), "_is_view tells a part of another tensor")
+    expect(tensor._version == before + 2, "_version does not count changes through .data")
+    expect(tensor.view(2)._is_view() and not tensor._is_view(), "_is_view marks a part of another tensor")
 
 
 def _local_tensors() -> None:
@@ -31,23 +31,23 @@ def _local_tensors() -> None:
         with torch.no_grad():
             before = local._version, whole._version
             local.add_(1)
-            holds(whole.full_tensor().tolist() == [2.0, 2.0], "_local_tensor is the memory of a DTensor")
+            expect(whole.full_tensor().tolist() == [2.0, 2.0], "_local_tensor is the memory of a DTensor")
             whole.add_(1)
-            holds(local.tolist() == [3.0, 3.0], "a DTensor is changed in the memory of its _local_tensor")
+            expect(local.tolist() == [3.0, 3.0], "a DTensor is changed in the memory of its _local_tensor")
         after = local._version, whole._version
-        holds(after == (before[0] + 1, before[1] + 1), "each counts the changes that are made through it, and not those through the other")
+        expect(after == (before[0] + 1, before[1] + 1), "each counts the changes that are made through it, and not those through the other")
 
 
 def _modules() -> None:
     torch = module("torch")
     layer = torch.nn.BatchNorm1d(2)
-    holds(layer._parameters["weight"] is layer.weight and layer._buffers["running_mean"] is layer.running_mean, "modules have tables")
+    expect(layer._parameters["weight"] is layer.weight and layer._buffers["running_mean"] is layer.running_mean, "modules have tables")
     whole = torch.nn.Sequential(layer)
-    holds(whole._modules["0"] is layer, "_modules has the parts of a module")
+    expect(whole._modules["0"] is layer, "_modules has the parts of a module")
     layer._buffers["running_mean"] = other = torch.ones(2)
-    holds(layer.running_mean is other, "what stands in a table is the module's attribute")
+    expect(layer.running_mean is other, "an entry of a table is the module's attribute")
     own = set(torch.nn.Module().__dict__)
-    holds({"training", "_parameters", "_buffers", "_modules", "_forward_pre_hooks"} <= own, "a module has its tables in its __dict__")
+    expect({"training", "_parameters", "_buffers", "_modules", "_forward_pre_hooks"} <= own, "a module has its tables in its __dict__")
 
 
 def _hooks() -> None:
@@ -58,19 +58,19 @@ def _hooks() -> None:
     layer.register_full_backward_hook(print)
     layer.register_full_backward_pre_hook(print)
     for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
-        holds(list(vars(layer)[name].values()) == [print], f"{name} has the hooks of a module")
+        expect(list(vars(layer)[name].values()) == [print], f"{name} has the hooks of a module")
     weight.register_hook(print)
     weight.register_post_accumulate_grad_hook(print)
     for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
-        holds(list(getattr(weight, name).values()) == [print], f"{name} has the hooks of a tensor")
+        expect(list(getattr(weight, name).values()) == [print], f"{name} has the hooks of a tensor")
     optimizer = torch.optim.SGD([weight])
     optimizer.register_step_pre_hook(print)
     optimizer.register_step_post_hook(print)
     for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
-        holds(list(vars(optimizer)[name].values()) == [print], f"{name} has the hooks of an optimizer")
+        expect(list(vars(optimizer)[name].values()) == [print], f"{name} has the hooks of an optimizer")
     handle = torch.nn.modules.module.register_module_forward_hook(print)
     try:
-        holds(print in vars(torch.nn.modules.module)["_global_forward_hooks"].values(), "_global_forward_hooks has those of all modules")
+        expect(print in vars(torch.nn.modules.module)["_global_forward_hooks"].values(), "_global_forward_hooks has those of all modules")
     finally:
         handle.remove()
 
@@ -79,25 +79,25 @@ def _sparse() -> None:
     torch = module("torch")
     tensor = torch.eye(2).to_sparse()
     tensor._values().fill_(2)
-    holds(tensor.to_dense().sum().item() == 4 and tuple(tensor._indices().shape) == (2, 2), "_values is the memory of a sparse tensor")
+    expect(tensor.to_dense().sum().item() == 4 and tuple(tensor._indices().shape) == (2, 2), "_values is the memory of a sparse tensor")
 
 
 def _computed_attributes() -> None:
-    """How attributes that each forward computes anew are known: by a hook of torch's that names them."""
+    """Try how attributes that each forward computes are recognized: by a hook of torch's that names them."""
     torch, prune = module("torch"), module("torch.nn.utils.prune")
     spectral = module("torch.nn.utils.spectral_norm").spectral_norm(torch.nn.Linear(2, 2))
     pruned = prune.identity(torch.nn.Linear(2, 2), "weight")
     for layer, name in ((spectral, "name"), (pruned, "_tensor_name")):
         (hook,) = layer._forward_pre_hooks.values()
-        holds(type(hook).__module__.startswith("torch.nn.utils."), "the hooks of torch.nn.utils are objects of that package")
-        holds(getattr(hook, name) == "weight", f"such a hook has the name of the attribute in {name}")
+        expect(type(hook).__module__.startswith("torch.nn.utils."), "the hooks of torch.nn.utils are objects of that package")
+        expect(getattr(hook, name) == "weight", f"such a hook has the name of the attribute in {name}")
 
 
 def _copies() -> None:
     torch = module("torch")
     targets, sources = [torch.zeros(2), torch.zeros(1, dtype=torch.float64)], [torch.ones(2), torch.ones(1, dtype=torch.float64)]
     torch._foreach_copy_(targets, sources)
-    holds([t.tolist() for t in targets] == [[1.0, 1.0], [1.0]], "_foreach_copy_ copies into each of the first tensors")
+    expect([t.tolist() for t in targets] == [[1.0, 1.0], [1.0]], "_foreach_copy_ copies into each of the first tensors")
 
 
 def _scalers() -> None:
@@ -108,7 +108,7 @@ def _scalers() -> None:
     scaler.scale(parameter.sum()).backward()
     scaler.unscale_(optimizer)
     stages = scaler._per_optimizer_states
-    holds(len(stages) == 1 and id(optimizer) in stages, "_per_optimizer_states tells where a GradScaler stands with each optimizer")
+    expect(len(stages) == 1 and id(optimizer) in stages, "_per_optimizer_states has the stage of a GradScaler for each optimizer")
     before = dict(stages[id(optimizer)])
     stages.clear()
     scaler.unscale_(optimizer)  # would raise: it has been done
@@ -117,20 +117,20 @@ def _scalers() -> None:
         scaler.unscale_(optimizer)
     except RuntimeError:
         return
-    raise Changed("not so any more: a GradScaler goes by _per_optimizer_states")
+    raise Changed("not so any more: a GradScaler depends on _per_optimizer_states")
 
 
 def _schedules() -> None:
     torch = module("torch")
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
-    holds(not getattr(optimizer.step, "_wrapped_by_lr_sched", False), "an optimizer without a schedule is not wrapped")
+    expect(not getattr(optimizer.step, "_wrapped_by_lr_sched", False), "an optimizer without a schedule is not wrapped")
     schedules = module("torch.optim.lr_scheduler")
     parts = [schedules.ConstantLR(optimizer), schedules.ExponentialLR(optimizer, 0.9)]
     chain = schedules.SequentialLR(optimizer, parts, [1])
     optimizer.step()
-    holds(vars(optimizer)["_opt_called"] is True, "a schedule notes at its optimizer that it has made a step")
-    holds(optimizer.step._wrapped_by_lr_sched, "a schedule marks the step of its optimizer with _wrapped_by_lr_sched")
-    holds(list(chain._schedulers) == parts and parts[0].optimizer is optimizer, "_schedulers has the parts of a schedule")
+    expect(vars(optimizer)["_opt_called"] is True, "a schedule notes at its optimizer that it has made a step")
+    expect(optimizer.step._wrapped_by_lr_sched, "a schedule marks the step of its optimizer with _wrapped_by_lr_sched")
+    expect(list(chain._schedulers) == parts and parts[0].optimizer is optimizer, "_schedulers has the parts of a schedule")
 
 
 def _step_hooks() -> None:
@@ -147,7 +147,7 @@ def _step_hooks() -> None:
     finally:
         for handle in handles:
             handle.remove()
-    holds(seen == ["before 1.0", "behind 0.0"], "hooks for all optimizers run right before and right behind the change of parameters")
+    expect(seen == ["before 1.0", "behind 0.0"], "hooks for all optimizers run right before and right after the change of parameters")
 
 
 def _histories() -> None:
@@ -156,10 +156,10 @@ def _histories() -> None:
     product = value * value
     node: Any = product.grad_fn
     names = [name for name in dir(type(node)) if name.startswith("_raw_saved_")]
-    holds(names, "a node has what it saves in _raw_saved_*")
-    holds(all(getattr(node, name).data is not None for name in names), "before a backward what a node saves is there")
+    expect(names, "a node has what it saves in _raw_saved_*")
+    expect(all(getattr(node, name).data is not None for name in names), "before a backward the saved tensors of a node exist")
     product.sum().backward()
-    holds(all(getattr(node, name).data is None for name in names), "behind a backward what a node saved is gone")
+    expect(all(getattr(node, name).data is None for name in names), "after a backward the saved tensors of a node are gone")
 
     base: Any = torch.autograd.Function
 
@@ -175,13 +175,13 @@ def _histories() -> None:
 
     result = Own.apply(value)
     node = result.grad_fn
-    holds(node._raw_saved_tensors, "a node of a function in Python has _raw_saved_tensors")
+    expect(node._raw_saved_tensors, "a node of a function in Python has _raw_saved_tensors")
     result.sum().backward()
     try:
         node._raw_saved_tensors  # noqa: B018  # it raises
     except RuntimeError:
         return
-    raise Changed("not so any more: behind a backward a node of a function in Python raises when it is asked what it has saved")
+    raise Changed("not so any more: after a backward a node of a function in Python raises when its saved tensors are read")
 
 
 def _generators() -> None:
@@ -191,31 +191,31 @@ def _generators() -> None:
 
 
 def _other_generators() -> None:
-    """Those of Python and numpy, which stand beside torch's."""
+    """Try the generators of Python and numpy, which exist alongside torch's."""
     numpy, fingerprint = module("numpy"), module("understudy.worker.state.rng_fingerprint")
     has(random, "_inst")
     has(numpy.random.mtrand, "_rand")
     has(numpy.random.mtrand._rand, "_bit_generator")
-    holds(fingerprint._python_tells(), "Python's generator shows in its memory that it moves")
-    holds(fingerprint._numpy_tells(), "numpy's generator shows in its memory that it moves")
+    expect(fingerprint._python_tells(), "Python's generator shows in its memory that it moves")
+    expect(fingerprint._numpy_tells(), "numpy's generator shows in its memory that it moves")
 
 
 STATE = (
-    Internal(
+    Probe(
         "tensor-versions",
         "which tensors have changed in place",
         ("state.tensors", "census.leaves", "census.attempted", "census.readers.of_torch"),
         ("_version", "_is_view"),
         _versions,
     ),
-    Internal(
+    Probe(
         "dtensor-memory",
-        "the shard that a rank holds of a DTensor",
+        "a rank's shard of a DTensor",
         ("state.tensors", "collectives.setup_record", "encoding.contents", "census.readers.of_torch"),
         ("_local_tensor",),
         _local_tensors,
     ),
-    Internal(
+    Probe(
         "module-tables",
         "parameters, buffers and attributes of modules are copied and put back in place",
         (
@@ -225,16 +225,16 @@ STATE = (
         ("_parameters", "_buffers", "_modules"),
         _modules,
     ),
-    Internal(
+    Probe(
         "computed-attributes",
-        "attributes that a forward computes anew are no state",
+        "attributes that each forward computes are no state",
         ("state.attributes",),
         ("_forward_pre_hooks", "_tensor_name"),
         _computed_attributes,
     ),
-    Internal(
+    Probe(
         "hooks",
-        "a hook that the script adds or takes away is told",
+        "a hook that the script adds or removes is reported",
         ("census.readers.of_torch", "census.foreign"),
         (
             *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_post_accumulate_grad_hooks"),
@@ -242,33 +242,31 @@ STATE = (
         ),
         _hooks,
     ),
-    Internal(
+    Probe(
         "sparse-tensors",
-        "a change of a sparse tensor is told",
+        "a change of a sparse tensor is reported",
         ("census.readers.of_torch",),
         ("_indices", "_values"),
         _sparse,
     ),
-    Internal("foreach-copy", "many tensors are copied at once", ("state.registry",), ("_foreach_copy_",), _copies),
-    Internal("scaler-stages", "a GradScaler is put back as an attempt found it", ("state.registry",), ("_per_optimizer_states",), _scalers),
-    Internal(
+    Probe("foreach-copy", "many tensors are copied at once", ("state.registry",), ("_foreach_copy_",), _copies),
+    Probe("scaler-stages", "a GradScaler is put back as an attempt found it", ("state.registry",), ("_per_optimizer_states",), _scalers),
+    Probe(
         "schedules",
         "a learning rate schedule that is not registered is found",
         ("state.registration", "state.attributes"),
         ("_wrapped_by_lr_sched", "_schedulers", "_opt_called"),
         _schedules,
     ),
-    Internal(
-        "step-hooks", "the vote stands right before the optimizer's step", ("step.runtime", "fault_injection.silent"), (), _step_hooks
-    ),
-    Internal(
+    Probe("step-hooks", "the vote is right before the optimizer's step", ("step.runtime", "fault_injection.silent"), (), _step_hooks),
+    Probe(
         "histories",
         "a tensor with a history that a backward could use is not handed over",
         ("state.history",),
         ("_raw_saved_",),
         _histories,
     ),
-    Internal(
+    Probe(
         "torch-generators",
         "whether torch's generators have moved, without reading their state",
         ("state.rng_fingerprint",),
@@ -276,7 +274,7 @@ STATE = (
         _generators,
         READ_INSTEAD,
     ),
-    Internal(
+    Probe(
         "other-generators",
         "the same of Python's and numpy's",
         ("state.rng_fingerprint", "state.registry"),

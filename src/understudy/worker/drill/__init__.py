@@ -1,1 +1,1 @@
-"""Drills: a spare computes a rank's next step beside it, twice, and everything is compared."""
+"""Drills: a spare computes a rank's next step in parallel with it, twice, and everything is compared."""

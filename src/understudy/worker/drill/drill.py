@@ -1,17 +1,17 @@
-"""A drill: a spare computes a rank's next step beside it, and both compare what they have, bit by bit. This is the rank's side.
+"""A drill, on the rank: a spare computes the rank's next step in parallel with it, and both compare their results, bit by bit.
 
-Replicas that agree prove nothing about a newcomer: what one of them has wrong, an all-reduce gives to all. Only computing the same step
-twice shows whether a spare that takes over would go on as the rank would have. The spare has been through the script's set-up as the rank
+Replicas that agree prove nothing about a newcomer: an all-reduce gives an error of one of them to all. Only computing the same step
+twice shows whether a spare that takes over would go on as the rank would have. The spare has run the script's set-up as the rank
 (`core.preparation`); at the rank's next step
 
-    begin   the rank tells where the job is and what its state is, as a donor does, and goes on; a thread sends the state, and what the
-            step changes in front of its vote from the copy that begin has made for a redo
-    step    what goes into each collective goes over as digests, what comes out of it whole (`drill.step_replay`)
-    vote    the vote waits until the state is out, because it changes now; what the attempt has made goes over as digests
-    end     the same of everything behind the step
+    begin   the rank reports where the job is and its state, as a donor does, and goes on; a thread sends the state, and what the
+            step changes before its vote from the copy that begin has made for a redo
+    step    the inputs of each collective are sent as digests, its outputs whole (`drill.step_replay`)
+    vote    the vote waits until the state is out, because it changes now; the results of the attempt are sent as digests
+    end     the same of everything after the step
 
-Other ranks know nothing of it. Whatever goes wrong, the rank goes on with its step, and says so (`DrillBroken`): a spare that does not come
-to its place in time, a connection that breaks, a generation that ends. The spare's side is `rehearsal`.
+Other ranks do not notice it. Whatever goes wrong, the rank goes on with its step, and reports it (`DrillBroken`): a spare that does not
+reach its place in time, a connection that breaks, a generation that ends. The spare's side is `spare_drill`.
 
 The rank waits for its spare for at most `Drill.patience` seconds in total, which is never more than half of the hang limit. A collective
 waits only where too much data is on its way to a slow spare; then the drill is cancelled and the step goes on. A mark after the state shows
@@ -64,11 +64,11 @@ from understudy.worker.verification.verification import Verification
 
 WINDOW = 256 << 20  # bytes of results that wait to be sent
 BYTES = int(os.environ.get("UNDERSTUDY_DRILL_BYTES") or 8 << 30)  # of results that are sent in a drill at most
-COLLECTIVE, MOMENT, WHOLE, OVER = b"c", b"m", b"w", b"o"  # in front of what is sent: `WHOLE`, the state is out; `OVER`, nothing follows
+COLLECTIVE, MOMENT, WHOLE, OVER = b"c", b"m", b"w", b"o"  # before what is sent: `WHOLE`, the state is out; `OVER`, nothing follows
 
 
 class DrillMembers(Members):
-    """The two of a drill: the spare by the number of the rank, the rank itself as a leaver, a healthy donor whose rank is taken."""
+    """The two members of a drill: the spare by the number of the rank, the rank itself as a leaver, a healthy donor whose rank is taken."""
 
     def __init__(self, drill: Drill, transaction: int, world_size: int) -> None:
         recovery = Recover(drill.worker, drill.generation, transaction, "drill", drill.store, (drill.rank,), (-1,), (drill.rank,))
@@ -80,13 +80,13 @@ class DrillMembers(Members):
 
 
 class StepWatch(Participant):
-    """What looks at a step while it runs, on a rank and on a spare."""
+    """Watches a step while it runs, on a rank and on a spare."""
 
     alone = False  # without peers: there is no vote
 
 
 class WatchSlot(Participant):
-    """What looks at the steps of this worker at present."""
+    """Keeps the watch of this worker's steps, if there is one."""
 
     def __init__(self, current: StepWatch) -> None:
         self.current = current
@@ -106,7 +106,7 @@ class WatchSlot(Participant):
 
 
 class Drills(StepWatch):
-    """On a rank: the drills that it is asked for, one after the other."""
+    """Runs, on a rank, the drills that are requested, one after the other."""
 
     def __init__(self, context: RankContext, copy: StepCopy, agreed: AgreedState, verification: Verification) -> None:
         self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
@@ -116,7 +116,7 @@ class Drills(StepWatch):
         self._drill: Drill | None = None
         self._sender: _Sender | None = None
         self._recorder: StepRecorder | None = None
-        self._over: StepRecorder | None = None  # of the last drill: C++ may still hold a Work of its
+        self._over: StepRecorder | None = None  # of the last drill: C++ may still refer to one of its Works
         self._pause = 0.0
 
     def begin(self, step: Step) -> None:
@@ -140,7 +140,7 @@ class Drills(StepWatch):
         self._pause = time.monotonic() - started
 
     def _tell(self, drill: Drill) -> tuple[Rendezvous, Plan]:
-        """Publishes, as a donor does, where the job is and what this rank holds."""
+        """Publish, as a donor does, where the job is and what state this rank has."""
         progress, held = self._progress, self._rank_state
         membership, before = self._membership, self._progress.transaction - 1
         meeting = Rendezvous(
@@ -167,12 +167,12 @@ class Drills(StepWatch):
         )
         meeting.put(f"copy/{progress.rank}/leaver", seal(copy))
         meeting.put(f"state/{progress.world_size}", pack(published))
-        meeting.put("job", self._agreed.told())
+        meeting.put("job", self._agreed.message())
         members = DrillMembers(drill, progress.transaction, progress.world_size)
         return meeting, Donors(members, meeting).plan_for(progress.rank, local.replicas)
 
     def _as_of_begin(self) -> dict[str, torch.Tensor]:
-        """What may change in front of the vote from the copies for a redo, all else from where it is."""
+        """Return the state as of begin: what may change before the vote from the copies for a redo, all else from its own memory."""
         state, snapshot, before = self._rank_state.state, self._copy.snapshot, self._copy.before
         tensors = state.all_tensors()
         tensors |= {name: copy for name, (_, copy) in snapshot.tensors.items() if name in tensors}
@@ -210,9 +210,9 @@ class Drills(StepWatch):
         self._pause += time.monotonic() - started
 
     def _changed_unforeseen(self) -> str:
-        """A parameter that this attempt has changed, and of which there is no copy as of begin; or ""."""
+        """Return a parameter that this attempt has changed, and of which there is no copy as of begin; or ""."""
         before = self._copy.before
-        changed = self._rank_state.pre_vote.told().get(before.function, [])
+        changed = self._rank_state.pre_vote.found_changes().get(before.function, [])
         return next((entry for entry in changed if entry not in before.kept), "")
 
     def returned(self, step: Step) -> None:
@@ -237,7 +237,7 @@ class Drills(StepWatch):
 
     def _broken(self, why: str) -> None:
         control, drill = self._membership.control, self._drill
-        if drill is not None:  # ahead of the spare, which knows no more than that it hears nothing
+        if drill is not None:  # before the spare, which knows only that it receives nothing
             control.send(DrillBroken(control.worker, drill.number, why))
         if self._sender is not None:
             self._sender.give_up()
@@ -251,7 +251,7 @@ class Drills(StepWatch):
 
 
 class _Sender:
-    """Sends the state and what follows, on a thread of its own."""
+    """Sends the state and what follows, on its own thread."""
 
     def __init__(
         self,
@@ -288,7 +288,7 @@ class _Sender:
             self._changed.notify_all()
 
     def collective(self, entry: DrilledCollective) -> None:
-        """On any thread of the step. Waits while too much is on its way, but not for ever."""
+        """Queue a collective, on any thread of the step. Waits, up to a limit, while too much is on its way."""
         size = sum(tensor.numel() * tensor.element_size() for tensor in entry.outputs)
         with self._changed:
             if self.left_out or self._bytes + size > BYTES:
@@ -306,14 +306,14 @@ class _Sender:
         self.put(COLLECTIVE + pack(entry))
 
     def fail(self, error: Exception) -> None:
-        """On any thread of the step: a collective could not be recorded."""
+        """Note, on any thread of the step, that a collective could not be recorded."""
         with self._changed:
             self.trouble = self.trouble or drilled_steps.NOT_RECORDED(error=error)
             self._changed.notify_all()
         self._membership.control.wake()
 
     def release(self) -> bool:
-        """The state is about to change. Whether all of it is out."""
+        """Wait before the state changes. Return whether all of it is out."""
         with self._changed:
             self._released = True
             return self.settled and not self.trouble
@@ -328,7 +328,7 @@ class _Sender:
         try:
             self._peers.meet([self._spare])
             self._peers.exchange({self._spare: self._flow()}, {})
-        except Exception as error:  # told by the main thread; whatever it is, the step goes on
+        except Exception as error:  # reported by the main thread; whatever it is, the step goes on
             self._end(f"{error}")
         finally:
             self._end("")

@@ -1,18 +1,18 @@
-"""A drill, on the spare: it takes the rank's state over as a newcomer does, computes the rank's next step twice, and compares.
+"""A drill, on the spare: it takes over the rank's state as a newcomer does, computes the rank's next step twice, and compares.
 
-It has no peers. Its collectives are answered with what they gave on the rank (`drill.step_replay`). The first attempt is broken off right
-before its vote, the second one at a collective in the middle of the step, another one in each drill; and each time the step is run again
-from the copy of its begin, as a survivor's is: so a redo is proven, too, without any risk. What a script puts right before its vote is seen
-after the second one only. Then come the optimizer and what else follows a vote, and in the end the verdict. The spare never returns to the
-script, and takes no rank afterwards.
+It has no peers. Its collectives are answered with their results on the rank (`drill.step_replay`). The first attempt is broken off
+right before its vote, the second one at a collective in the middle of the step, another one in each drill. Each time the step is run
+again from the copy of its begin, as a survivor's is: so a redo is proven, too, without any risk. What a script does right before its
+vote is seen after the second one only. Then come the optimizer and the rest after a vote, and in the end the verdict. The spare never
+returns to the script, and takes no rank afterwards.
 
-What differs at the begin (an attribute of a module that was never changed, an argument) is a cause and no verdict: many differences mean
-nothing. The verdict goes by what is computed: what goes into collectives, gradients, buffers, streams, and all state behind the step.
+A difference at the begin (an attribute of a module that was never changed, an argument) is a cause and no verdict: many differences
+mean nothing. The verdict depends on results: inputs of collectives, gradients, buffers, streams, and all state after the step.
 
-Nothing is saved here: the rank is alive, and two processes would write over each other's file, the spare later than the rank and so perhaps
-over a newer one. Where the step calls `torch.save`, its drill ends, and what was seen until then counts.
+Nothing is saved here: the rank is alive, and two processes would write over each other's file, the spare later than the rank and so
+perhaps over a newer one. If the step calls `torch.save`, its drill ends, and what was compared until then counts.
 
-Known limit: other files that a step writes, it writes here, too.
+Known limit: other files that a step writes are written here, too.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ from understudy.worker.verification.state_listing import changing
 
 
 class Rehearsed(GenerationAborted):
-    """The first attempt has come to its vote."""
+    """Raised when the first attempt has reached its vote."""
 
 
 class Saves(GenerationAborted):
-    """The step is about to save something."""
+    """Raised when the step is about to save something."""
 
 
 def _save(stock: Callable[..., None], thing: Any, f: Any, *args: Any, **kwargs: Any) -> None:
@@ -96,7 +96,7 @@ class SpareDrill(StepWatch, Takeover):
     # -- the way to the step -----------------------------------------------------------------------------------------------
 
     def arrive(self, job: JobProgress, streams_set: bool, replayer: SetUpReplayer) -> None:
-        """Takes over the rank's state as of the begin of its step. Does not return if that cannot be, or differs."""
+        """Take over the rank's state as of the begin of its step. Does not return if that is impossible, or if the state differs."""
         replayer.remove()
         try:
             peers = Peers(self.meeting, self._drill.rank)
@@ -123,8 +123,8 @@ class SpareDrill(StepWatch, Takeover):
         self._listen(peers)
 
     def _hear_more(self, peers: Peers) -> None:
-        """The state is not as the rank has told. That counts if the rank's step has changed nothing of it while it was sent, which it knows
-        at its vote. If it has, it breaks off.
+        """Handle that the state is not as the rank has reported. That counts if the rank's step has changed nothing of it while it was
+        sent, which the rank knows at its vote. If it has, the drill breaks off.
         """
         if not self._whole:
             return
@@ -143,14 +143,14 @@ class SpareDrill(StepWatch, Takeover):
         hooks.fire("rehearsal state")
         peers.exchange({}, {member: itertools.chain(transfer.incoming(tensors, plan.messages), read_frame(found, member))})
         if found[member] != WHOLE:
-            raise PeerLost("the rank has sent something else behind its state")
+            raise PeerLost("the rank has sent something else after its state")
         self._whole = True
 
     def _read(self, peers: Peers) -> None:
-        """On a thread: what the rank sends while it runs the step."""
+        """Read, on a thread, what the rank sends while it runs the step."""
         try:
             peers.exchange({}, {self._progress.world_size: self._frames()})
-        except Exception as error:  # told by the main thread, which is waiting for this
+        except Exception as error:  # reported by the main thread, which is waiting for this
             self._lose(drilled_steps.BROKEN_OFF(rank=self._drill.rank, error=error))
 
     def _frames(self) -> Buffers:
@@ -199,7 +199,7 @@ class SpareDrill(StepWatch, Takeover):
         hooks.fire("rehearsal redo")
 
     def _end_attempt(self) -> None:
-        """It is redone, even if the script catches what is raised for that."""
+        """End the attempt. It is redone, even if the script catches the exception."""
         self._progress.must_redo = True
 
     def failed(self, step: Step, error: BaseException) -> None:
@@ -221,7 +221,7 @@ class SpareDrill(StepWatch, Takeover):
     # -- the verdict -------------------------------------------------------------------------------------------------------
 
     def _conclude(self, until: str = "") -> NoReturn:
-        """`until`: why no more of the step was run."""
+        """Report the verdict. `until`: why no more of the step was run."""
         last = moments.END if moments.END in self._here else moments.VOTE
         self._membership.control.wait_for(lambda: last in self._there or bool(self._lost))
         if last not in self._there:
@@ -235,7 +235,11 @@ class SpareDrill(StepWatch, Takeover):
                 found.append(missing)
             behind = self._differences(self._here[moments.END][0], self._there[moments.END])
             found += [text for text in behind if not moments.is_result(text)]
-            quiet = [f"{text} (if the script goes by it, register what it is made of)" for text in behind if moments.is_result(text)]
+            quiet = [
+                f"{text} (if the script depends on it, register the values that it is computed from)"
+                for text in behind
+                if moments.is_result(text)
+            ]
         if len(attempts) > 1 and (unlike := [*self._replay.unlike_itself, *moments.differences(attempts[1], attempts[0])]):
             if at_vote[0] or self._replay.unlike_before:
                 unsteady = drilled_steps.VALUES_UNSTEADY if all(map(moments.is_value, unlike)) else drilled_steps.UNSTEADY
@@ -259,7 +263,7 @@ class SpareDrill(StepWatch, Takeover):
         return found + (moments.aside(attempts[0], at_vote) if attempts and at_vote is not None else [])
 
     def _in_front(self) -> str:
-        """What differs at the begin, in front of what follows from it."""
+        """Return the differences at the begin, to print before those that follow from them."""
         causes = self._causes()
         return f"{moments.joined(causes)}; the first that follows: " if causes else ""
 
@@ -271,10 +275,10 @@ class SpareDrill(StepWatch, Takeover):
         return (drilled_steps.VALUES if only_values else drilled_steps.FEEDS)(what=what)
 
     def tell(self, verdict: DrillVerdict, detail: str) -> NoReturn:
-        """Says what came of it, and waits until this worker is ended."""
+        """Report the result, and wait until this worker is ended."""
         control, progress = self._membership.control, self._progress
         if verdict in (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE):
-            detail = self._arrival.opened.told(detail)
+            detail = self._arrival.opened.explained(detail)
         ending = self._there.get(moments.END) or self._there.get(moments.VOTE)
         compared = self._compared + sum(len(one.digests) for many in self._here.values() for one in many) + self._replay.compared
         control.send(

@@ -1,17 +1,17 @@
-"""The collectives of one step: recorded on the rank that runs it, replayed on the spare that computes the same step beside it (a drill).
+"""The collectives of one step: recorded on the rank that runs it, replayed on the spare that computes the same step in parallel (a drill).
 
-On the rank a kernel notes what goes into each collective, as digests, and what comes out of it, whole. On the spare, which has no peers, a
-kernel compares what goes in, and gives what came out on the rank. Nothing in the rank's step is waited for earlier than the script waits: a
-Work is handed to the script that copies the results when it is done, before anybody else sees them.
+On the rank a kernel notes the inputs of each collective, as digests, and its outputs, whole. On the spare, which has no peers, a kernel
+compares the inputs, and returns the outputs of the rank. Nothing in the rank's step is waited for earlier than the script waits: the
+script gets a Work that copies the results when it is done, before any other code sees them.
 
 Calls are matched by *lanes*: a lane is a group, and for messages between two ranks also the direction, the other one and the tag.
 Within a lane the order is the same on rank and spare, or the job itself would not work; between lanes it need not be, as autograd runs
-threads of its own.
+its own threads.
 
-Not compared, because it means nothing: what a member gives that the operation does not read (a broadcast's buffer where it is not the
-root). Equal objects may have different pickles, so where objects are moved they are compared themselves, and neither bytes nor sizes.
+Not compared, because it means nothing: what a member gives that the operation does not read (a broadcast's buffer on a member that is
+not the root). Equal objects may have different pickles, so objects that are moved are compared themselves, and neither bytes nor sizes.
 
-Known limits: on an accelerator none of it has run yet. Reading `Work.result` of what is recorded gives the result of the communicator.
+Known limits: on an accelerator none of it has run yet. Reading `Work.result` of a recorded call returns the result of the communicator.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _OVER = -1  # of collectives: the attempt has been broken off
 
 
 class Unlike(GenerationAborted):
-    """What the spare calls is not what the rank called: it cannot go on with this step."""
+    """Raised when the spare's call is not the rank's: it cannot go on with this step."""
 
 
 class BrokenOff(GenerationAborted):
-    """The attempt was to end here, in the middle of its step."""
+    """Raised to end the attempt here, in the middle of its step."""
 
 
 class Beyond(GenerationAborted):
-    """What the rank was given from here on was too much to be sent."""
+    """Raised when what the rank received from here on was too much to be sent."""
 
 
 def _comparable(tensors: list[torch.Tensor], objects: int | None) -> list[int]:
@@ -74,8 +74,9 @@ def _entry(collective: Collective, lane: str, number: int, objects: int | None) 
 
 
 class StepRecorder(Kernels):
-    """On the rank. `give` gets every collective when its results are there, on whichever thread that is. `fail` gets what goes wrong in
-    recording, and the script never does: its collective does what it would do."""
+    """Records on the rank. `give` gets every collective when its results are there, on the thread on which that is. `fail` gets errors in
+    recording, and the script never does: its collective is not affected.
+    """
 
     def __init__(self, give: Callable[[DrilledCollective], None], fail: Callable[[Exception], None]) -> None:
         super().__init__()
@@ -117,12 +118,12 @@ class StepRecorder(Kernels):
         return collective.answer(watched.boxed())
 
     def issued(self) -> dict[str, int]:
-        """By lane: how many so far."""
+        """Return by lane how many collectives were issued so far."""
         with self._lock:
             return dict(self._numbers)
 
     def _entry(self, collective: Collective) -> DrilledCollective:
-        """What goes into it."""
+        """Return the entry of the inputs."""
         lane = lane_of(collective)
         with self._lock:
             number = self._numbers[lane]
@@ -131,7 +132,7 @@ class StepRecorder(Kernels):
 
 
 class _Once:
-    """Something that is done once, by whoever comes first."""
+    """An action that runs once, on the first call."""
 
     def __init__(self, action: Callable[[], None]) -> None:
         self._action: Callable[[], None] | None = action
@@ -152,15 +153,15 @@ def _finished() -> Work:
 
 
 class _WatchedWork(Work):
-    """`work`, with something to be done once when it is done, before anybody knows."""
+    """Wraps `work`, with an action that runs once when it is done, before any other code knows."""
 
-    kept = 1  # references to it that are no sign of the script's
+    kept = 1  # references to it that are not the script's
 
     def __init__(self, work: Work, done: Callable[[], None]) -> None:
         super().__init__()
         self._work = work
         self._done = once = _Once(done)
-        self._over: bool | None = None  # what the first wait gave: some Works copy their result, and must not do it again
+        self._over: bool | None = None  # the result of the first wait: some Works copy their result, and must not do it again
         self._future: torch.futures.Future[Any] | None = None
 
         def then(future: torch.futures.Future[Any]) -> Any:
@@ -168,7 +169,7 @@ class _WatchedWork(Work):
             once()
             return value
 
-        with suppress(RuntimeError):  # Gloo has none for reduce_scatter and messages between two: then it is done where somebody waits
+        with suppress(RuntimeError):  # Gloo has none for reduce_scatter and messages between two: then the action runs in a wait
             self._future = work.get_future().then(then)
 
     @property
@@ -188,15 +189,15 @@ class _WatchedWork(Work):
         return self._work.get_future() if self._future is None else self._future
 
     def release(self) -> None:
-        """The step is over: where the work is, too, lets go of the tensors that it holds. This object must stay, because in its place C++
-        would go on with a Work that never ends.
+        """Release the tensors of the work after the step, if it is done. This object must stay, because in its place C++ would go on with
+        a Work that never ends.
         """
         if self._over is None:
             try:
                 if self._future is None or not self._future.done():
                     return
                 self._future.value()
-            except Exception:  # whoever waits will hear of it
+            except Exception:  # the caller that waits gets it
                 return
         self._work, self._future, self._over = _finished(), None, True
 
@@ -217,7 +218,7 @@ class _WatchedWork(Work):
 
     @property
     def source(self) -> int:
-        """The rank in its group whose message this has received."""
+        """Return the rank, in its group, whose message this has received."""
         return int(self._work._source_rank())
 
     def _source_rank(self) -> int:
@@ -225,7 +226,7 @@ class _WatchedWork(Work):
 
 
 class _Received(Work):
-    """On the spare: a message that was received from any rank. No other Work can say from which."""
+    """A message that the spare has received from any rank. No other Work can report the source."""
 
     def __init__(self, source: int) -> None:
         super().__init__()
@@ -242,7 +243,7 @@ class _Received(Work):
 
 
 class StepReplayer(Kernels):
-    """On the spare. `put` comes from the thread that reads what the rank sends, all else from those of the script."""
+    """Replays on the spare. `put` is called by the thread that reads what the rank sends, all else by those of the script."""
 
     def __init__(self, rank: int) -> None:
         super().__init__()
@@ -253,11 +254,11 @@ class StepReplayer(Kernels):
         self._over: str | None = None  # why no more come; "": the step is over there
         self._issued: dict[str, int] | None = None  # by lane: how many there are in the step, once that is known
         self._beyond = False  # some were too much to be sent
-        self.different: list[str] = []  # what went into a collective here and there, the first first
-        self.unlike_before: bool | None = None  # there was something in the first attempt; None while that runs
-        self.unlike_itself: list[str] = []  # what goes into a collective in another attempt than the first, and was something else there
-        self._digests: dict[tuple[str, int], list[int]] = {}  # of that, in the first attempt
-        self._break_off: tuple[int, Callable[[], None]] | None = None  # at which collective the next attempt ends, and who hears of it
+        self.different: list[str] = []  # inputs of collectives that differ from the rank's, in order
+        self.unlike_before: bool | None = None  # whether there were some in the first attempt; None while that runs
+        self.unlike_itself: list[str] = []  # inputs of collectives that differ between a later attempt and the first
+        self._digests: dict[tuple[str, int], list[int]] = {}  # of the inputs in the first attempt
+        self._break_off: tuple[int, Callable[[], None]] | None = None  # at which collective the next attempt ends, and the callback
         self.compared = 0  # collectives, in this attempt
         self._received: list[_Received] = []  # C++ must find them, as those of a recorder
 
@@ -267,19 +268,21 @@ class StepReplayer(Kernels):
             self._changed.notify_all()
 
     def close(self, why: str) -> None:
-        """No more will come: who waits for one hears why. `why` is empty where the step is over."""
+        """Close: no more will come, and callers that wait for one get the reason. `why` is empty if the step is over."""
         with self._changed:
             self._over = self._over or why
             self._changed.notify_all()
 
     def complete(self, issued: dict[str, int], left_out: int) -> None:
-        """The step issues no others than these, by lane. Those that were not `left_out` are here, or will be when they are done there."""
+        """Note that the step issues no others than these, by lane. Those that were not `left_out` are here, or will be when they are done
+        there.
+        """
         with self._changed:
             self._issued, self._beyond = self._issued or issued, left_out > 0
             self._changed.notify_all()
 
     def again(self) -> None:
-        """The same step once more, from its begin, on what is kept."""
+        """Start the same step once more, from its begin, with what is kept."""
         if self.unlike_before is None:
             self.unlike_before = bool(self.different)
         if self._break_off is not None and self._break_off[0] == _OVER:
@@ -287,12 +290,12 @@ class StepReplayer(Kernels):
         self._numbers.clear()
         self.compared = 0
 
-    def break_off(self, number: int, told: Callable[[], None]) -> None:
-        """The next attempt ends at its collective `number`, on whichever lane that is: `told` is called there, and `BrokenOff` raised."""
-        self._break_off = number, told
+    def break_off(self, number: int, reached: Callable[[], None]) -> None:
+        """End the next attempt at its collective `number`, on any lane: `reached` is called there, and `BrokenOff` raised."""
+        self._break_off = number, reached
 
     def missing(self) -> str:
-        """The first collective that the rank has issued in this step, and the spare has not."""
+        """Return the first collective that the rank has issued in this step, and the spare has not."""
         with self._changed:
             for (lane, number), entry in self._entries.items():
                 if number >= self._numbers[lane]:
@@ -301,9 +304,9 @@ class StepReplayer(Kernels):
 
     def call(self, collective: Collective, operate: Callable[[], Any]) -> Any:
         if self._break_off is not None and self.compared >= self._break_off[0]:
-            _, told = self._break_off
-            self._break_off = _OVER, told  # a script that catches this gets no further, as on a survivor
-            told()
+            _, reached = self._break_off
+            self._break_off = _OVER, reached  # a script that catches this gets no further, as on a survivor
+            reached()
             raise BrokenOff("this attempt of a drill ends in the middle of its step")
         lane, objects = lane_of(collective), moved_objects()
         with self._changed:
@@ -312,17 +315,17 @@ class StepReplayer(Kernels):
             self._changed.wait_for(lambda: (lane, number) in self._entries or self._none_follows(lane, number))
             entry = self._entries.get((lane, number))
         if entry is None and self._beyond:
-            raise Beyond("what the rank was given here was too much to be sent")
+            raise Beyond("the rank received more here than can be sent")
         if entry is None:
             this = f"{collective.operator.strip('_')} number {number} on group {lane!r}"
             raise Unlike(self._over or calls.ONLY_SPARE_ISSUES(call=this, rank=self._rank))
         here = _entry(collective, lane, number, objects)
         if self._digests.setdefault((lane, number), here.digests) != here.digests:
-            self.unlike_itself.append(f"what goes into {_named(entry)}")
+            self.unlike_itself.append(f"the input to {_named(entry)}")
         self._compare(here, entry, objects is not None)
         with torch.no_grad():
             for tensor, value in zip(collective.outputs, entry.outputs, strict=False):
-                if tensor.shape == value.shape:  # else it is a pickle that this rank sends, and its own is as good
+                if tensor.shape == value.shape:  # else it is a pickle that this rank sends, and its own serves as well
                     tensor.detach().copy_(value)
         if collective.operator == "recv_any_source_":
             self._received.append(_Received(entry.source))
@@ -332,11 +335,11 @@ class StepReplayer(Kernels):
         return collective.answer(_c10d._create_work_from_future(future).boxed())
 
     def _none_follows(self, lane: str, number: int) -> bool:
-        """Whether that collective will not come any more."""
+        """Return whether that collective will not come any more."""
         return self._over is not None or (self._issued is not None and (self._beyond or number >= self._issued.get(lane, 0)))
 
     def _compare(self, here: DrilledCollective, there: DrilledCollective, of_objects: bool) -> None:
-        """Raises `Unlike` where what came out there has no place here."""
+        """Compare. Raises `Unlike` if the outputs there do not fit here."""
         mine, theirs = (here.operator, here.settings, here.results), (there.operator, there.settings, there.results)
         if mine != theirs and not (of_objects and mine[:2] == theirs[:2]):
             raise Unlike(calls.SPARE_ISSUES_ANOTHER(here=_named(here), rank=self._rank, there=_named(there)))

@@ -1,1 +1,1 @@
-"""What workers send each other, as bytes: messages, values with tensors, digests. Knows no state and no network."""
+"""Encodings of what workers send each other: messages, values with tensors, digests. Uses no state and no network."""

@@ -1,14 +1,14 @@
-"""Equal states have equal encodings, in whatever order their dicts were filled."""
+"""Canonical order: equal states have equal encodings, in whatever order their dicts were filled."""
 
 from __future__ import annotations
 
 from typing import Any
 
-_CONTAINERS = (dict, list, tuple)  # in which something may have to be put in order
+_CONTAINERS = (dict, list, tuple)  # their content may have to be put in order
 
 
 def canonical(value: Any) -> Any:
-    """The same value with every dict in one order, so that equal states have equal encodings."""
+    """Return the same value with every dict in one order, so that equal states have equal encodings."""
     kind = type(value)
     if kind is dict:
         kinds = set(map(type, value))

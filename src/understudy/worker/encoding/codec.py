@@ -1,15 +1,14 @@
-"""Nested Python values with tensors as bytes, without pickle: what a worker hands to another one.
+"""Encodes nested Python values with tensors as bytes, without pickle, to hand them to another worker.
 
-Built on msgpack with a few extension types. Everything that `state_dict()` methods usually return is covered: numbers of any
-size, strings, bytes, None, lists, tuples, dicts (also ordered), sets, tensors, numpy arrays and scalars, dtypes, devices and
-shapes. Anything else raises `Unencodable`, which names the type and the place: a value that cannot be moved must be known
-before it is needed. Tensors arrive on the CPU. Equal values have equal encodings, so the bytes also serve as snapshot and as
-the input of a digest (sets are sorted for that).
+Built on msgpack with a few extension types. Everything that `state_dict()` methods usually return is covered: numbers of any size,
+strings, bytes, None, lists, tuples, dicts (also ordered), sets, tensors, numpy arrays and scalars, dtypes, devices and shapes. Anything
+else raises `Unencodable`, which names the type and the place: a value that cannot be moved must be known before it is needed. Tensors
+arrive on the CPU. Equal values have equal encodings, so the bytes also serve as snapshot and as the input of a digest (sets are sorted
+for that).
 
-Limits: 32 values of the extension types (all but plain lists and dicts) within each other, because a reader spends some 50 KB of its
-stack on each, and at least 500 plain lists and dicts within each other between two of these (msgpack's own limit, of which a reader's
-may be one less than a writer's); text must be valid Unicode. What is beyond that is refused here, so that nothing is written that
-could not be read.
+Limits: 32 nested values of the extension types (all but plain lists and dicts), because a reader spends some 50 KB of its stack on
+each, and at least 500 nested plain lists and dicts between two of these (msgpack's own limit, of which a reader's may be one less than
+a writer's); text must be valid Unicode. A value beyond these limits is refused here, so that nothing is written that could not be read.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ import torch
 from understudy.messages import encoding
 from understudy.worker.encoding.digests import flat_bytes
 
-DEPTH = 32  # extension values within each other
-PLAIN_DEPTH = 500  # lists and dicts within each other, at least
+DEPTH = 32  # nested extension values
+PLAIN_DEPTH = 500  # nested lists and dicts, at least
 
 
 class Unencodable(TypeError):
@@ -34,7 +33,7 @@ class Unencodable(TypeError):
 
 
 class Record:
-    """What is encoded as its attributes by name: the base of workers' messages (`messages`), which decode themselves."""
+    """A value that is encoded as its attributes by name: the base of workers' messages (`messages`), which decode themselves."""
 
 
 _TENSOR, _ARRAY, _TUPLE, _INT, _SET, _ORDERED, _DTYPE, _DEVICE, _SIZE, _SCALAR, _FROZEN, _COMPLEX, _COUNTER = range(1, 14)
@@ -76,7 +75,7 @@ def _default(value: Any) -> msgpack.ExtType | dict[str, Any]:
 
 
 def _sorted(items: Any) -> bytes:
-    """What `encode` makes of the list of `items` in the order of their encodings. Encodes each once, however deep sets lie in sets."""
+    """Return the encoding of the list of `items` in the order of their encodings. Encodes each once, however deeply sets are nested."""
     header: bytes = msgpack.Packer().pack_array_header(len(items))
     return header + b"".join(sorted(encode(item) for item in items))
 
@@ -118,11 +117,11 @@ def _extension(code: int, data: bytes) -> Any:
     raise ValueError(f"unknown extension {code} in an encoded value")
 
 
-_SMALL = 1 << 20  # bytes; a packer keeps as much memory as what it packed once
+_SMALL = 1 << 20  # bytes; a packer keeps as much memory as it once needed
 
 
 class _Packers(threading.local):
-    """One to use again on each thread: each has a buffer, and cannot be used for a part of what it is just packing."""
+    """Packers, one for each thread: each has a buffer, and cannot be used for a part of the value that it is just packing."""
 
     idle: msgpack.Packer | None = None
     depth = 0  # of the value that is being encoded
@@ -132,7 +131,7 @@ _packers = _Packers()
 
 
 def encode(value: Any, flat: bool = False) -> bytes:
-    """The bytes of `value`. Raises `Unencodable`. `flat`: it is known not to be nested deeply."""
+    """Return the bytes of `value`. Raises `Unencodable`. `flat`: it is known not to be nested deeply."""
     depth = _packers.depth
     if depth > DEPTH:
         raise Unencodable(encoding.NESTED_TOO_DEEP(deepest=DEPTH))
@@ -157,5 +156,5 @@ def encode(value: Any, flat: bool = False) -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Any:
-    """The value of bytes made by `encode`. Raises `ValueError` for anything else."""
+    """Return the value of bytes made by `encode`. Raises `ValueError` for anything else."""
     return msgpack.unpackb(data, ext_hook=_extension, strict_map_key=False, raw=False)

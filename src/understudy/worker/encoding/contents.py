@@ -1,7 +1,7 @@
-"""Digests of whatever a batch or an argument may be: tensors, arrays, numbers, strings, containers, and plain objects of these.
+"""Digests of a batch or an argument of any kind: tensors, arrays, numbers, strings, containers, and plain objects of these.
 
-What cannot be read (an open file, an object of a C extension) is named: who compares two digests has to know that they do not tell
-everything. Unknown is not equal.
+A type that cannot be read (an open file, an object of a C extension) is named: a comparison of two digests has to take into account
+that they do not cover everything. Unknown is not equal.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _NOT_DATA = (torch.nn.Module, torch.optim.Optimizer, torch.Generator, DataLoader
 
 
 class Content(NamedTuple):
-    """`data`: digest of tensors, arrays, plain values and containers; `objects`: of what plain objects hold; `opaque`: the first type that
-    could not be read, or ""."""
+    """The digests of a thing. `data`: of tensors, arrays, plain values and containers; `objects`: of the attributes of plain objects;
+    `opaque`: the first type that could not be read, or "".
+    """
 
     data: int
     objects: int
@@ -41,7 +42,9 @@ class Content(NamedTuple):
 
 
 def content_of(thing: Any) -> Content:
-    """Equal things give equal contents on every rank and in every process (with one PYTHONHASHSEED for all, as a job has)."""
+    """Return the content. Equal things have equal contents on every rank and in every process (with one PYTHONHASHSEED for all, as a job
+    has).
+    """
     reading = _Reading()
     reading.read(thing, 0)
     data, objects = (digest_bytes(b"".join(parts)) if parts else 0 for parts in (reading.data, reading.objects))
@@ -49,8 +52,9 @@ def content_of(thing: Any) -> Content:
 
 
 def _is_python(kind: type) -> bool:
-    """Whether all that its objects hold is in their attributes: a type of C may hold anything. From Python 3.12 on many of these are made
-    like a class of Python, and only the size of their objects tells."""
+    """Return whether all content of its objects is in their attributes: a type of C may contain anything. From Python 3.12 on many of
+    these are made like a class of Python, and only the size of their objects distinguishes them.
+    """
     if not all(part is object or part.__flags__ & _HEAP_TYPE for part in kind.__mro__):
         return False
     slots = sum(name not in ("__dict__", "__weakref__") for part in kind.__mro__ for name in _slots(part))
@@ -109,7 +113,7 @@ class _Reading:
 
     def _other(self, thing: Any, depth: int) -> None:
         if isinstance(thing, _NOT_DATA) or callable(getattr(thing, "state_dict", None)):
-            return  # not a part of the data: what is registered is covered, and what is not is looked for elsewhere
+            return  # not a part of the data: registered things are covered, and others are searched for elsewhere
         if isinstance(thing, Enum):
             self.data.append(str(thing).encode())
             return

@@ -20,7 +20,7 @@ PIECE = 8 << 20  # bytes that pass through host memory at a time
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
-    """Whether the elements fill one block of memory, in whatever order of dimensions."""
+    """Return whether the elements fill one block of memory, in whatever order of dimensions."""
     expected = 1
     for stride, size in sorted((tensor.stride(i), tensor.size(i)) for i in range(tensor.dim()) if tensor.size(i) > 1):
         if stride != expected:
@@ -30,7 +30,7 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 
 def flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory of a dense tensor as a 1-D uint8 view, in storage order; no copy. Raises `ValueError` if it is not dense."""
+    """Return the memory of a dense tensor as a 1-D uint8 view, in storage order; no copy. Raises `ValueError` if it is not dense."""
     tensor = tensor.detach()
     if not tensor.is_contiguous():
         if not _is_dense(tensor):
@@ -40,7 +40,7 @@ def flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def pieces(flat: torch.Tensor) -> Iterator[torch.Tensor]:
-    """`flat` as host memory, piece by piece (the memory itself where it is on the host)."""
+    """Yield `flat` as host memory, piece by piece (the memory itself if it is on the host)."""
     if flat.device.type == "cpu":
         yield flat
         return
@@ -54,10 +54,10 @@ def _kind(dtype: torch.dtype, shape: torch.Size) -> bytes:
 
 
 def digest(tensor: torch.Tensor) -> int:
-    """64-bit digest of content, dtype and shape."""
+    """Return a 64-bit digest of content, dtype and shape."""
     hasher = xxhash.xxh3_64(_kind(tensor.dtype, tensor.shape))
     if tensor.dtype in _PLAIN and tensor.device.type == "cpu" and tensor.is_contiguous():
-        hasher.update(tensor.detach().numpy().data)  # the same bytes, with less on the way
+        hasher.update(tensor.detach().numpy().data)  # the same bytes, with less overhead
         return hasher.intdigest()
     for piece in pieces(flat_bytes(tensor)):
         hasher.update(piece.numpy().data)

@@ -1,9 +1,9 @@
-"""Everything that one worker tells another: one dataclass each, with the version of all of them, checked where it arrives.
+"""The messages between workers: one dataclass each, with the version of all of them, checked where they arrive.
 
-A worker writes its messages into a generation's store, or sends them over the connections of a generation (`peers`). What is written is the
-version, the name of the message and its fields, in the encoding of `codec`. What is read is checked by pydantic, as agents' messages are:
-another version, another message, a field too many or too few, another type anywhere inside raises `BadMessage`. Tensors' contents travel
-beside messages, from memory to memory (`transfer`).
+A worker writes its messages into a generation's store, or sends them over the connections of a generation (`peers`). Written are the
+version, the name of the message and its fields, in the encoding of `codec`. pydantic checks what is read, as for agents' messages:
+another version, another message, a field too many or too few, another type anywhere inside raises `BadMessage`. Tensors' contents are
+not part of messages: they travel from memory to memory (`transfer`).
 
 | message | from -> to | where |
 |---|---|---|
@@ -15,7 +15,7 @@ beside messages, from memory to memory (`transfer`).
 | `BuddyCopy` (sealed) | each rank -> its buddies, holder -> newcomer | connection; store, `copy/RANK/HOLDER` |
 | `HandedAgain` | each rank -> its buddies | connection |
 | `Compared` | each rank -> all | connection |
-| `DrilledCollective`, `DrilledMoment` | a rank -> the spare that computes a step beside it (a drill) | connection |
+| `DrilledCollective`, `DrilledMoment` | a rank -> the spare that computes the same step (a drill) | connection |
 | `Announced`, `Standing` | each rank -> all, in the first transaction after a recovery | store, below `first` |
 | `CallSequences` | each rank -> all, with the vote of that transaction if a drill has passed | connection |
 | the ballot of a vote | each rank -> all | connection, a list of numbers (`votes`) |
@@ -46,20 +46,20 @@ class PeerMessage(Record):
     __pydantic_config__ = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
 
-TRANSACTION = 8  # bytes at the begin of a trail, with the transaction that it tells of: alike for all of its parts
+TRANSACTION = 8  # bytes at the begin of a trail, with its transaction: the same for all of its parts
 
 
 @dataclass(frozen=True)
 class PeerAddress(PeerMessage):
-    """Where a member of a generation is, and listens."""
+    """The addresses at which a member of a generation listens."""
 
     domain: StrictStr
     node: StrictStr
     host: StrictStr
     port: StrictInt
-    local: StrictBytes  # where a Unix socket of its can be reached, b"": nowhere
+    local: StrictBytes  # where its Unix socket can be reached, b"": nowhere
     socket: StrictBytes  # its name
-    token: StrictBytes  # which whoever connects must show
+    token: StrictBytes  # which a member that connects must show
 
 
 # -- parts ---------------------------------------------------------------------------------------------------------------------
@@ -98,14 +98,14 @@ class GroupMembers(PeerMessage):
 class SharedObject(PeerMessage):
     """An object of a framework that some ranks use together, as one of them has it."""
 
-    ranks: tuple[StrictInt, ...]  # global ranks that use it; nobody compares what none uses
-    title: StrictStr  # what it is called for a person
+    ranks: tuple[StrictInt, ...]  # global ranks that use it; one that none uses is not compared
+    title: StrictStr  # its name for a person
     facts: dict[StrictStr, Any]  # what steers collectives: names for a person, and values that `codec` knows
 
 
 @dataclass(frozen=True)
 class CopyDigests(PeerMessage):
-    """Digests of all values and small tensors at one moment, whether they went with a copy or not."""
+    """Digests of all values and small tensors at one moment, whether they were in a copy or not."""
 
     values: Digests
     tensors: Digests
@@ -113,20 +113,22 @@ class CopyDigests(PeerMessage):
 
 @dataclass(frozen=True)
 class StateDigests(PeerMessage):
-    """What a rank tells of its state, each name once: digests, what it has seen move, and the parameter to which each moment belongs."""
+    """What a rank reports of its state, each name once: digests, entries that it has seen move, and the parameter to which each moment
+    belongs.
+    """
 
     names: list[StrictStr]
     digests: list[StrictInt]
     moved: list[StrictInt]  # numbers of names
     owners: dict[StrictInt, StrictInt]  # number of a moment's name -> that of its parameter
-    pre_vote: dict[StrictStr, list[StrictStr]]  # by function: what is known to change before its vote
+    pre_vote: dict[StrictStr, list[StrictStr]]  # by function: entries that are known to change before its vote
 
 
 @dataclass
 class DataPosition(PeerMessage):
-    """Where a loop's source stands. A loader's at the top of an iteration, before its batch is drawn."""
+    """The position of a loop's source. A loader's at the top of an iteration, before its batch is drawn."""
 
-    index: StrictInt = 0  # batches of this epoch that were drawn; of a counter the next number
+    index: StrictInt = 0  # batches of this epoch that were drawn; for a counter the next number
     epoch: StrictInt = 0
     start: Streams = field(default_factory=dict)  # as the epoch began
     generators: list[StrictBytes] = field(default_factory=list)  # of the loader and its samplers, as the epoch began
@@ -147,13 +149,13 @@ class Boundary(PeerMessage):
 
 @dataclass
 class RecordedCollective(PeerMessage):
-    """One collective of a set-up, and what it gave."""
+    """One collective of a set-up, and its outputs."""
 
     operator: StrictStr
     group: StrictStr
     outputs: list[tuple[StrictStr, list[StrictInt]]]  # type and shape of each
     whole: list[torch.Tensor] | None = None
-    digests: list[StrictInt] | None = None  # in place of what is registered state anyway
+    digests: list[StrictInt] | None = None  # in place of contents that are registered state anyway
 
 
 # -- messages ------------------------------------------------------------------------------------------------------------------
@@ -161,7 +163,7 @@ class RecordedCollective(PeerMessage):
 
 @dataclass(frozen=True)
 class SetupRecord(PeerMessage):
-    """What a rank's set-up heard from others."""
+    """What a rank's set-up received from others."""
 
     collectives: list[RecordedCollective]
     over: StrictInt  # when it was, on the first worker, in ns since the epoch
@@ -169,14 +171,14 @@ class SetupRecord(PeerMessage):
 
 @dataclass(frozen=True)
 class MemoryDescription(PeerMessage):
-    """The moments of a rank that is alive, for a newcomer that takes memory for them in time."""
+    """The moments of a rank that is alive, for a newcomer that allocates memory for them in time."""
 
     moments: dict[StrictStr, TensorDescription]
 
 
 @dataclass
 class BuddyCopy(PeerMessage):
-    """What no replica of a rank has, as of a vote."""
+    """The state of a rank that no replica has, as of a vote."""
 
     transaction: StrictInt
     place: ScriptPosition
@@ -187,18 +189,18 @@ class BuddyCopy(PeerMessage):
     tensors: dict[StrictStr, torch.Tensor]
     digests: CopyDigests
     results: dict[StrictStr, StrictBytes] = field(default_factory=dict)
-    behind: list[StrictInt] = field(default_factory=list)  # the points behind that vote at which it was made anew
-    # Those of `values` that nobody has registered as they were at other moments, where they were not the same; b"": as of the set-up.
+    behind: list[StrictInt] = field(default_factory=list)  # the points after that vote at which it was made again
+    # Those of `values` that are not registered, as they were at other moments, if they differed; b"": as of the set-up.
     earlier: dict[StrictStr, StrictBytes] = field(default_factory=dict)  # at that of the streams
     top: dict[StrictStr, StrictBytes] = field(default_factory=dict)  # at that of the boundary
-    left: dict[StrictStr, StrictBytes] = field(default_factory=dict)  # what loops have set and is read behind them, by LOOP:NAME
-    gradients: StrictBool = False  # whether it tells of the gradients that were there
-    unused: list[StrictStr] = field(default_factory=list)  # those of `streams` that only the set-up has drawn from, if anybody
+    left: dict[StrictStr, StrictBytes] = field(default_factory=dict)  # what loops have set and is read after them, by LOOP:NAME
+    gradients: StrictBool = False  # whether it lists the gradients that existed
+    unused: list[StrictStr] = field(default_factory=list)  # those of `streams` that only the set-up has drawn from, if any code has
 
 
 @dataclass(frozen=True)
 class HandedAgain(PeerMessage):
-    """After a recovery: what new buddies of a rank should hold of it. Empty for those who have it."""
+    """What new buddies of a rank should keep of it after a recovery. Empty for those that have it."""
 
     setup: StrictBytes  # an encoded `SetupRecord`
     copy: StrictBytes  # a sealed `BuddyCopy`
@@ -214,7 +216,7 @@ class JobProgress(PeerMessage):
     steps_here: StrictInt  # committed since the top of the iteration, or since the last loop
     steps_before: StrictInt  # committed in the iteration before that
     steps_after: list[StrictInt]  # committed at the end of each loop that is over
-    drained: list[StrictBool]  # whether each of these loops came to the end of its loader
+    drained: list[StrictBool]  # whether each of these loops reached the end of its loader
     results: dict[StrictStr, StrictBytes]  # of transactions, by place
     replicas: dict[StrictStr, tuple[StrictInt, ...]]  # class of each rank, by entry
     comparisons: StrictInt  # that have led to them
@@ -223,19 +225,19 @@ class JobProgress(PeerMessage):
     gradients_matter: StrictBool  # whether those that exist between two transactions are part of the state
     gradients_kept: StrictInt  # steps that were seen to keep theirs
     gradients_dropped: StrictInt
-    post_vote_points: dict[StrictStr, StrictInt]  # number of each point at which values may change behind a vote
+    post_vote_points: dict[StrictStr, StrictInt]  # number of each point at which values may change after a vote
     post_vote_agreed: list[StrictInt]  # those at which all ranks hand over again
-    post_vote_behind: list[StrictInt]  # those of them that lie behind the last vote
+    post_vote_behind: list[StrictInt]  # those of them that are after the last vote
     post_vote_owed: StrictBool  # whether a loop has ended since, and left names that are not handed over yet
     top: dict[StrictStr, StrictBytes]  # what the script has changed and did not register, as of the top of the iteration; b"": not yet
     after: dict[StrictStr, StrictBytes]  # the same, as of the last commit
     ends: list[dict[StrictStr, StrictBytes]]  # the same, as of the end of each loop that is over
-    left: dict[StrictStr, StrictBytes]  # what loops have set and is read behind them, by LOOP:NAME
+    left: dict[StrictStr, StrictBytes]  # what loops have set and is read after them, by LOOP:NAME
 
 
 @dataclass(frozen=True)
 class DonorState(PeerMessage):
-    """What a donor has, without the contents of tensors."""
+    """The state of a donor, without the contents of tensors."""
 
     transaction: StrictInt  # the next one
     step: StrictInt  # committed ones
@@ -244,15 +246,15 @@ class DonorState(PeerMessage):
     values: dict[StrictStr, StrictBytes]
     versions: list[CopyDigests]  # at its vote before the transaction in which the job goes on, and at later points
     groups: list[GroupMembers]
-    sums: dict[StrictStr, StrictInt]  # what shows in which order its groups added up when training began
+    sums: dict[StrictStr, StrictInt]  # digests that show in which order its groups added up when training began
     frameworks: dict[StrictStr, SharedObject]  # what steers the collectives of DDP and the like
 
 
 @dataclass(frozen=True)
 class Compared(PeerMessage):
-    """What a rank puts into a full comparison."""
+    """What a rank contributes to a full comparison."""
 
-    every: StrictInt  # steps between two comparisons on the side: rank 0's counts
+    every: StrictInt  # steps between two comparisons in the background: rank 0's counts
     state: StateDigests
     frameworks: dict[StrictStr, SharedObject]
     groups: list[GroupMembers]  # those with a name of which the rank is the first member
@@ -261,12 +263,12 @@ class Compared(PeerMessage):
 
 @dataclass
 class DrilledCollective(PeerMessage):
-    """One collective of a step that a spare computes beside a rank: what goes into it, and what came out on the rank."""
+    """One collective of a step that a spare computes in parallel with a rank: its inputs, and its outputs on the rank."""
 
     lane: StrictStr  # in which the order of collectives is the same on both
     number: StrictInt  # in its lane
     operator: StrictStr
-    settings: StrictStr  # root, reduction, sizes: in words
+    settings: StrictStr  # root, reduction, sizes: as text
     given: list[tuple[StrictStr, list[StrictInt]]]  # type and shape of each tensor that it reads
     digests: list[StrictInt]  # of these
     results: list[tuple[StrictStr, list[StrictInt]]]  # type and shape of each tensor that it writes
@@ -276,11 +278,11 @@ class DrilledCollective(PeerMessage):
 
 @dataclass(frozen=True)
 class DrilledMoment(PeerMessage):
-    """How a rank stands at one moment of a step that a spare computes beside it."""
+    """The state of a rank at one moment of a step that a spare computes in parallel with it."""
 
     moment: StrictStr  # begin, vote, end
     digests: Digests  # by name: entries of the state, gradients, streams, arguments, result
-    shown: dict[StrictStr, StrictBytes]  # encodings of those that are short, to be told to a person
+    shown: dict[StrictStr, StrictBytes]  # encodings of those that are short, to show to a person
     sent: StrictInt  # collectives that were sent
     left_out: StrictInt  # collectives beyond the limit, which were not
     issued: dict[StrictStr, StrictInt]  # by lane: collectives so far, whether their results are known by now or not
@@ -296,7 +298,7 @@ class Announced(PeerMessage):
     operator: StrictStr
     settings: StrictStr  # root and reduction
     alike: list[tuple[StrictStr, StrictInt]]  # of each tensor that has one size on all members: type and elements, or "" and bytes
-    gives: list[StrictInt]  # bytes, by the index of the member that gets them; -1: none. Empty: it gives to nobody in particular
+    gives: list[StrictInt]  # bytes, by the index of the member that gets them; -1: none. Empty: no member in particular
     takes: list[StrictInt]  # the same, by the member that they come from
     shown: StrictStr  # for a person
 
@@ -306,17 +308,17 @@ class AwaitedCall(PeerMessage):
     """A call that waits until others have issued theirs."""
 
     keys: dict[StrictInt, StrictStr]  # rank -> the key under which it announces that
-    unless: StrictStr  # a key; where it is there, nobody can say for whom it waits. "": none
+    unless: StrictStr  # a key; if it exists, it is unknown for whom the call waits. "": none
     bound: StrictBool  # the script would wait here in any case, until they have
     shown: StrictStr  # for a person
 
 
 @dataclass(frozen=True)
 class Standing(PeerMessage):
-    """How a rank stands in the first transaction after a recovery."""
+    """The progress of a rank in the first transaction after a recovery."""
 
     voted: StrictBool  # nothing will be issued any more
-    waits: list[AwaitedCall]  # what it waits for, or did
+    waits: list[AwaitedCall]  # calls that it waits for, or waited for
 
 
 @dataclass(frozen=True)
@@ -334,7 +336,7 @@ _adapters: dict[type[PeerMessage], TypeAdapter[Any]] = {}
 
 
 def _adapter(kind: type[PeerMessage]) -> TypeAdapter[Any]:
-    """Building one costs milliseconds, checking with one microseconds."""
+    """Return a checker. Building one costs milliseconds, checking with one microseconds."""
     if kind not in _adapters:
         _adapters[kind] = TypeAdapter(kind)
     return _adapters[kind]
@@ -349,7 +351,7 @@ def pack(message: PeerMessage, **instead: Any) -> bytes:
 
 
 def unpack(kind: type[Kind], data: bytes) -> Kind:
-    """The message of this `kind` in `data`. Raises `BadMessage` for anything else."""
+    """Return the message of this `kind` in `data`. Raises `BadMessage` for anything else."""
     try:
         version, name, fields = decode(data)
     except (ValueError, TypeError, AttributeError, RuntimeError) as error:
@@ -368,7 +370,7 @@ def unpack(kind: type[Kind], data: bytes) -> Kind:
 
 
 def prepare() -> None:
-    """Builds every checker now, so that a recovery has not to wait for that."""
+    """Build every checker now, so that a recovery does not have to wait for that."""
     drilled, first = (DrilledCollective, DrilledMoment), (Announced, Standing, CallSequences)
     for kind in (PeerAddress, SetupRecord, MemoryDescription, BuddyCopy, HandedAgain, JobProgress, DonorState, Compared, *drilled, *first):
         _adapter(kind)

@@ -1,8 +1,8 @@
 """Faults inside a worker: only in a job that was started with `understudy run --chaos`, which loads this module.
 
-It listens at the points of the runtime (`worker.hooks`) that `chaos.points` lists, which changes nothing. At each the worker
-looks whether a fault of the folder `chaos` in the run directory waits for it there (`chaos.armed`), and lets it happen once. Without
-`--chaos` nobody listens and nothing is looked for. Torch's own `backward` is wrapped, because its middle is not the runtime's.
+It listens at the points of the runtime (`worker.hooks`) that `chaos.points` lists, which changes nothing. At each the worker checks
+whether a fault of the folder `chaos` in the run directory waits for it there (`chaos.armed`), and lets it happen once. Without
+`--chaos` there are no listeners and no checks. Torch's own `backward` is wrapped, because its middle is not the runtime's.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from understudy.worker.progress import Progress
 from understudy.worker.transport.channel import AGREEMENT, Channel, ballot_layout
 from understudy.worker.transport.peers import framed
 
-REHEARSAL = "rehearsal "  # in front of the names of points that only the spare of a drill reaches
-LOOK = 0.01  # seconds between two looks whether an earlier fault has happened
+REHEARSAL = "rehearsal "  # before the names of points that only the spare of a drill reaches
+LOOK = 0.01  # seconds between two checks whether an earlier fault has happened
 
 
 class Trigger:
-    """The faults that wait for this worker, which holds `rank`."""
+    """The faults that wait for this worker, which has `rank`."""
 
     def __init__(self, folder: Folder, worker: str, rank: int) -> None:
         self.folder = folder
         self._worker = worker
         self._rank = rank
-        self._known: dict[str, Armed | None] = {}  # None: nothing of this worker's
+        self._known: dict[str, Armed | None] = {}  # None: nothing for this worker
         self._looking = threading.Lock()  # a drill has a thread that reaches points, too
 
     def reach(self, point: str) -> None:
-        """This thread is at `point`: what waits for it there happens now."""
+        """Let the fault that waits at `point` happen now; this thread has reached it."""
         for armed in self.due(point):
             while armed.behind and not self.folder.has_fired(armed.behind):
                 threading.Event().wait(LOOK)
@@ -70,7 +70,7 @@ class Trigger:
         inside(armed.values)
 
     def due(self, point: str) -> list[Armed]:
-        """What would happen at `point` now."""
+        """Return the fault that would happen at `point` now."""
         names = set(self.folder.names())
         with self._looking:
             for name in names - self._known.keys():
@@ -85,7 +85,7 @@ class Trigger:
 
 def _fits(armed: Armed, point: str) -> bool:
     if _rehearses() and not armed.point.startswith(REHEARSAL):
-        return False  # the spare of a drill has its rank's number, and is not that rank: what is armed for a step is not for it
+        return False  # the spare of a drill has its rank's number, and is not that rank: a fault armed for a step is not for it
     return armed.point in (ANY, point) and (armed.step is None or armed.step <= _step())
 
 
@@ -113,13 +113,13 @@ trigger: Trigger | None = None  # of this worker, if the job was started with --
 
 
 def reach(point: str) -> None:
-    """For points in a script."""
+    """Reach a point in a script."""
     if trigger is not None:
         trigger.reach(point)
 
 
 def install() -> None:
-    """On a worker that has just got its rank, before its script begins."""
+    """Install the listeners on a worker that has just got its rank, before its script begins."""
     global trigger
     assert session.current is not None
     trigger = Trigger(Folder(Path(os.environ["UNDERSTUDY_RUN_DIR"])), session.current.control.worker, session.current.role.rank)
@@ -157,7 +157,7 @@ def _listen_in_votes(at: Trigger) -> None:
     def agreement(channel: Channel, ballot: tuple[list[int], list[int]]) -> None:
         due = at.due(here("vote agreement"))
         if due and all(armed.fault != HOLD and registry().find(armed.fault).expected is Outcome.REPLACED for armed in due):
-            first = (channel.rank + 1) % channel.world_size  # what an agreement begins with; who comes back says it again
+            first = (channel.rank + 1) % channel.world_size  # an agreement begins with it; a worker that joins again sends it again
             numbers, bits = ballot
             told = ballot_layout(len(numbers), len(bits)).pack(*numbers, *bits)
             channel.peers.exchange({first: iter((framed(told, AGREEMENT),))}, {})

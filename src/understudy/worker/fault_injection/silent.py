@@ -1,12 +1,12 @@
-"""Faults that no checksum of a message sees, done on purpose: state that is wrong although every byte arrived as it was sent.
+"""Faults that no checksum of a message notices, injected on purpose: state that is wrong although every byte arrived as it was sent.
 
-For tests and drills only. `UNDERSTUDY_SILENT_FAULTS` names what is to happen, as `KIND:RANK:WHEN` separated by semicolons: RANK is a rank,
+For tests and drills only. `UNDERSTUDY_SILENT_FAULTS` names the faults, as `KIND:RANK:WHEN` separated by semicolons: RANK is a rank,
 WHEN the generation in whose recovery it happens, or for a kind of `IN_TRAINING` the number of committed steps. Without that variable
-nothing of this is ever imported. Each kind is a plain function that listens at a point of the runtime (`worker.hooks`) where state moves
-or is kept, changes one thing there, once, and says so on stderr.
+this module is never imported. Each kind is a plain function that listens at a point of the runtime (`worker.hooks`) where state moves
+or is kept, changes one thing there, once, and prints that on stderr.
 
-Those of `ON_NEWCOMERS` happen on the worker that comes to RANK; those of `ON_DONORS` on the survivor that holds it; those of `ON_ALL` on
-every rank.
+Those of `ON_NEWCOMERS` happen on the worker that takes over RANK; those of `ON_DONORS` on the survivor that has it; those of `ON_ALL`
+on every rank.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SilentFault:
     _done: bool = field(default=False)
 
     def now(self) -> bool:
-        """Whether this is the moment: once, in the generation that is meant."""
+        """Return whether this is the moment: once, in the generation that is meant."""
         return self.runtime.membership.control.generation == self.when and self._first()
 
     def _first(self) -> bool:
@@ -50,17 +50,17 @@ class SilentFault:
         return first
 
     def step(self) -> bool:
-        """The same by committed steps."""
+        """Return whether this is the moment, by committed steps."""
         return self.runtime.progress.step == self.when and not self._done and self._first()
 
     def tensor(self, part: str, number: int = 0) -> torch.Tensor:
-        """The local memory of the `number`th tensor in whose name `part` is."""
+        """Return the local memory of the `number`th tensor whose name contains `part`."""
         names = [name for name in self.runtime.state.all_tensors() if part in name and not name.endswith("/gradient")]
         return local_tensor(self.runtime.state.all_tensors()[names[number]])
 
 
 def install(runtime: Runtime) -> None:
-    """What is planned for this worker. Raises `KeyError` for an unknown kind."""
+    """Install the faults that are planned for this worker. Raises `KeyError` for an unknown kind."""
     for text in filter(None, os.environ.get(VARIABLE, "").split(";")):
         kind, rank, when = text.split(":")
         fault = SilentFault(kind, int(rank), int(when), runtime)
@@ -74,7 +74,7 @@ def install(runtime: Runtime) -> None:
 
 
 def parameter_not_loaded(fault: SilentFault) -> None:
-    """What arrives for one parameter goes nowhere."""
+    """Drop what arrives for one parameter."""
 
     def elsewhere(tensors: dict[str, torch.Tensor], **_: Any) -> dict[str, torch.Tensor]:
         if not fault.now():
@@ -94,7 +94,7 @@ def values_permuted(fault: SilentFault) -> None:
 
 
 def parameter_in_another(fault: SilentFault) -> None:
-    """One parameter holds the values of another of its shape."""
+    """Give one parameter the values of another of its shape."""
 
     def mix_up() -> None:
         first = fault.tensor("/parameter/", 0)
@@ -105,7 +105,7 @@ def parameter_in_another(fault: SilentFault) -> None:
 
 
 def step_counter_reset(fault: SilentFault) -> None:
-    """The optimizer's count of steps, on which the correction of its moments depends."""
+    """Reset the optimizer's count of steps, on which the correction of its moments depends."""
     _before_proof(fault, lambda: fault.tensor("/step").zero_())
 
 
@@ -114,7 +114,7 @@ def job_counter_reset(fault: SilentFault) -> None:
 
 
 def cast_in_between(fault: SilentFault) -> None:
-    """Through a type of fewer bits and back."""
+    """Cast through a type of fewer bits and back."""
 
     def cast() -> None:
         values = fault.tensor("exp_avg_sq")
@@ -136,7 +136,7 @@ def random_stream_not_restored(fault: SilentFault) -> None:
     def without(streams: Streams) -> Streams:
         if not fault.now():
             return streams
-        torch.rand(1)  # the stream stands where it stood, and that is not there
+        torch.rand(1)  # the stream is set to its earlier state, which lacks this draw
         return {name: data for name, data in streams.items() if name != "torch"}
 
     hooks.on_filter("streams", without)
@@ -153,7 +153,7 @@ def data_position_not_restored(fault: SilentFault) -> None:
 
 
 def stale_moment(fault: SilentFault) -> None:
-    """A donor sends a moment as it was one step before."""
+    """Send a moment as it was one step before."""
     kept: dict[str, torch.Tensor] = {}
 
     def keep(optimizer: Optimizer, *_: Any) -> None:
@@ -170,7 +170,7 @@ def stale_moment(fault: SilentFault) -> None:
 
 
 def flipped_bit_in_donor(fault: SilentFault) -> None:
-    """In its memory, before it says what it holds."""
+    """Flip a bit in the donor's memory, before it describes its state."""
 
     def flip() -> None:
         if fault.now():
@@ -183,7 +183,7 @@ def flipped_bit_in_donor(fault: SilentFault) -> None:
 
 
 def reduction_order(fault: SilentFault) -> None:
-    """The groups are connected in the opposite order of their members."""
+    """Connect the groups in the opposite order of their members."""
 
     def turned(members: list[tuple[Any, str, list[int]]]) -> list[tuple[Any, str, list[int]]]:
         return [(group, name, ranks[::-1]) for group, name, ranks in members] if fault.now() else members
@@ -223,7 +223,7 @@ KINDS = ON_NEWCOMERS | ON_DONORS | ON_ALL | IN_TRAINING
 
 
 def _flip(tensor: torch.Tensor) -> None:
-    tensor.view(-1).view(torch.uint8)[5] ^= 16  # of the second number, where it is neither its smallest nor its sign
+    tensor.view(-1).view(torch.uint8)[5] ^= 16  # in the second number, at a bit that is neither the smallest nor the sign
 
 
 def _before_proof(fault: SilentFault, change: Callable[[], object]) -> None:

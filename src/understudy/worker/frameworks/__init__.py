@@ -1,1 +1,1 @@
-"""What frameworks keep between calls, behind one port (`base`): DDP, FSDP2, pipelines, and what other packages add."""
+"""What frameworks keep between calls, with one port (`base`): DDP, FSDP2, pipelines, and adapters of other packages."""

@@ -24,7 +24,7 @@ class Frameworks(FrameworkAdapter):
             adapter.watch(training)
 
     def uncovered(self) -> str:
-        """The first that is found."""
+        """Return the first finding of an adapter."""
         return next((text for adapter in self._adapters if (text := adapter.uncovered())), "")
 
     def replaces_parameters(self) -> bool:
@@ -57,7 +57,7 @@ class Frameworks(FrameworkAdapter):
         return any(adapter.redoes_otherwise() for adapter in self._adapters)
 
     def described(self) -> Described:
-        """Raises `ValueError` if two adapters use the same name."""
+        """Return the objects of all adapters. Raises `ValueError` if two adapters use the same name."""
         found: Described = {}
         for adapter in self._adapters:
             described = adapter.described()
@@ -66,13 +66,13 @@ class Frameworks(FrameworkAdapter):
             found |= described
         return found
 
-    def adopt(self, told: Mapping[int, Described]) -> None:
+    def adopt(self, reports: Mapping[int, Described]) -> None:
         for adapter in self._adapters:
-            adapter.adopt(told)
+            adapter.adopt(reports)
 
 
 class Shards:
-    """What frameworks know of a module's parameters; a `Sharding`, as the registered state asks for it."""
+    """What frameworks know of a module's parameters; a `Sharding` for the registered state."""
 
     def __init__(self) -> None:
         self._kinds = adapters()

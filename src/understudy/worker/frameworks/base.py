@@ -1,20 +1,21 @@
-"""The port to frameworks of distributed training: what a `FrameworkAdapter` does for one, and what ranks tell each other of it.
+"""The port to frameworks of distributed training: what a `FrameworkAdapter` does for one, and what ranks send each other about it.
 
-A framework keeps objects between the calls of a script that steer collectives: a layout of buckets, a schedule, switches. For a redo they
-have to be as they were at begin, on a newcomer as the others have them. An adapter reads them from the objects, at moments that are the
-same on all ranks:
+A framework keeps objects between the calls of a script that steer collectives: a layout of buckets, a schedule, switches. For a redo
+they have to be as they were at begin, on a newcomer as the others have them. An adapter reads them from the objects, at moments that
+are the same on all ranks:
 
-- *In front of each vote* (`settle`) what is pending happens, so that nothing is between two transactions.
-- *At each begin* it is noted how each object is that can still change. A redo starts from there (`reset`, `restore`).
-- *In a recovery* every donor publishes what it has `described`: all that steers a collective. Newcomers make theirs the same as the others
-  that use the same object (`adopt`). A `disagreement` is looked for among donors before anything is given, and by each newcomer before it
-  is verified: nothing may be missing, nothing extra.
+- *Before each vote* (`settle`) pending changes happen, so that nothing is pending between two transactions.
+- *At each begin* the adapter notes how each object is that can still change. A redo starts from there (`reset`, `restore`).
+- *In a recovery* every donor publishes what it has `described`: all that steers a collective. Newcomers make theirs the same as the
+  others that use the same object (`adopt`). Donors are checked for a `disagreement` before anything is given, and each newcomer before
+  it is verified: nothing may be missing, nothing extra.
 - *In each full comparison* all ranks compare the same once more.
 
 Descriptions are compared among the ranks that use an object together: those of a DDP's process group, or of the mesh of `fully_shard`.
 Other ranks may have others, as with pipelines.
 
-Other packages add adapters by entry points of the group `understudy.frameworks`, each of which is a class derived from `FrameworkAdapter`.
+Other packages add adapters by entry points of the group `understudy.frameworks`, each of which is a class derived from
+`FrameworkAdapter`.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ class Memberships(Protocol):
     """The process groups of which this rank is a member."""
 
     def members(self) -> list[tuple[ProcessGroup, str, list[int]]]:
-        """In the order in which they were made: group, name, global ranks."""
+        """Return the groups in the order in which they were made: group, name, global ranks."""
 
 
 class FrameworkAdapter:
-    """What there is to do for one framework; a method that is not overridden does nothing. All of them are called on the main thread.
+    """The adapter of one framework; a method that is not overridden does nothing. All of them are called on the main thread.
 
     One is made for each rank, before the script has registered anything.
     """
@@ -70,97 +71,105 @@ class FrameworkAdapter:
     # -- set-up ----------------------------------------------------------------------------------------------------------
 
     def watch(self, training: Callable[[], bool]) -> None:
-        """Once in a process, before the script makes anything: lets the framework tell of objects as they are made. `training`: whether the
-        first transaction has begun. What is made later, and a spare could not make in the same state, is refused then (`UsageError`)."""
+        """Watch, once in a process, before the script makes anything, so that the framework reports objects as they are made. `training`:
+        whether the first transaction has begun. An object that is made later, and that a spare could not make in the same state, is
+        refused then (`UsageError`).
+        """
 
     def uncovered(self) -> str:
-        """At the end of the set-up: what of it could not be done again, or on a newcomer, in words for a person; "" if nothing."""
+        """Return, at the end of the set-up, what could not be redone, or not done on a newcomer, in words for a person; "" if nothing."""
         return ""
 
     # -- parameters ------------------------------------------------------------------------------------------------------
 
     @staticmethod
     def shards_of(module: torch.nn.Module) -> dict[tuple[int, str], torch.Tensor]:
-        """Where the attributes of a module are not always its parameters, as while a whole one is gathered from its shards: by part of
-        `module` (its id) and name in it, the tensor that this rank keeps and its optimizer steps. The same at every moment."""
+        """Return the shards of a module whose attributes are not always its parameters, as while a whole one is gathered: by part of
+        `module` (its id) and name in it, the tensor that this rank keeps and its optimizer steps. The same at every moment.
+        """
         return {}
 
     @staticmethod
     def reshard(module: torch.nn.Module) -> None:
-        """In a recovery, between two transactions: lets go of what was gathered, as a newcomer has gathered nothing."""
+        """Free gathered parameters, in a recovery, between two transactions, as a newcomer has gathered nothing."""
 
     @staticmethod
     def keeps_attributes(part: torch.nn.Module) -> bool:
-        """Whether the attributes of this one module, but its mode, are the framework's own, which the adapter takes care of."""
+        """Return whether the attributes of this one module, except its mode, are the framework's own, which the adapter handles."""
         return False
 
     @staticmethod
     def keeps_parameters(part: torch.nn.Module) -> bool:
-        """Whether the framework binds the parameters of this one module anew, so that a redo must leave them as they are bound."""
+        """Return whether the framework binds the parameters of this one module again, so that a redo must leave them as they are bound."""
         return False
 
     def replaces_parameters(self) -> bool:
-        """Whether other tensors may be in the place of parameters in the middle of a step: then nothing of them is read there."""
+        """Return whether other tensors may be in the place of parameters in the middle of a step: then they are not read there."""
         return False
 
     # -- an attempt ------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Inside a transaction, in front of its vote, and in the set-up's: lets pending changes happen. All ranks are here, and collectives
-        are allowed. Raises `RuntimeError` when a peer is lost, and `UsageError` for what could not be redone from the next begin."""
+        """Let pending changes happen: inside a transaction, before its vote, and in the set-up's. All ranks are here, and collectives are
+        allowed. Raises `RuntimeError` when a peer is lost, and `UsageError` for what could not be redone from the next begin.
+        """
 
     def begin(self) -> None:
-        """At the begin of an attempt, of a redo too: notes what the next redo has to start from."""
+        """Note, at the begin of an attempt, of a redo too, the state from which the next redo has to start."""
 
     def reset(self) -> None:
-        """After a failed attempt that is redone, before tensors and gradients are put back: drops what it has left under way."""
+        """Drop what a failed attempt that is redone has left under way, before tensors and gradients are restored."""
 
     def restore(self) -> None:
-        """After that: everything as it was at begin. Groups have no peers at this time. `begin` may not have been reached."""
+        """Restore, after that, everything as it was at begin. Groups have no peers at this time. `begin` may not have been reached."""
 
     # -- newcomers -------------------------------------------------------------------------------------------------------
 
     def meet_newcomers(self) -> None:
-        """On a survivor, before it describes itself: brings what only a first step does to where a newcomer is. Groups have no peers.
-        Raises `UnderstudyError` where that cannot be."""
+        """Bring a survivor, before it describes itself, from what only a first step does to the state of a newcomer. Groups have no peers.
+        Raises `UnderstudyError` if that is impossible.
+        """
 
     def not_drilled(self) -> str:
-        """Why a spare cannot compute a step beside this rank, in words for a person, "" if it can. In a drill nobody meets: so where
-        `meet_newcomers` would change what the rank does."""
+        """Return why a spare cannot compute a step in parallel with this rank, in words for a person, "" if it can. In a drill no groups
+        meet: so if `meet_newcomers` would change what the rank does.
+        """
         return ""
 
     def redoes_otherwise(self) -> bool:
-        """Whether a redo issues other collectives than the interrupted attempt, so that the two cannot be compared."""
+        """Return whether a redo issues other collectives than the interrupted attempt, so that the two cannot be compared."""
         return False
 
     def described(self) -> Described:
-        """All that steers collectives, in names that no other adapter uses. Between two transactions, and on a newcomer at its end of the
-        set-up."""
+        """Return all that steers collectives, in names that no other adapter uses. Between two transactions, and on a newcomer at its end
+        of the set-up.
+        """
         return {}
 
-    def adopt(self, told: Mapping[int, Described]) -> None:
-        """On a newcomer, still without peers, once its gradients exist: makes everything as those have it who use it together with this
-        rank. `told`: by rank, what its donors have described, of all frameworks."""
+    def adopt(self, reports: Mapping[int, Described]) -> None:
+        """Make everything, on a newcomer, as the other users of it have it. Called without peers yet, once its gradients exist. `reports`:
+        by rank, what its donors have described, of all frameworks.
+        """
 
 
-def told_by_users(told: Mapping[int, Described], name: str, users: tuple[int, ...] | None = None) -> SharedObject | None:
-    """The object `name` as the first rank has it that is one of its `users` (None: any rank) and has told of it."""
-    return next((told[rank][name] for rank in sorted(told) if (users is None or rank in users) and name in told[rank]), None)
+def described_by_users(reports: Mapping[int, Described], name: str, users: tuple[int, ...] | None = None) -> SharedObject | None:
+    """Return the object `name` as the first rank has it that is one of its `users` (None: any rank) and has reported it."""
+    return next((reports[rank][name] for rank in sorted(reports) if (users is None or rank in users) and name in reports[rank]), None)
 
 
-def disagreement(told: Mapping[int, Described]) -> str:
-    """What the ranks in `told` do not have in common and should, in words for a person; "" if nothing.
+def disagreement(reports: Mapping[int, Described]) -> str:
+    """Return what the ranks in `reports` do not have in common and should, in words for a person; "" if nothing.
 
     Each is compared with the first one that uses the same object: as many comparisons as there are ranks.
     """
-    for rank in sorted(told):
-        for name, shared in told[rank].items():
-            users = [user for user in shared.ranks if user in told]
+    for rank in sorted(reports):
+        for name, shared in reports[rank].items():
+            users = [user for user in shared.ranks if user in reports]
             if not users:
                 continue
-            if lacking := [user for user in (users if users[0] == rank else users[:1]) if name not in told[user]]:
+            if lacking := [user for user in (users if users[0] == rank else users[:1]) if name not in reports[user]]:
                 return frameworks.NOT_MADE_THERE(rank=rank, title=shared.title, other=lacking[0])
-            if found := _between(users[0], told[users[0]][name], rank, shared):
+            if found := _between(users[0], reports[users[0]][name], rank, shared):
                 return found
     return ""
 
@@ -188,7 +197,7 @@ def without(facts: Collection[str], described: Described) -> Described:
 
 
 def brief(described: Described) -> Described:
-    """The same with a digest in place of what is long: enough to tell whether two are equal."""
+    """Return the same with a digest in place of long values: enough to compare two for equality."""
 
     def short(value: Any) -> Any:
         data = encode(value)

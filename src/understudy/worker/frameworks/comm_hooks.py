@@ -1,12 +1,12 @@
 """Communication hooks of DDP: which a reducer has, and whether a redo and a newcomer would compute the same with them.
 
-They are observed where torch registers them with a reducer, because of some nothing else is left: a built-in hook (C++) is in no list.
+They are observed where torch registers them with a reducer, because some leave no other trace: a built-in hook (C++) is in no list.
 
 A hook may keep something between two backwards, as PowerSGD does its errors and its low-rank factors. That is state which steers what
-every rank adds up, so it has to be registered, as an object with `state_dict` and `load_state_dict`; else the hook is refused before the
-first transaction. Numbers, functions, modules and process groups that a hook holds are no state.
+every rank adds up, so it has to be registered, as an object with `state_dict` and `load_state_dict`; else the hook is refused before
+the first transaction. Numbers, functions, modules and process groups in a hook are no state.
 
-Limit: what a hook keeps elsewhere is not known: in a global variable, in what it captures, in the object whose method it is.
+Limit: state that a hook keeps elsewhere is not known: in a global variable, in what it captures, in the object whose method it is.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _hooks: weakref.WeakKeyDictionary[Any, list[Hook]] = weakref.WeakKeyDictionary()
 
 
 def watch() -> None:
-    """From now on every registration is seen. DDP looks both functions up in torch.distributed when it calls them."""
-    if any(patch.by == __name__ for patch in patches.standing()):
+    """Note every registration from now on. DDP looks both functions up in torch.distributed when it calls them."""
+    if any(patch.by == __name__ for patch in patches.installed()):
         return
 
     def register(python: Callable[..., None], reducer: Any, state: Any, hook: Callable[..., Any]) -> None:
@@ -78,10 +78,10 @@ def register_again(old: Any, new: Any) -> None:
 
 
 def keeps(hook: Hook, registered: Container[int]) -> str:
-    """What a hook may keep between two backwards and nobody has registered, for a person; "" for nothing. `registered`: ids of objects."""
+    """Return what a hook may keep between two backwards and is not registered, for a person; "" if none. `registered`: ids of objects."""
     if hook.builtin:
         return ""
-    for thing in [hook.state, *_held(hook.function)]:
+    for thing in [hook.state, *_given(hook.function)]:
         if id(thing) not in registered and not _is_plain(thing):
             return f"a {type(thing).__qualname__}"
     return ""
@@ -101,10 +101,10 @@ def _is_plain(thing: Any) -> bool:
     return False
 
 
-def _held(function: Any) -> list[Any]:
-    """What a callable is given with every call."""
+def _given(function: Any) -> list[Any]:
+    """Return what a callable is given with every call."""
     if isinstance(function, functools.partial):
-        return [*_held(function.func), *(thing for thing in [*function.args, *function.keywords.values()] if not callable(thing))]
+        return [*_given(function.func), *(thing for thing in [*function.args, *function.keywords.values()] if not callable(thing))]
     return []
 
 

@@ -1,17 +1,18 @@
-"""DistributedDataParallel: what it holds that steers its collectives is read from the object, and set on it.
+"""DistributedDataParallel: its state that steers its collectives is read from the object, and set on it.
 
-Every one is found where it is made. Its reducer has a bucket layout, which decides how gradients are added up. It starts with one made from
-the order of parameters and changes it once, in the forward that follows the first complete backward, to the order in which gradients
-arrived there; the group's first rank tells the others its own. With `find_unused_parameters` (and no static graph) it never changes. Torch
-notes on the module when it has (`_has_rebuilt_buckets`).
+Every DDP is found where it is made. Its reducer has a bucket layout, which decides how gradients are added up. It starts with one made
+from the order of parameters and changes it once, in the forward that follows the first complete backward, to the order in which
+gradients arrived there; the group's first rank broadcasts its own. With `find_unused_parameters` (and no static graph) it never
+changes. Torch notes on the module when it has (`_has_rebuilt_buckets`).
 
 A reducer can be given any layout, as one that was rebuilt or as one that was not: it is made to rebuild, with a process group in which
-somebody tells it the layout. Only a static graph needs a new reducer: it counts in its first backward how often each gradient arrives, and
-reduces only at its end, with one collective more. A newcomer has to count, so every rank begins anew there, with the same layout.
+the first rank broadcasts that layout. Only a static graph needs a new reducer: it counts in its first backward how often each gradient
+arrives, and reduces only at its end, with one collective more. A newcomer has to count, so every rank begins again there, with the same
+layout.
 
-Limits: a loss between a static graph's first backward and the rebuild that its second one brings ends the job, because counting anew
-would put that rebuild off, and other bits would come out. `GradBucket.parameters()`, which only comm hooks read, is cached by torch
-from the first rebuild on.
+Limits: a loss between a static graph's first backward and the rebuild that its second one brings ends the job, because counting again
+would delay that rebuild, and the bits would differ. `GradBucket.parameters()`, which only comm hooks read, is cached by torch from the
+first rebuild on.
 
 A pending rebuild happens before the vote. One in the middle of a transaction, as with two forwards in the first step, happens there, and a
 redo starts from the layout with which the attempt began. Whether the next forward broadcasts buffers and the next backward reduces is
@@ -36,7 +37,7 @@ from understudy.messages import frameworks
 from understudy.worker import patches
 from understudy.worker.errors import UnderstudyError, UsageError
 from understudy.worker.frameworks import comm_hooks
-from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
+from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, described_by_users
 
 Layout = list[list[int]]  # parameter numbers of each bucket
 STEERING = "buckets and synchronization"  # the fact that a newcomer adopts
@@ -47,7 +48,7 @@ _made: list[DistributedDataParallel] = []
 
 @dataclass(frozen=True)
 class Steering:
-    """What a DDP does next, apart from what its constructor was told."""
+    """What a DDP does next, apart from the options of its constructor."""
 
     layout: Layout
     rebuilt: bool  # whether the layout is final
@@ -60,7 +61,7 @@ class Steering:
 
     @classmethod
     def unpacked(cls, data: Any) -> Steering:
-        """Raises `ValueError` for anything but what `packed` gives."""
+        """Decode. Raises `ValueError` for anything but the result of `packed`."""
         match data:
             case [[*layout], bool(rebuilt), bool(backward_sync), bool(forward_sync), bool(counted)] if all(
                 isinstance(bucket, list) and all(type(number) is int for number in bucket) for bucket in layout
@@ -74,8 +75,8 @@ class Ddp(FrameworkAdapter):
 
     def __init__(self, registered: Registered, groups: Memberships) -> None:
         super().__init__(registered, groups)
-        self._known: list[DistributedDataParallel] | None = None  # none is made any more once this is asked for
-        self._layouts: dict[int, tuple[bool, Layout]] = {}  # by id of the DDP: whether it was final when it was read, and it
+        self._known: list[DistributedDataParallel] | None = None  # no more are made once this is read
+        self._layouts: dict[int, tuple[bool, Layout]] = {}  # by id of the DDP: whether it was final when it was read, and the layout
         self._begun: list[Steering] = []  # of each DDP, as the present attempt found it
 
     @staticmethod
@@ -83,7 +84,7 @@ class Ddp(FrameworkAdapter):
         return isinstance(part, DistributedDataParallel)
 
     def watch(self, training: Callable[[], bool]) -> None:
-        """A public hook of torch.nn tells of every one that is made. Refuses `join`."""
+        """Note every DDP that is made, by a public hook of torch.nn. Refuses `join`."""
 
         def made(module: torch.nn.Module, name: str, submodule: torch.nn.Module | None) -> None:
             if isinstance(module, DistributedDataParallel) and name == "module":
@@ -114,7 +115,7 @@ class Ddp(FrameworkAdapter):
         return ""
 
     def _wrappers(self) -> list[DistributedDataParallel]:
-        """Every one that was made, and copies of them that are registered; on all ranks in the same order."""
+        """Return every DDP that was made, and copies of them that are registered; on all ranks in the same order."""
         found = {id(wrapper): wrapper for wrapper in _made}
         for module in self.registered.modules.values():
             for part in module.modules():
@@ -133,7 +134,7 @@ class Ddp(FrameworkAdapter):
                 settle(module)
 
     def begin(self) -> None:
-        """A layout is read only when it may be another one than at the last begin."""
+        """Note the layouts. A layout is read only if it may differ from that of the last begin."""
         self._begun = []
         for module in self._modules():
             final = settled(module)
@@ -143,10 +144,10 @@ class Ddp(FrameworkAdapter):
             self._begun.append(steering_of(module, known[1]))
 
     def restore(self) -> None:
-        """A gradient that was a view of a bucket at begin becomes one of the bucket that is there now: DDP divides a view by the number of
-        ranks, and multiplies any other gradient by the inverse, which gives other bits.
+        """Restore the DDPs. A gradient that was a view of a bucket at begin becomes one of the present bucket: DDP divides a view by the
+        number of ranks, and multiplies any other gradient by the inverse, which gives other bits.
         """
-        for module, steering in zip(self._modules(), self._begun, strict=False):  # none, if the attempt did not come to its begin
+        for module, steering in zip(self._modules(), self._begun, strict=False):  # none, if the attempt did not reach its begin
             put(module, steering)
 
     def meet_newcomers(self) -> None:
@@ -155,7 +156,7 @@ class Ddp(FrameworkAdapter):
             if not settled(module):
                 settle_alone(module)
             if module.static_graph:
-                count_anew(module)
+                count_again(module)
 
     def redoes_otherwise(self) -> bool:
         return any(module.static_graph for module in self._modules())
@@ -189,15 +190,15 @@ class Ddp(FrameworkAdapter):
             )
         return found
 
-    def adopt(self, told: Mapping[int, Described]) -> None:
+    def adopt(self, reports: Mapping[int, Described]) -> None:
         self._layouts.clear()
         for module, (name, mine) in zip(self._modules(), self.described().items(), strict=True):
-            if (theirs := told_by_users(told, name, mine.ranks)) is not None:
+            if (theirs := described_by_users(reports, name, mine.ranks)) is not None:
                 put(module, Steering.unpacked(theirs.facts[STEERING]), anew=True)
 
 
 def settled(module: DistributedDataParallel) -> bool:
-    """Whether the layout cannot change any more."""
+    """Return whether the layout cannot change any more."""
     return module._has_rebuilt_buckets or not _may_rebuild(module)
 
 
@@ -206,24 +207,24 @@ def _may_rebuild(module: DistributedDataParallel) -> bool:
 
 
 def settle(module: DistributedDataParallel) -> None:
-    """Lets a pending rebuild happen now; the next forward would do it. All ranks of the group call it."""
+    """Let a pending rebuild happen now; the next forward would do it. All ranks of the group call it."""
     try:
         rebuilt = module.reducer._rebuild_buckets()
     except RuntimeError as error:
         if "Expected to have finished reduction" not in str(error):
             raise
-        return  # parameters got no gradient: the next forward says so to the user, in more words
+        return  # parameters got no gradient: the next forward reports that to the user, in more words
     if rebuilt:
         module._has_rebuilt_buckets = True
 
 
 def read(module: DistributedDataParallel) -> Steering:
-    """As it is now, in no forward or backward."""
+    """Read the present state, in no forward or backward."""
     return steering_of(module, layout_of(module))
 
 
 def steering_of(module: DistributedDataParallel, layout: Layout) -> Steering:
-    """The same with a layout that is known."""
+    """Return the same with a layout that is known."""
     counted = bool(module.static_graph and module._static_graph_delay_allreduce_enqueued)
     # A rank may well have had a forward alone, as for an evaluation: without buffers that means nothing.
     broadcasts = module.broadcast_buffers and len(module.modules_buffers) > 0
@@ -232,14 +233,15 @@ def steering_of(module: DistributedDataParallel, layout: Layout) -> Steering:
 
 
 def put(module: DistributedDataParallel, steering: Steering, anew: bool = False) -> None:
-    """Makes it so, whatever a failed attempt has left behind. `anew`: a static graph counts again, and gradients become views of buckets
-    where DDP makes them so, which is when it makes buckets."""
+    """Set the state, whatever a failed attempt has left. `anew`: a static graph counts again, and gradients become views of buckets where
+    DDP makes them so, which is when it makes buckets.
+    """
     if anew and (module.static_graph or (module.gradient_as_bucket_view and not _may_rebuild(module))):
         _make_reducer(module, steering.layout)
     module.reducer._reset_state()
     module._has_rebuilt_buckets = False
     if _may_rebuild(module):
-        with _told(module, steering.layout):
+        with _with_layout(module, steering.layout):
             module.reducer._push_all_rebuilt_params()
             module.reducer._rebuild_buckets()
         if steering.rebuilt:
@@ -252,8 +254,10 @@ def put(module: DistributedDataParallel, steering: Steering, anew: bool = False)
         module._static_graph_delay_allreduce_enqueued = steering.counted and not anew
 
 
-def count_anew(module: DistributedDataParallel) -> None:
-    """On a survivor, where a newcomer will have to count how often gradients arrive. Raises `UnderstudyError` where that cannot be."""
+def count_again(module: DistributedDataParallel) -> None:
+    """Begin to count again, on a survivor, where a newcomer will have to count how often gradients arrive. Raises `UnderstudyError` if
+    that is impossible.
+    """
     steering = read(module)
     if steering.counted and not steering.rebuilt:
         raise UnderstudyError(frameworks.STATIC_LOST(module=type(module.module).__qualname__))
@@ -261,13 +265,13 @@ def count_anew(module: DistributedDataParallel) -> None:
 
 
 def settle_alone(module: DistributedDataParallel) -> None:
-    """As `settle`, where there are no peers: for a rebuild that was pending outside of all transactions. The order is this rank's own."""
-    with _told(module, None):
+    """Settle as `settle`, without peers: for a rebuild that was pending outside of all transactions. The order is this rank's own."""
+    with _with_layout(module, None):
         settle(module)
 
 
 def options(module: DistributedDataParallel) -> dict[str, Any]:
-    """What its constructor was told, and which parameters it reduces."""
+    """Return the options of its constructor, and which parameters it reduces."""
     return {
         "find_unused_parameters": bool(module.find_unused_parameters),
         "static_graph": bool(module.static_graph),
@@ -279,7 +283,7 @@ def options(module: DistributedDataParallel) -> dict[str, Any]:
 
 
 def _parameters(module: DistributedDataParallel, present: set[int]) -> list[torch.nn.Parameter]:
-    """The reducer's, in its order: not those that require gradients now, but those that did when it was made."""
+    """Return the reducer's parameters, in its order: not those that require gradients now, but those that did when it was made."""
     found: dict[int, torch.nn.Parameter] = {}
     for part in module.module.modules():
         for parameter in part.parameters(recurse=False):
@@ -294,7 +298,7 @@ def _in_buckets(module: DistributedDataParallel) -> list[list[torch.Tensor]]:
 
 
 def layout_of(module: DistributedDataParallel) -> Layout:
-    """The one in use."""
+    """Return the layout in use."""
     buckets = _in_buckets(module)
     parameters = _parameters(module, {id(p) for bucket in buckets for p in bucket})
     numbers = {id(p): number for number, p in enumerate(parameters)}
@@ -302,8 +306,9 @@ def layout_of(module: DistributedDataParallel) -> Layout:
 
 
 class _Untouched(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Torch tells a reducer's buckets only together with zeros of their size, which nobody here reads: as large as the model, they would
-    cost survivors and newcomer tens of milliseconds for each hundred megabytes. Memory that is not written to costs nothing.
+    """Leaves zeros untouched: torch sets a reducer's buckets only together with zeros of their size, which are never read here. As large
+    as the model, they would cost survivors and newcomer tens of milliseconds for each hundred megabytes. Memory that is not written to
+    costs nothing.
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -313,7 +318,7 @@ class _Untouched(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Teller(dist.ProcessGroup):
-    """A group of one, in which a rebuild hears `layout` as if the first rank had told it; or itself, if there is none."""
+    """A group of one, in which a rebuild receives `layout` as if from the first rank; or its own, if there is none."""
 
     def __init__(self, layout: Layout | None) -> None:
         super().__init__(0, 1)  # type: ignore[call-arg]
@@ -334,7 +339,7 @@ class _Teller(dist.ProcessGroup):
 
 
 @contextlib.contextmanager
-def _told(module: DistributedDataParallel, layout: Layout | None) -> Iterator[None]:
+def _with_layout(module: DistributedDataParallel, layout: Layout | None) -> Iterator[None]:
     teller = _Teller(layout)
     module.reducer._update_process_group(teller)
     try:
@@ -344,7 +349,7 @@ def _told(module: DistributedDataParallel, layout: Layout | None) -> Iterator[No
 
 
 def _make_reducer(module: DistributedDataParallel, layout: Layout) -> None:
-    """A new reducer with this layout, in the state in which the constructor left the first one."""
+    """Return a new reducer with this layout, in the state in which the constructor left the first one."""
     parameters = _parameters(module, {id(p) for bucket in _in_buckets(module) for p in bucket})
     names = module._build_debug_param_to_name_mapping(parameters)  # type: ignore[no-untyped-call]
     old = module.reducer
@@ -371,7 +376,7 @@ def _make_reducer(module: DistributedDataParallel, layout: Layout) -> None:
 
 @contextlib.contextmanager
 def _replaced(owner: Any, name: str, other: Any) -> Iterator[None]:
-    """`other` in the place of what `owner`, a module or a class, itself has under `name`."""
+    """Replace `name` of `owner`, a module or a class, in its own dictionary, by `other`."""
     patch = patches.put(owner, name, other, "DDP is made again as the others have it")
     try:
         yield

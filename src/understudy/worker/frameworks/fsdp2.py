@@ -1,7 +1,7 @@
-"""FSDP2: what of a failed attempt has to go before a redo, what steers its collectives, and where it keeps its shards.
+"""FSDP2: what must be dropped of a failed attempt before a redo, what steers its collectives, and where it keeps its shards.
 
-FSDP2 keeps gathered parameters, pending reductions and unsharded gradients of the failed attempt; `reset_iter_state` alone leaves
-a stale gradient behind that would be added to the redo's.
+FSDP2 keeps gathered parameters, pending reductions and unsharded gradients of the failed attempt; `reset_iter_state` alone leaves a
+stale gradient that would be added to the redo's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 
 from understudy.messages import frameworks
 from understudy.worker.errors import UsageError
-from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
+from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, described_by_users
 
 SWITCHES = "switches of the backward"  # the fact that a newcomer adopts
 _OF_GROUP = ("reduce_grads", "all_reduce_grads", "reshard_after_backward", "unshard_in_backward")
@@ -23,7 +23,9 @@ _OF_GROUP = ("reduce_grads", "all_reduce_grads", "reshard_after_backward", "unsh
 
 @dataclass(frozen=True)
 class Switches:
-    """What the script sets between micro-batches or for an evaluation, and a failed attempt leaves as it was in the middle."""
+    """The switches that the script sets between micro-batches or for an evaluation, and that a failed attempt leaves as they were in the
+    middle.
+    """
 
     reduce_grads: bool
     all_reduce_grads: bool
@@ -39,7 +41,7 @@ class Switches:
 
     @classmethod
     def unpacked(cls, data: Any) -> Switches:
-        """Raises `ValueError` for anything but what `packed` gives."""
+        """Decode. Raises `ValueError` for anything but the result of `packed`."""
         match data:
             case [bool(), bool(), bool(), bool(), bool(), bool(), str()]:
                 return cls(*data)
@@ -114,9 +116,9 @@ class Fsdp2(FrameworkAdapter):
                     found[f"fsdp/{key}/{name}/{number}/{ranks}"] = SharedObject(tuple(ranks), title, facts)
         return found
 
-    def adopt(self, told: Mapping[int, Described]) -> None:
+    def adopt(self, reports: Mapping[int, Described]) -> None:
         for (module, group), (name, mine) in zip(self._parameter_groups(), self.described().items(), strict=True):
-            if (theirs := told_by_users(told, name, mine.ranks)) is not None:
+            if (theirs := described_by_users(reports, name, mine.ranks)) is not None:
                 set_switches(module, group, Switches.unpacked(theirs.facts[SWITCHES]))
 
 
@@ -153,14 +155,14 @@ def set_switches(module: Any, group: Any, switches: Switches) -> None:
     state._state_ctx.is_last_backward = switches.last_backward
     state._auto_reshard_after_forward = switches.torch_decides
     if switches.torch_decides:
-        # Then the first forward makes the root's parameters stay gathered; it may have come behind what is restored here.
+        # Then the first forward makes the root's parameters stay gathered; it may have come after what is restored here.
         group.post_forward_mesh_info = None if state._is_root else group.mesh_info
     elif switches.resharding != "parts":  # which only the constructor can say
         group.post_forward_mesh_info = None if switches.resharding == "no" else group.mesh_info
 
 
 def refuse_unreduced(group: Any) -> None:
-    """In front of a vote: gradients that wait for their reduction in a later transaction are nowhere but in this process."""
+    """Refuse, before a vote, gradients that wait for their reduction in a later transaction: they exist only in this process."""
     if group.reduce_grads and group.all_reduce_grads:
         return
     if group._partial_reduce_output is not None or any(map(_waits, group.fsdp_params)):
@@ -168,13 +170,15 @@ def refuse_unreduced(group: Any) -> None:
 
 
 def _waits(parameter: Any) -> bool:
-    """Whether it has a gradient that is not reduced yet."""
+    """Return whether it has a gradient that is not reduced yet."""
     unsharded = getattr(parameter, "_unsharded_param", None)
     return parameter.unsharded_accumulated_grad is not None or (isinstance(unsharded, torch.Tensor) and unsharded.grad is not None)
 
 
 def reset(module: Any) -> None:
-    """After a failed attempt: all that belongs to the root `module`. Nothing for a module that is not a root, or was never used."""
+    """Reset, after a failed attempt, all that belongs to the root `module`. Does nothing for a module that is not a root, or was never
+    used.
+    """
     if not module._get_fsdp_state()._is_root:  # None before the first forward
         return
     groups = [group for state in module._get_fsdp_state()._state_ctx.all_states for group in _groups(state)]
@@ -189,18 +193,20 @@ def reset(module: Any) -> None:
                 unsharded.grad = None
 
 
-def _told(switches: Switches) -> Switches:
-    """Where torch decides about resharding, it has done so on a rank that has had a forward, and not yet on a newcomer."""
+def _reported(switches: Switches) -> Switches:
+    """Return the switches to report. Where torch decides about resharding, it has done so on a rank that has had a forward, and not yet on
+    a newcomer.
+    """
     return replace(switches, resharding="torch decides") if switches.torch_decides else switches
 
 
 def facts_of(module: Any) -> list[tuple[list[int], dict[str, Any]]]:
-    """Of each of its groups of parameters: the global ranks that take part, and what steers the collectives."""
+    """Return, of each of its groups of parameters, the global ranks that take part, and what steers the collectives."""
     state = module._get_fsdp_state()
     found = []
     for group in _groups(state):
         mesh = group.mesh_info.mesh
-        # The first forward decides which module is the root, and that the root is not resharded, unless the script has said something.
+        # The first forward decides which module is the root, and that the root is not resharded, unless the script has set that.
         reshard: Any = "torch decides" if state._auto_reshard_after_forward else _size(group.post_forward_mesh_info)
         found.append(
             (
@@ -212,7 +218,7 @@ def facts_of(module: Any) -> list[tuple[list[int], dict[str, Any]]]:
                     "sizes of parameters": [
                         list(parameter._orig_size) for parameter in group.fsdp_params
                     ],  # names come with the first forward
-                    SWITCHES: _told(switches_of(module, group)).packed(),
+                    SWITCHES: _reported(switches_of(module, group)).packed(),
                 },
             )
         )
@@ -220,5 +226,5 @@ def facts_of(module: Any) -> list[tuple[list[int], dict[str, Any]]]:
 
 
 def _size(mesh_info: Any) -> int:
-    """To how many parts parameters go between forward and backward; 0: they stay gathered."""
+    """Return to how many parts parameters go between forward and backward; 0: they stay gathered."""
     return 0 if mesh_info is None else int(getattr(mesh_info, "shard_mesh_size", 0) or -1)

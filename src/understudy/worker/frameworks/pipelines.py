@@ -1,10 +1,10 @@
-"""Schedules of torch.distributed.pipelining: what they hold between calls is restored by a redo, given to newcomers, and compared.
+"""Schedules of torch.distributed.pipelining: their state between calls is restored by a redo, given to newcomers, and compared.
 
-A failed attempt leaves losses, cached activations and pending receives behind, which the redo must not find. And in its first iteration a
-schedule agrees with its neighbours: all vote on how to find out the shapes of what they exchange, compute with every stage once to learn
-them, and send them on. That may change buffers and costs messages that the survivors would not answer, so a newcomer does not do it: it is
-told the shapes by a rank that has the same stages (there is one, or else its parameters would be lost), and sets itself up with them. The
-same goes for the change between training and evaluation, after which stages agree anew.
+A failed attempt leaves losses, cached activations and pending receives, which the redo must not find. And in its first iteration a
+schedule agrees with its neighbours: all vote on how to find out the shapes of what they exchange, compute with every stage once to
+learn them, and send them on. That may change buffers and costs messages that the survivors would not answer, so a newcomer does not do
+it: it is sent the shapes by a rank that has the same stages (there is one, or else its parameters would be lost), and sets itself up
+with them. The same applies to the change between training and evaluation, after which stages agree again.
 
 Schedules are found where they are made, so one that is made after training began is refused: the newcomer's would be another one.
 
@@ -29,16 +29,17 @@ import torch.distributed as dist
 from understudy.messages import frameworks
 from understudy.worker import patches
 from understudy.worker.errors import UsageError
-from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, told_by_users
+from understudy.worker.frameworks.base import Described, FrameworkAdapter, Memberships, Registered, SharedObject, described_by_users
 
 _MODULE = "torch.distributed.pipelining.schedules"
 SET_UP = "set up"  # the fact that a newcomer adopts
 _made: list[Any] = []
 
-# What a first iteration sets up in a stage, and what in a schedule (those of one stage and of several have other names for it).
+# The attributes that a first iteration sets up in a stage, and those in a schedule (those of one stage and of several have other names for
+# it).
 _SET_UP = ("_stage_meta", "_inference_mode", "args_recv_info", "act_send_info", "grad_recv_info", "grad_send_info", "chunks")
 _FLAGS = (("_stage_forward_initialized", "_stage_backward_initialized"), ("_stages_forward_initialized", "_stages_backward_initialized"))
-# What an iteration leaves behind when it fails.
+# The attributes that an iteration leaves set when it fails.
 _STALE_IN_STAGE = ("fwd_cache", "bwd_cache", "output_chunks", "backward_state", "dw_runner")
 _STALE_IN_SCHEDULE = ("_internal_losses", "backward_counter", "bwd_recv_ops", "fwd_recv_ops", "unshard_ops", "unsharded_stages")
 _FOR_BACKWARD = ("_fwd_outputs_for_bwd_meta", "_fwd_inputs_for_bwd_meta", "_fwd_kwargs_tensors_for_bwd_meta")
@@ -46,10 +47,10 @@ _FOR_BACKWARD = ("_fwd_outputs_for_bwd_meta", "_fwd_inputs_for_bwd_meta", "_fwd_
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage has agreed on with its neighbours."""
+    """The shapes that a stage has agreed on with its neighbours."""
 
     shapes: list[Any]  # of inputs, outputs, and the gradients of both
-    dynamic: bool  # found out by computing with the stage
+    dynamic: bool  # found by computing with the stage
 
     @classmethod
     def unpacked(cls, data: Any) -> Stage:
@@ -61,7 +62,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class PipelineSetUp:
-    """How a schedule stands that has been used."""
+    """The set-up of a schedule that has been used."""
 
     flags: list[bool]  # whether its stages have agreed on shapes, for the forward and for the backward
     stages: list[Stage]
@@ -71,7 +72,7 @@ class PipelineSetUp:
 
     @classmethod
     def unpacked(cls, data: Any) -> PipelineSetUp:
-        """Raises `ValueError` for anything but what `packed` gives."""
+        """Decode. Raises `ValueError` for anything but the result of `packed`."""
         match data:
             case [[bool(), bool()] as flags, [*stages]]:
                 return cls(flags, [Stage.unpacked(stage) for stage in stages])
@@ -103,9 +104,9 @@ class Pipelines(FrameworkAdapter):
             found |= _described(number, schedule, members)
         return found
 
-    def adopt(self, told: Mapping[int, Described]) -> None:
+    def adopt(self, reports: Mapping[int, Described]) -> None:
         for number, schedule in enumerate(schedules()):
-            if (theirs := told_by_users(told, _own_name(number, schedule))) is not None:
+            if (theirs := described_by_users(reports, _own_name(number, schedule))) is not None:
                 adopt(schedule, PipelineSetUp.unpacked(theirs.facts[SET_UP]))
 
 
@@ -119,7 +120,7 @@ def _described(number: int, schedule: Any, members: Mapping[int, tuple[str, list
             both = sorted([ranks[stage.group_rank], ranks[other]]) if ranks else []
             what = f"exchange of stages {first} and {first + 1} in a {title}"
             found[f"between/{name}/{number}/{first}/{both}"] = SharedObject(tuple(both), what, {"shapes": exchanged})
-    # For a newcomer with the same stages, in whatever pipeline: no group has these as its members, so nobody compares it.
+    # For a newcomer with the same stages, in whatever pipeline: no group has these as its members, so they are not compared.
     set_up = PipelineSetUp(flags_of(schedule), [Stage(shapes(stage), is_dynamic(stage)) for stage in stages])
     found[_own_name(number, schedule)] = SharedObject((), title, {SET_UP: set_up.packed()})
     return found
@@ -155,7 +156,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def watch(training: Callable[[], bool]) -> None:
-    """Remembers every schedule that is made from now on. `training`: whether the first transaction has begun."""
+    """Note every schedule that is made from now on. `training`: whether the first transaction has begun."""
 
     def wrap(module: ModuleType) -> None:
         def init(make: Callable[..., None], schedule: Any, *args: Any, **kwargs: Any) -> None:
@@ -164,7 +165,7 @@ def watch(training: Callable[[], bool]) -> None:
             make(schedule, *args, **kwargs)
             _made.append(schedule)
 
-        patches.wrap(module._PipelineSchedule, "__init__", init, "schedules are part of what a newcomer must have alike")
+        patches.wrap(module._PipelineSchedule, "__init__", init, "a newcomer must have the same schedules")
 
     if (module := sys.modules.get(_MODULE)) is not None:
         wrap(module)
@@ -173,7 +174,7 @@ def watch(training: Callable[[], bool]) -> None:
 
 
 def schedules() -> list[Any]:
-    """All that were made, in this order."""
+    """Return all schedules, in the order in which they were made."""
     return _made
 
 
@@ -183,7 +184,7 @@ def stages_of(schedule: Any) -> list[Any]:
 
 
 def unsupported() -> str:
-    """What of the schedules could not be given to a newcomer, for a person, or ""."""
+    """Return what of the schedules could not be given to a newcomer, for a person, or ""."""
     for schedule in _made:
         for stage in stages_of(schedule):
             if type(stage).__name__ != "PipelineStage":
@@ -195,7 +196,7 @@ def unsupported() -> str:
 
 
 def flags_of(schedule: Any) -> list[bool]:
-    """Whether its stages have agreed on shapes, for the forward and for the backward."""
+    """Return whether its stages have agreed on shapes, for the forward and for the backward."""
     return [bool(getattr(schedule, name)) for names in _FLAGS for name in names if hasattr(schedule, name)]
 
 
@@ -234,11 +235,11 @@ def _clear(thing: Any, names: Sequence[str]) -> None:
             getattr(thing, name).clear()
 
 
-# -- what ranks tell each other ------------------------------------------------------------------------------------------------
+# -- what ranks send each other ------------------------------------------------------------------------------------------------
 
 
 def facts(schedule: Any) -> dict[str, Any]:
-    """What all ranks of its pipeline have in common."""
+    """Return what all ranks of its pipeline have in common."""
     return {
         "microbatches": int(schedule._n_microbatches),
         "stages": int(schedule._num_stages),
@@ -248,13 +249,15 @@ def facts(schedule: Any) -> dict[str, Any]:
 
 
 def shapes(stage: Any) -> list[Any]:
-    """Of what a stage receives and sends: inputs, outputs, gradients of both. None where it is not known yet."""
+    """Return the shapes that a stage receives and sends: inputs, outputs, gradients of both. None if they are not known yet."""
     metas = stage._stage_meta
     return [_packed(stage, kind) for kind in (metas.inputs, metas.outputs, metas.input_grads, metas.output_grads)]
 
 
 def neighbours(schedule: Any, stage: Any) -> list[tuple[int, int, list[Any]]]:
-    """Stages on other ranks that it exchanges tensors with: number of the first of both, the other's rank in the group, and the shapes."""
+    """Return the stages on other ranks that it exchanges tensors with: number of the first of both, the other's rank in the group, and the
+    shapes.
+    """
     inputs, outputs, _, _ = shapes(stage)
     found = []
     ranks = stage.stage_index_to_group_rank
@@ -265,14 +268,14 @@ def neighbours(schedule: Any, stage: Any) -> list[tuple[int, int, list[Any]]]:
     return found
 
 
-def adopt(schedule: Any, told: PipelineSetUp) -> None:
-    """On a newcomer: sets the schedule up as if its stages had agreed on the shapes that were `told`."""
+def adopt(schedule: Any, reports: PipelineSetUp) -> None:
+    """Set up the schedule, on a newcomer, as if its stages had agreed on the shapes in `reports`."""
     from torch.distributed.pipelining._utils import InferenceMode
 
     _clear(schedule, _STALE_IN_SCHEDULE)
-    flags = told.flags
+    flags = reports.flags
     _set_flags(schedule, flags)
-    for stage, there in zip(stages_of(schedule), told.stages, strict=True):
+    for stage, there in zip(stages_of(schedule), reports.stages, strict=True):
         if not flags[0]:
             continue
         inputs, outputs, input_grads, output_grads = [_unpacked(kind) for kind in there.shapes]
@@ -286,7 +289,7 @@ def adopt(schedule: Any, told: PipelineSetUp) -> None:
 
 
 def is_dynamic(stage: Any) -> bool:
-    """Whether shapes were found out by computing with the stage."""
+    """Return whether shapes were found by computing with the stage."""
     return getattr(stage._inference_mode, "name", "") == "DYNAMIC"
 
 

@@ -1,4 +1,4 @@
-"""Which frameworks are known: ours, then those of other packages by name. Every rank goes through them in this order."""
+"""The known frameworks: ours, then those of other packages by name. Every rank uses them in this order."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ GROUP = "understudy.frameworks"
 
 
 def adapters() -> list[type[FrameworkAdapter]]:
-    """Raises `ValueError` for what another package has got wrong."""
+    """Return one adapter for each framework. Raises `ValueError` for an error of another package."""
     return [Ddp, Fsdp2, Pipelines, *extensions.classes(GROUP, FrameworkAdapter)]

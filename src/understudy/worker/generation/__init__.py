@@ -1,1 +1,1 @@
-"""Generations: who is in one, how a rank joins the next, and what members tell each other then."""
+"""Generations: their members, how a rank joins the next one, and what members report to each other then."""

@@ -1,4 +1,4 @@
-"""What every part of a rank works with."""
+"""The context that every part of a rank works with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from understudy.worker.progress import Progress
 
 @dataclass(frozen=True)
 class RankContext:
-    progress: Progress  # where the rank is
-    membership: Membership  # with whom it trains
-    rank_state: RankState  # what it has
-    notices: Notices  # what it tells its user
+    progress: Progress  # the position of the rank
+    membership: Membership  # the ranks with which it trains
+    rank_state: RankState  # its state
+    notices: Notices  # its warnings for the user

@@ -1,4 +1,4 @@
-"""What the control thread does for a runtime, while the main thread may be blocked anywhere."""
+"""Handlers that the control thread calls, while the main thread may be blocked anywhere."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from understudy.worker.transport.rendezvous import Rendezvous
 
 
 class ControlHandlers:
-    """As `control.Handlers` says."""
+    """Implements `control.Handlers`."""
 
     def __init__(self, progress: Progress, membership: Membership, preallocation: Preallocation, times: DeviceTimes) -> None:
         self._progress = progress
         self._membership = membership
         self._preallocation = preallocation
         self._times = times
-        self.in_setup = False  # the script sets up: nobody has voted for anything
+        self.in_setup = False  # the script sets up: no rank has voted for anything
         self._published: tuple[int, Collection[int]] = (-1, ())  # of which ranks, in the newest generation that asked
-        self._wanted: deque[tuple[int, str]] = deque()  # generations and stores in which newcomers of this very rank ask what it holds
+        self._wanted: deque[tuple[int, str]] = deque()  # generations and stores in which newcomers of this very rank ask what memory it has
 
     def break_communicators(self, abort: Abort) -> None:
-        """Wakes the main thread from whatever collective, hand-over or meeting it is blocked in."""
+        """Wake the main thread from the collective, hand-over or meeting in which it is blocked."""
         membership = self._membership
         membership.groups.wake()
         peers, meeting = membership.peers, membership.meeting
@@ -45,16 +45,15 @@ class ControlHandlers:
         membership.groups.abort()
 
     def called(self) -> None:
-        """Wakes the main thread if it still waits for the record of the set-up in a generation that may be over."""
+        """Wake the main thread if it still waits for the record of the set-up in a generation that may be over."""
         meeting, newest = self._membership.meeting, self._membership.control.generation
         if meeting is not None and meeting.generation < newest:
             meeting.close()
 
     def publish(self, generation: int, store: str, ranks: tuple[int, ...]) -> None:
-        """Puts the set-up records of `ranks` that this worker holds where the newcomers look for them.
+        """Publish the set-up records of `ranks` that this worker keeps, where the newcomers look for them.
 
-        On a thread of its own, since connecting to a store may block. What this rank itself holds, only its main thread can say
-        (`describe`).
+        On a separate thread, since connecting to a store may block. The rank's own record is published by its main thread (`describe`).
         """
         if self._progress.rank in ranks:
             self._wanted.append((generation, store))
@@ -67,14 +66,14 @@ class ControlHandlers:
             threading.Thread(target=self._put, args=(generation, store, named), daemon=True).start()
 
     def publish_rest(self, abort: Abort) -> None:
-        """When this worker has come to rest: what it was about to receive when it was called, and has got since."""
+        """Publish, after this worker has stopped, the records that it was about to receive when it was called, and has received since."""
         generation, published = self._published
         rest = [rank for rank in abort.lost if generation != abort.generation or rank not in published]
         if any(self._membership.store.setup(rank) is not None for rank in rest):
             self.publish(abort.generation, abort.store, tuple(rest))
 
     def describe(self) -> None:
-        """Between two transactions: tells a newcomer that is getting ready to take this rank what memory it will need."""
+        """Describe, between two transactions, the memory of this rank to a newcomer that prepares to take it."""
         while self._wanted:
             generation, store = self._wanted.popleft()
             described = {f"memory/{self._progress.rank}": pack(self._preallocation.describe())}
@@ -88,20 +87,20 @@ class ControlHandlers:
         except GenerationAborted:
             return  # the newer generation has another store
         except PeerLost as error:
-            if generation != self._progress.generation:  # else it was for a spare that is prepared, and nobody waits for that
+            if generation != self._progress.generation:  # else it was for a spare that is prepared, and no rank waits for that
                 self._membership.report_broken(generation, str(error))
 
     def collectives(self) -> int:
         return max(0, self._membership.groups.collectives() - self._membership.collectives_at_attach)
 
     def waits(self, still: float = 0.0) -> int:
-        """As `Handlers.waits`: those in the script's groups, and those for what other workers' runtimes send or say."""
+        """Count waits as `Handlers.waits`: those in the script's groups, and those for other workers' runtimes."""
         groups, peers = self._membership.groups.waits(still), self._membership.peers
         held = sum(meeting.waiting for meeting in list(self._membership.more_meetings))
         return groups if groups == UNKNOWN else groups + (peers is not None and peers.waiting) + held
 
     def at_work(self) -> bool | None:
-        """As `Handlers.at_work`."""
+        """Return as `Handlers.at_work`."""
         try:
             if main_thread_runs():
                 return True
@@ -111,11 +110,11 @@ class ControlHandlers:
         return None if waits == UNKNOWN else waits == 0
 
     def own_share(self) -> float | None:
-        """As `Handlers.own_share`."""
+        """Return as `Handlers.own_share`."""
         return self._times.take()
 
     def answers_alone(self, abort: Abort) -> Event | None:
-        """While the script sets up, nobody has voted for anything: no need to wait for the main thread to say so."""
+        """Answer for the main thread while the script sets up: no rank has voted for anything, so there is no need to wait for it."""
         if not self.in_setup:
             return None
         return Quiesced(self._membership.control.worker, abort.generation, Position(-1, VotePhase.RUNNING), (), 0)

@@ -1,4 +1,4 @@
-"""What the donors of a recovery have published, and what follows from it for a newcomer: every member comes to the same result."""
+"""The published state of the donors of a recovery, and the plan that follows from it for a newcomer: every member computes the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Donor:
     """What a member has published of its state."""
 
     def __init__(self, state: DonorState) -> None:
-        """Raises `BadMessage`."""
+        """Decode the state. Raises `BadMessage`."""
         self.state = state
         self.summary = StateSummary.of(state.state)
         self.descriptions = state.descriptions
@@ -32,7 +32,7 @@ class Donor:
 
 
 class Donors:
-    """Those of a recovery, by member number. Reading them waits for all: raises `GenerationAborted` or `PeerLost`."""
+    """The donors of a recovery, by member number. Reading them waits for all: raises `GenerationAborted` or `PeerLost`."""
 
     def __init__(self, members: Members, meeting: Rendezvous) -> None:
         self.members = members
@@ -45,22 +45,24 @@ class Donors:
         return iter(self._found.items())
 
     def summaries(self) -> dict[int, StateSummary]:
-        """By rank."""
+        """Return the summaries by rank."""
         return {self.members.rank_of(member): donor.summary for member, donor in self}
 
     def frameworks(self) -> dict[int, Described]:
-        """By rank: what steers the collectives of DDP and the like."""
+        """Return, by rank, the facts that steer the collectives of DDP and the like."""
         return {self.members.rank_of(member): donor.state.frameworks for member, donor in self}
 
     def plan_for(self, rank: int, replicas: Replicas) -> Plan:
-        """What `rank` gets from whom. Raises `UnderstudyError` if something of its state is nowhere, or its donors disagree."""
+        """Return the plan for `rank`: which entry comes from which member. Raises `UnderstudyError` if no source has a part of its state,
+        or its donors disagree.
+        """
         copy = read_copy(self.members, rank, self._meeting)
         donors, own = self._found, CopySource(rank, copy, replicas, self._found)
         return make_plan(rank, donors, [own, ReplicaSource(rank, copy, replicas, donors, self.members.leaver_of(rank))], own.entries)
 
 
 def read_copy(members: Members, rank: int, meeting: Rendezvous) -> BuddyCopy:
-    """The buddy copy of a newcomer's rank. Raises `StateMismatch` if it is damaged, or one of another transaction."""
+    """Read the buddy copy of a newcomer's rank. Raises `StateMismatch` if it is damaged, or one of another transaction."""
     copy, start = unseal(meeting.get(f"copy/{rank}/{members.holder_of(rank)}")), members.recovery.start
     if copy.transaction != start - 1:
         raise StateMismatch(newcomers.OTHER_COPY(rank=rank, transaction=copy.transaction, wanted=start - 1))

@@ -1,7 +1,7 @@
-"""Who takes part in a recovery, by number.
+"""The members of a recovery, by number.
 
-Members are numbered: ranks by themselves, and the old worker of a rank that is being moved (a leaver, healthy, a donor only) as
-world_size + its place among the leavers.
+Ranks have their own numbers. The old worker of a rank that is being moved (a leaver: healthy, and only a donor) has world_size + its
+place among the leavers.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ class Members:
 
     @property
     def lead(self) -> int:
-        """The rank that speaks for all survivors where one is enough."""
+        """Return the rank that speaks for all survivors where one is enough."""
         return next(rank for rank in range(self.world_size) if rank not in self.recovery.newcomers)
 
     @property
     def donors(self) -> list[int]:
-        """All that can give state."""
+        """Return all members that can give state."""
         survivors = [rank for rank in range(self.world_size) if rank not in self.recovery.newcomers]
         return survivors + [self.world_size + number for number in range(len(self.recovery.leavers))]
 
@@ -35,10 +35,10 @@ class Members:
         return member if member < self.world_size else self.recovery.leavers[member - self.world_size]
 
     def leaver_of(self, rank: int) -> int | None:
-        """The number of the old worker of a rank that is being moved."""
+        """Return the number of the old worker of a rank that is being moved."""
         leavers = self.recovery.leavers
         return self.world_size + leavers.index(rank) if rank in leavers else None
 
     def holder_of(self, rank: int) -> str:
-        """Whose copy of a newcomer's rank counts: its old worker's, or that of the rank that the orchestrator named."""
+        """Return the worker whose copy of a newcomer's rank counts: its old worker, or the holder that the orchestrator named."""
         return "leaver" if rank in self.recovery.leavers else str(self.recovery.holders[self.recovery.newcomers.index(rank)])

@@ -1,8 +1,8 @@
 """A worker's membership in generations: whether its own is over, and the way into the next one.
 
-The control thread hears of a new generation first and breaks the communicators. The main thread finds out here: by a collective
-that fails, or by looking (`announced`). It then *quiesces*: lets go of the old groups, reports how far it is, and waits for
-the decision, which becomes `pending` until it is attached (`attachment`).
+The control thread learns of a new generation first and breaks the communicators. The main thread notices it here: by a collective that
+fails, or by a check (`announced`). It then *quiesces*: releases the old groups, reports how far it is, and waits for the decision,
+which is `pending` until it is attached (`attachment`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from understudy.worker.transport.peers import Peers
 from understudy.worker.transport.rendezvous import Rendezvous, StoreServer
 
 NOT_LET_GO = 72  # exit code
-EXPLANATION = 40.0  # seconds that a failed script waits for the news of what was behind it
+EXPLANATION = 40.0  # seconds that a failed script waits for the notice that explains the failure
 
 
 class Membership:
@@ -47,31 +47,31 @@ class Membership:
         self.groups = groups
         self._rank_state = rank_state
         self.store = BuddyStore()
-        self.record = b""  # what this rank's set-up heard from others; on a newcomer the record that it was given
+        self.record = b""  # what this rank's set-up received from others; on a newcomer the record that it was given
         self.peers: Peers | None = None
         self.channel: Channel | None = None  # over `peers`; a leaver has none
-        self.new_buddies: set[int] = set()  # ranks that do not have yet what a buddy of this rank should keep
+        self.new_buddies: set[int] = set()  # ranks that do not have yet the copy that a buddy of this rank should keep
         self.broken: int | None = None  # a generation whose end was noticed where nothing could be redone: the next begin waits for it
         self.unshared = False  # a recovery was completed, and copies are not handed over again yet
         self.meeting: Rendezvous | None = None
         self.more_meetings: list[Rendezvous] = []  # more clients of the present generation's store, for threads that wait
         self.pending: Recover | None = None  # decided, not yet attached
         self.pause_agreed = -1  # the generation for which all ranks have agreed, in a vote, to pause
-        self.collectives_at_attach = 0  # groups that were connected anew count from the same number on every rank, but not from 0
+        self.collectives_at_attach = 0  # groups that were connected again count from the same number on every rank, but not from 0
 
     @property
     def newest(self) -> int:
-        """The newest generation that this worker is attached to, or is about to be."""
+        """Return the newest generation that this worker is attached to, or is about to be."""
         return max(self.progress.generation, self.pending.generation if self.pending else -1)
 
     def meet(self, store: str, generation: int) -> Rendezvous:
-        """Connects with the store of `generation`. Raises `GenerationAborted` or `PeerLost`."""
-        self.groups.stop_waking()  # of the old communicators, nothing is left here
+        """Connect to the store of `generation`. Raises `GenerationAborted` or `PeerLost`."""
+        self.groups.stop_waking()  # nothing of the old communicators is left here
         self.meeting = self._client(store, generation)
         return self.meeting
 
-    def meet_beside(self, recovery: Recover) -> Rendezvous:
-        """Another client of the store of a generation to which this worker is attached. Any thread. Raises as `meet`."""
+    def open_another_store(self, recovery: Recover) -> Rendezvous:
+        """Return another client of the store of a generation to which this worker is attached. Any thread. Raises as `meet`."""
         meeting = self._client(recovery.store, recovery.generation)
         self.more_meetings.append(meeting)
         if self.superseded(recovery.generation):  # an abort from now on finds it
@@ -86,13 +86,13 @@ class Membership:
         return made[0]
 
     def interruptible(self, generation: int, work: Callable[[], None]) -> None:
-        """As `in_background`, and waits for it."""
+        """Run `work` as `in_background`, and wait for it."""
         self.in_background(generation, work)()
 
     def in_background(self, generation: int, work: Callable[[], None]) -> Callable[[], None]:
-        """Begins `work` on a thread that is left behind when the generation ends: torch waits for a lost peer until a timeout.
+        """Begin `work` on a thread that is abandoned when the generation ends: torch waits for a lost peer until a timeout.
 
-        Gives a function that waits for its end. That raises `GenerationAborted`, what Understudy's own code raises in `work`, and
+        Returns a function that waits for its end. That raises `GenerationAborted`, what Understudy's own code raises in `work`, and
         `PeerLost` for anything else.
         """
         done = threading.Event()
@@ -120,12 +120,12 @@ class Membership:
         return wait
 
     def superseded(self, generation: int) -> bool:
-        """Whether an abort has ended `generation`."""
+        """Return whether an abort has ended `generation`."""
         announcement = self.control.announcement
         return isinstance(announcement, Abort) and announcement.generation > generation
 
     def open_channel(self, peers: Peers, places: list[Place]) -> None:
-        """`places`: of the workers of all ranks."""
+        """Open the channel of the generation. `places`: of the workers of all ranks."""
         known = self.channel.buddies if self.channel is not None else ()
         self.channel = Channel(peers, self.progress.rank, places)
         self.new_buddies |= set(self.channel.buddies) - set(known)
@@ -149,7 +149,7 @@ class Membership:
         return isinstance(announcement, Abort) or announcement.generation == self.pause_agreed
 
     def is_failure(self, error: BaseException) -> bool:
-        """Whether `error` comes from the loss of a peer or a link, rather than from the user's code."""
+        """Return whether `error` comes from the loss of a peer or a link, rather than from the user's code."""
         leave_if_data_process_lost(error)
         self.leave_if_device_failed(error)
         if isinstance(error, UnderstudyError):
@@ -166,13 +166,13 @@ class Membership:
         leave_if_device_failed(error, self.control, self.progress, self.aborted)
 
     def quiesce_after(self, error: BaseException) -> Recover:
-        """As `quiesce`, from the handler of a failure. Raises `error` itself if it is the user's."""
+        """Quiesce from the handler of a failure. Raises `error` itself if it is the user's."""
         if not self.is_failure(error):
             raise error
         return self.quiesce()
 
     def quiesce(self) -> Recover:
-        """Waits for the announcement, lets go of the old generation, reports the position, and waits for the decision."""
+        """Wait for the announcement, release the old generation, report the position, and wait for the decision."""
         hooks.fire("quiesce")
         self.control.page.enter(Activity.RECOVERING, self.progress.transaction)
         newest = self.newest
@@ -204,17 +204,17 @@ class Membership:
         recovery = self.control.recovery
         return self.superseded(newest) or (recovery is not None and recovery.generation >= newest)
 
-    def starts_anew(self, error: BaseException) -> bool:
-        """For an error that left the script in its set-up: whether a loss is behind it, so that this worker will be ended soon."""
+    def is_caused_by_loss(self, error: BaseException) -> bool:
+        """Return, for an error that ended the script in its set-up, whether a loss caused it and this worker will be ended soon."""
         if self.aborted():
-            return True  # whatever the script says: what it computed last may be anything
+            return True  # whatever the script says: its last results may be anything
         return isinstance(error, RuntimeError) and (self.is_failure(error) or isinstance(error, dist.DistError))
 
     def explain(self, error: BaseException) -> str:
-        """For an error that left the script: what was behind it, or "" if it is simply the user's."""
+        """Return the cause of an error that ended the script, or "" if it is the user's own."""
         if isinstance(error, UnderstudyError):
             return ""
-        doomed = self.aborted() and self.groups.woken() > 0  # then it may have gone on with anything
+        doomed = self.aborted() and self.groups.woken() > 0  # then it may have gone on with any content
         if not doomed and (not isinstance(error, RuntimeError) or not (self.is_failure(error) or self.pending is not None)):
             return ""
         newest = self.progress.generation
@@ -230,7 +230,7 @@ class Membership:
         self.control.send(CommunicationBroken(self.control.worker, generation, detail[:500]))
 
     def let_go(self) -> None:
-        """Drops what was attached of a generation that is over."""
+        """Release what was attached of a generation that is over."""
         self.groups.abort()
         try:
             self.groups.drain()

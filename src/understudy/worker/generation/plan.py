@@ -1,4 +1,4 @@
-"""What a newcomer gets, and from whom."""
+"""The plan of a newcomer's state: which entries it gets, and from whom."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SMALL = 256 << 10  # bytes below which tensors are packed together
 
 @dataclass(frozen=True)
 class Plan:
-    """What one newcomer gets."""
+    """The plan of one newcomer."""
 
     descriptions: dict[str, TensorDescription]  # of every tensor that it will have
     expected: dict[str, int]  # digest of every tensor and value that comes from donors
     values: dict[str, bytes]
     messages: list[TransferMessage]
-    local: set[str]  # entries that come from the copy instead
+    local: set[str]  # entries that come from the copy
 
     @property
     def size(self) -> int:
@@ -33,9 +33,9 @@ class Plan:
 
 
 def make_plan(rank: int, donors: Mapping[int, DonorView], sources: Sequence[StateSource], local: set[str]) -> Plan:
-    """Works out the sources of every entry of `rank`. `local`: entries that only its copy has.
+    """Choose the sources of every entry of `rank`. `local`: entries that only its copy has.
 
-    Raises `UnderstudyError` where an entry has no source, `DonorMismatch` where those of one do not agree.
+    Raises `UnderstudyError` if an entry has no source, `DonorMismatch` if those of one do not agree.
     """
     entries: dict[str, TensorDescription | None] = {}
     for donor in donors.values():

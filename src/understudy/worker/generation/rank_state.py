@@ -1,4 +1,4 @@
-"""What a rank has: the registered state, what it knows of it, and what it hands over."""
+"""The state of a rank: the registered state, what is known about it, and what is handed over."""
 
 from __future__ import annotations
 
@@ -27,25 +27,26 @@ class RankState:
     preallocation: Preallocation
 
     def copy_of(self, transaction: int) -> BuddyCopy | None:
-        """This rank's own copy as of the vote of `transaction`, if it is one of the last two."""
+        """Return this rank's own copy as of the vote of `transaction`, if it is one of the last two."""
         return self.local.sealed.get(transaction)
 
     def use_wait(self, phase: VotePhase, decided: Callable[[], bool]) -> None:
-        """At rest: make digests until the wait is over. After its vote a rank's state may be about to change, and some frameworks (FSDP2)
-        have other tensors in a parameter's place."""
+        """Compute digests until the wait is over. After its vote a rank's state may be about to change, and some frameworks (FSDP2) have
+        other tensors in a parameter's place.
+        """
         if phase is not VotePhase.VOTED and not self.frameworks.replaces_parameters():
             self.digest_cache.make(decided)
         else:
             self.digest_cache.forget()
 
     def digests(self) -> dict[str, int]:
-        """Of every entry."""
+        """Return the digests of every entry."""
         return self.state.digests(self.state.all_tensors())
 
 
 @dataclass(frozen=True)
 class StateSummary:
-    """What a rank tells of its state: digests, what it has seen move, and the parameter to which each moment belongs."""
+    """What a rank reports of its state: digests, entries that it has seen move, and the parameter to which each moment belongs."""
 
     digests: dict[str, int]
     moved: set[str]
@@ -53,7 +54,7 @@ class StateSummary:
     pre_vote: Found
 
     def message(self) -> StateDigests:
-        """With each name once."""
+        """Return the message, with each name once."""
         names = list(self.digests)
         number = {name: i for i, name in enumerate(names)}
         moved = [number[name] for name in self.moved if name in number]
@@ -62,7 +63,7 @@ class StateSummary:
 
     @staticmethod
     def of(message: StateDigests) -> StateSummary:
-        """Raises `BadMessage` if numbers and names do not go together."""
+        """Decode a message. Raises `BadMessage` if numbers and names do not match."""
         names = message.names
         numbers = [*message.moved, *message.owners, *message.owners.values()]
         if len(message.digests) != len(names) or not all(0 <= number < len(names) for number in numbers):

@@ -1,4 +1,6 @@
-"""What a redo starts from: the copy of what a transaction may change, made at its begin, and what is known to change before its vote."""
+"""The copy from which a redo starts, made at the begin of a transaction: all that it may change, including what is known to change before
+its vote.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from understudy.worker.state.pre_vote_changes import Before
 from understudy.worker.state.registration import refuse_sparse_gradients
 from understudy.worker.state.registry import Snapshot
 
-SHARED = "shared"  # a digest of what all ranks have alike, as far as known
+SHARED = "shared"  # a digest of what all ranks have in common, as far as known
 EARLY = 3  # transactions: a step of each kind, mostly
 _MARK, _FOUND = "changed before votes", "changed before this vote"
 
@@ -20,7 +22,7 @@ class StepCopy(Participant):
         self._progress, self._rank_state, self._notices = context.progress, context.rank_state, context.notices
         self._snapshot: Snapshot | None = None
         self._before: Before | None = None
-        self.found = False  # by any rank, in the last vote: something that it had not known to change before its vote
+        self.found = False  # by any rank, in the last vote: something that was not known to change before the vote
 
     @property
     def snapshot(self) -> Snapshot:
@@ -64,7 +66,7 @@ class StepCopy(Participant):
         self._rank_state.pre_vote.passed(self.before)
 
     def rollback(self, step: Step) -> None:
-        """What frameworks have left under way is dropped before tensors are put back, and what they note is put back after that."""
+        """Roll back: drop what frameworks have left under way before tensors are restored, and restore what they note after that."""
         self._rank_state.frameworks.reset()
         self._rank_state.state.restore(self.snapshot)
         self._rank_state.pre_vote.restore(self.before)

@@ -1,8 +1,8 @@
-"""State on its way from donors to a newcomer: memory to memory, striped over all donors that have it, in chunks.
+"""The transfer of state from donors to a newcomer: memory to memory, striped over all donors that have it, in chunks.
 
-A chunk that lies in one tensor on the host is sent from and received into that tensor's own memory. Small tensors are packed
-together, and memory of an accelerator passes through the host; both through a buffer of one chunk, so that neither side ever
-holds a second copy of the model.
+A chunk that lies in one tensor on the host is sent from and received into that tensor's own memory. Small tensors are packed together,
+and memory of an accelerator passes through the host; both through a buffer of one chunk, so that neither side ever has a second copy of
+the model.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from understudy.worker.transport.peers import Buffers, Peers, frame, read_frame
 
 
 def connect(peers: Peers, plans: Mapping[int, Plan], member: int) -> None:
-    """On a donor: opens the connections that `send` will use. Raises `PeerLost` or `GenerationAborted`, as all that follow do."""
+    """Open, on a donor, the connections that `send` will use. Raises `PeerLost` or `GenerationAborted`, as all functions below do."""
     peers.exchange({rank: frame(b"") for rank, plan in plans.items() if _between(plan, member)}, {})
 
 
 def accept(peers: Peers, plan: Plan) -> None:
-    """On the newcomer: lets its donors in."""
+    """Accept, on the newcomer, the connections of its donors."""
     found: dict[int, bytes] = {}
     peers.exchange({}, {donor: read_frame(found, donor) for donor in _donors(plan)})
 
 
 def send(peers: Peers, tensors: Mapping[str, torch.Tensor], plans: Mapping[int, Plan], member: int) -> None:
-    """On a donor: sends its part of the plans of all newcomers, by rank."""
+    """Send, on a donor, its part of the plans of all newcomers, by rank."""
     peers.exchange({rank: outgoing(tensors, parts) for rank, plan in plans.items() if (parts := _between(plan, member))}, {})
 
 
 def receive(peers: Peers, tensors: Mapping[str, torch.Tensor], plan: Plan) -> None:
-    """On the newcomer: receives its whole plan into `tensors`."""
+    """Receive, on the newcomer, its whole plan into `tensors`."""
     peers.exchange({}, {donor: incoming(tensors, _between(plan, donor)) for donor in _donors(plan)})
 
 
@@ -49,7 +49,7 @@ def _between(plan: Plan, donor: int) -> list[TransferMessage]:
 
 
 def _parts(tensors: Mapping[str, torch.Tensor], message: TransferMessage) -> tuple[list[torch.Tensor], bool]:
-    """What a message consists of, and whether that is one piece of the host's memory."""
+    """Return the parts of a message, and whether that is one piece of the host's memory."""
     parts = [flat_bytes(local_tensor(tensors[p.entry]))[p.start : p.stop] for p in message.pieces]
     return parts, len(parts) == 1 and parts[0].device.type == "cpu"
 

@@ -1,1 +1,1 @@
-"""Guards: what a script does that a redo or a newcomer could not bear, noticed when it does it."""
+"""Guards: they notice what a script does that a redo or a newcomer could not reproduce, when it does it."""

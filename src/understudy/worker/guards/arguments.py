@@ -1,6 +1,6 @@
-"""Whether a transaction changes its arguments in place: it could not be done again with the same ones.
+"""Detects whether a transaction changes its arguments in place: it could not be redone with the same ones.
 
-Tensors count their changes, and are looked at in every transaction. Arrays, containers and objects do not: their content is read in the
+Tensors count their changes, and are checked in every transaction. Arrays, containers and objects do not: their content is read in the
 first transactions of each function and in those whose number is a power of two.
 """
 
@@ -17,11 +17,11 @@ from understudy.worker.errors import UsageError
 from understudy.worker.participant import Participant, Step
 from understudy.worker.state.tensors import changes
 
-_LEAVES = {int, float, bool, str, bytes, type(None)}  # as most things that are no tensors
+_LEAVES = {int, float, bool, str, bytes, type(None)}  # the types of most values that are no tensors
 
 
 class Arguments:
-    """Of one transaction. `closely`: their content counts, too."""
+    """The arguments of one transaction. `closely`: their content counts, too."""
 
     def __init__(self, function: str, things: Any, closely: bool) -> None:
         self._function, self._things = function, things
@@ -29,7 +29,7 @@ class Arguments:
         self._content = content_of(things) if closely else None
 
     def check(self, redone: bool) -> str:
-        """What is to be told of objects among them, or "". Raises `UsageError` if tensors, arrays or containers have changed."""
+        """Return a warning about objects among them, or "". Raises `UsageError` if tensors, arrays or containers have changed."""
         changed = versions(self._things) != self._versions
         content = content_of(self._things) if self._content is not None and not changed else None
         if changed or (content is not None and self._content is not None and content.data != self._content.data):
@@ -42,10 +42,10 @@ class Arguments:
 
 
 class ArgumentsGuard(Participant):
-    """Those of the running transaction."""
+    """Checks the arguments of the running transaction."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
-        """`tell`: gets what the user should know."""
+        """`tell`: called with warnings for the user."""
         self._tell = tell
         self._arguments: Arguments | None = None
 
@@ -53,7 +53,7 @@ class ArgumentsGuard(Participant):
         self._arguments = None  # those of a transaction whose error the script has caught
 
     def attempt(self, step: Step) -> None:
-        if self._arguments is None:  # whether to look closely is known by now; the first attempt may have failed before it came here
+        if self._arguments is None:  # whether to check closely is known by now; an earlier attempt may have failed before this point
             self._arguments = Arguments(step.function, step.arguments, step.closely)
 
     def rollback(self, step: Step) -> None:
@@ -67,7 +67,7 @@ class ArgumentsGuard(Participant):
 
 
 def versions(thing: Any) -> list[int]:
-    """How often each tensor in `thing`, whatever containers hold it, was changed in place. Inference tensors do not count it."""
+    """Return how often each tensor in `thing`, in nested containers too, was changed in place. Inference tensors do not count it."""
     found: list[int] = []
     _collect(thing, found)
     return found

@@ -1,11 +1,12 @@
-"""Distributed checkpoints that are saved while the script goes on (`async_save`).
+"""Waits for distributed checkpoints that are saved while the script goes on (`async_save`).
 
-A thread of torch's then issues collectives, in whatever transaction the script is by that time: if a rank is lost meanwhile nobody can redo
-them, and a newcomer has no such thread. So a save is waited for before the vote of the transaction that begins it, which a line says. If
-that is redone, a save of an attempt that does not count is over: the script may still hold it, and hears nothing of how it ended.
+A thread of torch's then issues collectives, in whatever transaction the script is by that time: if a rank is lost meanwhile they cannot
+be redone, and a newcomer has no such thread. So a save is waited for before the vote of the transaction that begins it, and a warning
+is printed. If that is redone, a save of an attempt that does not count is over: the script may still refer to it, but does not learn
+how it ended.
 
-Known limits: a save that is begun between two transactions, or behind a vote, is waited for before the next one. One by another process
-(`AsyncCheckpointerType.PROCESS`) has groups of its own, and is not waited for.
+Known limits: a save that is begun between two transactions, or after a vote, is waited for before the next one. One by another process
+(`AsyncCheckpointerType.PROCESS`) has its own groups, and is not waited for.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _EXECUTOR = "torch.distributed.checkpoint._async_thread_executor"  # imported by
 
 
 class _Save(Future[Any]):
-    """What the script gets in place of the executor's."""
+    """The future that the script gets in place of the executor's."""
 
     void = False  # its attempt does not count
 
@@ -44,14 +45,14 @@ class _Save(Future[Any]):
 
 class AsyncSaves(Participant):
     def __init__(self, is_lost: Callable[[], bool], tell: Callable[[str], None]) -> None:
-        """`is_lost`: whether a peer is. `tell`: gets what the user should know."""
+        """`is_lost`: whether a peer is lost. `tell`: called with warnings for the user."""
         self._is_lost, self._tell = is_lost, tell
         self._under_way: list[_Save] = []
-        self._earlier: list[_Save] = []  # of transactions that count: the script hears how these ended
+        self._earlier: list[_Save] = []  # of transactions that count: the script learns how these ended
         self._watched = False
 
     def attempt(self, step: Step) -> None:
-        """Notes saves from now on. The function may import what saves, so this may come one transaction late."""
+        """Note saves from now on. The function may import what saves, so this may come one transaction late."""
         self._earlier = list(self._under_way)
         if not self._watched and (module := sys.modules.get(_EXECUTOR)) is not None:
             self._watched = True
@@ -66,7 +67,7 @@ class AsyncSaves(Participant):
         return save
 
     def before_vote(self, step: Step) -> None:
-        """Raises `GenerationAborted` where a loss has ended one. What else becomes of it the script hears."""
+        """Wait for the saves. Raises `GenerationAborted` if a loss has ended one. Any other result goes to the script."""
         failed = [save for save in self._under_way if save.exception() is not None]
         if self._under_way:
             self._tell(script.SAVE_WAITED_FOR(function=step.function))
@@ -77,7 +78,7 @@ class AsyncSaves(Participant):
         self._under_way.clear()
 
     def rollback(self, step: Step) -> None:
-        """Their groups are broken by now, so they end soon: no other save may begin before that."""
+        """Wait for the saves of the attempt. Their groups are broken by now, so they end soon: no other save may begin before that."""
         wait(self._under_way)
         for save in self._under_way:
             save.void = not any(save is earlier for earlier in self._earlier)

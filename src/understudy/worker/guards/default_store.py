@@ -1,10 +1,10 @@
-"""A script that goes to the store in which torch's default group has met is refused.
+"""Refuses a script that uses the store in which torch's default group has met.
 
-That store is one generation's (`transport.rendezvous`): after a loss everybody meets in another one, where nothing of what the script has
-put into the last one is, and a newcomer, which sets up alone, waits for a key that nobody sets. torch's own use of it, to make groups, is
-taken care of where that happens.
+That store is one generation's (`transport.rendezvous`): after a loss all ranks meet in another one, which has nothing of what the
+script has put into the last one, and a newcomer, which sets up alone, would wait for a key that is never set. torch's own use of it, to
+make groups, is handled where that happens.
 
-Known limits: a script that finds the store in other tables of torch. A store that a script has made itself is its own affair.
+Known limits: a script that finds the store in other tables of torch. A store that a script has made itself is not touched.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from understudy.worker import patches
 from understudy.worker.errors import UsageError
 from understudy.worker.script_files import is_of_script
 
-_CALLER = 2  # frames above what is called in place of torch's function: that of the patch, and that of the caller
+_CALLER = 2  # frames above the replacement of torch's function: that of the patch, and that of the caller
 
 
 def refuse() -> None:
-    """From now on; before the script runs, which may import the function by its name."""
+    """Refuse it from now on. Called before the script runs, which may import the function by its name."""
     patches.wrap(distributed_c10d, "_get_default_store", _get, "scripts do not get a store that a loss takes away")
 
 

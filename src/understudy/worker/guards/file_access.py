@@ -1,21 +1,21 @@
-"""What a newcomer's script opens: which files its set-up has read, and which it is about to write anew on its way.
+"""Watches which files a newcomer's set-up has read, and which its script is about to write from scratch on its way.
 
-`open`, `os.open`, `os.rename` and `os.mkdir` are wrapped, on a newcomer only, from the begin of its script until it has arrived; then they
-are Python's own again. An audit hook would see opens that a module has bound to a name of its own, too, but it cannot be taken away, and
-every `id()` in the training that follows would pass it: one that does nothing makes that 900 ns instead of 35.
+`open`, `os.open`, `os.rename` and `os.mkdir` are wrapped, on a newcomer only, from the begin of its script until it has arrived; then
+they are Python's own again. An audit hook would also see opens that a module has bound to a name of its own, but it cannot be removed,
+and every `id()` in the training that follows would pass it: one that does nothing makes that 900 ns instead of 35.
 
-*Read* (`otherwise`). A newcomer runs the set-up long after the first workers did, and may find a snapshot there that the job itself has
+*Read* (`otherwise`). A newcomer runs the set-up long after the first workers did, and may find a snapshot that the job itself has
 written meanwhile. Files that were read and are newer than the set-up of the first workers are named if this newcomer is refused. A
-checkpoint that it is about to save after that, still in its set-up as far as it knows, is refused at once: with the snapshot of a training
-that is at its end, a script comes by no loop and no transaction, and saves its final model over the right one.
+checkpoint that it is about to save after that, still in its set-up as far as it knows, is refused at once: with the snapshot of a
+training that is at its end, a script passes no loop and no transaction, and saves its final model over the right one.
 
-*Written anew* (`judge`). Opening with "w" or "x", or with `os.O_TRUNC`, and a rename over a file that is there. Left alone are: what is
-opened by anything but the script's own code (through libraries that write what they are told to, as pathlib or numpy, that code is looked
-for), what is no plain file, what `tempfile` has made in this process, and the run directory, in which nothing counts as read either. A file
-that is appended to is right.
+*Written from scratch* (`judge`). Opening with "w" or "x", or with `os.O_TRUNC`, and a rename over an existing file. Left alone are:
+files that are opened by anything but the script's own code (the search looks through libraries that write for their caller, as pathlib
+or numpy), files that are not plain, files that `tempfile` has made in this process, and the run directory, in which nothing counts as
+read either. A file that is appended to is right.
 
-Known limits: other threads than the main one, code that is installed as a package, opens in C or Rust (HDF5), and `open` under another name
-that a module has bound before the script began. Times of files come from the clock of the machine that writes them.
+Known limits: other threads than the main one, code that is installed as a package, opens in C or Rust (HDF5), and `open` under another
+name that a module has bound before the script began. Times of files come from the clock of the machine that writes them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from understudy.messages import set_up
 from understudy.worker import patches
 from understudy.worker.errors import UnderstudyError
 
-# They write what their caller tells them to, where it tells them to.
+# They write for their caller, where it says.
 _THROUGH = frozenset(
     (
         *("pathlib", "shutil", "codecs", "gzip", "bz2", "lzma", "zipfile", "tarfile"),
@@ -47,7 +47,7 @@ _THROUGH = frozenset(
     )
 )
 _THROUGH_OF_TORCH = ("torch.serialization", "torch.distributed.checkpoint")
-_OURS = (__name__, "understudy.worker.guards.state_reads", patches.__name__)  # what is wrapped by these
+_OURS = (__name__, "understudy.worker.guards.state_reads", patches.__name__)  # these wrap functions
 _INSTALLED = (
     "<frozen ",
     *(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")),
@@ -58,7 +58,7 @@ _SHOWN = 3  # files that are named at most
 
 
 class FileAccessGuard:
-    """Begins with `install`, ends with `remove`."""
+    """Watches from `install` to `remove`."""
 
     def __init__(self) -> None:
         self.over = 0  # when the set-up of the first workers was, in ns since the epoch; 0: unknown
@@ -82,25 +82,28 @@ class FileAccessGuard:
             self._patches.pop().remove()
 
     def judge(self, wrote: Callable[[str], None]) -> None:
-        """The set-up is over: from now on `wrote` is called with what the script is about to write anew, as "FILE at FILE:LINE"."""
+        """Begin to judge after the set-up: from now on `wrote` is called with each file that the script is about to write from scratch, as
+        "FILE at FILE:LINE".
+        """
         self._wrote = wrote
 
     def otherwise(self) -> str:
-        """Why this newcomer may have set up something else than the first workers, as far as files tell; or ""."""
+        """Return why this newcomer may have set up something else than the first workers, as far as files show; or ""."""
         later = [path for path, changed in self._read.items() if changed > self.over and path not in self._written] if self.over else []
         if not later:
             return ""
         more = f" and {len(later) - _SHOWN} more" if len(later) > _SHOWN else ""
         return set_up.FILES_WRITTEN_SINCE(files=", ".join(later[:_SHOWN]), more=more)
 
-    def told(self, text: str) -> str:
-        """`text`, and that, if it does not say so."""
+    def explained(self, text: str) -> str:
+        """Return `text` with that reason, if it does not contain it."""
         why = self.otherwise()
         return f"{text}. {why}" if why and why not in text else text
 
     def writes(self, file: Any) -> None:
-        """The script is about to save a checkpoint as `file`, by whatever means. Raises `UnderstudyError` if its set-up is not that of the
-        first workers."""
+        """Check that the script may save a checkpoint as `file`, by whatever means. Raises `UnderstudyError` if its set-up is not that of
+        the first workers.
+        """
         path = _path_of(file)
         if path is None or self._spared(path):
             return
@@ -110,7 +113,7 @@ class FileAccessGuard:
             place = where()
             raise UnderstudyError(set_up.NOT_SAVED(file=f"{path} at {place}" if place else path, reason=why))
 
-    # -- what is wrapped ---------------------------------------------------------------------------------------------------
+    # -- wrapped functions -------------------------------------------------------------------------------------------------
 
     def _wrap(self, owner: Any, name: str, look: Callable[..., Callable[[], None] | None]) -> None:
         def looked_at(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -154,14 +157,14 @@ class FileAccessGuard:
             self._begin(path)
         self._written.add(path)
 
-    # -- what is found -----------------------------------------------------------------------------------------------------
+    # -- findings ----------------------------------------------------------------------------------------------------------
 
     def _begin(self, path: str) -> None:
         if self._judged() and not self._spared(path) and (place := where()):
             self._tell(path, place)
 
     def _tell(self, path: str, place: str) -> None:
-        wrote, self._wrote = self._wrote, None  # who hears it may open files
+        wrote, self._wrote = self._wrote, None  # the callback may open files
         assert wrote is not None
         try:
             wrote(f"{path} at {place}" if place else path)
@@ -177,7 +180,7 @@ class FileAccessGuard:
         if any(path == own or path.startswith(f"{own}/") for own in self._own):
             return True
         try:
-            return not stat.S_ISREG(Path(path).stat().st_mode)  # a pipe, a terminal; of a directory open tells
+            return not stat.S_ISREG(Path(path).stat().st_mode)  # a pipe, a terminal; for a directory `open` raises
         except OSError:
             return False
 
@@ -191,11 +194,11 @@ class FileAccessGuard:
             self.noted(path, found.st_mtime_ns)
 
     def noted(self, path: str, changed: int) -> None:
-        """The set-up reads this file, which was changed last at `changed`, in ns since the epoch. For others to override."""
+        """Note that the set-up reads this file, which was changed last at `changed`, in ns since the epoch. For others to override."""
 
 
 def where() -> str:
-    """The place in the script's own code from which a file is being written, as "FILE:LINE"; "" if it is a library's own doing."""
+    """Return the place in the script's own code from which a file is being written, as "FILE:LINE"; "" if a library writes it by itself."""
     frame = sys._getframe(1)
     while (caller := frame.f_back) is not None:
         frame = caller
@@ -209,7 +212,7 @@ def where() -> str:
 
 
 def _is_of_run(path: str) -> bool:
-    """Whether it is in the run directory, where files are ours."""
+    """Return whether it is in the run directory, where files are ours."""
     run = os.environ.get(RUN_DIR_VARIABLE)
     return bool(run) and path.startswith(f"{run}/")
 
@@ -222,7 +225,7 @@ def _by_tempfile() -> bool:
 
 
 def _path_of(file: Any) -> str | None:
-    """None: an open descriptor, or nothing that could be opened."""
+    """Return the path of `file`. None: an open descriptor, or nothing that could be opened."""
     try:
         return str(Path(os.fsdecode(file)).absolute())
     except (TypeError, ValueError, OSError):

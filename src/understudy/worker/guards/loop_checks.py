@@ -1,14 +1,14 @@
-"""Places where a script reads its state ahead of a transaction: a newcomer comes by there before its state has arrived.
+"""Finds places where a script reads its state before a transaction: a newcomer passes there before its state has arrived.
 
-A newcomer runs the script up to the transaction at which the job stands, and only there gets its state. What it evaluates on the way,
-between the top of an iteration and the transaction, or between the loops of earlier epochs, would be of its initial state, and what it
-saves there, or what file it writes anew, is refused (`worker/guards/state_reads.py`). Such places are found in the source, once, when a
-loop begins, and told before any loss.
+A newcomer runs the script up to the transaction at which the job is, and only there gets its state. What it evaluates on the way,
+between the top of an iteration and the transaction, or between the loops of earlier epochs, would be of its initial state. What it
+saves there, or what file it writes from scratch, is refused (`worker/guards/state_reads.py`). Such places are found in the source,
+once, when a loop begins, and reported before any loss.
 
-What is given to a transaction is computed outside of it, so that arguments are such places, too, of every transaction of the loop.
+Arguments of a transaction are computed outside of it, so they are such places, too, of every transaction of the loop.
 
-Known limits: only the scope that holds the loop, and functions and methods that it calls, a few deep, where their source can be read. If no
-transaction that every iteration comes to is found there, nothing is told of the iteration.
+Known limits: only the scope that contains the loop, and functions and methods that it calls, a few deep, if their source can be read.
+If no transaction that every iteration reaches is found there, nothing is reported of the iteration.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from torch import nn
 from understudy.worker.guards.loop_variables import OTHER_SCOPES, inside, loop_at, nodes_of
 
 DEPTH = 4  # functions that call each other
-TRANSACTION = "__understudy_transaction__"  # what `job.step` and `job.section` make has this attribute
+TRANSACTION = "__understudy_transaction__"  # the result of `job.step` and `job.section` has this attribute
 _READS = ("forward", "state_dict")
 _TAKE_WHOLE = (torch.save, copy.copy, copy.deepcopy)
 _Scope = Mapping[str, Any]
 
 
-def read_ahead(frame: FrameType, covered: Callable[[Any], bool]) -> str:
-    """The first place where the scope of the loop whose iterator is being made in `frame` reads what is `covered` before it may have
-    arrived, as "NAME at FILE:LINE"; or ""."""
+def early_read(frame: FrameType, covered: Callable[[Any], bool]) -> str:
+    """Return the first place where the scope of the loop whose iterator is being made in `frame` reads `covered` state before it may have
+    arrived, as "NAME at FILE:LINE"; or "".
+    """
     file, line = frame.f_code.co_filename, frame.f_lineno
     found = loop_at(file, line)
     if found is None:
@@ -46,7 +47,7 @@ def read_ahead(frame: FrameType, covered: Callable[[Any], bool]) -> str:
     look = _Look(covered)
     names = {**vars(builtins), **frame.f_globals, **frame.f_locals}
     if not look.in_turn(loop.body, names, file, DEPTH):
-        look = _Look(covered)  # where the transaction is cannot be told, so what stands in front of it cannot
+        look = _Look(covered)  # where the transaction is is unknown, so it is unknown what comes before it
     around = _around(scope, loop)
     if not look.found and around is not None:
         for statement in around.body:
@@ -55,8 +56,10 @@ def read_ahead(frame: FrameType, covered: Callable[[Any], bool]) -> str:
     return look.found
 
 
-def arguments_ahead(frame: FrameType, covered: Callable[[Any], bool]) -> str:
-    """The first such place in the loop, or the one around it, where an argument of a transaction is computed, which is outside of it."""
+def early_argument(frame: FrameType, covered: Callable[[Any], bool]) -> str:
+    """Return the first such place in the loop, or the one around it, where an argument of a transaction is computed, which is outside of
+    it.
+    """
     file, line = frame.f_code.co_filename, frame.f_lineno
     found = loop_at(file, line)
     if found is None:
@@ -73,7 +76,7 @@ def arguments_ahead(frame: FrameType, covered: Callable[[Any], bool]) -> str:
 
 
 def _around(scope: ast.AST, loop: ast.For) -> ast.For | ast.While | None:
-    """The outermost loop of the scope that has `loop` in it."""
+    """Return the outermost loop of the scope that contains `loop`."""
     for node in inside(scope):
         if isinstance(node, ast.For | ast.While) and node is not loop and loop in inside(node):
             return node
@@ -81,7 +84,7 @@ def _around(scope: ast.AST, loop: ast.For) -> ast.For | ast.While | None:
 
 
 def _outside(node: ast.AST, loop: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a scope without those of `loop`, and of what looks like another one of a job."""
+    """Yield the nodes of a scope without those of `loop`, and of code that looks like another loop of a job."""
     of_job = isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and getattr(node.iter.func, "attr", "") in ("batches", "steps")
     if node is not loop and not of_job and not isinstance(node, OTHER_SCOPES) and not _at_first(node):
         yield node
@@ -93,10 +96,10 @@ class _Look:
     def __init__(self, covered: Callable[[Any], bool]) -> None:
         self.found = ""
         self._covered = covered
-        self._seen: dict[tuple[object, ...], bool] = {}  # functions, with whether a transaction is in them
+        self._seen: dict[tuple[object, ...], bool] = {}  # functions, with whether they contain a transaction
 
     def in_turn(self, body: list[ast.stmt], names: _Scope, file: str, depth: int) -> bool:
-        """Looks at statements up to the first transaction that every iteration comes to; whether there is one."""
+        """Search statements up to the first transaction that every iteration reaches; return whether there is one."""
         for statement in body:
             if _at_first(statement):
                 continue
@@ -116,14 +119,14 @@ class _Look:
         return False
 
     def _expression(self, node: ast.AST, names: _Scope, file: str, depth: int) -> bool:
-        """Whether there is a transaction in it; looks at all of it otherwise."""
+        """Return whether an expression contains a transaction; search all of it otherwise."""
         nodes = [one for one in inside(node, itself=True) if isinstance(one, ast.Call)]
         if any(_is_transaction(_thing(one.func, names)) for one in nodes):
             return True
         return any(self.at(one, names, file, depth) for one in nodes)
 
     def at(self, node: ast.AST, names: _Scope, file: str, depth: int) -> bool:
-        """Notes a call that reads, and looks into plain functions and methods; whether a transaction is in there."""
+        """Note a call that reads, and search plain functions and methods; return whether they contain a transaction."""
         if not isinstance(node, ast.Call):
             return False
         called = _thing(node.func, names)
@@ -135,7 +138,7 @@ class _Look:
         if whole or self._covered(reads):
             self.found = self.found or f"{ast.unparse(whole[0] if whole else node.func)} at {file}:{node.lineno}"
             return False
-        if _writes_anew(node, called):
+        if _truncates(node, called):
             self.found = self.found or f"{ast.unparse(node.func)} at {file}:{node.lineno}"
             return False
         if isinstance(called, FunctionType) and depth:
@@ -162,7 +165,7 @@ class _Look:
 
 
 def _at_first(node: ast.AST) -> bool:
-    """Whether it is what a script does only if `job.first_run`, or if not `job.newcomer`, and has nothing for all others."""
+    """Return whether a statement runs only if `job.first_run`, or if not `job.newcomer`, and has nothing for all others."""
     if not isinstance(node, ast.If) or node.orelse:
         return False
     asked = node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else [node.test]
@@ -173,8 +176,8 @@ def _at_first(node: ast.AST) -> bool:
     )
 
 
-def _writes_anew(call: ast.Call, called: Any) -> bool:
-    """Whether it is sure to truncate a file: what it opens with, as far as that is written there."""
+def _truncates(call: ast.Call, called: Any) -> bool:
+    """Return whether a call is sure to truncate a file, judging by the mode written there."""
     if called is torch.save:
         file = call.args[1] if len(call.args) > 1 else None
         return isinstance(file, ast.Constant) and str(file.value) != os.devnull
@@ -195,7 +198,7 @@ def _keywords(call: ast.Call, names: _Scope) -> dict[str, Any]:
 
 
 def _definition(file: str, line: int) -> ast.FunctionDef | None:
-    """Of the function whose code begins at `line`: with its first decorator, if it has any."""
+    """Return the definition of the function whose code begins at `line`: with its first decorator, if it has any."""
     for node in nodes_of(file):
         if isinstance(node, ast.FunctionDef) and line in (node.lineno, *(one.lineno for one in node.decorator_list)):
             return node
@@ -213,7 +216,7 @@ def _variables(function: FunctionType) -> dict[str, Any]:
 
 
 def _thing(node: ast.AST, names: _Scope) -> Any:
-    """What an expression stands for, if that can be told without running any code of the script; else None."""
+    """Return the object of an expression, if that is known without running any code of the script; else None."""
     if isinstance(node, ast.Name):
         return names.get(node.id)
     if not isinstance(node, ast.Attribute):

@@ -1,10 +1,10 @@
-"""Names that a loop sets and the script reads behind it.
+"""Finds names that a loop sets and the script reads after it.
 
-A newcomer that joins behind a loop does not run it, so such a name is missing there, or has the value that it had in front of the loop. It
-is found in the source, once, when the loop begins; `census.left_names` carries it over.
+A newcomer that joins after a loop does not run it, so such a name is missing there, or has the value that it had before the loop. It is
+found in the source, once, when the loop begins; `census.left_names` carries it over.
 
-Known limits: only names of the scope that holds the `for` statement, and only where the source can be read. What stands in front of the
-loop, in a loop around it, is not behind it.
+Known limits: only names of the scope that contains the `for` statement, and only if the source can be read. Code before the loop, in a
+loop around it, is not after it.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ OTHER_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 @dataclass(frozen=True)
-class Behind:
-    """A loop sets `names`, and they are read behind it without another value; those that are `new` have none in front of it."""
+class ReadAfter:
+    """The `names` that a loop sets and that are read after it without another value; those that are `new` have none before it."""
 
     names: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
     where: str = ""  # FILE:LINE
-    targets: tuple[str, ...] = ()  # of the loop itself, if it gets what it iterates over as it is; one, or one for each item
+    targets: tuple[str, ...] = ()  # of the loop itself, if it gets its items unchanged; one, or one for each item
     in_parts: bool = False  # for each item
 
 
-def read_behind(frame: FrameType) -> Behind:
-    """Of the loop whose iterator is being made in `frame`."""
-    return _read_behind(frame.f_code.co_filename, frame.f_lineno)
+def names_read_after(frame: FrameType) -> ReadAfter:
+    """Return the names of the loop whose iterator is being made in `frame`."""
+    return _names_read_after(frame.f_code.co_filename, frame.f_lineno)
 
 
 @functools.cache
-def _read_behind(file: str, line: int) -> Behind:
+def _names_read_after(file: str, line: int) -> ReadAfter:
     found = loop_at(file, line)
     if found is None:
-        return Behind()
+        return ReadAfter()
     scope, loop = found
     set_here = {name for name, store, _ in _names(loop) if store}
     before, behind = set[str](), list[str]()
@@ -56,21 +56,21 @@ def _read_behind(file: str, line: int) -> Behind:
     parts = loop.target.elts if isinstance(loop.target, ast.Tuple | ast.List) else [loop.target]
     names = tuple(part.id for part in parts if isinstance(part, ast.Name))
     direct = isinstance(loop.iter, ast.Call) and isinstance(loop.iter.func, ast.Attribute) and len(names) == len(parts)
-    return Behind(tuple(behind), new, f"{Path(file).name}:{line}", names if direct else (), parts[0] is not loop.target)
+    return ReadAfter(tuple(behind), new, f"{Path(file).name}:{line}", names if direct else (), parts[0] is not loop.target)
 
 
 def prepare(file: str) -> None:
-    """Reads it, so that a recovery has not to wait for that."""
+    """Read the file, so that a recovery does not have to wait for that."""
     _loops_of(file, _stamp(file))
 
 
 def nodes_of(file: str) -> list[ast.AST]:
-    """Of the whole source; none if it cannot be read."""
+    """Return the nodes of the whole source; none if it cannot be read."""
     return _nodes_of(file, _stamp(file))
 
 
 def _stamp(file: str) -> tuple[int, int]:
-    """It may be another one since it was read."""
+    """Return the time and size of a file, which may have changed since it was read."""
     try:
         there = Path(file).stat()
     except (OSError, ValueError):
@@ -79,7 +79,7 @@ def _stamp(file: str) -> tuple[int, int]:
 
 
 def text_of(file: str) -> str:
-    """Empty if it cannot be read."""
+    """Return the source; empty if it cannot be read."""
     return _text_of(file, _stamp(file))
 
 
@@ -99,13 +99,13 @@ def _nodes_of(file: str, stamp: tuple[int, int]) -> list[ast.AST]:
 
 @functools.lru_cache(256)
 def _loops_of(file: str, stamp: tuple[int, int]) -> list[tuple[ast.AST, ast.For]]:
-    """Each with its scope."""
+    """Return the loops, each with its scope."""
     scopes = [node for node in _nodes_of(file, stamp) if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef)]
     return [(scope, node) for scope in scopes for node in inside(scope) if isinstance(node, ast.For)]
 
 
 def loop_at(file: str, line: int) -> tuple[ast.AST, ast.For] | None:
-    """The innermost scope with a `for` statement whose iterable stands at `line`."""
+    """Return the innermost scope with a `for` statement whose iterable is at `line`."""
     best: tuple[ast.AST, ast.For] | None = None
     for scope, node in _loops_of(file, _stamp(file)):
         if node.iter.lineno <= line <= (node.iter.end_lineno or line):
@@ -114,7 +114,7 @@ def loop_at(file: str, line: int) -> tuple[ast.AST, ast.For] | None:
 
 
 def inside(scope: ast.AST, itself: bool = False) -> list[ast.AST]:
-    """The nodes in a scope or a part of one, without those of functions and classes in it; `itself`: and that node."""
+    """Yield the nodes in a scope or a part of one, without those of functions and classes in it; `itself`: and that node."""
     found: list[ast.AST] = []
     waiting = [scope] if itself else list(ast.iter_child_nodes(scope))
     while waiting:
@@ -126,7 +126,7 @@ def inside(scope: ast.AST, itself: bool = False) -> list[ast.AST]:
 
 
 def _names(node: ast.AST) -> list[tuple[str, bool, int]]:
-    """Name, whether it is set, and line, of all in `node`."""
+    """Return all names in `node`: name, whether it is set, and line."""
     return [(one.id, isinstance(one.ctx, ast.Store), one.lineno) for one in [node, *inside(node)] if isinstance(one, ast.Name)]
 
 

@@ -1,1 +1,1 @@
-"""A worker as a process: its line to the agent, the template that it is forked from, its end."""
+"""A worker as a process: its connection to the agent, the template that it is forked from, its end."""

@@ -1,15 +1,15 @@
-"""The worker's line to its agent, and the thread that listens on it.
+"""The worker's connection to its agent, and the thread that listens on it.
 
-The thread owns the socket. Between beats it sleeps in `poll`; when an `Abort` arrives it breaks the communicators at once,
-from here, because the main thread may be blocked inside one. The main thread reads the outcome in `newer`, and waits for
-commands with `wait_for`. If the agent's end closes, the agent is dead: training goes on, and the thread looks for the agent that is
-started in its place (`links.reattach`). A worker must not live on alone, though: if none comes, it ends itself.
+The thread owns the socket. Between beats it sleeps in `poll`; when an `Abort` arrives it breaks the communicators at once, from here,
+because the main thread may be blocked inside one. The main thread reads the outcome in `newer`, and waits for commands with `wait_for`.
+If the agent's end closes, the agent is dead: training goes on, and the thread looks for the agent that is started in its place
+(`links.reattach`). A worker must not live on alone, though: if no agent comes, it ends itself.
 
-Commands of an older generation than one already seen are dropped. An `Abort` that is said again is answered again,
-until its recovery is decided: after that, it is dropped.
+Commands of an older generation than one already seen are dropped. A repeated `Abort` is answered again, until its recovery is decided:
+after that, it is dropped.
 
-A worker that stands still shows on its page for how many operations it waits for others, which is how a hung one is told from those that
-it holds up (`detectors.hang`).
+The page of a worker that makes no progress shows for how many operations it waits for others. That distinguishes a hung one from those
+that wait for it (`detectors.hang`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Handlers(Protocol):
     def break_communicators(self, abort: Abort) -> None: ...
 
     def called(self) -> None:
-        """A spare that is being prepared has a rank, or is told anew where to ask."""
+        """Handle that a spare that is being prepared has a rank, or has a new address to ask."""
         ...
 
     def publish(self, generation: int, store: str, ranks: tuple[int, ...]) -> None: ...
@@ -59,19 +59,19 @@ class Handlers(Protocol):
     def collectives(self) -> int: ...
 
     def waits(self, still: float) -> int:
-        """Return for how many operations this process waits for others, or `UNKNOWN`. `still`: seconds without progress."""
+        """Return the number of operations for which this process waits for others, or `UNKNOWN`. `still`: seconds without progress."""
         ...
 
     def at_work(self) -> bool | None:
-        """As `OwnTime` asks, on a thread of its own."""
+        """Return as `OwnTime` requires, on a separate thread."""
         ...
 
     def own_share(self) -> float | None:
-        """As `OwnTime` asks, on a thread of its own, where devices are timed."""
+        """Return as `OwnTime` requires, on a separate thread, if devices are timed."""
         ...
 
     def answers_alone(self, abort: Abort) -> Event | None:
-        """The answer to an abort while the main thread is still in the script's set-up, else None."""
+        """Return the answer to an abort while the main thread is still in the script's set-up, else None."""
         ...
 
 
@@ -86,15 +86,17 @@ class Control:
         folder: Path,
         beat: float = 0.2,
     ) -> None:
-        """`outputs`: where stdout and stderr can be read, for the next agent. `folder`: where agents listen for workers."""
+        """Take the connection. `outputs`: where stdout and stderr can be read, for the next agent. `folder`: where agents listen for
+        workers.
+        """
         self.worker = worker
         self._outputs = outputs
         self._folder = folder
         self.page = page
         self._lifeline = lifeline
-        self._held = threading.Event()
+        self._served = threading.Event()
         self.handlers: Handlers | None = None  # before the script joins there are none
-        self.generation = -1  # the newest generation that this worker has heard of
+        self.generation = -1  # the newest generation that this worker knows
         self.assignment: Assign | None = None
         self.preparation: Prepare | None = None  # the newest
         self.announcement: Announcement | None = None  # the newest Abort or Pause
@@ -102,7 +104,7 @@ class Control:
         self.released: Release | None = None
         self.drill: Drill | None = None  # the newest
         self.drill_over = 0  # number of the newest drill that is known to be over
-        self._quiesced: Quiesced | None = None  # the last answer, repeated if an orchestrator that was restarted asks again
+        self._quiesced: Quiesced | None = None  # the last answer, sent again if an orchestrator that was restarted asks again
         self._warm: WorkerWarm | None = None
         self._replay = ReplayBuffer()
         self._connection = connection
@@ -115,29 +117,33 @@ class Control:
 
     @property
     def role(self) -> Assign | Prepare | None:
-        """As which rank the script runs here."""
+        """Return the rank as which the script runs here."""
         return self.assignment or self.preparation
 
     def serve(self, handlers: Handlers) -> None:
-        """From now on the control thread calls these."""
+        """Call these handlers on the control thread from now on."""
         self.handlers = handlers
 
     def start(self) -> None:
         self._thread.start()
-        self._held.wait()
+        self._served.wait()
 
     def at_work(self) -> bool | None:
-        """Whether this worker waits for nobody else; None if that is not known, or not yet."""
+        """Return whether this worker waits for no other one; None if that is not known, or not yet."""
         handlers = self.handlers
         return handlers.at_work() if handlers is not None else None
 
     def own_share(self) -> float | None:
-        """The part of a transaction in which this worker's device waited for nobody else; None if none was measured since the last call."""
+        """Return the part of a transaction in which this worker's device waited for no other one; None if none was measured since the last
+        call.
+        """
         handlers = self.handlers
         return handlers.own_share() if handlers is not None else None
 
     def send(self, event: Event) -> None:
-        """Without an agent, what matters of it is kept for the next one. Texts are made to fit: nobody else may be there to say so."""
+        """Send an event. Without an agent, what matters of it is kept for the next one. Texts are cut to fit: no other process may be
+        there to report it.
+        """
         event = bounded(event)
         if isinstance(event, Quiesced):
             self._quiesced = event
@@ -148,21 +154,21 @@ class Control:
             self._say(event)
 
     def _say(self, event: Event) -> None:
-        with contextlib.suppress(OSError):  # the agent is gone, which `_listen` is about to see
+        with contextlib.suppress(OSError):  # the agent is gone, which `_listen` is about to notice
             self._connection.sendall(encode(event).encode() + b"\n")
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Waits on the main thread until a command makes `predicate` true; False after `timeout` seconds."""
+        """Wait on the main thread until a command makes `predicate` true; return False after `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(predicate, timeout)
 
     def wake(self) -> None:
-        """Lets `wait_for` look again."""
+        """Let `wait_for` check again."""
         with self._changed:
             self._changed.notify_all()
 
     def _reattach(self) -> None:
-        """The agent is gone: finds the one that is started in its place, and tells it everything."""
+        """Find the agent that is started in place of the one that is gone, and send it everything."""
         limit = time.monotonic() + reattach.AWAY
         while True:
             given = self.assignment
@@ -186,7 +192,7 @@ class Control:
 
     def _listen(self) -> None:
         self._lifeline.hold()  # this thread lives as long as the process
-        self._held.set()
+        self._served.set()
         incoming = LineReader()
         while True:
             readable = self._wait()
@@ -216,7 +222,7 @@ class Control:
         return bool(poll.poll(self._beat * 1000))
 
     def _show(self) -> None:
-        """A beat."""
+        """Show a beat on the page."""
         handlers = self.handlers
         if handlers is None:
             return self.page.beat(0, self._probe.waits(self.page.since, None))
@@ -246,9 +252,9 @@ class Control:
                 self._refuse_another(command)
             if isinstance(command, Abort | Pause):
                 if self.recovery is not None and self.recovery.generation >= command.generation:
-                    return  # said again: the generation that it asks for is at work, and what it would break is that generation's
+                    return  # repeated: the generation that it asks for is at work, and it would break the communicators of that generation
                 if self._quiesced is not None and self._quiesced.generation == command.generation:
-                    self.send(self._quiesced)  # an orchestrator that was started again asks, perhaps in other words
+                    self.send(self._quiesced)  # an orchestrator that was started again asks, perhaps with another text
                     if isinstance(command, Abort) and self.handlers:
                         self.handlers.publish(command.generation, command.store, command.lost)
                     return
@@ -262,7 +268,7 @@ class Control:
             self._abort(command)
 
     def _keep(self, command: Command) -> None:
-        """For the main thread, which is woken."""
+        """Keep a command for the main thread, and wake it."""
         with self._changed:
             if isinstance(command, Assign):
                 self.assignment = command
@@ -279,7 +285,7 @@ class Control:
 
     def _abort(self, command: Abort) -> None:
         if self.handlers is None:  # the script has not joined, and may never: nothing was done yet
-            if self.assignment is not None and not self.assignment.newcomer:  # nobody waits for a newcomer that sets up
+            if self.assignment is not None and not self.assignment.newcomer:  # no rank waits for a newcomer that sets up
                 self.send(Quiesced(self.worker, command.generation, Position(-1, VotePhase.RUNNING), (), 0))
             return
         self.handlers.break_communicators(command)
@@ -289,8 +295,8 @@ class Control:
         self.handlers.publish(command.generation, command.store, command.lost)
 
     def _refuse_another(self, command: Assign | Prepare) -> None:
-        """Ends this process if it is prepared for another rank, or another place on the node, of which an orchestrator that was killed
-        could not write anything down.
+        """End this process if it is prepared for another rank, or another place on the node. An orchestrator that was killed may not have
+        recorded that.
         """
         ready = self.preparation
         place = "LOCAL_RANK"

@@ -1,9 +1,10 @@
-"""The script's modules come first, as under `python SCRIPT`, also where one is called like a module that the worker has imported before.
+"""Makes the script's modules come first, as under `python SCRIPT`, also if one has the name of a module that the worker has imported
+before.
 
-A script whose folder has a `queue.py` means that one by `import queue`. The worker has imported torch by then, and with it the `queue` of
-the standard library, which Python would take from `sys.modules`. So such modules are taken out of it right before the script runs; who has
-imported them keeps them. Left alone is what an interpreter has imported by itself before it comes to any script, since there `import`
-gives Python's own module under `python SCRIPT`, too.
+A script whose folder has a `queue.py` means that one by `import queue`. The worker has imported torch by then, and with it the `queue`
+of the standard library, which Python would take from `sys.modules`. So such modules are removed from it right before the script runs;
+modules that have imported them keep them. Modules that an interpreter imports by itself before any script stay, since `import` returns
+Python's own module under `python SCRIPT`, too.
 
 Known limits: a library that imports such a module only while the script runs gets the script's, as it always would.
 """
@@ -19,7 +20,7 @@ _OURS = "understudy"
 
 
 def give_way(folder: str) -> list[str]:
-    """Takes out of `sys.modules` what the script's `folder` has a module of the same name for. Gives the names."""
+    """Remove from `sys.modules` the modules for which the script's `folder` has one of the same name. Returns the names."""
     tops = {name.partition(".")[0] for name in sys.modules}
     found = sorted(name for name in tops - {_OURS, "__main__"} if _is_in(folder, name))
     found = [name for name in found if name not in _of_interpreter()] if found else []
@@ -30,7 +31,7 @@ def give_way(folder: str) -> list[str]:
 
 
 def _is_in(folder: str, name: str) -> bool:
-    """Whether an import of `name` would find another module there than the one that was imported."""
+    """Return whether an import of `name` would find another module there than the one that was imported."""
     if BuiltinImporter.find_spec(name) is not None or FrozenImporter.find_spec(name) is not None:
         return False
     spec = PathFinder.find_spec(name, [folder])
@@ -40,6 +41,6 @@ def _is_in(folder: str, name: str) -> bool:
 
 
 def _of_interpreter() -> set[str]:
-    """What Python imports by itself. Another interpreter says so: by now nobody can tell here."""
+    """Return the modules that Python imports by itself. Another interpreter is asked: here it is not known any more."""
     asked = subprocess.run([sys.executable, "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True, check=False)
     return set(asked.stdout.split())

@@ -1,15 +1,15 @@
-"""How a worker's process ends when its part is over.
+"""The end of a worker's process.
 
 | the worker | what runs of the script |
 |---|---|
-| holds the rank, and its script has ended in any way | all that the interpreter runs: threads, exit handlers, finalizers, files closed |
-| has handed its rank over | threads that are at work end, and what it has appended to files is written; no exit handlers, no finalizers |
-| has never been the rank: a spare, a rehearsal, a newcomer whose set-up failed | nothing: its files and exit handlers are the rank's |
+| has the rank, and its script has ended in any way | all that the interpreter runs: threads, exit handlers, finalizers, files closed |
+| has handed its rank over | threads that are at work end, and what it has appended to files is written; no exit handlers or finalizers |
+| has never been the rank: a spare, a drill, a newcomer whose set-up failed | nothing: its files and exit handlers are the rank's |
 | its device or one of its data loader's processes has failed | nothing |
 
-Theory. The interpreter itself cannot end here. It would destroy the process groups of generations that are over, whose threads never end,
-and kill threads of ours inside of torch. So `finish_script` does the same: threads, exit handlers, finalizers, files. And
-`leave` ends the process by the C library's `exit`, because libraries write their last words in its handlers (HDF5, profilers).
+Theory. The interpreter itself cannot end here. It would destroy the process groups of generations that are over, whose threads never
+end, and kill threads of ours inside of torch. So `finish_script` does the same: threads, exit handlers, finalizers, files. And `leave`
+ends the process by the C library's `exit`, because libraries write their last output in its handlers (HDF5, profilers).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from understudy.worker.patches import put
 
 HANDED_OVER = 60.0  # seconds for the threads of a worker that has handed its rank over
 _OWN = __name__.partition(".")[0]
-_HELD = 100_000  # objects that threads hold
+_HELD = 100_000  # objects to which threads refer
 _KEPT: list[object] = []  # finalized here, which must not happen a second time
 
 
@@ -54,7 +54,7 @@ def finish_script(frozen: int) -> None:
     put(sys, "is_finalizing", lambda: True, "libraries ask before they free what others may still use")
     if gc.get_freeze_count() > frozen:
         gc.unfreeze()  # the script has frozen objects, which would not be found
-    gc.collect()  # what is garbage runs its finalizers by itself
+    gc.collect()  # garbage runs its finalizers by itself
     _quietly(_finalize)
     _flush_output()
 
@@ -71,7 +71,7 @@ def finish_handed_over() -> None:
 
 
 def _join_threads() -> None:
-    """What `threading._shutdown` does on the main thread, from another one: there it would wait for the main thread as well."""
+    """Join threads like `threading._shutdown` on the main thread, but from another one: there it would wait for the main thread as well."""
     for shut_down in reversed(threading._threading_atexits):  # type: ignore[attr-defined]  # executors end, once they have done their work
         _quietly(shut_down)
     spared = (threading.main_thread(), threading.current_thread())
@@ -88,7 +88,7 @@ def flush_appended() -> None:
 
 
 def _finalize() -> None:
-    """Run the finalizers of all objects that are left, then close files. What may still write to something comes before that."""
+    """Run the finalizers of all objects that are left, then close files. Those that may still write to something run first."""
     used = _used_by_threads()
     found = [one for one in gc.get_objects() if _has_finalizer(one) and id(one) not in used]
     files = [file for file in _ordered(_open_files()) if id(file) not in used and _writes(file)]
@@ -104,7 +104,7 @@ def _delete(one: Any) -> None:
 
 
 def _owners_first(found: list[Any]) -> list[Any]:
-    """An object before those that it refers to, by itself or by its attributes: these are still needed."""
+    """Sort an object before those that it refers to, by itself or by its attributes: these are still needed."""
     by_id = {id(one): one for one in found}
     order: list[Any] = []
     seen: set[int] = set()
@@ -123,7 +123,7 @@ def _owners_first(found: list[Any]) -> list[Any]:
 
 
 def _used_by_threads() -> set[int]:
-    """What other threads hold in their frames, which the interpreter does not finalize either. By id."""
+    """Return, by id, the objects in the frames of other threads, which the interpreter does not finalize either."""
     others = {one.ident for one in threading.enumerate() if one is not threading.main_thread() and not one.name.startswith(_OWN)}
     frames: list[types.FrameType | None] = [frame for thread, frame in sys._current_frames().items() if thread in others]
     held: list[Any] = []
@@ -152,7 +152,7 @@ def _has_finalizer(found: object) -> bool:
 
 
 def _is_of_with(generator: types.GeneratorType[Any, Any, Any]) -> bool:
-    """Whether it is in a `with` statement, which another thread may be in."""
+    """Return whether a generator is in a `with` statement, which another thread may be in."""
     return any(isinstance(one, contextlib._GeneratorContextManager) for one in gc.get_referrers(generator))
 
 
@@ -170,12 +170,12 @@ def _open_files() -> list[io.IOBase]:
 def _closed(file: io.IOBase) -> bool:
     try:
         return file.closed
-    except Exception:  # not initialized, or a class of somebody's own
+    except Exception:  # not initialized, or a user-defined class
         return True
 
 
 def _ordered(files: list[io.IOBase]) -> list[io.IOBase]:
-    """Text before what it is written to, compressed files before those, and what the kernel knows last."""
+    """Return the files sorted: text before the file that it is written to, compressed files before those, and files of the kernel last."""
 
     def depth(file: io.IOBase) -> int:
         if isinstance(file, io.TextIOBase):
@@ -188,10 +188,10 @@ def _ordered(files: list[io.IOBase]) -> list[io.IOBase]:
 
 
 def _writes(file: io.IOBase) -> bool:
-    """Whether there is anything to lose. To close a reader may take for ever: another thread may read from it."""
+    """Return whether there is anything to lose. To close a reader may take for ever: another thread may read from it."""
     try:
         return file.writable()
-    except Exception:  # a class of somebody's own
+    except Exception:  # a user-defined class
         return True
 
 

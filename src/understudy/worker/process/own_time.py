@@ -1,24 +1,25 @@
-"""How much of its time a worker computes itself, and does not wait for others: looked up now and then, beside the training.
+"""Measures the part of its time in which a worker computes, and does not wait for others, by samples during the training.
 
-Ranks that train together need the same time for a step, however slow one of them is: the others wait for it. What tells them
-apart is the time that each spends by itself, and that is what the orchestrator compares (`detectors.straggler`).
+Ranks that train together need the same time for a step, however slow one of them is: the others wait for it. The time that each spends
+by itself tells them apart, and the orchestrator compares it (`detectors.straggler`).
 
-Some five times a second a thread of its own looks whether the main thread runs. If that sleeps, and some thread waits for another worker
-(`Handlers.waits`), this worker waits; else it is at work: it computes, reads a file, waits for its loader. A thread that waits beside a
-main thread that computes (for an all-reduce behind the backward pass) makes no difference: a rank that is ahead by a little has one all
-the time. Each look stands for the time since the one before, so one that is late, because the process was stopped or had no
-processor, counts for all that time. The time between two is drawn, because a step that takes just as long would always be seen at the
+Some five times a second a separate thread checks whether the main thread runs. If that sleeps, and some thread waits for another worker
+(`Handlers.waits`), this worker waits; else it is at work: it computes, reads a file, waits for its loader. A thread that waits in
+parallel with a computing main thread (for an all-reduce after the backward pass) makes no difference: a rank that is ahead by a little
+has one all the time. Each sample counts for the time since the one before, so one that is late, because the process was stopped or had
+no processor, counts for all that time. The interval is random, because a step that takes just as long would always be sampled at the
 same place.
 
-A look costs some fifty microseconds while the main thread computes, most of them for a turn of the interpreter's lock. Only while that one
-sleeps are all threads looked at, for some hundred to three hundred microseconds, which is in nobody's way (docs/evidence/benchmarks.md).
+A sample costs some fifty microseconds while the main thread computes, most of them for a turn of the interpreter's lock. Only while
+that one sleeps are all threads checked, for some hundred to three hundred microseconds, which delays nothing
+(docs/evidence/benchmarks.md).
 
-With NCCL the main thread says nothing, because kernels wait in its place. Where the device is timed instead (`collectives.device_times`),
-the same thread takes what was measured: each measurement stands for the time in transactions since the one before (`DeviceOwnTime`).
+With NCCL the main thread shows nothing, because kernels wait in its place. If the device is timed instead (`collectives.device_times`),
+the same thread takes the measurements: each counts for the time in transactions since the one before (`DeviceOwnTime`).
 
-Known limits: a rank that waits for others in a way of the script's own (a file, a store) is taken for one at work. Where waits cannot be
-known (NCCL whose device is not timed, another platform) nothing is, and the page says so. A main thread that sleeps while another one
-computes for it and a collective is under way is taken for one that waits.
+Known limits: a rank that waits for others in a way of the script's own (a file, a store) counts as at work. If waits cannot be known
+(NCCL whose device is not timed, another platform) nothing is measured, and the page shows that. A main thread that sleeps while another
+one computes for it and a collective is under way counts as waiting.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from collections.abc import Callable
 from understudy.common.page_view import Activity
 from understudy.links.page import PageWriter
 
-INTERVAL = 0.2  # seconds between two looks, on average
+INTERVAL = 0.2  # seconds between two samples, on average
 _COUNTED = (Activity.RUNNING, Activity.VOTED, Activity.COMMITTING, Activity.IDLE)
 
 
 def main_thread_runs() -> bool:
-    """Whether it has a processor, or could use one. Raises `OSError` where the kernel does not tell."""
+    """Return whether the main thread has a processor, or could use one. Raises `OSError` if the kernel does not report it."""
     file = os.open(f"/proc/self/task/{os.getpid()}/syscall", os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(file, 16) == b"running\n"
@@ -46,7 +47,7 @@ def main_thread_runs() -> bool:
 
 
 class _Looking:
-    """Looks now and then, on a thread of its own."""
+    """Takes samples on a separate thread."""
 
     def __init__(self) -> None:
         self._looked = time.monotonic()
@@ -61,17 +62,19 @@ class _Looking:
             self.look(time.monotonic())
 
     def look(self, now: float) -> None:
-        """`now`: CLOCK_MONOTONIC."""
+        """Take a sample. `now`: CLOCK_MONOTONIC."""
         passed, self._looked = now - self._looked, now
         self._look(passed)
 
     def _look(self, passed: float) -> None:
-        """`passed`: seconds since the look before."""
+        """Count a sample. `passed`: seconds since the sample before."""
         raise NotImplementedError
 
 
 class OwnTime(_Looking):
-    """`at_work`: whether this worker waits for nobody else, or None if that cannot be known. Asked on the thread that is started here."""
+    """Measures on the host. `at_work`: whether this worker waits for no other one, or None if that cannot be known. Called on the thread
+    that is started here.
+    """
 
     def __init__(self, page: PageWriter, at_work: Callable[[], bool | None]) -> None:
         super().__init__()
@@ -93,8 +96,9 @@ class OwnTime(_Looking):
 
 
 class DeviceOwnTime(_Looking):
-    """`share`: the part of a transaction, up to its vote, in which this worker's device waited for nobody else; None if none was measured
-    since the last call. Asked on the thread that is started here. Other activities are not known, and show nothing.
+    """Measures on the device. `share`: the part of a transaction, up to its vote, in which this worker's device waited for no other one;
+    None if none was measured since the last call. Called on the thread that is started here. Other activities are not known, and show
+    nothing.
     """
 
     def __init__(self, page: PageWriter, share: Callable[[], float | None]) -> None:

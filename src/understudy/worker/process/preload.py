@@ -1,8 +1,8 @@
-"""Warming a spare: what every newcomer would otherwise import and start while survivors wait.
+"""Warms a spare: imports and starts what every newcomer would otherwise import and start while survivors wait.
 
-The script is not run, only read: the packages that it imports, and those that its own modules import, are imported
-if they are installed packages or part of Python. The script's own modules are left alone, because code at their top level may
-read the rank, which a spare does not have yet.
+The script is not run, only read: the packages that it imports, and those that its own modules import, are imported if they are
+installed packages or part of Python. The script's own modules are left alone, because code at their top level may read the rank, which
+a spare does not have yet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from understudy.worker.script_files import is_of_script
 
 
 def script_source(arguments: list[str]) -> Path | None:
-    """The file that `script ...` or `-m module ...` names."""
+    """Return the file that `script ...` or `-m module ...` names."""
     if arguments[:1] != ["-m"]:
         return Path(arguments[0])
     try:
@@ -33,7 +33,7 @@ def _imports(source: Path) -> Iterator[str]:
     try:
         tree = ast.parse(source.read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return  # running the script will tell
+        return  # running the script will report it
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -46,7 +46,7 @@ def _is_installed(origin: str | None) -> bool:
 
 
 def warm_imports(source: Path | None) -> list[Path]:
-    """Imports what the script at `source` will import. Gives the script's own modules, which it has only read."""
+    """Import what the script at `source` will import. Returns the script's own modules, which are only read."""
     waiting, seen, own = [source] if source else [], set(), list[Path]()
     while waiting:
         own.append(waiting.pop())
@@ -63,13 +63,13 @@ def warm_imports(source: Path | None) -> list[Path]:
                 elif top.origin:
                     found = importlib.util.find_spec(name) if "." not in name else None
                     waiting.append(Path((found or top).origin or top.origin))
-            except Exception as error:  # the script may guard this import; running it will tell
+            except Exception as error:  # the script may guard this import; running it will report it
                 print(f"understudy: {worker_processes.IMPORT_FAILED(name=name, error=error)}", file=sys.stderr)
     return own
 
 
 def import_torch() -> None:
-    """Starts no thread and touches no device, so that a process may be forked afterwards."""
+    """Import torch. Starts no thread and touches no device, so that a process may be forked afterwards."""
     import torch._dynamo
     import torch.distributed.fsdp
     import torch.distributed.tensor.parallel
@@ -77,7 +77,7 @@ def import_torch() -> None:
 
 
 def warm_torch() -> None:
-    """Starts what the first steps of a training run would."""
+    """Start what the first steps of a training run would start."""
     import torch
 
     with torch.random.fork_rng(devices=[]):

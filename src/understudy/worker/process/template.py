@@ -1,19 +1,18 @@
 """The template: a process that has imported torch once, and from which the node's workers are forked.
 
-Importing torch takes a worker several seconds of processor time and some 200 MB, the same for every worker of a node.
-The template pays once; a fork takes some ten milliseconds and shares these pages until somebody writes to them. So
-jobs start earlier, and a waiting spare costs little.
+Importing torch takes a worker several seconds of processor time and some 200 MB, the same for every worker of a node. The template pays
+once; a fork takes some ten milliseconds and shares these pages until a process writes to them. So jobs start earlier, and a waiting
+spare costs little.
 
-Only modules that every worker imports are imported here. What the script imports, and all that starts threads or
-touches a device, comes after the fork: neither would survive it. A template whose imports have opened a device refuses
-to fork.
+Only modules that every worker imports are imported here. What the script imports, and all that starts threads or touches a device,
+comes after the fork: neither would survive it. A template whose imports have opened a device refuses to fork.
 
 The garbage collector is off until a worker begins, as the documentation of `gc.freeze` recommends. Imports leave little garbage: 2 % of
-half a million objects, which are frozen with the rest. To look for them again and again took a quarter of the processor time.
+half a million objects, which are frozen with the rest. Collecting again and again took a quarter of the processor time.
 
-Theory. The worker must be the agent's child (which collects the exit status) and not the template's. So the template
-forks twice: the process in the middle ends at once, and the kernel gives its child to the nearest child subreaper
-above, which is the agent. The agent lets the worker go on when it has taken it up.
+Theory. The worker must be the agent's child (which collects the exit status) and not the template's. So the template forks twice: the
+process in the middle ends at once, and the kernel gives its child to the nearest child subreaper above, which is the agent. The agent
+lets the worker go on when it has adopted it.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Forked:
 
 
 def serve(connection: socket.socket) -> Forked:
-    """Forks a worker for each request; returns in the new worker only. Ends the process when the agent is gone."""
+    """Fork a worker for each request; return in the new worker only. Ends the process when the agent is gone."""
     agent = os.getppid()
     opened = devices_open()
     gc.freeze()  # otherwise a collection in any worker would write to, and so copy, every page
@@ -68,7 +67,7 @@ def serve(connection: socket.socket) -> Forked:
                     gc.enable()
                     connection.close()
                     link, outputs, go = _become(request, fds)
-                    os.read(go, 1)  # until the agent has taken it up, or is gone
+                    os.read(go, 1)  # until the agent has adopted it, or is gone
                     os.close(go)
                     return Forked(request, link, outputs, agent)
                 answer = {"pid": pid}
@@ -78,7 +77,7 @@ def serve(connection: socket.socket) -> Forked:
 
 
 def devices_open(prefixes: tuple[str, ...] = DEVICES) -> str:
-    """The first device that this process has opened, or ""."""
+    """Return the first device that this process has opened, or ""."""
     for fd in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
             if (target := os.readlink(fd)).startswith(prefixes):
@@ -87,7 +86,7 @@ def devices_open(prefixes: tuple[str, ...] = DEVICES) -> str:
 
 
 def _fork_twice() -> int:
-    """The pid of the grandchild, an orphan with a session of its own by then; 0 in it."""
+    """Return the pid of the grandchild, an orphan with a session of its own by then; 0 in it."""
     result, result_end = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # NumPy's BLAS may have threads; it starts them again after a fork
@@ -108,12 +107,14 @@ def _fork_twice() -> int:
         text = reading.read()
     os.waitpid(middle, 0)
     if not text:
-        raise OSError("the new process did not come to life")
+        raise OSError("the new process did not start")
     return int(text)
 
 
 def _become(request: ForkRequest, fds: list[int]) -> tuple[int, tuple[int, int], int]:
-    """Makes this fork the worker that would otherwise have been started; returns its link and its outputs, and what to wait for."""
+    """Turn this fork into the worker that would otherwise have been started; return its link and its outputs, and the descriptor to wait
+    for.
+    """
     link, stdout, stderr, out, err, go = fds
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
@@ -126,7 +127,7 @@ def _become(request: ForkRequest, fds: list[int]) -> tuple[int, tuple[int, int],
 
 
 def _seed() -> None:
-    """As in a process of its own: otherwise all ranks would draw the same numbers in a script that seeds nothing."""
+    """Seed the generators as in a separate process: otherwise all ranks would draw the same numbers in a script that seeds nothing."""
     import torch
 
     random.seed()
@@ -136,8 +137,8 @@ def _seed() -> None:
 
 
 def _relabel(worker: str) -> None:
-    """Writes the worker's name over the placeholder in what `ps` and /proc/PID/environ show: the block in which the kernel put
-    the arguments and the environment (fields 48 to 51 of /proc/PID/stat, proc_pid_stat(5)).
+    """Write the worker's name over the placeholder in what `ps` and /proc/PID/environ show: the block in which the kernel put the
+    arguments and the environment (fields 48 to 51 of /proc/PID/stat, proc_pid_stat(5)).
     """
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = int(fields[45]), int(fields[48])

@@ -1,4 +1,4 @@
-"""Where the script is, or has failed: the lines of a stack that are the user's own."""
+"""The position of the script, or of its failure: the lines of a stack that are the user's own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEBUGGERS = frozenset({"bdb", "pdb", "pudb", "pydevd", "pydevd_frame", "_pydevd
 
 
 def main_thread() -> tuple[str, Process] | None:
-    """Return where it is, in words, and whether it is in a debugger; None if it has ended."""
+    """Return the position of the main thread, in words, and whether it is in a debugger; None if it has ended."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     return None if frame is None else (_lines(frame), _debugged(frame))
 

@@ -1,4 +1,4 @@
-"""What all ranks know alike, and a newcomer is given: where the job goes on, and what they have agreed on so far."""
+"""The state that all ranks agree on, and that a newcomer is given: where the job goes on, and the results of comparisons so far."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class AgreedState:
         self._loops, self._results = loops, results
         self._post_vote, self._comparison = verification.post_vote, verification.comparison
 
-    def told(self) -> bytes:
-        """By the survivor that speaks for all: a `JobProgress`."""
+    def message(self) -> bytes:
+        """Return a `JobProgress`, on the survivor that speaks for all."""
         local, gradients, unregistered = self._rank_state.local, self._rank_state.state.kept_gradients, self._rank_state.state.unregistered
         now = unregistered.encoded(None, closely=True)
-        unseen = dict.fromkeys(now, b"") if unregistered.exact else now  # where it is not known what they were, as they are
+        unseen = dict.fromkeys(now, b"") if unregistered.exact else now  # if it is unknown what they were, as they are
         return pack(
             JobProgress(
                 place=END if self._progress.finished else self._loops.next_place(),
@@ -52,18 +52,20 @@ class AgreedState:
         )
 
     def adopt(self, job: JobProgress) -> None:
-        """On every member: after a failure some may know of one comparison more, and all must go on with the same knowledge."""
+        """Adopt the results of comparisons, on every member: after a failure some may know of one comparison more, and all must go on with
+        the same.
+        """
         self._rank_state.local.replicas = Replicas(job.replicas)
         self._rank_state.local.comparisons = job.comparisons
         self.adopt_points(job)
 
     def adopt_points(self, job: JobProgress) -> None:
-        """Of hand-overs behind a vote: a newcomer goes by them on its way, too."""
+        """Adopt the points of hand-overs after a vote: a newcomer uses them on its way, too."""
         self._post_vote.adopt(job.post_vote_points, job.post_vote_agreed, job.post_vote_behind, job.post_vote_owed)
 
     def missed(self, copy: BuddyCopy, job: JobProgress, again: bool) -> list[str]:
-        """On a newcomer with the `copy` of its rank: what that may have changed behind its last vote, and took with it, one line each.
-        `again`: this newcomer has run what follows the transaction of the copy.
+        """Return, one line each, what may have changed on the lost rank after its last vote, and is lost with it. On a newcomer with the
+        `copy` of its rank. `again`: this newcomer has run what follows the transaction of the copy.
         """
         found = self._post_vote.missed(copy, job.post_vote_behind)
         inside = [point for point in found if not again or is_inside(point)]
@@ -73,22 +75,22 @@ class AgreedState:
         ]
 
     def is_missed(self, copy: BuddyCopy, job: JobProgress) -> bool:
-        """Whether something of that was changed between two transactions, where a newcomer can run it again."""
+        """Return whether some of that was changed between two transactions, where a newcomer can run it again."""
         missed = self._post_vote.missed(copy, job.post_vote_behind)
         return self._post_vote.moment(copy) is Look.AFTER and not all(map(is_inside, missed))
 
     def is_of_begin(self, copy: BuddyCopy) -> bool:
-        """Whether the values in the `copy` of a rank are those with which it began the transaction that follows."""
+        """Return whether the values in the `copy` of a rank are those with which it began the transaction that follows."""
         return self._post_vote.moment(copy) is Look.AT_VALUES
 
     def adopt_position(self, job: JobProgress) -> None:
-        """On a newcomer, before it is brought up to date."""
+        """Adopt the position, on a newcomer before it is brought up to date."""
         self._progress.transaction, self._progress.step = job.transaction, job.step
         gradients = self._rank_state.state.kept_gradients
         gradients.matter, gradients.kept, gradients.dropped = job.gradients_matter, job.gradients_kept, job.gradients_dropped
 
     def adopt_habits(self, job: JobProgress) -> None:
-        """On a newcomer that is a rank like the others from now on."""
+        """Adopt what the ranks have learned of the script, on a newcomer that is a rank like the others from now on."""
         self._comparison.every = job.compare_every
         self._comparison.came |= set(job.came)
         self._rank_state.state.unregistered.join(job.top, job.after, job.transaction)

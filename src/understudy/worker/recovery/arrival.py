@@ -51,11 +51,12 @@ class Arrival:
         self.names = ScriptNames(context.rank_state.state)
         self._aside: list[str] = []  # names of the script that it could not set
         self.opened = opened
-        self._given: dict[str, bytes] = {}  # at the end of the job: values as donors have them there
+        self._given: dict[str, bytes] = {}  # at the end of the job: values as the donors have them there
 
     def run(self, at_end: bool, streams_set: bool, replayer: SetUpReplayer) -> None:
-        """As often as there is a newer generation, until the state is here and proven. `at_end`: no transaction follows. `streams_set`:
-        the random streams are those of the place already. Raises `UnderstudyError`; a worker whose state is wrong does not return.
+        """Arrive, as often as there is a newer generation, until the state is here and proven. `at_end`: no transaction follows.
+        `streams_set`: the random streams are already those of the place. Raises `UnderstudyError`; a worker whose state is wrong does
+        not return.
         """
         groups = self._membership.groups
         while True:
@@ -68,18 +69,18 @@ class Arrival:
             except StateMismatch as error:
                 self.reject(recovery.generation, str(error))
             except DonorMismatch as error:
-                self.await_next(recovery.generation, GenerationAborted(str(error)))  # the survivors tell
+                self.await_next(recovery.generation, GenerationAborted(str(error)))  # the survivors report it
             except UnderstudyError:
                 raise
             except RuntimeError as error:
                 known = isinstance(error, GenerationAborted | PeerLost) or self._membership.superseded(recovery.generation)
                 if not known and not groups.is_broken():
-                    raise  # nothing of the network: it would fail again
+                    raise  # not an error of the network: it would fail again
                 self.await_next(recovery.generation, error)
                 self._membership.let_go()
 
     def recovery(self) -> Recover:
-        """Waits for the decision of the newest generation."""
+        """Wait for the decision of the newest generation."""
         control = self._membership.control
 
         def known() -> bool:
@@ -90,22 +91,22 @@ class Arrival:
         return control.recovery
 
     def await_next(self, generation: int, error: RuntimeError) -> None:
-        """After a failure in `generation`: waits until it is over, and says why it must be if nobody knows yet."""
+        """Wait, after a failure in `generation`, until it is over, and report why it must be if that is not known yet."""
         membership = self._membership
         if not isinstance(error, GenerationAborted) and not membership.superseded(generation):
             membership.report_broken(generation, str(error))
         membership.control.wait_for(lambda: membership.superseded(generation))
 
     def reject(self, generation: int, detail: str) -> NoReturn:
-        """This newcomer's state is wrong: says so, and never goes on. The orchestrator ends this worker."""
+        """Report that this newcomer's state is wrong, and never go on. The orchestrator ends this worker."""
         control = self._membership.control
-        control.send(VerifyFailed(control.worker, generation, self.opened.told(detail)))
+        control.send(VerifyFailed(control.worker, generation, self.opened.explained(detail)))
         while True:
             control.wait_for(lambda: False)
 
     def put_back(self) -> None:
-        """What donors have given at the end of the job, and the script has changed again: they had the change already, as of a schedule
-        that is stepped behind the last loop. Not attributes of modules, which a script sets for a while (eval mode).
+        """Restore what donors have given at the end of the job, and the script has changed again: they had the change already, as of a
+        schedule that is stepped after the last loop. Not attributes of modules, which a script sets for a while (eval mode).
         """
         state = self._rank_state.state
         now = state.encoded_values(self._given.keys())
@@ -167,8 +168,8 @@ class Arrival:
         streams_set: bool,
         receive: Callable[[Plan], None],
     ) -> tuple[Plan, BuddyCopy, Donors]:
-        """Takes the state that donors have described in `meeting`, and proves it. `receive` fetches what a plan names into this rank's
-        tensors. Raises `StateMismatch` if what is here then is something else, `UnderstudyError` where nobody could take it over.
+        """Take over the state that donors have described in `meeting`, and prove it. `receive` fetches what a plan names into this rank's
+        tensors. Raises `StateMismatch` if the state is different then, `UnderstudyError` if no newcomer could take it over.
         """
         state, progress = self._rank_state.state, self._progress
         self._agreed.adopt_position(job)
@@ -199,16 +200,16 @@ class Arrival:
         if not at_end:
             self._compare_groups(donors)
         if self._verification.judge.differences(donors.summaries()):
-            raise GenerationAborted("the donors differ: the survivors tell")
+            raise GenerationAborted("the donors differ: the survivors report it")
         return donors
 
     def _make_room(self, plan: Plan, copy: BuddyCopy, donors: Donors, at_end: bool) -> None:
-        """Makes what the donors have and this newcomer has not yet."""
+        """Create what the donors have and this newcomer does not have yet."""
         state = self._rank_state.state
         state.reshard()
         state.match_groups(plan.values | copy.values)
         self._rank_state.preallocation.make(plan.descriptions)
-        if not at_end:  # behind the making of gradients, which become views of buckets here
+        if not at_end:  # after gradients are made, which become views of buckets here
             self._rank_state.frameworks.adopt(donors.frameworks())
         self._compare_entries(plan, copy, state.all_tensors().keys())
 
@@ -224,7 +225,7 @@ class Arrival:
         self._attachment.connect(members, meeting, self._progress.rank, lambda peers: transfer.accept(peers, plan), take)
 
     def _compare_entries(self, plan: Plan, copy: BuddyCopy, mine: Collection[str]) -> None:
-        """In both directions. Raises `UnderstudyError`: another newcomer would not fare better."""
+        """Compare the entries, in both directions. Raises `UnderstudyError`: another newcomer would fail, too."""
         theirs = plan.descriptions.keys() | copy.tensors.keys()
         if unknown := sorted(plan.descriptions.keys() - mine):
             raise UnderstudyError(newcomers.NOT_MADE(rank=self._progress.rank, entry=unknown[0]))
@@ -232,7 +233,7 @@ class Arrival:
             raise UnderstudyError(newcomers.MADE_MORE(rank=self._progress.rank, entry=extra[0]))
 
     def _verify(self, plan: Plan, copy: BuddyCopy, donors: Donors) -> None:
-        """The last thing before this newcomer is a rank like the others. Raises `StateMismatch`."""
+        """Verify the state, just before this newcomer is a rank like the others. Raises `StateMismatch`."""
         local, progress = self._rank_state.local, self._progress
         now = self._rank_state.digests()
         different = sorted(entry for entry, value in plan.expected.items() if now.get(entry) != value)
@@ -251,7 +252,7 @@ class Arrival:
                 raise StateMismatch(newcomers.OTHER_ORDER(rank=progress.rank, group=name))
 
     def _compare_groups(self, donors: Donors) -> None:
-        """The members of every group, and their order in it, as each of the others has them."""
+        """Compare the members of every group, and their order in it, with those of the other members."""
         rank, described = self._progress.rank, self._membership.groups.describe()
         for member, donor in donors:
             other = donors.members.rank_of(member)
@@ -261,7 +262,7 @@ class Arrival:
                 raise UnderstudyError(newcomers.OTHER_GROUPS(rank=rank, mine=_shown(mine), other=other, theirs=_shown(theirs)))
 
     def _compare_frameworks(self, donors: Donors) -> None:
-        """What steers the collectives of DDP and the like. Raises `StateMismatch`."""
+        """Compare what steers the collectives of DDP and the like. Raises `StateMismatch`."""
         rank = self._progress.rank
         if different := disagreement({**donors.frameworks(), rank: self._rank_state.frameworks.described()}):
             raise StateMismatch(newcomers.FRAMEWORKS_DIFFER(rank=rank, difference=different))

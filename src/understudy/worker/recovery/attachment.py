@@ -1,9 +1,9 @@
 """The way into a new generation, which survivors, leavers and newcomers go together, between two transactions.
 
-They meet in the generation's store. Survivors say where the job continues, describe their state and give its digests; who gives
-what to the newcomers is worked out from that by every member alike (`core.coverage`), so nobody has to be asked. When all are ready,
-the state flows from donors to newcomers over connections of the runtime's own, the process groups are connected at the same time, and each
-newcomer compares the digests of what it now holds with those of its donors. Nobody goes on before every newcomer has said that they agree.
+They meet in the generation's store. Survivors report where the job continues, describe their state and give its digests. Every member
+computes from that, by itself and alike, who gives what to the newcomers (`core.coverage`). When all are ready, the state flows from
+donors to newcomers over the runtime's own connections, the process groups are connected at the same time, and each newcomer compares
+the digests of its state with those of its donors. No member goes on before every newcomer has reported that they agree.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ class Attachment:
     def connect(
         self, members: Members, meeting: Rendezvous, member: int, reach: Callable[[Peers], None], move: Callable[[Peers], None]
     ) -> float:
-        """Waits until every member is ready, and connects the script's groups. State moves meanwhile, and when it began to is the result.
+        """Wait until every member is ready, and connect the script's groups. State moves meanwhile, and the time at which that began is
+        returned.
 
-        `reach` opens the connections that `move` uses: a socket that is opened while a group is made is taken for the group's.
+        `reach` opens the connections that `move` uses: a socket that is opened while a group is made would count as the group's.
         """
         hooks.fire("attach")
         membership, generation = self._membership, members.recovery.generation
@@ -68,7 +69,7 @@ class Attachment:
         return started
 
     def complete(self, members: Members) -> None:
-        """The end of an attachment, on every rank."""
+        """Complete an attachment, on every rank."""
         membership, newcomers = self._membership, members.recovery.newcomers
         self._progress.generation = members.recovery.generation
         membership.pending = None
@@ -82,5 +83,5 @@ class Attachment:
 
 
 def read_job(meeting: Rendezvous) -> JobProgress:
-    """What the survivor that speaks for all has published. Raises `GenerationAborted` or `PeerLost`."""
+    """Return what the survivor that speaks for all has published. Raises `GenerationAborted` or `PeerLost`."""
     return unpack(JobProgress, meeting.get("job"))

@@ -1,4 +1,4 @@
-"""A survivor or a leaver in a recovery: it says what it holds, and gives newcomers their state."""
+"""The part of a survivor or a leaver in a recovery: it describes its state, and gives newcomers theirs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from understudy.worker.verification.verification import Verification
 
 
 class Donation:
-    """Raises `GenerationAborted` when the generation ends meanwhile."""
+    """Donates state to newcomers. Raises `GenerationAborted` when the generation ends meanwhile."""
 
     def __init__(self, context: RankContext, agreed: AgreedState, attachment: Attachment, verification: Verification) -> None:
         self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
@@ -63,12 +63,12 @@ class Donation:
         self._attachment.complete(members)
 
     def _publish(self, members: Members, meeting: Rendezvous, member: int) -> Tensors:
-        """Says what this member holds: of the job, of the lost ranks, of its own state. Gives its tensors."""
+        """Publish what this member has: of the job, of the lost ranks, of its own state. Return its tensors."""
         rank, before, state = self._progress.rank, members.recovery.start - 1, self._rank_state.state
         copy = self._rank_state.copy_of(before)
-        state.kept_gradients.withhold(told=copy is not None and copy.gradients)
+        state.kept_gradients.withhold(listed=copy is not None and copy.gradients)
         if rank == members.lead:
-            meeting.put("job", self._agreed.told())
+            meeting.put("job", self._agreed.message())
         for newcomer in members.recovery.newcomers:
             stored = self._membership.store.get(newcomer, before)
             if stored is not None:
@@ -101,7 +101,7 @@ class Donation:
             self._judge.end_generation(generation, found, {rank: there.digests for rank, there in told.items()})
 
     def _plans(self, donors: Donors) -> dict[int, Plan]:
-        """What each newcomer gets. If that cannot be said, tells why, and waits until the generation is over for that."""
+        """Return the plan of each newcomer. If there can be none, report why, and wait until the generation is over for that."""
         members, control, replicas = donors.members, self._membership.control, self._rank_state.local.replicas
         generation = members.recovery.generation
         assert replicas is not None
@@ -115,16 +115,16 @@ class Donation:
             control.wait_for(lambda: self._membership.superseded(generation))
             raise GenerationAborted("the donors differ") from error
         except UnderstudyError as error:
-            if not isinstance(error, StateMismatch):  # which the newcomer finds and tells itself, and another one may fare better
+            if not isinstance(error, StateMismatch):  # which the newcomer finds and reports itself, and another one may succeed
                 control.send(Uncovered(control.worker, generation, str(error)))
             control.wait_for(lambda: self._membership.superseded(generation))
-            raise GenerationAborted("nobody can go on") from error
+            raise GenerationAborted("no rank can go on") from error
 
     def _give(self, peers: Peers, tensors: Tensors, plans: dict[int, Plan], member: int) -> None:
         send(peers, hooks.filter("give", tensors, plans=plans, member=member), plans, member)
 
     def _leave(self, generation: int) -> None:
-        """This worker has given its rank away, or the generation is over."""
+        """Leave the generation: this worker has given its rank away, or the generation is over."""
         control = self._membership.control
         flush_appended()
         control.wait_for(lambda: control.released is not None or self._membership.superseded(generation))

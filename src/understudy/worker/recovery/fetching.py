@@ -1,5 +1,5 @@
 """What a newcomer asks others for on its way: the record of its rank's set-up, where the job continues, what its rank has handed over, and
-what its donors say of their state. A generation that ends meanwhile is asked for again in the next one.
+the summaries of its donors' state. If a generation ends meanwhile, the newcomer asks again in the next one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Fetching:
         self._arrival = arrival
 
     def record(self) -> bytes:
-        """From whichever generation is the newest: the first one may end before its holders could answer."""
+        """Return the record, from the newest generation: the first one may end before the holders of the record could answer."""
         control = self._membership.control
         while True:
             known = (control.assignment, control.announcement, control.recovery, control.preparation)
@@ -39,7 +39,7 @@ class Fetching:
             except (GenerationAborted, PeerLost) as error:
                 if control.generation > newest.generation:
                     continue
-                if control.assignment is None:  # nobody tells it that the generation is over, and nobody waits for it
+                if control.assignment is None:  # it is not notified when the generation ends, and no rank waits for it
                     control.wait_for(lambda newest=newest: control.generation > newest.generation)  # type: ignore[misc]
                 else:
                     self._arrival.await_next(newest.generation, error)
@@ -58,7 +58,7 @@ class Fetching:
                 arrival.reject(recovery.generation, str(error))
 
     def drilled(self, takeover: Takeover) -> tuple[JobProgress, BuddyCopy]:
-        """Of a rank that is alive: where it begins its next step, and what it has handed over."""
+        """Return, for a rank that is alive, where it begins its next step, and what it has handed over."""
         hooks.fire("rehearsal begin")
         try:
             job = read_job(takeover.meeting)
@@ -69,16 +69,16 @@ class Fetching:
             takeover.tell(DrillVerdict.DIFFERENT, str(error))
 
     def take_memory(self, limit: timedelta = FOREVER) -> None:
-        """Nobody waits for this newcomer yet: takes the memory that it will need, as the rank describes it, which is alive."""
+        """Allocate the memory that the newcomer will need, as its rank describes it, which is alive. No rank waits for it yet."""
         meeting, control = self._membership.meeting, self._membership.control
         assert meeting is not None
         assignment = control.assignment
-        with suppress(GenerationAborted, PeerLost):  # it will cost time later, and nothing else
+        with suppress(GenerationAborted, PeerLost):  # then it costs time later, and nothing else
             described = unpack(MemoryDescription, meeting.get(f"memory/{self._progress.rank}", limit))
             self._preallocation.prepare(described, lambda: control.assignment is not assignment)
 
     def donors(self, takeover: Takeover | None, transaction: int) -> Donors:
-        """What those have told that give this newcomer its state."""
+        """Return the reports of the members that give this newcomer its state."""
         arrival = self._arrival
         while True:
             try:

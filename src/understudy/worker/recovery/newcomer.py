@@ -1,8 +1,8 @@
 """A newcomer: a spare that takes a lost rank in the middle of a job.
 
-It runs the script from its start. Until the place where the job continues, collectives are replayed, loops and transactions that
-are over are passed by, and the batch of the current iteration is drawn again and compared. At that place it attaches,
-receives its state, proves it, and is a rank like the others.
+It runs the script from its start. Until the place where the job continues, collectives are replayed, loops and transactions that are
+over are skipped, and the batch of the current iteration is drawn again and compared. At that place it attaches, receives its state,
+proves it, and is a rank like the others.
 
 Rules of the way through the script. Places are [loop, iteration, index] (`data.loops`).
 
@@ -51,14 +51,14 @@ from understudy.worker.data.results import Results
 from understudy.worker.encoding.messages import BuddyCopy, JobProgress, ScriptPosition
 from understudy.worker.errors import BatchMismatch, StateMismatch, UnderstudyError, UsageError
 from understudy.worker.generation.context import RankContext
-from understudy.worker.guards.loop_variables import Behind
+from understudy.worker.guards.loop_variables import ReadAfter
 from understudy.worker.guards.state_reads import Reads
 from understudy.worker.recovery.agreed_state import AgreedState
 from understudy.worker.recovery.arrival import Arrival
 from understudy.worker.recovery.fetching import Fetching
 from understudy.worker.recovery.takeover import Takeover
 
-WORTH = timedelta(seconds=10)  # that a migration waits until the rank has said what it holds, at its next begin
+WORTH = timedelta(seconds=10)  # that a migration waits until the rank has described its memory, at its next begin
 
 
 class Newcomer:
@@ -80,15 +80,15 @@ class Newcomer:
         self._started = time.time()
         self._known: tuple[JobProgress, BuddyCopy] | None = None  # where the job continues, and what the lost rank handed over
         self._streams_set = False
-        self._behind = False  # no transaction that is over lies ahead any more
+        self._behind = False  # no transaction that is over is ahead any more
         self._reads = Reads(context.rank_state.state, arrival.opened, self._read, self._wrote)
-        self._takeover: Takeover | None = None  # this worker takes no rank, it computes one step beside it
+        self._takeover: Takeover | None = None  # this worker takes no rank, it computes one step in parallel with it
         self.arrived = False
 
     # -- set-up ----------------------------------------------------------------------------------------------------------
 
     def join(self, backend: str | None) -> None:
-        """Makes the default process group without peers, from the lost rank's record."""
+        """Make the default process group without peers, from the lost rank's record."""
         groups, progress = self._membership.groups, self._progress
         record = self._membership.record = self._fetching.record()
         groups.install()
@@ -100,14 +100,14 @@ class Newcomer:
         dist.init_process_group(backend, store=HashStore(), rank=progress.rank, world_size=progress.world_size)
 
     def _learn(self) -> tuple[JobProgress, BuddyCopy]:
-        """At the first loop or transaction: where the job continues, and what the lost rank handed over."""
+        """Learn, at the first loop or transaction, where the job continues, and what the lost rank handed over."""
         if self._known is not None:
             return self._known
         membership, control = self._membership, self._membership.control
         assert self._replayer is not None
         self._replayer.finish()
         self._rank_state.state.set_up()
-        if read := self._opened.otherwise():  # what follows from it need not be noticed by anything else
+        if read := self._opened.otherwise():  # nothing else would notice what follows from it
             control.send(Notice(control.worker, self._progress.rank, read))
         if control.assignment is None:
             self._wait_for_rank()
@@ -120,7 +120,7 @@ class Newcomer:
             self._fetching.take_memory(WORTH)
         membership.phase_of(control.generation, "setup", self._started)
         control.send(NewcomerReady(control.worker, control.generation))
-        control.page.enter(Activity.RECOVERING, -1)  # the survivors' decision may take long, if the job is held
+        control.page.enter(Activity.RECOVERING, -1)  # the survivors' decision may take long, if the job is paused
         job, copy = self._known = self._fetching.position()
         control.page.enter(Activity.SETUP, -1)
         self._agreed.adopt_points(job)
@@ -136,7 +136,7 @@ class Newcomer:
         return self._learn()[1]
 
     def _wait_for_rank(self) -> None:
-        """Prepared: the set-up is done, and nobody has lost this rank yet."""
+        """Wait, when prepared: the set-up is done, and this rank is not lost yet."""
         control = self._membership.control
         control.page.enter(Activity.WARM, -1)
         hooks.fire("prepared")
@@ -154,23 +154,23 @@ class Newcomer:
 
     @property
     def done(self) -> bool:
-        """Whether this worker is a rank like any other: arrived, and not on its way through what is over."""
+        """Return whether this worker is a rank like any other: arrived, and not on its way through what is over."""
         return self.arrived and self.place != END
 
     @property
     def catching_up(self) -> bool:
-        """Whether its rank has behind it what the script does here, or does it itself beside this worker."""
+        """Return whether its rank has already done what the script does here, or does it itself in parallel with this worker."""
         return not self.arrived or self._takeover is not None
 
     @property
     def place(self) -> ScriptPosition:
-        """Where the job continues."""
+        """Return where the job continues."""
         return self._job.place
 
     # -- the way through the script --------------------------------------------------------------------------------------
 
     def enter_loop(self, loop: int) -> tuple[bool, BuddyCopy | None]:
-        """Whether to run this loop at all, and the copy whose last iteration has to be drawn again first."""
+        """Return whether to run this loop at all, and the copy whose last iteration has to be drawn again first."""
         job, copy = self._learn()
         if job.place[0] > loop:
             self._progress.step = job.steps_after[loop]
@@ -180,9 +180,10 @@ class Newcomer:
             return True, copy
         return True, None
 
-    def pass_by(self, loop: int, source: Source, behind: Behind, frame: FrameType | None) -> None:
-        """A loop that is over: its loader is where the loop left it, as far as that is known, and so are the names of `frame` that are read
-        `behind` it."""
+    def pass_by(self, loop: int, source: Source, behind: ReadAfter, frame: FrameType | None) -> None:
+        """Skip a loop that is over: set its loader as the loop left it, as far as that is known, and the names of `frame` that are read
+        `behind` (after) it.
+        """
         registered = {id(thing) for thing in self._rank_state.state.values.values()}
         comes_later = any(id(part) in registered for part in source.parts)
         job, unregistered = self._job, self._rank_state.state.unregistered
@@ -200,7 +201,7 @@ class Newcomer:
         if self._copy.place[0] == loop and not self._behind:
             self._arrival.names.put_own(self._copy, self._copy.earlier)
             self._arrival.names.are_set = True
-            self._set_streams()  # the script may draw behind the loop
+            self._set_streams()  # the script may draw after the loop
         at_end()
         unregistered.ends[loop:] = [ended]
         unregistered.left = {**job.left, **self._copy.left}
@@ -209,8 +210,8 @@ class Newcomer:
             self._arrival.names.of_others += [f"{name}, as the loop at {behind.where} left it," for name in doubtful]
 
     def redraw(self, source: Source) -> tuple[Any, bool]:
-        """The batch of the last iteration that the lost rank handed over, drawn again and proven; and whether to go through that iteration:
-        the job goes on in it, or what this rank did in it behind its transaction is lost, and can be done once more.
+        """Draw the batch of the last iteration that the lost rank handed over again, and prove it. Return whether to run that iteration:
+        the job goes on in it, or what this rank did in it after its transaction is lost, and can be done once more.
         """
         job, copy = self._learn()
         assert copy.boundary is not None
@@ -223,14 +224,14 @@ class Newcomer:
             self._other_batch(error)
         if inside:
             return batch, True
-        again = self._arrival.names.again = copy.place[:2] == here and self._lost_behind()
+        again = self._arrival.names.again = copy.place[:2] == here and self._lost_after_transaction()
         if again:
             self._progress.step = job.step - job.steps_here - job.steps_before
             self._set_names(alike, copy.top)
         return batch, again
 
-    def _lost_behind(self) -> bool:
-        """Whether this rank has taken something with it that it had changed behind its last transaction, whose result is known."""
+    def _lost_after_transaction(self) -> bool:
+        """Return whether changes that this rank had made after its last transaction, whose result is known, are lost with it."""
         job, copy = self._learn()
         if not self._results.is_known(copy.place, copy.results, job.results):
             return False
@@ -239,18 +240,18 @@ class Newcomer:
     def _other_batch(self, error: BatchMismatch) -> NoReturn:
         why = self._opened.otherwise()
         if why:
-            self._refuse(error.found)  # by files that every other spare would find, too
+            self._refuse(error.found)  # because of files that every other spare would find, too
         self._reject(str(error))
 
     def at_top(self) -> None:
-        """At the top of the iteration in which the job continues, if none of its transactions is over: random streams from here."""
+        """Set the random streams at the top of the iteration in which the job continues, if none of its transactions is over."""
         if not self._streams_set and self._copy.transaction >= 0:
             self._set_streams()
         self._set_names(self._job.top, self._copy.earlier)
         self._arrival.names.are_set = True
 
     def _set_names(self, alike: Mapping[str, bytes], own: Mapping[str, bytes]) -> None:
-        """At this place of the script (`ScriptNames.put`)."""
+        """Set names at this place of the script (`ScriptNames.put`)."""
         donors = self._fetching.donors(self._takeover, self._job.transaction)
         self._arrival.names.put(self._job, self._copy, [donor for _, donor in donors], alike, own)
 
@@ -264,14 +265,14 @@ class Newcomer:
             self.arrive()  # no transaction follows at which it could
 
     def at_transaction(self, place: ScriptPosition) -> tuple[bool, Any]:
-        """Whether to pass this transaction by, and then its result. Arrives where the job continues."""
+        """Return whether to skip this transaction, and then its result. Arrives where the job continues."""
         self._learn()
         if self.done:
             return False, None
         if place < self.place:
             result = self._result(place)
             if place == self._copy.place and self._copy.transaction >= 0:
-                if place[1] >= 0:  # outside of loops it has come by all that sets them
+                if place[1] >= 0:  # outside of loops it has passed all that sets them
                     self._set_names(self._job.after, self._copy.earlier)
                     self._arrival.names.are_set = True
                 self._set_streams()
@@ -282,12 +283,12 @@ class Newcomer:
         return False, None
 
     def _read(self, what: str) -> None:
-        """The script saves or copies state on its way. It is right only at the end of the job, behind all that is over."""
+        """Handle a save or copy of state by the script on its way. It is right only at the end of the job, after all that is over."""
         if not self._may_write():
             self._refuse(newcomers.SAVES(rank=self._progress.rank, what=what))
 
     def _wrote(self, file: str) -> None:
-        """The script is about to write a file anew on its way."""
+        """Handle that the script is about to write a file from scratch on its way."""
         if not self._may_write():
             self._refuse(newcomers.REWRITES(rank=self._progress.rank, file=file))
 
@@ -300,7 +301,7 @@ class Newcomer:
         return True
 
     def _refuse(self, text: str) -> NoReturn:
-        """No other newcomer would fare better."""
+        """Refuse to go on: another newcomer would fail, too."""
         assignment = self._membership.control.assignment
         if self._takeover is not None or (assignment is not None and assignment.planned):
             self._reject(text)  # the rank stays where it is
@@ -312,9 +313,9 @@ class Newcomer:
         self._arrival.reject(self._membership.control.generation, detail)
 
     def come_to_end(self) -> None:
-        """The script has ended. Raises `UnderstudyError` if this newcomer has not passed the place where the job goes on."""
+        """Handle the end of the script. Raises `UnderstudyError` if this newcomer has not passed the place where the job goes on."""
         if not self.arrived:
-            raise UnderstudyError(self._opened.told(newcomers.AT_THE_END(rank=self._progress.rank)))
+            raise UnderstudyError(self._opened.explained(newcomers.AT_THE_END(rank=self._progress.rank)))
         self._reads.remove()
         self._arrival.put_back()
 
@@ -327,7 +328,7 @@ class Newcomer:
         raise UnderstudyError(newcomers.RESULT_NOT_GIVEN(rank=self._progress.rank, place=place))
 
     def arrive(self) -> None:
-        """Attaches to the newest generation, as often as there is one, until the state is here and proven."""
+        """Attach to the newest generation, as often as there is one, until the state is here and proven."""
         job, copy = self._learn()
         assert self._replayer is not None
         self.arrived = False

@@ -1,10 +1,10 @@
-"""On a newcomer: what the script has changed and did not register, set where the newcomer comes by on its way.
+"""Sets, on a newcomer, what the script has changed and did not register, where the newcomer passes on its way.
 
-It belongs to the moment of the random streams in the copy of its rank: the vote, or a later point at which that was handed over again. From
-there the newcomer runs on by itself, as it does with the streams, so nothing of its rank's own is set any more.
+The values of a rank belong to the moment of the random streams in its copy: the vote, or a later point at which they were handed over
+again. From there the newcomer runs on by itself, as it does with the streams, so no more values of its rank are set.
 
-Known limits: what all ranks have alike is known as of the top of the iteration and as of the last commit. An iteration that is gone through
-once more has it as of the commit from its top on.
+Known limits: what all ranks have in common is known as of the top of the iteration and as of the last commit. In an iteration that is
+run once more, it is as of the commit from its top on.
 
 Where the batch of an iteration that is over is drawn again, it is tried with the values of the set-up first, then with those after that
 iteration. The digest of the batch shows which of them are right.
@@ -24,12 +24,12 @@ class ScriptNames:
     def __init__(self, state: State) -> None:
         self._state = state
         self.are_set = False  # as of the streams, and this newcomer has run on from there
-        self.of_others: list[str] = []  # what it has from another rank, because its own had not handed it over
-        self.again = False  # it has gone once more through the iteration that its rank was lost in, behind the transaction
+        self.of_others: list[str] = []  # values from another rank, because its own had not handed them over
+        self.again = False  # it has run the iteration in which its rank was lost once more, after the transaction
 
     def put(self, job: JobProgress, copy: BuddyCopy, told: Collection[Donor], alike: Mapping[str, bytes], own: Mapping[str, bytes]) -> None:
-        """What others have `told` and all of them have the same, as they had it at this place (`alike`), and what the rank of the `copy`
-        has handed over. `own`: where that was something else at this place; b"": as in the set-up.
+        """Set what others have reported (`told`) and all of them have in common, as they had it at this place (`alike`), and what the rank
+        of the `copy` has handed over. `own`: where that was something else at this place; b"": as in the set-up.
         """
         for entry in sorted({entry for donor in told for entry in donor.values if is_unregistered(entry)}):
             if len({donor.digests.get(entry) for donor in told}) == 1 and len(set(job.replicas.get(entry, ()))) <= 1:

@@ -1,4 +1,4 @@
-"""What a newcomer needs of a spare's drill, so that the way through the script is the same for both (`newcomer`)."""
+"""The part of a newcomer that a spare's drill replaces, so that the way through the script is the same for both (`newcomer`)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from understudy.worker.transport.rendezvous import Rendezvous
 
 
 class Takeover(ABC):
-    """The state of a rank that is alive, taken over to compute one step beside it. `meeting`: where the rank tells of it."""
+    """The state of a rank that is alive, taken over to compute one step in parallel with it. `meeting`: where the rank describes it."""
 
     meeting: Rendezvous
 
     @abstractmethod
     def members(self, transaction: int) -> Members:
-        """Return who gives the state as of the begin of `transaction`."""
+        """Return the members that give the state as of the begin of `transaction`."""
 
     @abstractmethod
     def arrive(self, job: JobProgress, streams_set: bool, replayer: SetUpReplayer) -> None:
-        """Take over the state. Does not return if that cannot be, or if it differs."""
+        """Take over the state. Does not return if that is impossible, or if the state differs."""
 
     @abstractmethod
     def tell(self, verdict: DrillVerdict, detail: str) -> NoReturn:
-        """Say what came of it, and wait until this worker is ended."""
+        """Report the result, and wait until this worker is ended."""

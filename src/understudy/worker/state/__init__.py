@@ -1,1 +1,1 @@
-"""What a rank holds: registered state, its streams, its copies, and where that of a lost rank comes from. Knows no network."""
+"""The state of a rank: registered objects, streams, buddy copies, and the sources of a lost rank's state. Uses no network."""

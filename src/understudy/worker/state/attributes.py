@@ -1,18 +1,20 @@
-"""What registered modules hold beside parameters and buffers: train or eval mode, `requires_grad`, dropout rates, counters, a hidden
-state that is kept as an attribute, extra state; and which parts they have, and of which class each part is: a script may put another one
-in its place under the same name. And the attributes of registered optimizers, as of one that the script has written.
+"""The attributes of registered modules other than parameters and buffers: train or eval mode, `requires_grad`, dropout rates, counters, a
+hidden state that is kept as an attribute, extra state. Also the parts of each module and the class of each part, because a script may
+replace a part under the same name; and the attributes of registered optimizers that the script has written.
 
 Two uses:
 
-- *Redo*: at every begin the attributes of all modules are noted, shallowly (a copy of each `__dict__`, of the tables of parts, parameters
-  and buffers, and of the script's own plain containers), and `restore` binds them again. Objects stay the same: nothing is replaced.
-- *Newcomer*: what is plain and has changed since the set-up is an entry like a registered value. It is looked for where all state is
-  compared and in every recovery; an entry that was found once is then read in every step, because it may differ from rank to rank.
+- *Redo*: at every begin the attributes of all modules are noted, shallowly (a copy of each `__dict__`, of the tables of parts,
+  parameters and buffers, and of the script's own plain containers), and `restore` binds them again. Objects stay the same: nothing is
+  replaced.
+- *Newcomer*: a plain attribute that has changed since the set-up is an entry like a registered value. These entries are searched for
+  when all state is compared and in every recovery; an entry that was found once is then read in every step, because it may differ from
+  rank to rank.
 
-Known limits: attributes of another kind (own objects, tensors larger than `LARGEST` or on a device) are bound again by a redo, but not
-given to a newcomer; a tensor of that kind is told about, and so is one with a graph that is there at one of the first begins. What each
-forward pass computes anew is left to it (`_computed`), frameworks' own attributes are left to them (`sharding`). Hooks that a script adds
-in an attempt are not taken away again, nor are those of a part in whose place there is one of another class.
+Known limits: a redo binds attributes of other kinds (own objects, tensors larger than `LARGEST` or on a device) again, but they are not
+given to a newcomer. A tensor of such a kind is reported, and so is one that has a graph at one of the first begins. Attributes that
+each forward pass computes are left out (`_computed`), and so are the frameworks' own attributes (`sharding`). Hooks that a script adds
+in an attempt are not removed, nor are those of a part that was replaced by one of another class.
 """
 
 from __future__ import annotations
@@ -34,23 +36,23 @@ from understudy.worker.state.part_classes import give_class, is_found, named
 from understudy.worker.state.sharding import Sharding, Whole
 
 LARGEST = 1 << 20  # bytes of one attribute
-CLOSELY = 3  # begins at which histories are looked for
+CLOSELY = 3  # begins at which tensors with a history are searched for
 _OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__) - {"training"}
 _OF_EVERY_OPTIMIZER = frozenset(torch.optim.SGD([torch.zeros(1)]).__dict__) | {"grad_scale", "found_inf", "_opt_called"}
 _LEAVES = frozenset({type(None), bool, int, float, str, bytes})
 _CONTAINERS = (list, dict, set)
 _ABSENT = object()
-_CLASS = "__class__"  # in place of an attribute's name
+_CLASS = "__class__"  # takes the place of an attribute's name
 
 
 def is_of_module(entry: str) -> bool:
-    """Whether a value belongs to a registered module, and not to something that was registered as a value."""
+    """Return whether an entry belongs to a registered module, and not to something that was registered as a value."""
     return "/attribute/" in entry or "/extra/" in entry or entry.endswith("/attribute-requires_grad")
 
 
 @dataclass(frozen=True)
 class _Places:
-    """Where the attributes are that are noted at a begin."""
+    """The containers and objects whose attributes are noted at a begin."""
 
     dicts: list[dict[Any, Any]]  # of attributes, parts, parameters, buffers; plain dicts
     lists: list[Any]  # plain lists and sets
@@ -59,7 +61,7 @@ class _Places:
     tables: list[dict[str, Any]]  # of parts
 
     def parts(self) -> list[int]:
-        """Tell whether some came or went: their identities."""
+        """Return the identities of the parts, which show whether some were added or removed."""
         return list(map(id, chain.from_iterable(table.values() for table in self.tables)))
 
 
@@ -87,16 +89,16 @@ class Attributes:
         self._extra: list[tuple[str, torch.nn.Module]] = []  # those with a `get_extra_state` of their own
         self._first: dict[str, bytes] | None = None  # as of the end of the set-up
         self._first_parts: set[str] = set()
-        self._changed: list[str] = []  # what of that came or went since then
+        self._changed: list[str] = []  # those of them that were added or removed since then
         self._first_large: dict[str, int] = {}  # entries that are too large, or not on the host, with the addresses of their memory
         self._watched: set[str] = set()  # entries that have changed since then
         self._large: list[str] = []  # those of them that have changed
         self._first_histories: dict[str, weakref.ref[torch.Tensor]] = {}
-        self._histories: list[str] = []  # entries with a history that they have from the step before
+        self._histories: list[str] = []  # entries with a history from the step before
         self._notes = 0
 
     def refresh(self) -> None:
-        """Finds the parts anew."""
+        """Find the parts again."""
         self._parts = [
             (f"{key}/attribute/{path}", part)
             for key, module in self._modules.items()
@@ -132,14 +134,14 @@ class Attributes:
                 (self._places.dicts if type(value) is dict else self._places.lists).append(value)
 
     def _names(self) -> set[str]:
-        """Parts, with classes that another worker cannot find by their name, and the parameters and buffers that they have."""
+        """Return parts, with classes that another worker cannot find by their name, and the parameters and buffers that they have."""
         tensors = {f"{entry}.{name}" for entry, part in self._parts for name in (*part._parameters, *part._buffers)}
         return tensors | {entry if is_found(type(part)) else f"{entry} ({type(part).__qualname__})" for entry, part in self._parts}
 
     # -- redo ------------------------------------------------------------------------------------------------------------
 
     def note(self) -> NotedAttributes:
-        """At begin. Some tens of microseconds for a hundred modules."""
+        """Note the attributes at begin. Takes some tens of microseconds for a hundred modules."""
         if self.moved:
             self.refresh()
         if self._notes < CLOSELY:
@@ -155,7 +157,7 @@ class Attributes:
         )
 
     def restore(self, noted: NotedAttributes) -> None:
-        """What was noted, bound again."""
+        """Bind again what was noted."""
         places = noted.places
         for table, before in zip(places.dicts, noted.dicts, strict=True):
             _bind(table, before)
@@ -175,14 +177,14 @@ class Attributes:
     # -- entries ---------------------------------------------------------------------------------------------------------
 
     def set_up(self) -> None:
-        """At the end of the set-up: from now on counts what changes."""
+        """Record the attributes at the end of the set-up. Changes count from now on."""
         self.refresh()
         self._first = dict(self._plain())
         self._first_parts = self._names()
         self._first_histories = {entry: weakref.ref(tensor) for entry, tensor in self._with_history()}
 
     def news(self) -> list[str]:
-        """What is to be told of changes that a newcomer could not follow. Cheap while there are none."""
+        """Return the warnings about changes that a newcomer could not follow. Cheap while there are none."""
         found: list[str] = []
         if changed := self._changed:
             part = changed[0].replace("/attribute/", ".").replace("..", ".")
@@ -210,11 +212,11 @@ class Attributes:
 
     @property
     def moved(self) -> bool:
-        """Whether parts came or went since they were last looked at. Some microseconds."""
+        """Return whether parts were added or removed since the last check. Takes some microseconds."""
         return self._places.parts() != self._known
 
     def encoded(self, only: Container[str] | None, closely: bool) -> dict[str, bytes]:
-        """What is extra state, and what has changed since the set-up: all of it if `closely`, else what was found before."""
+        """Return the extra state and the attributes that have changed since the set-up: all if `closely`, else those found before."""
         found = {entry: encode(part.get_extra_state()) for entry, part in self._extra if only is None or entry in only}
         if self._first is None:
             return found
@@ -230,7 +232,7 @@ class Attributes:
         return found
 
     def load(self, entry: str, data: bytes) -> None:
-        """On a newcomer. Raises `UnderstudyError` for a part that it has not."""
+        """Set an entry on a newcomer. Raises `UnderstudyError` for a part that it does not have."""
         if "/extra/" in entry:
             next(part for name, part in self._extra if name == entry).set_extra_state(decode(data))
             return
@@ -244,7 +246,7 @@ class Attributes:
             raise UnderstudyError(registered.PART_MISSING(entry=entry))
         value = decode(data)
         if name == _CLASS and isinstance(part, torch.nn.Module):
-            if value:  # else there is no such part there
+            if value:  # else there is no such part
                 give_class(part, entry, value)
             return
         if not value:
@@ -264,7 +266,7 @@ class Attributes:
             part.__dict__[name] = new
 
     def undo(self, given: Container[str]) -> None:
-        """On a newcomer: what its way through the script has changed and nobody has `given` to it is again as the set-up left it."""
+        """Undo, on a newcomer, what its way through the script has changed and no rank has `given` to it: set it as the set-up left it."""
         for entry in self.encoded(None, closely=True):
             if "/extra/" not in entry and entry not in given:
                 self.load(entry, (self._first or {}).get(entry, encode([])))
@@ -276,16 +278,16 @@ class Attributes:
                 parameter.requires_grad_(name not in frozen)
 
     def everything(self) -> dict[str, bytes]:
-        """Every attribute that could be moved, whether it has changed or not."""
+        """Return every attribute that could be moved, whether it has changed or not."""
         self.refresh()
         return self.present()
 
     def present(self) -> dict[str, bytes]:
-        """The same of the parts that are known, without a look for others."""
+        """Return every attribute of the known parts that could be moved, without searching for other parts."""
         return dict(self._plain())
 
     def _plain(self, only: Set[str] | None = None) -> Iterator[tuple[str, bytes]]:
-        """Every attribute that can be moved, encoded; or `only` some."""
+        """Return every attribute that can be moved, encoded; or `only` some."""
         for key, module in self._modules.items():
             entry = f"{key}/attribute-requires_grad"
             if only is None or entry in only:
@@ -331,7 +333,7 @@ class Attributes:
 
 
 def _computed(part: torch.nn.Module) -> set[str]:
-    """Attributes that each forward pass computes anew from parameters: torch's older weight norm, spectral norm, and pruning."""
+    """Return the attributes that each forward pass computes from parameters: torch's older weight norm, spectral norm, and pruning."""
     if not part._forward_pre_hooks:
         return set()
     hooks = [hook for hook in part._forward_pre_hooks.values() if type(hook).__module__.startswith("torch.nn.utils.")]
@@ -343,7 +345,7 @@ def _is_alike(mine: Any, new: torch.Tensor) -> bool:
 
 
 def _bind(table: dict[Any, Any], before: dict[Any, Any]) -> None:
-    """Makes `table` hold what it held, without touching what is the same."""
+    """Set `table` to its earlier content `before`, without touching entries that are the same."""
     for name in [name for name in table if name not in before]:
         del table[name]
     for name, value in before.items():
@@ -355,7 +357,7 @@ def _bind(table: dict[Any, Any], before: dict[Any, Any]) -> None:
 
 
 def is_plain_attribute(value: Any) -> bool:
-    """Whether an attribute of a registered module can be given to a newcomer, but for its size."""
+    """Return whether an attribute of a registered module can be given to a newcomer, regardless of its size."""
     return _is_plain(value, 0)
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from understudy.core.model import SnapshotRef
+from understudy.core.model import BuddyCopyRef
 from understudy.worker.encoding.messages import TRANSACTION
 
 
@@ -22,7 +22,7 @@ class StoredBuddyCopy:
 
 
 class BuddyStore:
-    """The copies that this worker holds for others, and the records of their set-ups. Read by the control thread too."""
+    """The copies that this worker keeps for other ranks, and the records of their set-ups. The control thread reads it too."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,7 +38,7 @@ class BuddyStore:
                 del copies[old]
 
     def drop(self, start: int) -> None:
-        """Forgets copies of transaction `start` and later: they belong to an attempt that is redone."""
+        """Drop the copies of transaction `start` and later: they belong to an attempt that is redone."""
         with self._lock:
             for copies in self._copies.values():
                 for transaction in [t for t in copies if t >= start]:
@@ -67,6 +67,6 @@ class BuddyStore:
         """Return a rank's trail of its last step; empty if there is none."""
         return self._trails.get(rank, b"")
 
-    def index(self) -> tuple[SnapshotRef, ...]:
+    def index(self) -> tuple[BuddyCopyRef, ...]:
         with self._lock:
-            return tuple(SnapshotRef(rank, t) for rank, copies in sorted(self._copies.items()) for t in sorted(copies))
+            return tuple(BuddyCopyRef(rank, t) for rank, copies in sorted(self._copies.items()) for t in sorted(copies))

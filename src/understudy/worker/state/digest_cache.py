@@ -1,8 +1,8 @@
-"""Digests of parameters and moments that are made while nobody waits for them.
+"""Digests of parameters and moments, computed during waits.
 
-A survivor that has come to rest waits for the slowest one and for the decision. What it will have to say of its state then it can
-work out meanwhile: parameters and moments change only behind a vote, so those of a rank that has not voted stay as they are. What
-the digests are worth is seen in the recovery as ever: donors are compared with each other, and the newcomer with them.
+A survivor that has stopped waits for the slowest one and for the decision. Meanwhile it computes the digests that it will have to
+report then: parameters and moments change only after a vote, so those of a rank that has not voted stay as they are. The recovery
+checks these digests as always: donors are compared with each other, and the newcomer with them.
 
 Not for ranks that wait in a vote, after which these change, nor with FSDP2, which has other tensors in their place then.
 """
@@ -16,7 +16,7 @@ import torch
 from understudy.worker.state.registry import State
 from understudy.worker.state.tensors import changes, counts_changes, digest_of, local_tensor
 
-Mark = tuple[int, int]  # where a tensor is, and how often it was changed in place
+Mark = tuple[int, int]  # the address of a tensor, and how often it was changed in place
 
 
 class DigestCache:
@@ -25,7 +25,7 @@ class DigestCache:
         self._digests: dict[str, tuple[Mark, int]] = {}
 
     def make(self, enough: Callable[[], bool]) -> None:
-        """Until `enough`."""
+        """Compute digests until `enough`."""
         self.forget()
         for source in (self._state.parameters(), self._state.moments()):
             for entry, tensor in source:
@@ -38,7 +38,7 @@ class DigestCache:
         self._digests.clear()
 
     def take(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, int]:
-        """Those that still hold; all are forgotten."""
+        """Return the digests that are still valid, and forget all."""
         known, self._digests = self._digests, {}
         return {entry: value for entry, (mark, value) in known.items() if entry in tensors and _mark(tensors[entry]) == mark}
 

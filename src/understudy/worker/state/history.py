@@ -1,10 +1,10 @@
-"""Whether a tensor still has a history that a backward could go through: no other worker can be given that, only its values.
+"""Whether a tensor still has a history that a backward could go through. Another worker can be given its values, but not its history.
 
-After a backward the nodes of the graph are still there, but what they had saved is gone, and a second backward raises. A hidden state that
-is taken off its graph where the next step begins is of this kind: its values are all there is to it.
+After a backward the nodes of the graph still exist, but their saved tensors are freed, and a second backward raises. A hidden state
+that is detached where the next step begins is of this kind: its values are all of it.
 
-Source: torch frees what a node has saved when it has run (`retain_graph=False`); a built-in node answers its `_raw_saved_*` with a
-`SavedTensor` whose `data` is `None` then, one of a custom `autograd.Function` raises.
+Source: torch frees the saved tensors of a node that has run (`retain_graph=False`). Then a built-in node returns for each
+`_raw_saved_*` a `SavedTensor` whose `data` is `None`; one of a custom `autograd.Function` raises.
 
 Known limits: the first `NODES` nodes of a graph, nearest first.
 """
@@ -21,7 +21,7 @@ NODES = 200
 
 
 def has_history(tensor: torch.Tensor) -> bool:
-    """Whether a backward through it would work, as far as can be seen."""
+    """Return whether a backward through `tensor` would work, as far as can be seen."""
     if tensor.grad_fn is None:
         return False
     waiting, seen = deque[Any]([tensor.grad_fn]), {tensor.grad_fn}
@@ -42,7 +42,7 @@ def _is_freed(node: Any) -> bool:
         held = [getattr(node, name) for name in _saved_by(kind)]
     except RuntimeError:
         return True
-    # What a node may do without, as a bias, is empty from the start: freed is one that holds nothing at all.
+    # A saved tensor that a node may do without, such as a bias, is empty from the start. A node counts as freed if it has none at all.
     saved = [one for part in held for one in (part if isinstance(part, tuple | list) else (part,))]
     return bool(saved) and all(getattr(one, "data", None) is None for one in saved)
 

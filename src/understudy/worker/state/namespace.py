@@ -1,4 +1,4 @@
-"""Values of a script by name, which it changes while it trains: what `job.state` gives."""
+"""Values of a script by name, which it changes while it trains: the value of `job.state`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from understudy.messages import script
 
 
 class Namespace:
-    """Its attributes are state like what is registered: numbers, strings, tensors, arrays, and containers of them."""
+    """A namespace whose attributes are registered state: numbers, strings, tensors, arrays, and containers of them."""
 
     def __init__(self, **values: Any) -> None:
         vars(self).update(values)
 
-    def __getattr__(self, name: str) -> Any:  # for type checkers; what is there is found before
+    def __getattr__(self, name: str) -> Any:  # for type checkers; attributes that exist are found before
         raise AttributeError(script.NO_SUCH_VALUE(name=name, known=", ".join(vars(self)) or "nothing"))
 
     if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What an optimizer keeps: of each of its parameters, and for all of them together."""
+"""The state of an optimizer: per parameter, and for all parameters together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIXED = frozenset({type(None), bool, int, float, str, bytes})
 
 
 def ends_of(optimizer: Optimizer) -> list[torch.Tensor]:
-    """The first and the last parameter of each group."""
+    """Return the first and the last parameter of each group."""
     found = []
     for group in optimizer.param_groups:
         parameters = group["params"]
@@ -25,8 +25,8 @@ def ends_of(optimizer: Optimizer) -> list[torch.Tensor]:
 
 
 def all_tensors(optimizer: Optimizer) -> bool:
-    """Whether nothing but tensors is kept of the first and the last parameter of each group, and of those that came first and last to the
-    optimizer's state: who keeps something keeps it of all that are trained."""
+    """Return whether only tensors are kept for the first and the last parameter of each group, and for those that were added first and
+    last to the optimizer's state: an optimizer that keeps something keeps it for all parameters that it trains."""
     state: dict[Any, Any] = optimizer.state
     held = [state.get(parameter, {}) for parameter in ends_of(optimizer)]
     if state:
@@ -41,11 +41,11 @@ def all_tensors(optimizer: Optimizer) -> bool:
 
 
 def loose_values(optimizer: Optimizer) -> dict[int, dict[str, Any]]:
-    """What an optimizer keeps of its parameters that is no tensor, by number of the parameter."""
+    """Return the values other than tensors that an optimizer keeps for its parameters, by number of the parameter."""
     loose: dict[int, dict[str, Any]] = {}
     held = (held for held in optimizer.state.values() if isinstance(held, dict))
     if all(isinstance(v, torch.Tensor) for one in held for v in one.values()):
-        return loose  # as it usually is
+        return loose  # the usual case
     for number, parameter in enumerate(parameters_of(optimizer)):
         for k, v in optimizer.state.get(parameter, {}).items():
             if not isinstance(v, torch.Tensor):
@@ -54,16 +54,16 @@ def loose_values(optimizer: Optimizer) -> dict[int, dict[str, Any]]:
 
 
 def common_values(optimizer: Optimizer) -> dict[Any, Any]:
-    """What an optimizer keeps for all of its parameters together."""
+    """Return what an optimizer keeps for all of its parameters together."""
     state: dict[Any, Any] = optimizer.state
     return {key: value for key, value in state.items() if isinstance(key, str)}
 
 
 class EncodedSettings:
-    """The settings of an optimizer's groups as bytes, made again only where some value is another object than the last time."""
+    """Encodes the settings of an optimizer's groups, again only if some value is another object than the last time."""
 
     def __init__(self) -> None:
-        self._values: list[Any] | None = None  # what the bytes were made of, if that cannot change
+        self._values: list[Any] | None = None  # the values that were encoded, if they cannot change
         self._data = b""
 
     def of(self, groups: list[dict[str, Any]], rest: list[Any]) -> bytes:
@@ -79,20 +79,22 @@ class EncodedSettings:
 
 
 class GroupNames:
-    """Which parameters stand in the groups of an optimizer, by name, where that is not what the set-up has made: a newcomer has to."""
+    """The parameters in the groups of an optimizer, by name, if the groups differ from those of the set-up. A newcomer has to form the
+    same groups.
+    """
 
     def __init__(self) -> None:
         self._first: dict[str, list[list[str]]] = {}
         self._changed: set[str] = set()  # optimizers
 
     def set_up(self, optimizers: Mapping[str, Optimizer], names: Mapping[int, str]) -> None:
-        """`names`: of parameters, by their ids."""
+        """Note the groups at the end of the set-up. `names`: of parameters, by their ids."""
         self._first = {key: _names_in(optimizer, names) for key, optimizer in optimizers.items()}
 
     def put(
         self, key: str, optimizer: Optimizer, groups: list[dict[str, Any]], names: Callable[[], Mapping[int, str]], closely: bool
     ) -> None:
-        """Adds them to what is told of the groups. It is seen at once if groups were added, else if looked `closely`."""
+        """Add the names to the description of the groups. Added groups are noticed at once, other changes only if `closely`."""
         first = self._first.get(key)
         if first is None or not (closely or key in self._changed or len(groups) != len(first)):
             return

@@ -1,7 +1,7 @@
-"""The class of a part of a module, by its name: another worker has the same class, and may have a part of another one in this place.
+"""The class of a part of a module, by its name. Another worker has the same class, but its part in this place may be of another class.
 
-A part is given another class in place, so whoever holds it still does. Nothing of the class is run. Known limit: a class that is defined
-in a function cannot be found by its name.
+The class of a part is changed in place, so references to the part stay valid. No code of the class is run. Known limit: a class that is
+defined in a function cannot be found by its name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from understudy.worker.errors import UnderstudyError
 
 
 def named(kind: type) -> bytes:
-    """For another worker."""
+    """Return the name of a class, for another worker."""
     return encode([kind.__module__, kind.__qualname__])
 
 
@@ -30,12 +30,14 @@ def _class_of(module: str, name: str) -> Any:
 
 
 def is_found(kind: type) -> bool:
-    """Whether another worker that runs the same script finds it by its name."""
+    """Return whether another worker that runs the same script finds the class by its name."""
     return _class_of(kind.__module__, kind.__qualname__) is kind
 
 
 def give_class(part: torch.nn.Module, entry: str, value: Sequence[Any]) -> None:
-    """`value`: its module and name. Raises `UnderstudyError` if this worker has no such class of modules."""
+    """Change the class of a part. `value`: module and name of the class. Raises `UnderstudyError` if this worker has no such class of
+    modules.
+    """
     if len(value) != 2 or not all(type(one) is str for one in value):
         raise UnderstudyError(registered.PART_MISSING(entry=entry))
     module, name = value

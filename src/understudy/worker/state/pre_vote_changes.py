@@ -1,22 +1,20 @@
-"""Parameters and moments that a transaction changes in front of its vote: a momentum encoder, SAM's detour, averaged weights that
-are put in
-for an evaluation.
+"""Parameters and moments that a transaction changes before its vote: a momentum encoder, SAM's detour, averaged weights that are used in
+an evaluation.
 
-A redo relies on parameters and moments being what they were at begin, because optimizers change them behind the vote only. Where a script
-does otherwise that has to be known before the first loss:
+A redo relies on parameters and moments being as they were at begin, because optimizers change them only after the vote. A script that
+does otherwise has to be found before the first loss:
 
-- In the first transactions of each function, and in those whose number is a power of two, everything is copied at begin, and
-  compared before
-  the vote: content and address, since no counter sees a change through `.data` or numpy.
-- What is found there is copied at every begin of this function from then on, put back by a redo, and left out of the comparisons
-  on the side,
-  which read while the step runs. All ranks go by what any of them has found.
-- In between the counters of changes are looked at. A change that they show first is told, with its function; from then on it is copied,
-  too. Should this very transaction have to be redone, the job ends with a message: nobody knows what was there.
-- Memory that a script has exchanged (`.data =`) is put back by a redo wherever it was, as far as it stood there at begin.
+- In the first transactions of each function, and in those whose number is a power of two, everything is copied at begin and compared
+  before the vote: content and address, since no counter notices a change through `.data` or numpy.
+- A tensor that is found to change there is from then on copied at every begin of this function, restored by a redo, and left out of the
+  background comparisons, which read while the step runs. All ranks act on what any of them has found.
+- In other transactions the counters of changes are checked. A change that they are the first to show is reported, with its function;
+  from then on the tensor is copied, too. If this very transaction has to be redone, the job ends with a message, because there is no
+  copy of the earlier content.
+- Memory that a script has exchanged (`.data =`) is restored by a redo, wherever it was, as of begin.
 
-Known limits: a change of content through `.data` or numpy, or of DTensors by `torch._foreach_` functions, that begins in a
-transaction of another number is found at the next power of two.
+Known limits: a change of content through `.data` or numpy, or of DTensors by `torch._foreach_` functions, that begins in a transaction
+of another number is found at the next power of two.
 """
 
 from __future__ import annotations
@@ -38,13 +36,13 @@ Found = dict[str, list[str]]  # by function, sorted
 @dataclass
 class _Kept:
     tensor: torch.Tensor  # as the script holds it
-    memory: torch.Tensor  # what it stood for
+    memory: torch.Tensor  # its memory at begin
     content: torch.Tensor  # a copy, on the host
 
 
 @dataclass
 class Before:
-    """What is known of a begin."""
+    """The knowledge about a begin."""
 
     function: str
     full: bool  # everything was copied
@@ -54,27 +52,27 @@ class Before:
 
 @dataclass
 class _Watched:
-    """Parameters whose counters are looked at, and where they were."""
+    """Parameters whose counters are checked, and their addresses."""
 
     names: list[str] = field(default_factory=list)
     tensors: list[torch.Tensor] = field(default_factory=list)  # as the script holds them
     memory: list[torch.Tensor] = field(default_factory=list)
 
     def moved(self) -> bool:
-        """Whether the first or the last one stands elsewhere: who moves one moves all."""
+        """Return whether the first or the last parameter has moved to other memory: code that moves one moves all."""
         return any(local_tensor(self.tensors[i]).data_ptr() != self.memory[i].data_ptr() for i in (0, -1)) if self.names else False
 
 
 class PreVoteChanges:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._found: dict[str, set[str]] = {}  # by function: what it is known to change before its vote
-        self._calls: dict[str, int] = {}  # of each function: how many transactions of it have begun
+        self._found: dict[str, set[str]] = {}  # by function: the entries that it is known to change before its vote
+        self._calls: dict[str, int] = {}  # by function: how many of its transactions have begun
         self._watched = _Watched()
-        self._copies: dict[str, torch.Tensor] = {}  # memory to use again, of what is known to change
-        self.mark = 0  # of what was found, for the agreement
+        self._copies: dict[str, torch.Tensor] = {}  # memory to use again, for copies of entries that are known to change
+        self.mark = 0  # of the findings, for the agreement
         self.entries: set[str] = set()  # what any function changes
-        self.unequal = False  # ranks have found different things: told at the next begin
+        self.unequal = False  # ranks have found different things: reported at the next begin
         self.found_now = False  # whether this transaction has shown something new
 
     def begin(self, function: str) -> Before:
@@ -91,7 +89,7 @@ class PreVoteChanges:
         return before
 
     def _keep(self, entry: str, tensor: torch.Tensor, again: bool) -> _Kept:
-        """`again`: at the next begin, too, so that the memory of the copy is kept for that."""
+        """Copy a tensor. `again`: at the next begin, too, so that the memory of the copy is kept for that."""
         memory, copy = local_tensor(tensor), self._copies.get(entry)
         if not again:
             return _Kept(tensor, memory, memory.cpu() if memory.device.type != "cpu" else memory.clone())
@@ -100,7 +98,7 @@ class PreVoteChanges:
         return _Kept(tensor, memory, copy.copy_(memory))
 
     def passed(self, before: Before) -> None:
-        """The vote has passed: this transaction is not redone any more, and its copies are not needed."""
+        """Release the copies after the vote has passed: this transaction is not redone any more."""
         before.kept.clear()
 
     def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
@@ -116,7 +114,7 @@ class PreVoteChanges:
                 watched.memory.append(local_tensor(tensor))
 
     def look(self, before: Before) -> str:
-        """Right before the vote: notes what has changed since begin; gives what a user should know of it, or ""."""
+        """Note, right before the vote, what has changed since begin. Returns what a user should know of it, or ""."""
         changed = self._changed(before) - self._found.get(before.function, set())
         if not changed:
             return ""
@@ -137,7 +135,7 @@ class PreVoteChanges:
         return changed
 
     def restore(self, before: Before) -> None:
-        """In a redo. Raises `UsageError` if something has changed of which there is no copy."""
+        """Restore the copies in a redo. Raises `UsageError` if something has changed of which there is no copy."""
         changed = self._changed(before)
         lost, gone = changed - before.kept.keys(), before.kept.keys() - dict(self._tensors()).keys()
         if lost:
@@ -158,14 +156,14 @@ class PreVoteChanges:
     def add(self, function: str, entries: set[str]) -> None:
         self._found.setdefault(function, set()).update(entries)
         self.entries |= entries
-        told = "\0".join(f"{name}\1{entry}" for name, some in self.told().items() for entry in some)
+        told = "\0".join(f"{name}\1{entry}" for name, some in self.found_changes().items() for entry in some)
         self.mark = digest_bytes(told.encode()) >> 1
 
-    def told(self) -> Found:
+    def found_changes(self) -> Found:
         return {function: sorted(some) for function, some in sorted(self._found.items())}
 
     def adopt(self, found: Mapping[str, list[str]]) -> None:
-        """What another rank has told."""
+        """Adopt what another rank has found."""
         for function, entries in found.items():
             if not self._found.get(function, set()) >= set(entries):
                 self.add(function, set(entries))
@@ -180,6 +178,6 @@ def _is_same(tensor: torch.Tensor, kept: _Kept) -> bool:
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """As numbers that are equal only where every bit is."""
+    """View a tensor as numbers that are equal only if every bit is."""
     flat = flat_bytes(tensor)
     return flat.view(torch.int64) if flat.numel() % 8 == 0 and flat.storage_offset() % 8 == 0 else flat

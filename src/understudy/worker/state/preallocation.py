@@ -1,8 +1,9 @@
-"""Memory for what a donor describes and a newcomer does not have yet: moments, which optimizers make in their first step, and gradients.
+"""Memory for tensors that a donor describes and a newcomer does not have yet: moments, which optimizers make in their first step, and
+gradients.
 
-Memory that the kernel has just given out costs more to touch for the first time than to fill. So a newcomer that nobody waits for yet (a
-planned migration, a spare that is prepared for a rank) has it ready: the rank, which is alive, says what there will be, and at the
-arrival what fits is used. Only the host's: memory of a device may be short there, and costs nothing to touch.
+The first touch of memory that the kernel has just provided costs more than filling it. A newcomer that no rank waits for yet (a planned
+migration, a spare that is prepared for a rank) therefore prepares it: the rank, which is alive, describes its tensors, and at the
+arrival the memory that fits is used. Only memory of the host: that of a device may be scarce, and its first touch costs nothing.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ class Preallocation:
         self._ready: dict[str, tuple[TensorDescription, torch.Tensor]] = {}
 
     def describe(self) -> MemoryDescription:
-        """On the rank: its moments, for `prepare` on another worker."""
+        """Describe, on the rank, its moments, for `prepare` on another worker."""
         return MemoryDescription(self._state.descriptions(dict(self._state.moments())))
 
     def prepare(self, described: MemoryDescription, enough: Callable[[], bool]) -> None:
-        """Takes memory for these entries and touches it, until `enough`. Sets nothing."""
+        """Allocate memory for these entries and touch it, until `enough`. Sets nothing."""
         for entry, _, _, like in self._moments(described.moments):
             if enough():
                 return
@@ -39,7 +40,7 @@ class Preallocation:
                 self._ready[entry] = description, tensor
 
     def make(self, descriptions: Mapping[str, TensorDescription]) -> None:
-        """Makes the moments and gradients that are described and not there, and gives all else its shape. Contents are not set."""
+        """Make the moments and gradients that are described and missing, and give all other tensors their shape. Contents are not set."""
         parameters = dict(self._state.parameters())
         for entry, description in descriptions.items():
             if "/buffer/" in entry:
@@ -59,7 +60,7 @@ class Preallocation:
         self._ready.clear()
 
     def _moments(self, descriptions: Mapping[str, TensorDescription]) -> Iterator[tuple[str, str, str, torch.Tensor]]:
-        """Entry, name of the optimizer, name of the moment, and its parameter."""
+        """Yield entry, name of the optimizer, name of the moment, and its parameter."""
         of: defaultdict[str, list[str]] = defaultdict(list)
         for entry in descriptions:
             of[entry.rpartition("/")[0]].append(entry)

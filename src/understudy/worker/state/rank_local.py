@@ -1,9 +1,9 @@
-"""What a rank hands to its buddies, and how a newcomer takes it over.
+"""The copy that a rank hands to its buddies, and how a newcomer takes it over.
 
-A copy holds what no replica has: the random streams, the place in the job, the position in the data with a digest of the last
-batch, and those registered values and buffers in which this rank differs from the others. Until two comparisons have shown
-which ones differ, all buffers and values are handed over. A digest of every registered value and buffer goes with it, so that one
-that started to differ unnoticed is found out at a recovery and not carried on in silence.
+A copy contains what no replica has: the random streams, the place in the job, the position in the data with a digest of the last batch,
+and those registered values and buffers in which this rank differs from the others. Until two comparisons have shown which ones differ,
+all buffers and values are included. The copy also has a digest of every registered value and buffer, so that a recovery finds one that
+started to differ unnoticed, instead of carrying it on silently.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLASSIFIED = 2  # comparisons after which it is known which values differ from r
 
 
 def seal(copy: BuddyCopy) -> bytes:
-    """The bytes to hand over, with a digest before them."""
+    """Return the bytes to hand over, with a digest before them."""
     boundary, streams = copy.boundary, copy.streams
     if boundary is None:
         body = pack(copy)
@@ -40,7 +40,7 @@ def seal(copy: BuddyCopy) -> bytes:
 
 
 def unseal(data: bytes) -> BuddyCopy:
-    """Raises `StateMismatch` if the bytes are not what was sealed, and `BadMessage` if that was no copy."""
+    """Decode a sealed copy. Raises `StateMismatch` if the bytes differ from the sealed ones, `BadMessage` if they are no copy."""
     body = data[8:]
     if digest_bytes(body) != int.from_bytes(data[:8], "little"):
         raise StateMismatch(registered.COPY_CORRUPT())
@@ -58,9 +58,9 @@ class LocalState:
         self._rank = rank
         self.replicas: Replicas | None = None
         self.comparisons = 0
-        self._known: tuple[object, ...] = ()  # what `_is_mine` follows from
+        self._known: tuple[object, ...] = ()  # the values on which `_is_mine` depends
         self._is_mine: dict[str, bool] = {}
-        self._large = False  # too much to hand over what is not known to differ
+        self._large = False  # what is not known to differ is too large to hand over
         self._whole = False  # hand over even what was the same on all ranks
         self._carries = False  # the last vote's copy has gradients, too, that are not known to be shared
         self.shared = 0  # of the last copy: a digest of what all ranks have alike, as far as known
@@ -68,7 +68,7 @@ class LocalState:
         self.versions: dict[int, list[CopyDigests]] = {}  # digests of all copies of each of them: of the vote, and of later points
 
     def _mine(self, entry: str) -> bool:
-        """Whether this entry has to go with the copy."""
+        """Return whether this entry has to be in the copy."""
         known = self.replicas, self.comparisons, self._large, self._whole
         if self._known != known:
             self._known, self._is_mine = known, {}
@@ -82,7 +82,7 @@ class LocalState:
             return True
         if (self.comparisons < CLASSIFIED or self._whole) and not self._large:
             return True
-        # The vote notices when something parts that all ranks have alike, but not when it is shared by a few, maybe by chance.
+        # The vote notices when something diverges that all ranks have in common, but not when only a few share it, maybe by chance.
         if not self._large and len(set(self.replicas.classes[entry])) > 1:
             return True
         return not self.replicas.of(entry, self._rank)
@@ -98,13 +98,13 @@ class LocalState:
         behind: Sequence[int] = (),
         earlier: BuddyCopy | None = None,
     ) -> BuddyCopy:
-        """The copy for a vote, or for points `behind` it. `carried`: the transaction leaves gradients for a later one. `earlier`:
-        the copy whose streams it keeps, because a newcomer draws again what was drawn since.
+        """Make the copy for a vote, or for points `behind` (after) it. `carried`: the transaction leaves gradients for a later one.
+        `earlier`: the copy whose streams are kept, because a newcomer draws again what was drawn since.
 
         Raises `UsageError` if it is too large.
         """
         closely = self.comparisons < CLASSIFIED
-        # A newcomer has seen nothing yet of what changes in front of a vote only.
+        # A newcomer has not seen yet what changes only before a vote.
         values = self._state.encoded_values(closely=closely or len(self.sealed) < 2)
         every = {name: local_tensor(t) for name, t in self._state.mutable_tensors()}
         self._large = sum(t.numel() * t.element_size() for t in every.values()) + sum(map(len, values.values())) > LIMIT
@@ -128,7 +128,7 @@ class LocalState:
             boundary,
             mine,
             {name: t.detach().clone() for name, t in tensors.items()},
-            # Of all buffers, also of those that were the same everywhere: from now on they may not be. Counters of changes do not tell,
+            # Of all buffers, also of those that were the same on all ranks: from now on they may not be. Counters of changes do not help,
             # because kernels (batch_norm) write without counting.
             CopyDigests(
                 {e: digest_bytes(v) for e, v in values.items()}, {name: digest(t) for name, t in (gradients | every | tensors).items()}
@@ -150,7 +150,9 @@ class LocalState:
         return copy
 
     def make_whole(self, copy: BuddyCopy, carried: bool) -> BuddyCopy:
-        """The same, still at its vote, with all values and buffers, unless that is too much: what all ranks had alike is not any more."""
+        """Make the same copy, still as of its vote, with all values and buffers, unless that is too large: ranks that had the same now
+        differ.
+        """
         self._whole = True
         try:
             return self.make(copy.transaction, copy.place, copy.step, copy.boundary, copy.results, carried)
@@ -158,12 +160,12 @@ class LocalState:
             self._whole = False
 
     def adopt(self, copy: BuddyCopy) -> None:
-        """On a newcomer: this is its rank's own copy."""
+        """Adopt, on a newcomer, the copy as its rank's own."""
         self.sealed[copy.transaction] = copy
         self.versions[copy.transaction] = [copy.digests]
 
     def _shared(self, copy: BuddyCopy) -> int:
-        """63 bits, of buffers and values that do not go with the copy because all ranks hold the same."""
+        """Return a digest of 63 bits, of buffers and values that are not in the copy because all ranks have the same."""
         if self.replicas is None or self.comparisons < CLASSIFIED:
             return 0
         classes, found = self.replicas.classes, []
@@ -174,29 +176,30 @@ class LocalState:
         return digest_bytes(b"".join(found)) >> 1
 
     def _gradients_to_copy(self, gradients: dict[str, torch.Tensor], carried: bool) -> dict[str, torch.Tensor]:
-        """Those that differ from rank to rank as far as known. What is `carried` is copied to be sure, unless it is too large for that:
-        then a recovery relies on a survivor whose gradient had the same digest at the vote, as after an all-reduce."""
+        """Return the gradients that differ from rank to rank, as far as known. Gradients that are `carried` are copied as a precaution,
+        unless they are too large: then a recovery relies on a survivor whose gradient had the same digest at the vote, as after an
+        all-reduce."""
         if carried and sum(t.numel() * t.element_size() for t in gradients.values()) <= LIMIT:
             return gradients
         classes = self.replicas.classes if self.replicas is not None else {}
         return {name: t for name, t in gradients.items() if name in classes and self._mine(name)}
 
     def drawn(self, copy: BuddyCopy) -> list[str]:
-        """The random streams that have moved since `copy` was made, by name."""
+        """Return the random streams that have moved since `copy` was made, by name."""
         now = self._state.randomness.capture()
         return [] if now is copy.streams else [_called(n) for n, data in now.items() if copy.streams.get(n) != data]
 
     def changed(self, copy: BuddyCopy, known: Mapping[str, bytes], inside: bool = False, moved: bool = False) -> list[str]:
-        """What has changed since `copy` was made of values and buffers that differ from rank to rank, by name. `known`: present values.
-        `inside`: the transaction has changed it. `moved`: the copy is of another loop: what the script has set anew between the two,
-        though it is not registered, is set by a newcomer itself."""
+        """Return the values and buffers, by name, that differ from rank to rank and have changed since `copy` was made. `known`: present
+        values. `inside`: the transaction has changed them. `moved`: the copy is of another loop; a newcomer itself sets the
+        unregistered values that the script has set again between the two."""
         if self.comparisons < CLASSIFIED:
             return []
         mine = [e for e in copy.values if self._mine(e)]  # the copy may be older than what is known of its entries
         values = known
         if unknown := [e for e in mine if e not in known]:
             values = {**known, **self._state.encoded_values(unknown, closely=False)}
-        mine = [e for e in mine if e in values or not is_unregistered(e)]  # what this iteration sets anew is not there
+        mine = [e for e in mine if e in values or not is_unregistered(e)]  # values that this iteration sets again are missing
         changed = [(e, copy.values[e], values.get(e)) for e in mine if values.get(e) != copy.values[e]]
         names = [e for e, before, now in changed if inside or not self._is_left(e, moved, before, now)]
         tensors = [n for n in copy.tensors if self._mine(n)]
@@ -207,15 +210,15 @@ class LocalState:
         return names
 
     def _is_left(self, entry: str, moved: bool, before: bytes, now: bytes | None) -> bool:
-        """Whether a change of it behind the vote is let be: nobody has registered it, and it matters to people only, or is too new for
-        anybody to know whether it differs from rank to rank. A list that is cleared was filled for somebody."""
+        """Return whether a change after the vote is ignored: the value is not registered, and is only for people, or too new to know
+        whether it differs from rank to rank. A list that is cleared was filled for a reader."""
         known = self.replicas is not None and entry in self.replicas.classes
         if not is_unregistered(entry) or (known and not moved and now is not None and is_emptied(before, now)):
             return False
         return not known or moved or self._state.unregistered.leave(entry)
 
     def apply(self, copy: BuddyCopy, entries: set[str]) -> None:
-        """On a newcomer: sets those `entries` of the copy. Streams are set where the place is reached."""
+        """Set those `entries` of the copy, on a newcomer. Streams are set where the place is reached."""
         current = dict(self._state.mutable_tensors())
         parameters = dict(self._state.parameters())
         with torch.no_grad():
@@ -236,7 +239,7 @@ class LocalState:
                 self._state.load_value(entry, data)
 
     def differences(self, copy: BuddyCopy, entries: set[str]) -> list[str]:
-        """After `apply`: those of the `entries` that are not in place."""
+        """Return, after `apply`, those of the `entries` that are not set as in the copy."""
         current = dict(self._state.mutable_tensors()) | dict(self._state.gradients())
         asked = {entry for entry in entries if not is_unregistered(entry)}
         values = self._state.encoded_values(asked)
@@ -255,19 +258,19 @@ def _called(stream: str) -> str:
 
 
 def _as_of(known: Mapping[str, bytes], values: Mapping[str, bytes], all_known: bool) -> dict[str, bytes]:
-    """Those of `values` that nobody has registered as they were when they were `known`, where that is something else.
+    """Return those unregistered `values` that were different when they were `known`, as they were then.
 
-    `all_known`: what is not known had not changed by then; else nobody can tell, and what there is now is the best guess.
+    `all_known`: what is not in `known` had not changed by then; else this is unknown, and the present value is the best guess.
     """
     then = {entry: known.get(entry, b"") for entry in values if is_unregistered(entry) and (all_known or entry in known)}
     return {entry: data for entry, data in then.items() if data != values[entry]}
 
 
 def kept_locally(copy: BuddyCopy, rank: int, replicas: Replicas, versions: list[CopyDigests]) -> set[str]:
-    """Entries of a lost rank's copy that no other rank has: known to differ from rank to rank, or different at this very vote.
+    """Return the entries of a lost rank's copy that no other rank has: known to differ from rank to rank, or different at this very vote.
 
-    `versions`: the digests of values and of tensors of each survivor, at its vote in the same transaction, at later points, and now.
-    Where one of them agrees, the survivor's present state is the better source, because it includes what followed.
+    `versions`: the digests of values and of tensors of each survivor, at its vote in the same transaction, at later points, and now. If
+    one of them agrees, the survivor's present state is the better source, because it includes what followed.
     """
     local = {e for e in copy.values if not any(v.values.get(e) == copy.digests.values[e] for v in versions)}
     local |= {e for e in copy.tensors if not any(v.tensors.get(e) == copy.digests.tensors[e] for v in versions)}

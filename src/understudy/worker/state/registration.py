@@ -1,6 +1,6 @@
-"""Is what the script has registered enough? What it has made and not registered could not be moved to a newcomer.
+"""Checks whether enough is registered: objects that the script has made and not registered could not be moved to a newcomer.
 
-What frameworks have made is their adapters' affair (`frameworks`).
+Objects of frameworks are left to their adapters (`frameworks`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from understudy.worker.state.registry import State
 
 
 def uncovered(state: State) -> str:
-    """What is wrong with the registration as a whole, or ""."""
+    """Return the problem with the registration as a whole, or ""."""
     if lacking := _unsupported(state):
         return lacking
     known = {id(parameter) for _, parameter in state.parameters()} | {id(tensor) for tensor in state.tensors.values()}
@@ -43,14 +43,14 @@ def uncovered(state: State) -> str:
 
 
 def _belong_to_a_module(tensors: list[torch.Tensor]) -> bool:
-    """Whether any of them is a parameter of a module that the script has somewhere. Looks at all objects: for what ends the job only."""
+    """Return whether any of `tensors` is a parameter of a module of the script. Searches all objects: only for a fatal error."""
     wanted = set(map(id, tensors))
     modules = (thing for thing in gc.get_objects() if issubclass(type(thing), torch.nn.Module) and "_parameters" in vars(thing))
     return any(id(parameter) in wanted for module in modules for parameter in module._parameters.values())
 
 
 def _unsupported(state: State) -> str:
-    """What of the modules could not be done again."""
+    """Return the feature of the modules that could not be redone."""
     for key, module in state.modules.items():
         for name, part in module.named_modules():
             if isinstance(part, torch.nn.Embedding | torch.nn.EmbeddingBag) and part.sparse and part.weight.requires_grad:
@@ -59,7 +59,7 @@ def _unsupported(state: State) -> str:
 
 
 def refuse_sparse_gradients(state: State) -> None:
-    """In front of a vote, when gradients are complete. Raises `UsageError`."""
+    """Raise `UsageError` for a sparse gradient. Called before a vote, when gradients are complete."""
     for name, gradient in state.gradients():
         if gradient.layout is not torch.strided:
             raise UsageError(script.SPARSE_GRADIENT(parameter=name.removesuffix("/gradient")))

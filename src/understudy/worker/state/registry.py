@@ -1,16 +1,16 @@
-"""The registered state of a rank: what is copied at `begin`, set back before a redo, compared, and moved to a newcomer.
+"""The registered state of a rank: what is copied at `begin`, restored before a redo, compared, and moved to a newcomer.
 
 Three kinds of content:
 
-- *tensors*: parameters, buffers, registered tensors, optimizer moments. Moved in place, memory to memory. Of a DTensor it is
-  the local shard. The optimizer's moments need not exist on a newcomer: they are made from the donor's description.
+- *tensors*: parameters, buffers, registered tensors, optimizer moments. Moved in place, memory to memory. Of a DTensor it is the local
+  shard. The optimizer's moments need not exist on a newcomer: they are made from the donor's description.
 - *values*: everything small that has `state_dict`/`load_state_dict` (schedulers, GradScaler, own objects), and an optimizer's
   hyper-parameters. Handled as encoded bytes.
 - *streams*: random number generators.
 
-At `begin` a copy is taken of what an attempt may change before its vote: buffers, registered tensors, values, streams, and
-gradients that are already there (accumulation over several transactions). Parameters and moments change only after the
-vote, so no second copy of them exists.
+At `begin` a copy is taken of what an attempt may change before its vote: buffers, registered tensors, values, streams, and gradients
+that already exist (accumulation over several transactions). Parameters and moments change only after the vote, so no second copy of
+them exists.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from understudy.worker.state.unregistered import NoUnregisteredState, Unregister
 
 @dataclass
 class Snapshot:
-    """What an attempt may change, as of its begin."""
+    """The values that an attempt may change, as of its begin."""
 
     streams: Streams
     values: dict[str, bytes]
-    tensors: dict[str, tuple[torch.Tensor, torch.Tensor]]  # the memory of each, and what stood in it
+    tensors: dict[str, tuple[torch.Tensor, torch.Tensor]]  # the memory of each, and its content
     attributes: NotedAttributes
     unregistered: Any
     gradients: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # id of the parameter -> its gradient, content
@@ -77,25 +77,27 @@ class State:
         self._group_names = GroupNames()
         self._buffers: list[tuple[str, torch.nn.Module]] | None = None  # modules that have buffers, with the names' prefixes
         self._settings: dict[str, EncodedSettings] = {}  # by optimizer
-        self._beside: set[str] = set()  # optimizers that keep something beside tensors
+        self._with_values: set[str] = set()  # optimizers that keep something in addition to tensors
         self.kept_gradients = Gradients(self._trained)
 
     def covers(self, thing: Any) -> bool:
-        """Whether it is a registered optimizer, or a part of a registered module, that training changes."""
+        """Return whether `thing` is a registered optimizer, or a part of a registered module, that training changes."""
         if isinstance(thing, torch.nn.Module):
             trained = any(parameter.requires_grad for parameter in thing.parameters())
             return trained and any(part is thing for module in self.modules.values() for part in module.modules())
         return any(thing is optimizer for optimizer in self.optimizers.values())
 
     def holds(self, thing: Any) -> bool:
-        """Whether it is a registered optimizer, or a module that has tensors of a registered one."""
+        """Return whether `thing` is a registered optimizer, or a module that has tensors of a registered one."""
         if not isinstance(thing, torch.nn.Module):
             return any(thing is optimizer for optimizer in self.optimizers.values())
         mine = {id(tensor) for module in self.modules.values() for tensor in (*module.parameters(), *module.buffers())}
         return any(id(tensor) in mine for tensor in (*thing.parameters(), *thing.buffers()))
 
     def takes_care_of(self) -> Callable[[Any], bool]:
-        """Whether a thing is registered, or a part, a tensor, a gradient or a parameter group of what is: as of now."""
+        """Return a test, as of now, whether a thing is registered, or is a part, a tensor, a gradient or a parameter group of something
+        registered.
+        """
         parts = [part for module in self.modules.values() for part in module.modules()]
         tensors = [tensor for part in parts for tensor in (*part._parameters.values(), *part._buffers.values()) if tensor is not None]
         tensors += self.tensors.values()
@@ -107,7 +109,7 @@ class State:
         return lambda thing: id(thing) in known
 
     def register(self, name: str, thing: Any) -> None:
-        """Raises `UsageError` for a thing whose state cannot be read and set."""
+        """Register `thing`. Raises `UsageError` if its state cannot be read and set."""
         if isinstance(thing, torch.nn.Module):
             self.modules[name] = thing
         elif isinstance(thing, Optimizer):
@@ -135,7 +137,7 @@ class State:
     # -- tensors ---------------------------------------------------------------------------------------------------------
 
     def parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Of modules, where these are sharded the shards, and registered tensors that are trained."""
+        """Return the parameters of modules (the shards, where these are sharded), and registered tensors that are trained."""
         if self._shards is None:
             self._shards = {key: self._sharding.shards_of(module) for key, module in self.modules.items()}
         for key, module in self.modules.items():
@@ -146,7 +148,7 @@ class State:
                 yield f"{name}/parameter/{name}", tensor
 
     def _trained(self) -> list[torch.Tensor]:
-        """The same tensors in any order, some perhaps twice. Quick, because every step asks."""
+        """Return the same tensors in any order, some perhaps twice. Fast, because every step calls it."""
         if self._tables is None or self._shards is None:
             self._shards = {key: self._sharding.shards_of(module) for key, module in self.modules.items()}
             parts = [part for module in self.modules.values() for part in module.modules()]
@@ -159,7 +161,7 @@ class State:
         return found + [tensor for tensor in self.tensors.values() if is_trained(tensor)]
 
     def mutable_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Those that may change before a vote: buffers and registered tensors."""
+        """Return the tensors that may change before a vote: buffers and registered tensors."""
         if self._buffers is None:
             self._buffers = [
                 (f"{key}/buffer/{prefix}{'.' if prefix else ''}", part)
@@ -178,9 +180,7 @@ class State:
                 yield f"{name}/tensor", tensor
 
     def fit(self, entry: str, description: TensorDescription) -> None:
-        """On a newcomer: gives a buffer or a registered tensor the shape that is described, if it has grown, or was None at the end of the
-        set-up.
-        """
+        """Give a buffer or a registered tensor, on a newcomer, the described shape, if it has grown, or was None at the set-up's end."""
         present = dict(self.mutable_tensors()).get(entry)
         if present is None and "/buffer/" in entry:
             key, _, path = entry.partition("/buffer/")
@@ -201,19 +201,19 @@ class State:
                         yield f"{key}/state/{number}/{name}", value
 
     def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Those that may belong to the state: not what is withheld from newcomers."""
+        """Return the gradients that may belong to the state, without those that are withheld from newcomers."""
         for name, parameter in self.parameters():
             gradient = self.kept_gradients.of(parameter)
             if gradient is not None:
                 yield f"{name}/gradient", gradient
 
     def made_gradients(self) -> dict[str, torch.Tensor]:
-        """Those that the running transaction has made, or added to: not what it has only found."""
+        """Return the gradients that the running transaction has made or added to, without those that it has only found."""
         made = ((name, self.kept_gradients.made(parameter)) for name, parameter in self.parameters())
         return {f"{name}/gradient": gradient for name, gradient in made if gradient is not None}
 
     def all_tensors(self) -> dict[str, torch.Tensor]:
-        """Every tensor that makes up this rank's state between two transactions."""
+        """Return every tensor that is part of this rank's state between two transactions."""
         self.look_again()
         found = dict(self.parameters())
         found |= dict(self.mutable_tensors())
@@ -231,16 +231,16 @@ class State:
         return found
 
     def look_again(self) -> None:
-        """Modules may have other parts than before."""
+        """Forget the known parts of modules: they may have others now."""
         self._buffers = self._shards = self._tables = None
 
     def reshard(self) -> None:
-        """In a recovery: nobody has gathered anything then, as a newcomer has not."""
+        """Free gathered parameters, in a recovery: a newcomer has gathered nothing, so no rank may have."""
         for module in self.modules.values():
             self._sharding.reshard(module)
 
     def owners(self) -> dict[str, str]:
-        """The parameter to which each moment belongs."""
+        """Return the parameter to which each moment belongs."""
         names = self._names()
         return {
             f"{key}/state/{number}/{name}": names.get(id(parameter), "")
@@ -268,9 +268,10 @@ class State:
     # -- values ----------------------------------------------------------------------------------------------------------
 
     def encoded_values(self, only: Container[str] | None = None, closely: bool = True) -> dict[str, bytes]:
-        """By entry; all of them, or `only` some.
+        """Return the encoded values by entry; all of them, or `only` some.
 
-        What optimizers keep beside tensors is looked for at all parameters if `closely`, else at two of each group until some was found.
+        The values that optimizers keep in addition to tensors are searched for at all parameters if `closely`, else at two of each
+        group until some were found.
         """
         found = {}
         for name, thing in self.values.items():
@@ -284,10 +285,10 @@ class State:
             groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
             self._group_names.put(key, optimizer, groups, self._names, closely)
             beside: list[Any] = [{}]
-            if closely or key in self._beside or not all_tensors(optimizer):
+            if closely or key in self._with_values or not all_tensors(optimizer):
                 loose, rest = loose_values(optimizer), common_values(optimizer)
                 if loose or rest:
-                    self._beside.add(key)
+                    self._with_values.add(key)
                 beside = [canonical(loose), *([canonical(rest)] if rest else [])]
             try:
                 found[f"{key}/settings"] = self._settings.setdefault(key, EncodedSettings()).of(groups, beside)
@@ -306,7 +307,7 @@ class State:
         return {id(parameter): name for name, parameter in self.parameters()}
 
     def match_groups(self, values: Mapping[str, bytes]) -> None:
-        """On a newcomer: makes the groups of parameters that others have added or exchanged since the set-up. Raises `UnderstudyError`."""
+        """Make, on a newcomer, the groups of parameters that others have added or exchanged since the set-up. Raises `UnderstudyError`."""
         known = dict(self.parameters())
         for key, optimizer in self.optimizers.items():
             groups = decode(values[f"{key}/settings"])[0] if f"{key}/settings" in values else []
@@ -324,7 +325,7 @@ class State:
                     optimizer.add_param_group({**group, "params": parameters})
 
     def load_value(self, entry: str, data: bytes, beside: bool = True) -> None:
-        """Sets a value as it was encoded; of an optimizer what it keeps `beside` tensors, too."""
+        """Set a value as it was encoded; with `beside`, also what an optimizer keeps in addition to tensors."""
         if is_unregistered(entry):
             self.unregistered.load(entry, data)
             return
@@ -334,7 +335,7 @@ class State:
         elif kind == "settings":
             optimizer = self.optimizers[name]
             groups, loose, *rest = decode(data)
-            del optimizer.param_groups[len(groups) :]  # which an attempt has added
+            del optimizer.param_groups[len(groups) :]  # that an attempt has added
             for mine, theirs in zip(optimizer.param_groups, groups, strict=True):
                 mine.update({k: in_place(mine.get(k), v) for k, v in theirs.items() if k != "params"})
             if not beside:
@@ -383,7 +384,7 @@ class State:
         with torch.no_grad():
             mutable = {
                 name: tensor for name, tensor in self.mutable_tensors() if name in snapshot.tensors
-            }  # others the redo will set again
+            }  # the redo will set the others again
             for name, tensor in mutable.items():
                 put_back(tensor, snapshot.tensors[name][0])
             for memory, content in snapshot.tensors.values():
@@ -397,14 +398,14 @@ class State:
         now = self.encoded_values(closely=False)
         for entry, data in snapshot.values.items():
             if now.get(entry) != data and not is_unregistered(entry):
-                self.load_value(entry, data, beside=False)  # which changes behind the vote only
+                self.load_value(entry, data, beside=False)  # which changes only after the vote
         for name, stages in snapshot.scalers.items():
             self.values[name]._per_optimizer_states.clear()
             self.values[name]._per_optimizer_states.update({key: dict(value) for key, value in stages.items()})
         self.randomness.restore(snapshot.streams)
 
     def _scaler_stages(self) -> dict[str, dict[Any, Any]]:
-        """Where a GradScaler stands between unscale and update: not part of its state_dict, but changed by an attempt."""
+        """Return the state of each GradScaler between unscale and update: not part of its state_dict, but changed by an attempt."""
         return {
             name: {key: dict(value) for key, value in thing._per_optimizer_states.items()}
             for name, thing in self.values.items()
@@ -412,7 +413,7 @@ class State:
         }
 
     def set_up(self) -> None:
-        """At the end of the set-up: from now on counts what changes."""
+        """Record the values at the end of the set-up. Changes count from now on."""
         self.attributes.set_up()
         self.unregistered.set_up()
         self._group_names.set_up(self.optimizers, self._names())
@@ -420,12 +421,12 @@ class State:
     # -- digests ---------------------------------------------------------------------------------------------------------
 
     def digests(self, tensors: dict[str, torch.Tensor], known: Mapping[str, int] | None = None) -> dict[str, int]:
-        """Digest of each tensor, with its shard in it, and of each value. Those of tensors that are `known` are not made again."""
+        """Return the digest of each tensor, including its shard, and of each value. Digests that are `known` are not computed again."""
         return self.digests_of(tensors, self.encoded_values(), known)
 
     @staticmethod
     def digests_of(tensors: dict[str, torch.Tensor], values: dict[str, bytes], known: Mapping[str, int] | None = None) -> dict[str, int]:
-        """The same of these `values`. Reads nothing else, so that it may run on another thread."""
+        """Return the digests of these `tensors` and `values`. Reads nothing else, so that it may run on another thread."""
         there = known or {}
         found = {name: there[name] if name in there else digest_of(tensor) for name, tensor in tensors.items()}
         return found | {name: digest_bytes(data) for name, data in values.items()}

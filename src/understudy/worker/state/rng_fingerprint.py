@@ -1,11 +1,11 @@
-"""Whether a generator has moved since it was read, seen in the memory of its object.
+"""Detects whether a generator has moved since it was read, by looking at the memory of its object.
 
-By their own methods the states of Python's and numpy's generators take tens of microseconds to read, and behind a long computation that of
-torch's too; that in every step several times, and most scripts never draw from most of them while they train. All three hold a Mersenne
-Twister (numpy's at an address that it tells): 624 words, of which a position says how many are used up, and what was kept of a pair
-of normal numbers. Words change all at once: when the last one is used up, and when a state is set. So the position, what is kept
-and the first 16 words say whether it is still the same state; for other words to follow on the same 16, 2^512 to 1 is against it. That
-the present interpreter, numpy and torch show it there is tried out first, on objects of our own; where not, states are always read.
+Reading the states of Python's and numpy's generators by their own methods takes tens of microseconds, and after a long computation that
+of torch's too. That is needed several times in every step, and most scripts never draw from most of them while they train. All three
+have a Mersenne Twister (numpy reports its address): 624 words, a position that says how many are used up, and a kept value of a pair of
+normal numbers. All words change at once: when the last one is used up, and when a state is set. So the position, the kept value and the
+first 16 words identify the state; the odds against other words following the same 16 are 2^512 to 1. Whether the present interpreter,
+numpy and torch have this layout is tried first, on objects of our own; if not, states are always read.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from typing import Any
 import numpy
 import torch
 
-_HEAD = object.__basicsize__  # bytes of an object in front of what is its own
+_HEAD = object.__basicsize__  # bytes of an object before its own fields
 _WORDS = 624
 _FIRST = 16 * 4  # bytes of the first words
 _BEFORE, _BEHIND = 24, 24  # bytes around torch's words: seed and position; normal numbers kept for the next call
 
-Mark = tuple[Any, ...]  # another one, another state
-Marks = Callable[[], Mark | None]  # tells the present mark, None where a generator does not show whether it moves
+Mark = tuple[Any, ...]  # differs if the state differs
+Marks = Callable[[], Mark | None]  # returns the present mark, None for a generator that does not show whether it moves
 
 
 def marks_of_python() -> Marks:
-    """Of the generator behind the functions of `random`, which is the same one as long as the process lives."""
+    """Return the marks of the generator of Python's `random`, which is the same one as long as the process lives."""
     return _python(random._inst) if _python_tells() else no_mark
 
 
 def marks_of_numpy() -> Marks:
-    """Of the generator behind the functions of `numpy.random`; None while that is no Mersenne Twister."""
+    """Return the marks of the generator of `numpy.random`; None while that is no Mersenne Twister."""
     return _numpy(numpy.random.mtrand._rand) if _numpy_tells() else no_mark
 
 
 def marks_of_torch(generator: torch.Generator) -> Marks:
-    """Of a generator on the host; of another one always None."""
+    """Return the marks of a generator on the host; of any other one always None."""
     start = _torch_tells()
     return _torch(generator, start) if start is not None and generator.device.type == "cpu" else no_mark
 
 
 def no_mark() -> None:
-    """Of what is always read."""
+    """Return no mark: for a stream that is always read."""
 
 
 def _view(address: int, size: int) -> ctypes.Array[ctypes.c_char]:
@@ -55,7 +55,7 @@ def _view(address: int, size: int) -> ctypes.Array[ctypes.c_char]:
 
 
 def _python(generator: random.Random) -> Marks:
-    position = 4  # bytes, in front of the words
+    position = 4  # bytes, before the words
     first = _view(id(generator) + _HEAD, position + _FIRST)
     return lambda: (first.raw, generator.gauss_next)  # type: ignore[attr-defined]
 
@@ -94,7 +94,7 @@ def _torch(generator: Any, start: int) -> Marks:
 
 
 def _words_of_torch(generator: torch.Generator) -> int | None:
-    """Where in a generator's object its Mersenne Twister has its words; None: not where it is looked for."""
+    """Return the address of the Mersenne Twister's words in a generator's object, None if they are not at the expected place."""
     state = generator.get_state().numpy()
     if state.nbytes < 8 * (3 + _WORDS):
         return None
@@ -106,7 +106,7 @@ def _words_of_torch(generator: torch.Generator) -> int | None:
 
 @functools.cache
 def _torch_tells() -> int | None:
-    """Where the words are, if every move is seen around there."""
+    """Return the address of the words, if every move is visible there."""
     own = torch.Generator()
     own.manual_seed(1)
 
@@ -116,7 +116,7 @@ def _torch_tells() -> int | None:
     start = _words_of_torch(own)
     moves: list[Callable[[], object]] = [partial(torch.rand, n, generator=own, dtype=torch.float32, device="cpu") for n in (1, _WORDS)]
     moves += [lambda: own.manual_seed(2)]
-    moves += [partial(normal, kind) for kind in (torch.float64, torch.float32) for _ in range(2)]  # the second takes what is kept
+    moves += [partial(normal, kind) for kind in (torch.float64, torch.float32) for _ in range(2)]  # the second uses the kept value
     return start if start is not None and _tells(_torch(own, start), *moves) else None
 
 
@@ -135,7 +135,7 @@ def _numpy_tells() -> bool:
 
 
 def _tells(mark: Marks, *moves: Callable[[], object]) -> bool:
-    """Whether every move is seen."""
+    """Return whether every move is visible in the marks."""
     if sys.implementation.name != "cpython":
         return False
     seen = [mark()]

@@ -1,10 +1,10 @@
 """What frameworks keep in modules that a script registers: attributes of their own, and parameters that are not always the attributes.
 
-While a sharded module is gathered (in the middle of a step, or for as long as a script likes: `reshard_after_forward=False`, `unshard()`)
-its attributes are whole parameters. The optimizer's own are the shards, and these exist all the time. They are looked up where the
-framework keeps them, so that nothing has to be resharded to be read: that would be a gathering more in a run that keeps its weights.
+While a sharded module is gathered (in the middle of a step, or for as long as a script likes: `reshard_after_forward=False`,
+`unshard()`) its attributes are whole parameters. The optimizer's own are the shards, which exist all the time. They are read where the
+framework keeps them, so that nothing has to be resharded first: that would cost one more gathering in a run that keeps its weights.
 
-Which frameworks do so the state does not know: who makes it gives it a `Sharding`.
+The state does not know which frameworks do so: its creator passes a `Sharding`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import torch
 
 class Sharding(Protocol):
     def shards_of(self, module: torch.nn.Module) -> dict[tuple[int, str], torch.Tensor]:
-        """By module (its id) and name in it: the shard of each parameter in `module` that has one; empty for most."""
+        """Return the shards of the parameters of `module`, by the id of the module and the name in it; empty for most."""
 
     def reshard(self, module: torch.nn.Module) -> None:
-        """Lets go of what is gathered, as a newcomer has gathered nothing either."""
+        """Free gathered parameters, as a newcomer has gathered none either."""
 
     def keeps_attributes(self, part: torch.nn.Module) -> bool:
-        """Whether the attributes of this one module, but its mode, are a framework's own."""
+        """Return whether the attributes of this one module, except for its mode, are a framework's own."""
 
     def keeps_parameters(self, part: torch.nn.Module) -> bool:
-        """Whether a framework binds the parameters of this one module anew, and knows when."""
+        """Return whether a framework binds the parameters of this one module again, and knows when."""
 
 
 class Whole:
@@ -45,7 +45,7 @@ class Whole:
 
 
 def named_parameters(module: torch.nn.Module, shards: dict[tuple[int, str], torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
-    """As the module's own `named_parameters`, with shards in place of what is gathered."""
+    """Yield like the module's own `named_parameters`, with shards in place of gathered parameters."""
     if not shards:
         yield from module.named_parameters()
         return

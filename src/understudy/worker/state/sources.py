@@ -1,8 +1,8 @@
 """Where the state of a lost rank comes from: for each entry, the first of some sources that has it.
 
-A source is asked about one entry at a time, and answers the same on every member of a recovery: it knows only what all of them know. There
-are two: the copy that the rank handed to its buddies, and its replicas. A further one (a neighbour that keeps a base copy of a shard) is a
-class with `find`.
+A source is asked for one entry at a time, and answers the same on every member of a recovery: it uses only what all of them know. There
+are two: the copy that the rank handed to its buddies, and its replicas. A further one (a neighbour that keeps a base copy of a shard)
+is a class with `find`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from understudy.worker.state.unregistered import is_unregistered
 
 
 class Elsewhere(Enum):
-    """What may be said of an entry that no member gives."""
+    """The results for an entry that no member gives."""
 
     IN_COPY = 0
     NOT_NEEDED = 1  # the rank does not have it
@@ -30,14 +30,14 @@ class Elsewhere(Enum):
 
 @dataclass(frozen=True)
 class EntryHolders:
-    """Members of which each has the entry, with the same content."""
+    """Members that each have the entry, with the same content."""
 
     numbers: Sequence[int]
     digest: int
 
 
 class DonorView(Protocol):
-    """What a member has told of itself."""
+    """What a member has reported about itself."""
 
     descriptions: dict[str, TensorDescription]
     digests: dict[str, int]
@@ -49,15 +49,15 @@ class StateSource(Protocol):
     """A source of the state of one lost rank."""
 
     def find(self, entry: str, description: TensorDescription | None) -> EntryHolders | Elsewhere | None:
-        """Who gives `entry`, None if this source does not have it. `description`: of a tensor, None for a value.
+        """Return the holders of `entry`, None if this source does not have it. `description`: of a tensor, None for a value.
 
-        Raises `DonorMismatch` where those who should have the same do not.
+        Raises `DonorMismatch` if members that should have the same do not.
         """
         ...
 
 
 class CopySource:
-    """The copy of a rank, for what no other rank has."""
+    """The copy of a rank, for entries that no other rank has."""
 
     def __init__(self, rank: int, copy: BuddyCopy, replicas: Replicas, donors: Mapping[int, DonorView]) -> None:
         self.entries = kept_locally(copy, rank, replicas, [version for donor in donors.values() for version in donor.versions])
@@ -91,12 +91,12 @@ class ReplicaSource:
             who.append(self._leaver)
         who = [member for member in who if self._had(member, entry, description is None)]
         if is_unregistered(entry) and len({self._donors[member].digests[entry] for member in who}) > 1:
-            return Elsewhere.NOT_NEEDED  # it differs from rank to rank, and nobody has what this one had
+            return Elsewhere.NOT_NEEDED  # it differs from rank to rank, and that of this rank is lost
         return EntryHolders(who, self._common_digest(entry, who)) if who else None
 
     def _had(self, member: int, entry: str, value: bool) -> bool:
-        """Those that never had this value since the last vote are no replicas, nor those with another buffer, or, with equal parameters,
-        another gradient."""
+        """Return whether a member had this value. A member without it since the last vote is no replica, nor is one with another buffer,
+        or, with equal parameters, another gradient."""
         versions = self._donors[member].versions
         if value:
             return entry not in self._copy.values or any(v.values.get(entry) == self._copy.values[entry] for v in versions)

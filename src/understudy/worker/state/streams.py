@@ -1,5 +1,5 @@
 """The random number streams of a process: torch (CPU and CUDA), numpy's global one, Python's, and generators that are registered, or that
-the script was found to have (`census`). What iterators of the job have drawn is one more, each (`data.iterators`).
+were found in the script (`census`). The position of each iterator of the job (`data.iterators`) is a stream, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _state_tensor(data: bytes) -> torch.Tensor:
 
 
 def cuda_in_use() -> bool:
-    """Whether this process has started CUDA."""
+    """Return whether this process has started CUDA."""
     return bool(torch.cuda.is_initialized()) and torch.cuda.is_available()  # type: ignore[no-untyped-call]
 
 
@@ -64,18 +64,18 @@ def _older_bytes(generator: random.Random | numpy.random.RandomState) -> bytes:
     return encode(generator.getstate() if isinstance(generator, random.Random) else generator.get_state(legacy=False))
 
 
-FOUND = "in the script: "  # in front of the names of those that nobody has registered
-_TORCH, _NUMPY, _OLDER = "generator/", "numpy generator/", "older generator/"  # in front of the names of all three kinds
-ITERATOR = "iterator "  # in front of the numbers of iterators
+FOUND = "in the script: "  # before the names of those that are not registered
+_TORCH, _NUMPY, _OLDER = "generator/", "numpy generator/", "older generator/"  # before the names of all three kinds
+ITERATOR = "iterator "  # before the numbers of iterators
 
 
 def plain_name(stream: str) -> str:
-    """Of a stream, for a person."""
+    """Return the name of a stream for a person."""
     return f"the random stream {stream.rpartition('/')[2].removeprefix(FOUND)!r}"
 
 
 class Position(Protocol):
-    """Where something stands that is drawn from."""
+    """The position of something that is drawn from."""
 
     def read(self) -> bytes: ...
 
@@ -96,7 +96,7 @@ class Randomness:
         self.python_generators: dict[str, random.Random | numpy.random.RandomState] = {}  # found, and numpy's older kind
         self.iterators: dict[str, Position] = {}
         self._as_found: Streams = {}
-        self._there: tuple[object, ...] = ()  # which streams there are
+        self._there: tuple[object, ...] = ()  # the streams that exist
         self._sources: dict[str, _Source] = {}
         self._looks: list[Marks] = []  # of each source
         self._marks: list[Mark | None] = []  # of `_last`
@@ -105,13 +105,15 @@ class Randomness:
         self._still = False
 
     def adopt(self, generators: list[torch.Generator]) -> None:
-        """Adds those that are not known yet: a loader's, which draw the order of every epoch from where the one before left them."""
+        """Add the generators that are not known yet: those of a loader, which draw the order of every epoch from where the one before left
+        them.
+        """
         for generator in generators:
             if not any(known is generator for known in self.generators.values()):
                 self.generators[f"of a loader {len(self.generators)}"] = generator
 
     def find(self, name: str, generator: Any) -> None:
-        """Adds one that nobody has registered, if it is not known yet."""
+        """Add an unregistered generator, if it is not known yet."""
         if any(known is generator for known in self.all_generators()):
             return
         name = f"{FOUND}{name}"
@@ -126,26 +128,26 @@ class Randomness:
             self._as_found[f"{_OLDER}{name}"] = _older_bytes(generator)
 
     def unused(self, streams: Streams) -> list[str]:
-        """Those of `streams` that nobody has registered and nothing has drawn from since the set-up, by name."""
+        """Return those of `streams`, by name, that are not registered and were not drawn from since the set-up."""
         return [name for name, data in self._as_found.items() if streams.get(name) == data]
 
     def lacks(self, name: str) -> bool:
-        """Whether this is a stream that another worker has found in its script, and there is none here."""
+        """Return whether another worker has found this stream in its script, and there is none here."""
         return FOUND in name and name.partition("/")[2] not in {*self.generators, *self.numpy_generators, *self.python_generators}
 
     def all_generators(self) -> list[Any]:
         return [*self.generators.values(), *self.numpy_generators.values(), *self.python_generators.values()]
 
     def names(self) -> list[str]:
-        """Of all that the script has: registered, of a loader's, and found (`FOUND`)."""
+        """Return the names of all streams of the script: registered, of a loader, and found (`FOUND`)."""
         return sorted((*self.generators, *self.numpy_generators, *self.python_generators))
 
     def still(self) -> AbstractContextManager[None]:
-        """For code in which nothing draws: several captures in it are one. Setting streams is seen."""
+        """Mark code in which nothing draws: several captures in it are one. Setting streams is noticed."""
         return _Stillness(self)
 
     def capture(self) -> Streams:
-        """By name. The same object as the last time if nothing has moved; nobody may change it."""
+        """Return all streams by name. The same object as the last time if nothing has moved; it must not be changed."""
         if self._moment is not None:
             return self._moment
         numpys, cuda = "numpy.random" in sys.modules, cuda_in_use()
@@ -161,12 +163,12 @@ class Randomness:
         return self._last
 
     def random(self) -> Streams:
-        """The same without the positions of iterators."""
+        """Return all streams by name, without the positions of iterators."""
         now = self.capture()
         return {name: data for name, data in now.items() if name not in self.iterators} if self.iterators else now
 
     def _read(self, marks: list[Mark | None]) -> None:
-        """Reads those streams whose marks have changed, or that have none."""
+        """Read those streams whose marks have changed, or that have none."""
         found = {}
         for number, (name, source) in enumerate(self._sources.items()):
             mark, last = marks[number], self._last.get(name)
@@ -200,7 +202,7 @@ class Randomness:
         return sources
 
     def restore(self, streams: Streams) -> None:
-        """Sets every stream that `streams` names. Raises `KeyError` for a generator that is not registered here."""
+        """Set every stream that `streams` names. Raises `KeyError` for a generator that is not registered here."""
         import ast
 
         self._moment = None
@@ -217,7 +219,7 @@ class Randomness:
             elif name == "cuda":
                 torch.cuda.set_rng_state(_state_tensor(data))
             elif self.lacks(name):
-                continue  # nobody has asked for it, and here it is not
+                continue  # it is not registered, and does not exist here
             elif name.startswith(ITERATOR):
                 self.iterators[name].restore(data)
             elif name.startswith(_TORCH):

@@ -1,4 +1,4 @@
-"""Small things that are done with one tensor of a rank's state: its local memory, its description, its digest, its place."""
+"""Operations on one tensor of a rank's state: its local memory, description, digest and address."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def local_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory that this rank holds of `tensor`."""
+    """Return the memory of `tensor` on this rank."""
     local: torch.Tensor = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
     return local.detach()
 
 
 def changes(tensor: torch.Tensor) -> int:
-    """How often `tensor` was changed in place, as torch counts it: not through `.data` or numpy. A DTensor counts what is done to it,
-    and its memory what is done to that; neither counts `torch._foreach_` functions over DTensors (torch 2.13 to 2.14).
+    """Return how often `tensor` was changed in place, as torch counts it: not through `.data` or numpy. A DTensor counts changes of
+    itself, and its memory counts its own; neither counts `torch._foreach_` functions over DTensors (torch 2.13 to 2.14).
     """
     if type(tensor) in _PLAIN:
         return tensor._version
@@ -32,12 +32,12 @@ def changes(tensor: torch.Tensor) -> int:
 
 
 def counts_changes(tensor: torch.Tensor) -> bool:
-    """Inference tensors do not."""
+    """Return whether torch counts changes of `tensor`. It does not for inference tensors."""
     return not (tensor.is_inference() or (isinstance(tensor, DTensor) and tensor._local_tensor.is_inference()))
 
 
 def dtype_of(description: TensorDescription) -> torch.dtype:
-    """Raises `BadMessage` if there is no such type."""
+    """Return the dtype that is described. Raises `BadMessage` if there is no such type."""
     found = getattr(torch, description.dtype, None)
     if not isinstance(found, torch.dtype):
         raise BadMessage(encoding.UNKNOWN_DTYPE(dtype=description.dtype))
@@ -45,7 +45,7 @@ def dtype_of(description: TensorDescription) -> torch.dtype:
 
 
 def empty(description: TensorDescription, like: torch.Tensor, entry: str) -> torch.Tensor:
-    """Memory as a donor describes it."""
+    """Allocate memory as a donor describes it."""
     device = torch.device("cpu") if description.device == "cpu" else local_tensor(like).device
     local = torch.empty_strided(description.shape, description.stride, dtype=dtype_of(description), device=device)
     if description.placements is None:
@@ -57,7 +57,7 @@ def empty(description: TensorDescription, like: torch.Tensor, entry: str) -> tor
 
 
 def fit(tensor: torch.Tensor, description: TensorDescription, entry: str) -> None:
-    """Gives it the shape that is described, if it has another one: it stays the script's own, with other memory, whose content is not
+    """Give `tensor` the described shape, if it has another one. It stays the script's own object, with other memory, whose content is not
     set."""
     wanted = dtype_of(description), description.shape, description.stride
     if not isinstance(tensor, DTensor) and (tensor.dtype, list(tensor.shape), list(tensor.stride())) != wanted:
@@ -66,14 +66,14 @@ def fit(tensor: torch.Tensor, description: TensorDescription, entry: str) -> Non
 
 
 def put_back(tensor: torch.Tensor, memory: torch.Tensor) -> None:
-    """Makes `tensor` stand at `memory` again, in its shape, if a script has put it elsewhere (`.data =`, `resize_`)."""
+    """Point `tensor` to `memory` again, with its shape, if a script has given it other memory (`.data =`, `resize_`)."""
     holder = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
     if holder.data_ptr() != memory.data_ptr() or holder.shape != memory.shape or holder.stride() != memory.stride():
         holder.data = memory
 
 
 def in_place(old: Any, new: Any) -> Any:
-    """`new`, in the tensors of `old` where they fit: a script may hold these, as with a learning rate that is a tensor."""
+    """Return `new`, in the tensors of `old` where they fit: a script may refer to these, as with a learning rate that is a tensor."""
     if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor) and old.shape == new.shape and old.dtype == new.dtype:
         with torch.no_grad():
             old.copy_(new)
@@ -95,7 +95,9 @@ def describe(tensor: torch.Tensor, owner: str) -> TensorDescription:
 
 
 def _packed(placement: Placement) -> Placed:
-    """A gradient may lie otherwise than its parameter. Kinds that are not known here are taken over from the parameter."""
+    """Describe a placement. A gradient may be placed differently from its parameter. Kinds that are not known here are taken from the
+    parameter.
+    """
     if type(placement) is Shard:
         return Placed("shard", dimension=placement.dim)
     if type(placement) is Partial:
@@ -112,12 +114,12 @@ def _unpacked(placed: Placed, like: Placement) -> Placement:
 
 
 def size_of(description: TensorDescription) -> int:
-    """Bytes of the tensor that is described."""
+    """Return the size of the described tensor in bytes."""
     return math.prod(description.shape) * int(dtype_of(description).itemsize)
 
 
 def _shard(tensor: torch.Tensor) -> str:
-    """Which shard of a DTensor this is: shards are never replicas of each other, even when their content is equal by chance."""
+    """Return the shard of a DTensor. Different shards are never replicas of each other, even when their content is equal by chance."""
     if not isinstance(tensor, DTensor):
         return ""
     coordinate: list[int] = list(tensor.device_mesh.get_coordinate() or [])
@@ -125,6 +127,6 @@ def _shard(tensor: torch.Tensor) -> str:
 
 
 def digest_of(tensor: torch.Tensor) -> int:
-    """The digest of this rank's part of a tensor, with which part it is."""
+    """Return the digest of this rank's part of a tensor, including the position of the part."""
     value, shard = digest(local_tensor(tensor)), _shard(tensor)
     return value ^ digest_bytes(shard.encode()) if shard else value

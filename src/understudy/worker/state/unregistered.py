@@ -1,6 +1,7 @@
-"""What a rank has beside what is registered, as the rest of its state sees it: values that come and go (`census`).
+"""The unregistered state of a rank, as the rest of its state sees it: values that appear and disappear (`census`).
 
-Nobody has asked for them, so they never stand in the way: one that cannot be given, taken or compared is told, and a job goes on.
+The script has not asked for them, so they are never an obstacle: one that cannot be given, taken or compared is reported, and the job
+goes on.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ def is_unregistered(entry: str) -> bool:
 
 
 def is_emptied(before: bytes, now: bytes) -> bool:
-    """Whether something unregistered that was encoded twice is a container that holds less now. What is changed is no container."""
+    """Return whether an unregistered value that was encoded twice is a container that has fewer items now. A changed value is no
+    container.
+    """
     if len(now) >= len(before):
         return False
     *_, held = decode(now)
@@ -33,85 +36,87 @@ class Item:
     entry: str  # ""; it is not carried over
     name: str
     root: str  # the module, class or function where it is
-    kind: str  # adopted (it is carried over), ignored, or why it is not carried over in a word
+    kind: str  # adopted (it is carried over), ignored, or in a word why it is not carried over
     size: int  # bytes, of what is carried over from this rank
     why: str = ""
 
 
 class UnregisteredState(Protocol):
     top: dict[str, bytes]  # what had changed by the top of the iteration
-    after: dict[str, bytes]  # ... and behind the last transaction
+    after: dict[str, bytes]  # ... and after the last transaction
     ends: list[dict[str, bytes]]  # ... and by the end of each loop of the job that is over
-    left: dict[str, bytes]  # what loops of the job have set and is read behind them, by LOOP:NAME
+    left: dict[str, bytes]  # values that loops of the job have set and that are read after them, by LOOP:NAME
 
     @property
     def exact(self) -> bool:
-        """Whether `top` and `after` hold all that had changed by then."""
+        """Return whether `top` and `after` contain everything that had changed by then."""
         ...
 
     def set_up(self) -> None:
-        """In front of the first loop or transaction, or of any later one: from the first time on counts what changes."""
+        """Record the values before a loop or transaction. From the first call on changes count."""
         ...
 
     def encoded(self, only: Container[str] | None, closely: bool) -> dict[str, bytes]:
-        """What has changed since then, by entry: all of it if `closely`, else what was found before."""
+        """Return the values that have changed since then, by entry: all of them if `closely`, else those found before."""
         ...
 
     def load(self, entry: str, data: bytes) -> None:
-        """Sets one as it was encoded."""
+        """Set a value as it was encoded."""
         ...
 
     def leave(self, entry: str) -> bool:
-        """It differs from rank to rank and changes behind a vote. Whether it is left alone for that."""
+        """Report that an entry differs from rank to rank and changes after a vote. Returns whether it is left alone for that."""
         ...
 
     def note(self) -> Any:
-        """At begin."""
+        """Note the values at begin."""
         ...
 
     def uncovered(self, most: int) -> tuple[str, ...]:
-        """What is known to change and is not carried over, the first by name."""
+        """Return the entries that are known to change and are not carried over, the first `most` by name."""
         ...
 
     def restore(self, noted: Any, values: Mapping[str, bytes]) -> None:
-        """In a redo. `values`: by entry, what there was at begin."""
+        """Restore the values in a redo. `values`: by entry, as of begin."""
         ...
 
     def join(self, top: dict[str, bytes], after: dict[str, bytes], transaction: int) -> None:
-        """On a newcomer that is a rank from now on: what it would know if it had been one, as of the next `transaction` of the job."""
+        """Take over, on a newcomer that is a rank from now on, what it would know if it had always been one, as of the next `transaction`
+        of the job.
+        """
         ...
 
     def at_top(self) -> None:
-        """Of an iteration of a loop of the job."""
+        """Record the top of an iteration of a loop of the job."""
         ...
 
     def committed(self) -> None:
-        """A transaction is over."""
+        """Record the end of a transaction."""
         ...
 
     def at_end(self, loop: int) -> None:
-        """This loop of the job is left."""
+        """Record the end of this loop of the job."""
         ...
 
     def transaction(self, function: Any) -> None:
-        """The script has made one of this function."""
+        """Record that the script has made a transaction of this function."""
         ...
 
     def ignore(self, names: Iterable[str]) -> None:
-        """These may start afresh."""
+        """Ignore these names: they may be initial on a newcomer."""
         ...
 
     def news(self) -> list[str]:
-        """What is to be told: what a newcomer would not have."""
+        """Return the warnings: values that a newcomer would not have."""
         ...
 
     def listed(self, known: Iterable[str]) -> list[Item]:
-        """All of it. `known`: entries that some rank has."""
+        """Return all of it. `known`: entries that some rank has."""
         ...
 
 
 class NoUnregisteredState:
-    """Where nobody looks."""
+    """Does nothing: for a process in which unregistered state is not tracked."""
 
     def __init__(self) -> None:
         self.top: dict[str, bytes] = {}

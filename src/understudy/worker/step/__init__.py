@@ -1,1 +1,1 @@
-"""A step: what a rank does in a transaction and between two, and the parts of a rank put together."""
+"""The step: what a rank does in a transaction and between two, and the assembly of a rank from its parts."""

@@ -1,4 +1,6 @@
-"""What a redo or a newcomer could not bear, looked for at the begin of each transaction. More of it in the first ones of a function."""
+"""Checks at the begin of each transaction for what a redo or a newcomer could not reproduce. More checks in the first transactions of a
+function.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between two transactions: where a rank joins the newest generation, takes part in comparisons, and hands over again."""
+"""The boundary between two transactions: there a rank joins the newest generation, takes part in comparisons, and hands over again."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class StepBoundary(Participant):
         verification: Verification,
         handlers: ControlHandlers,
     ) -> None:
-        """`newcomer`: on a worker that came as one."""
+        """Take the parts of the rank. `newcomer`: on a worker that started as one."""
         self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
         self._setup, self._donation, self._newcomer = setup, donation, newcomer
         self._comparison, self._count = verification.comparison, verification.count
         self._handlers = handlers
 
     def join(self, redo: bool = False) -> None:
-        """Joins the newest generation, as often as there is one."""
+        """Join the newest generation, as often as there is one."""
         if self._setup.under_way:
             self._setup.complete()
         if not redo:
@@ -50,7 +50,7 @@ class StepBoundary(Participant):
         self.join_newest()
 
     def vote_fields(self) -> Sequence[VoteField]:
-        """The generation for which this rank has been asked to pause; -1: none."""
+        """Return the generation for which this rank has been asked to pause; -1: none."""
         announcement = self._membership.control.announcement
         asked = announcement is not None and not isinstance(announcement, Abort)
         return (VoteField(_PAUSE, Reduce.EQUAL, announcement.generation if announcement is not None and asked else -1),)
@@ -61,7 +61,7 @@ class StepBoundary(Participant):
             self._membership.pause_agreed = pause
 
     def join_newest(self) -> None:
-        """What is to be done on all ranks together, until nothing is. Raises errors of the user's, and `UnderstudyError`."""
+        """Do what all ranks have to do together, until nothing is left. Raises errors of the user's code, and `UnderstudyError`."""
         membership = self._membership
         while True:
             try:
@@ -85,13 +85,14 @@ class StepBoundary(Participant):
         assert pending is not None
         self._membership.control.page.enter(Activity.RECOVERING, self._progress.transaction)
         if rank in pending.newcomers and rank not in pending.leavers and self._newcomer is not None:
-            self._newcomer.arrive()  # a loss overtook the news that its state was proven
+            self._newcomer.arrive()  # a loss came before the notice that its state was proven
         else:
             self._donation.run()
 
     def _hand_over_again(self) -> None:
-        """After a recovery: gives to this rank's buddies what they should hold of it. New ones do not, and of a copy that was made anew
-        behind the vote nobody knows who has come to read it."""
+        """Give to this rank's buddies, after a recovery, the copy that they should keep. New buddies do not have it, and if a copy was
+        made again after the vote it is unknown which of them have read it.
+        """
         membership, before = self._membership, self._progress.transaction - 1
         channel = membership.channel
         assert channel is not None

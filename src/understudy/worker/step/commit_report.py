@@ -1,4 +1,4 @@
-"""What a rank shows of its commits: its page, and an event at the first commit of each generation."""
+"""Reports the commits of a rank: on its page, and by an event at the first commit of each generation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CommitReport(Participant):
         self._progress, self._membership, self._redo = context.progress, context.membership, redo
         self._unregistered = context.rank_state.state.unregistered
         self._reported = -1  # the newest generation in which a commit was reported
-        self._device: Device | None = None  # the one that was reported last
+        self._device: Device | None = None  # the device that was reported last
         self._began = time.monotonic()  # when the running transaction began
         self._longest = 0.0  # seconds of a step to which the learned limit applies
 

@@ -24,7 +24,7 @@ from understudy.worker.verification.verification import Verification
 
 @dataclass(frozen=True)
 class Parts:
-    """Participants that others know, too."""
+    """Participants that other parts use, too."""
 
     boundary: StepBoundary
     times: DeviceTimes
@@ -41,28 +41,28 @@ def participants(context: RankContext, verification: Verification, parts: Parts)
         return membership.aborted() or membership.groups.is_broken()
 
     return (
-        parts.boundary,  # says whether it is to pause
-        parts.times,  # ends its measurement and waits for the device: what comes next in a vote may read what collectives gave
-        verification.first,  # lets go of collectives that wait to be compared, so that waiting for them cannot hang
-        Works(tell),  # waits for collectives that the script has left under way: from here on all of them are done
+        parts.boundary,  # says whether the rank is to pause
+        parts.times,  # ends its measurement and waits for the device: those that follow in a vote may read the results of collectives
+        verification.first,  # releases collectives that wait to be compared, so that waiting for them cannot hang
+        Works(tell),  # waits for collectives that the script has left under way: after this all of them are done
         AsyncSaves(is_lost, tell),  # waits for checkpoints that the script has left under way: the same
         verification.issued,  # all of them are known: none may follow
-        ArgumentsGuard(tell),  # looked at before a rollback puts back what is registered, which may be among them
-        parts.copy,  # of the state: all that follows goes by it
+        ArgumentsGuard(tell),  # checks before a rollback restores what is registered, which may be among the arguments
+        parts.copy,  # of the state: all that follow depend on it
         BeginChecks(context, parts.loops),  # refuses before anything is handed over or drilled
-        verification.post_vote,  # hands over what has changed since the last vote, of which a drill tells its spare
-        parts.watch,  # a drill: compares what the step has computed, once nothing is under way
-        verification.redo,  # likewise, and goes by what was issued
-        verification.comparison,  # goes by what the copy has found in this vote
+        verification.post_vote,  # hands over what has changed since the last vote, which a drill reports to its spare
+        parts.watch,  # a drill: compares what the step has computed, when nothing is under way
+        verification.redo,  # likewise, and depends on what was issued
+        verification.comparison,  # depends on what the copy has found in this vote
         verification.count,  # no collective may follow
-        CommitReport(context, verification.redo),  # the first of a generation, when the redo has its result
-        parts.results,  # by the place that this transaction had
-        parts.loops,  # the next place
+        CommitReport(context, verification.redo),  # reports the first commit of a generation, when the redo has its result
+        parts.results,  # stores by the place that this transaction had
+        parts.loops,  # moves to the next place
     )
 
 
 class Order:
-    """Calls all participants that do something, in order. The methods are those of `Participant`."""
+    """Calls all participants that implement a method, in order. The methods are those of `Participant`."""
 
     def __init__(self, participants: Iterable[Participant]) -> None:
         every = tuple(participants)

@@ -1,4 +1,6 @@
-"""One rank's life, put together from its parts; what it does at its begin and at its end. Each part has a module of its own here."""
+"""The runtime of a rank: its parts put together, and what it does when it joins and when the script ends. Each part has a module of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,9 @@ class Runtime:
         opened: FileAccessGuard | None,
         boundary: CodeType,
     ) -> None:
-        """`opened`: what the script opens, of a worker that takes a rank that another one has, or had; None on all others. `boundary`: the
-        code of what wraps a transaction."""
+        """Put the parts together. `opened`: guards the files that the script opens, on a worker that takes over the rank of another; None
+        on all others. `boundary`: the code of the wrapper of a transaction.
+        """
         self.progress = Progress(role.rank, int(role.environment["WORLD_SIZE"]))
         context = _context(control, server, self.progress, boundary)
         self.notices, self.membership, self.rank_state = context.notices, context.membership, context.rank_state
@@ -90,13 +93,13 @@ class Runtime:
         self.transactions = Transactions(context, order, votes, self._boundary, self.loops, watch)
 
     def join(self, backend: str | None) -> None:
-        """Makes the default process group: among the first workers, or alone from the lost rank's record."""
+        """Make the default process group: among the first workers, or alone from the lost rank's record."""
         (self.newcomer or self._setup).join(backend)
-        # A script may compile the optimizer's step: the vote in it is nothing to trace.
+        # A script may compile the optimizer's step: the vote in it must not be traced.
         register_optimizer_step_pre_hook(torch.compiler.disable(self.transactions.before_optimizer_step))  # type: ignore[no-untyped-call]
 
     def finish(self) -> int:
-        """The script has ended here. Stays, as a donor, until every rank has finished; gives the exit code."""
+        """Finish after the end of the script: stay, as a donor, until every rank has finished; return the exit code."""
         progress, membership, control = self.progress, self.membership, self.membership.control
         if self.newcomer is not None:
             self.newcomer.come_to_end()
@@ -106,9 +109,9 @@ class Runtime:
         if self._setup.under_way:
             self._setup.abandon()
         else:
-            self.verification.count.notice_outside("behind the last transaction")
+            self.verification.count.notice_outside("after the last transaction")
             control.page.enter(Activity.FINISHED, progress.transaction)
-            # All state is compared once more, when every rank is here; perhaps a newcomer that came at the end waits in a hand-over.
+            # All state is compared once more, when every rank is here; a newcomer that came at the end may be waiting in a hand-over.
             self._boundary.join_newest()
         while True:
             control.page.enter(Activity.FINISHED, progress.transaction)
@@ -120,7 +123,7 @@ class Runtime:
 
 
 def _context(control: Control, server: StoreServer, progress: Progress, boundary: CodeType) -> RankContext:
-    """What every part of the rank works with. `boundary` as `Runtime` takes it."""
+    """Build what every part of the rank works with. `boundary` as in `Runtime`."""
     state = State(Shards())
     state.unregistered = Census(state.takes_care_of, boundary, state.randomness.find)
     groups = Groups(own_port=server.port)

@@ -1,4 +1,4 @@
-"""A first worker's set-up: the default process group among all of them, the record of what it hears, and its own vote."""
+"""The set-up of a first worker: the default process group of all of them, the record of what it receives, and its own vote."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class SetUp:
 
     @property
     def under_way(self) -> bool:
-        """Until the first transaction begins."""
+        """Return whether the set-up is under way: until the first transaction begins."""
         return self._recorder is not None
 
     def join(self, backend: str | None) -> None:
-        """Makes the default process group among the first workers, and starts recording."""
+        """Make the default process group among the first workers, and start recording."""
         membership, progress = self._membership, self._progress
         assignment = membership.control.assignment
         assert assignment is not None
         membership.groups.install()
-        meeting = membership.meet(assignment.store, assignment.generation)  # not generation 0 if the job had to start anew
+        meeting = membership.meet(assignment.store, assignment.generation)  # not generation 0 if the job had to start again
         self._handlers.in_setup = True
         self._recorder = SetUpRecorder()
         self._recorder.install()
@@ -49,12 +49,12 @@ class SetUp:
         progress.generation = assignment.generation
 
     def complete(self) -> None:
-        """The set-up's own vote, at the first begin: from here on the loss of a rank is survived."""
+        """Hold the set-up's own vote, at the first begin: from here on the loss of a rank is survived."""
         membership, progress, channel = self._membership, self._progress, self._membership.channel
         assert self._recorder is not None and channel is not None
         self._refuse_uncovered()
         self._rank_state.state.set_up()
-        membership.control.page.enter(Activity.VOTED, -1)  # if another rank ends without any transaction, this one waits in vain
+        membership.control.page.enter(Activity.VOTED, -1)  # if another rank ends without any transaction, this one would wait without end
         broken = self._finish_record(self._recorder)
         self._recorder, self._handlers.in_setup = None, False
         try:
@@ -77,12 +77,12 @@ class SetUp:
         self._count.end()
 
     def abandon(self) -> None:
-        """No transaction was ever run: a loss starts the job anew."""
+        """Give up the set-up's vote: no transaction was ever run, so a loss starts the job again."""
         assert self._recorder is not None
         self._recorder.remove()
 
     def _finish_record(self, recorder: SetUpRecorder) -> RuntimeError | None:
-        """The failure of a peer meanwhile, if any."""
+        """Finish the record, and return the failure of a peer meanwhile, if any."""
         channel = self._membership.channel
         assert channel is not None
         tensors, broken = list(self._rank_state.state.all_tensors().values()), None

@@ -1,18 +1,18 @@
-"""One rank's life: its transactions, and what it does when a generation ends.
+"""The transactions of a rank, and what it does when a generation ends.
 
 A transaction on a healthy job is: begin (a copy of what may change), the user's function, the vote (buddy copies in place, then
-agreement), what follows it, committed. Nothing of it talks to the control plane. What is done at each of these, and in which order, is in
-`step.order`.
+agreement), the rest of the function, committed. Nothing in it talks to the control plane. `step.order` has what is done at each of
+these, and in which order.
 
-When the control thread has announced a new generation, or a collective fails, the worker *quiesces*: whatever it was in, it
-reports how far it is and waits for the decision.
+When the control thread has announced a new generation, or a collective fails, the worker *quiesces*: wherever it is, it reports how far
+it is and waits for the decision.
 
     in the function, or in a vote that must be redone   the exception unwinds the function; state as of begin; redo
     in a vote that is rolled forward                     the vote returns; the function goes on and commits
     anywhere else                                        noticed at the next begin
 
-In all three cases it attaches to the new generation at one place, the begin of the next transaction (`recovery.attachment`), where it gives
-its state to newcomers. Until then the old groups stay broken, and refuse everything.
+In all three cases it attaches to the new generation at one place, the begin of the next transaction (`recovery.attachment`), where it
+gives its state to newcomers. Until then the old groups stay broken, and refuse everything.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from understudy.worker.step.order import Order
 from understudy.worker.step.votes import Votes
 
 UNHEARD = 30.0  # seconds until a section that has failed is reported in another way
-COMPILES = 2  # the first steps of a function, in which it may be compiled, or allocate
+COMPILES = 2  # first steps of a function, in which it may be compiled, or allocate
 
 
 class Transactions:
@@ -55,8 +55,9 @@ class Transactions:
         self._in_function = False  # the script's own code runs, up to the vote
 
     def run(self, function: Callable[..., Any], kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], reports: bool = False) -> Any:
-        """Run one transaction until it is committed, and return the function's result. `reports`: an error of the function's own is
-        reported, and the transaction skipped; its result is None then."""
+        """Run one transaction until it is committed, and return the function's result. `reports`: an error of the function itself is
+        reported, and the transaction skipped; its result is None then.
+        """
         if self._progress.kind:
             raise UsageError(texts.NESTED(name=name_of(function), running=self._progress.running))
         step = self._step = self._begin(kind, name_of(function), [args, kwargs], reports)
@@ -76,7 +77,7 @@ class Transactions:
 
     def _begin(self, kind: str, function: str, arguments: Any, reports: bool) -> Step:
         if kind == "section":
-            self._state.kept_gradients.keep()  # before anybody joins a new generation
+            self._state.kept_gradients.keep()  # before any rank joins a new generation
         self._boundary.join()
         alone, carried = self._watch.current.alone, self._step.carried
         step = Step(kind, function, arguments, self._loops.next_place(), alone, reports=reports and not alone, carried=carried)
@@ -84,7 +85,7 @@ class Transactions:
         return step
 
     def _attempt(self, step: Step, function: Callable[[], Any]) -> Any:
-        """Go once through the function and its vote. Raises what the function raises, and `GenerationAborted`."""
+        """Run the function and its vote once. Raises what the function raises, and `GenerationAborted`."""
         progress = self._progress
         progress.kind, progress.function = step.kind, step.function
         progress.past_vote = progress.must_redo = self._in_function = False
@@ -105,8 +106,9 @@ class Transactions:
         return result
 
     def _is_redone(self, step: Step, error: BaseException) -> bool:
-        """Whether the attempt is done again, once the decision is there; else `error` is the user's. Raises what it came from, if that is
-        known."""
+        """Return whether the attempt is redone, after waiting for the decision; else `error` is the user's. Raises the cause of the error,
+        if that is known.
+        """
         self._membership.leave_if_device_failed(error)
         self._order.failed(step, error)
         if self._progress.past_vote:
@@ -114,7 +116,7 @@ class Transactions:
                 raise UsageError(texts.FAILED_AFTER_VOTE(rank=self._progress.rank, running=self._progress.running)) from error
             return False
         if self._progress.must_redo:
-            return True  # whatever a library has made of what ended the attempt
+            return True  # even if a library has replaced the exception that ended the attempt
         if not self._membership.is_failure(error):
             if not (step.reports and self._in_function) or isinstance(error, UnderstudyError):
                 return False
@@ -123,7 +125,9 @@ class Transactions:
         return True
 
     def _report(self, step: Step, error: BaseException) -> None:
-        """A section has failed here, and is skipped. Other ranks may wait for this one in a collective, so the generation must end."""
+        """Report that a section has failed here, and is skipped. Other ranks may wait for this one in a collective, so the generation must
+        end.
+        """
         progress, membership, control = self._progress, self._membership, self._membership.control
         generation = membership.newest
         progress.sections.failed = progress.transaction
@@ -135,7 +139,7 @@ class Transactions:
             membership.report_broken(generation, detail)  # for an orchestrator of an earlier version
 
     def _roll_back(self, step: Step) -> None:
-        """Put everything back as it was at the begin, and join the newest generation."""
+        """Restore everything as of the begin, and join the newest generation."""
         self._progress.kind = ""
         self._order.rollback(step)
         if not step.alone:
@@ -154,7 +158,7 @@ class Transactions:
         self._order.closed(step)
 
     def before_optimizer_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        """A hook of every optimizer. Raises `UsageError`, and what a vote raises."""
+        """Vote before an optimizer steps: a hook of every optimizer. Raises `UsageError`, and what a vote raises."""
         progress = self._progress
         if progress.kind == "step":
             if not any(known is optimizer for known in self._state.optimizers.values()):

@@ -26,25 +26,25 @@ from understudy.worker.transport.channel import Channel
 from understudy.worker.verification.redo import DIFFERS
 from understudy.worker.verification.verification import Verification
 
-_SILENT = -(1 << 63)  # less than what any rank says
-_EQUAL, _ANY = Reduce.EQUAL, Reduce.ANY  # an attribute of an enumeration takes its time, and this is asked in every step
+_SILENT = -(1 << 63)  # less than any rank's number
+_EQUAL, _ANY = Reduce.EQUAL, Reduce.ANY  # an attribute lookup of an enumeration takes time, and this runs in every step
 
 
 def ballot(fields: Sequence[VoteField]) -> tuple[list[int], list[int]]:
-    """What this rank votes with: numbers, of which the greatest is asked for, and bits."""
+    """Return what this rank votes with: numbers, of which the greatest is wanted, and bits."""
     found: list[int] = []
     bits: list[int] = []
     for _, reduce, value in fields:
         if reduce is _EQUAL:
             found += (_SILENT, _SILENT) if value is None else (value, -value)
             continue
-        assert value is not None, "only where all must be equal a rank may have nothing to say"
+        assert value is not None, "only a field that must be EQUAL may be None on a rank"
         (bits if reduce is _ANY else found).append(value)
     return found, bits
 
 
 def result(fields: Sequence[VoteField], greatest: Sequence[int], bits: Sequence[int]) -> dict[str, int | None]:
-    """`fields` of any rank, and what all ranks together have voted, element by element."""
+    """Return the result of a vote: `fields` of any rank, and the combined votes of all ranks, element by element."""
     numbers, every, found = iter(greatest), iter(bits), dict[str, int | None]()
     for name, reduce, _ in fields:
         value = next(every if reduce is _ANY else numbers)
@@ -65,7 +65,7 @@ class Votes:
             if not progress.must_redo and self._issued.untouched and not (step.alone or step.skipped):
                 self._redo.keep(step.attempt)  # no collective that it waited for was broken
             raise GenerationAborted("the generation is over: this attempt cannot be voted for")
-        if membership.groups.is_broken():  # nobody else may have noticed: the others need no connection of the script's while they vote
+        if membership.groups.is_broken():  # the others may not notice: while they vote they need none of the script's connections
             raise PeerLost(worker_processes.GROUPS_BROKE())
         self._order.before_vote(step)
         if not step.alone:
@@ -90,14 +90,14 @@ class Votes:
             membership.hand_over(copy)
             hooks.fire("vote copies")
             agreed = self._exchange(channel)
-            if agreed[SHARED] is None:  # what all ranks had alike is in no copy
+            if agreed[SHARED] is None:  # what all ranks have in common is in no copy
                 self._hand_over_whole(channel, copy, step)
             hooks.fire("vote passed")
             if agreed[DIFFERS]:
                 self._redo.disputed()
             self._order.voted(agreed)
         except RuntimeError as error:
-            decision = self._redo.told(membership.quiesce_after(error))
+            decision = self._redo.reported(membership.quiesce_after(error))
             if unbroken and not step.skipped and not self._goes_on(decision):
                 self._redo.keep(step.attempt)
             self._interrupted(decision, error)
@@ -113,7 +113,7 @@ class Votes:
         channel.receipt()
 
     def _goes_on(self, decision: Recover) -> bool:
-        """Whether the vote is rolled forward."""
+        """Return whether the vote is rolled forward."""
         return decision.start == self._progress.transaction + 1
 
     def _interrupted(self, decision: Recover, error: RuntimeError) -> None:

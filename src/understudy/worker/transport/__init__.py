@@ -1,1 +1,1 @@
-"""How workers of one generation reach each other: its store, the connections of the runtime itself, and the groups of the script."""
+"""How workers of one generation reach each other: its store, the runtime's own connections, and the groups of the script."""

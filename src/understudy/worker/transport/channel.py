@@ -1,10 +1,10 @@
-"""What the ranks of a generation tell each other at the same points of their scripts: hand-overs, votes, comparisons.
+"""Exchanges between the ranks of a generation at the same points of their scripts: hand-overs, votes, comparisons.
 
-A hand-over sends a rank's copy to its buddies and receives those of the ranks whose buddy it is. In a vote, the agreement
-follows only after that: whoever has passed a vote knows that every rank's copy of that transaction is in place. Where no agreement
-follows, a receipt does: without one a rank could go on, and be lost, before its buddies have read what it has sent.
+A hand-over sends a rank's copy to its buddies and receives those of the ranks whose buddy it is. In a vote, the agreement follows only
+after that: a rank that has passed a vote knows that every rank's copy of that transaction is in place. Where no agreement follows, a
+receipt does: without one a rank could go on, and be lost, before its buddies have read what it has sent.
 
-Who is whose buddy follows from where the ranks are (`core.buddies`).
+The buddies of a rank depend on where the ranks are (`core.buddies`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from understudy.worker.errors import BadMessage, UsageError
 from understudy.worker.transport.peers import Buffers, Peers, framed, read_frame
 
 RADIX = 8  # of an agreement
-# In front of what is sent: ranks at different places of a script notice it.
+# Sent before the data: ranks at different places of a script notice it.
 HAND_OVER, RECEIPT, AGREEMENT, GATHERING, SEQUENCES = b"h", b"r", b"a", b"g", b"s"
 TRAIL = b"t"  # no rank waits for it: it may precede any of the others
 LONGEST_TRAIL = 1 << 20  # bytes; what comes after that is not kept
@@ -53,12 +53,12 @@ def _decoded(data: bytes) -> Any:
 
 @functools.cache
 def ballot_layout(numbers: int, bits: int) -> struct.Struct:
-    """Of what one rank tells another in a vote."""
+    """Return the layout of what one rank sends another in a vote."""
     return struct.Struct(f"<{numbers}q{bits}Q")
 
 
 class Channel:
-    """What the ranks of one generation tell each other over `peers`: hand-overs, votes, comparisons.
+    """Exchanges among the ranks of one generation over `peers`: hand-overs, votes, comparisons.
 
     Every method raises `PeerLost` or `GenerationAborted` on a failure.
     """
@@ -76,17 +76,17 @@ class Channel:
         self.trails: dict[int, bytes] = {}  # of the ranks whose buddy this one is, each of one step
 
     def hand_over(self, data: bytes) -> dict[int, bytes]:
-        """Sends `data` to the buddies; gives what the ranks sent whose buddy this one is."""
+        """Send `data` to the buddies; return what the ranks sent whose buddy this one is."""
         found: dict[int, bytes] = {}
         self._exchange(HAND_OVER, data, self.buddies, self._from, found)
         return found
 
     def receipt(self) -> None:
-        """Behind a hand-over whose data this rank has kept: returns when its buddies have kept theirs."""
+        """Return when the buddies have kept their data, after a hand-over whose data this rank has kept."""
         self._exchange(RECEIPT, b"", self._from, self.buddies, {})
 
     def _exchange(self, kind: bytes, data: bytes, receivers: Iterable[int], senders: Iterable[int], found: dict[int, bytes]) -> None:
-        """Sends `data` to some peers, and puts into `found` what others send at the same point of the script. Raises `UsageError` if they
+        """Send `data` to some peers, and put into `found` what others send at the same point of the script. Raises `UsageError` if they
         are at another one, as when the ranks of a script run different numbers of transactions.
         """
         whole, kinds = framed(data, kind), dict[int, bytes]()
@@ -99,7 +99,7 @@ class Channel:
                 raise UsageError(transactions.OTHER_TRANSACTIONS(rank=self.rank, mine=mine, peer=peer, theirs=other))
 
     def _frame(self, found: dict[int, bytes], peer: int, kinds: dict[int, bytes]) -> Buffers:
-        """The next frame of a peer that is no trail; trails before it are kept."""
+        """Return the next frame of a peer that is no trail; trails before it are kept."""
         while True:
             yield from read_frame(found, peer, kinds)
             if kinds[peer] != TRAIL:
@@ -129,12 +129,13 @@ class Channel:
         return self.trails
 
     def agree(self, numbers: Sequence[int]) -> list[int]:
-        """The element-wise maximum over all ranks. Returns only when every rank has called it. `numbers`: of 63 bits and a sign."""
+        """Return the element-wise maximum over all ranks. Returns only when every rank has called it. `numbers`: of 63 bits and a sign."""
         return self.vote(numbers, ())[0]
 
     def vote(self, numbers: Sequence[int], bits: Sequence[int]) -> tuple[list[int], list[int]]:
-        """The element-wise maximum of `numbers` over all ranks, and of each element of `bits` those that any rank has set. Otherwise as
-        `agree`. `bits`: of 64 bits, without a sign."""
+        """Return the element-wise maximum of `numbers` over all ranks, and of each element of `bits` those that any rank has set.
+        Otherwise as `agree`. `bits`: of 64 bits, without a sign.
+        """
         layout, split = ballot_layout(len(numbers), len(bits)), len(numbers)
 
         def merged(mine: tuple[int, ...], data: bytes) -> tuple[int, ...]:
@@ -147,17 +148,18 @@ class Channel:
         return list(found[:split]), list(found[split:])
 
     def gather(self, data: bytes, kind: bytes = GATHERING) -> list[bytes]:
-        """Every rank's `data`, in order of ranks."""
+        """Return every rank's `data`, in order of ranks."""
         found = self._spread(kind, {self.rank: data}, encode, _joined)
         if missing := set(range(self.world_size)) - found.keys():
             raise BadMessage(worker_processes.INCOMPLETE(rank=min(missing)))
         return [found[rank] for rank in range(self.world_size)]
 
     def _spread(self, kind: bytes, value: Value, packed: Callable[[Value], bytes], merge: Callable[[Value, bytes], Value]) -> Value:
-        """Merges the values of all ranks, each of them perhaps more than once. `merge` gets what `packed` made of another rank's value.
+        """Merge the values of all ranks, each of them perhaps more than once. `merge` gets the result of `packed` for another rank's
+        value.
 
-        In round k a rank tells those 1, 2, ... 7 times 8^k further what it knows by now: the dissemination of Hensgen, Finkel and Manber
-        (1988) with 8 in place of 2, because waiting for another round costs more than a few short messages.
+        In round k a rank sends those 1, 2, ... 7 times 8^k further what it knows by now: the dissemination of Hensgen, Finkel and
+        Manber (1988) with 8 in place of 2, because waiting for another round costs more than a few short messages.
         """
         distance = 1
         while distance < self.world_size:

@@ -1,9 +1,9 @@
 """The process groups of the script, and the communicators inside them, which are replaced in place.
 
-The script keeps the stock `ProcessGroup` objects (DDP, FSDP2, DeviceMesh, DTensor and user code hold them); what is replaced is
-the communicator inside them. How one is made, broken and let go is its backend's affair (`backends.base`).
+The script keeps the stock `ProcessGroup` objects (DDP, FSDP2, DeviceMesh, DTensor and user code refer to them); only the communicator
+inside them is replaced. Its backend makes, breaks and releases it (`backends.base`).
 
-A backend gives back either the communicator that was there, joined with its new peers, or another one. That is registered under a fresh
+A backend returns either the communicator that was there, joined with its new peers, or another one. That is registered under a fresh
 `BackendType` value, since torch keeps the old one when a known type is registered again. About 230 values are left for that, and the
 dead communicator stays in memory. Both limits are those of the pure-Python path.
 """
@@ -31,14 +31,14 @@ from understudy.worker.transport.backends.registry import backends
 from understudy.worker.transport.rendezvous import Rendezvous
 
 MESH = "mesh_"  # begins the description of a group that a device mesh has made; its dimension follows
-UNNAMED = ("", "undefined", "default")  # descriptions of groups to which nobody has given one; the last of a mesh's group of all ranks
+UNNAMED = ("", "undefined", "default")  # descriptions of groups to which none was given; the last of a mesh's group of all ranks
 PROBE = 512  # numbers in a sum that shows the order in which a group adds up
 FIRST_TYPE = 16  # BackendType values from here on are free
 LAST_TYPE = 255
 
 
 def _devices_of(group: ProcessGroup) -> dict[str, str]:
-    """Device type -> name of the backend, of a group."""
+    """Return device type -> name of the backend, of a group."""
     kind = distributed_c10d.Backend(distributed_c10d._world.pg_map[group][0])
     return {device: str(name) for device, name in distributed_c10d.BackendConfig(kind).get_device_backend_map().items()}
 
@@ -60,7 +60,7 @@ class Replacement:
 
 
 class _Host:
-    """What `backend` is told of this process."""
+    """The host of `backend` in this process."""
 
     def __init__(self, groups: Groups, backend: Backend) -> None:
         self._groups = groups
@@ -80,8 +80,8 @@ class _Host:
 class Groups:
     """All process groups of this process, and the communicators inside them.
 
-    `install` puts our backends in the place where torch looks them up, so that every group that the script makes from then
-    on, by whatever call, has a communicator of ours. `detached`: groups are made without peers (a newcomer's set-up).
+    `install` puts our backends in the place where torch looks them up, so that every group that the script makes from then on, by
+    whatever call, has a communicator of ours. `detached`: groups are made without peers (a newcomer's set-up).
     """
 
     def __init__(self, own_port: int | None = None) -> None:
@@ -94,7 +94,7 @@ class Groups:
         self._made: list[_Made] = []
         self._before_abort: list[Callable[[], None]] = []
         self._aborted_at = 0  # unix time in nanoseconds
-        self._drained: list[_Made] = []  # those that the groups still have: torch keeps only their C++ half
+        self._drained: list[_Made] = []  # those that the groups still have: torch refers only to their C++ half
         self._numbers: dict[str, ProcessGroup.BackendType] = {}  # of communicators that are not those that the groups were made with
         self._last_type = FIRST_TYPE
         self._lent: set[str] = set()  # groups for which a constructor may still be at work with what the last communicator left
@@ -110,8 +110,10 @@ class Groups:
         patches.wrap(distributed_c10d, "_new_process_group_helper", self._sized, why)
 
     def _sized(self, make: Callable[..., tuple[Any, Any]], group_size: int, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """From torch 2.14 on the size and rank of a group are those of its default backend, which is alone in a group that is `detached`;
-        without a default backend they are those that the group was made with. Its collectives go by the device in any case."""
+        """Return a constructor that sets size and rank. From torch 2.14 on the size and rank of a group are those of its default backend,
+        which is alone in a group that is `detached`; without a default backend they are those that the group was made with. Its
+        collectives depend on the device in any case.
+        """
         group, store = make(group_size, *args, **kwargs)
         if self.detached and isinstance(group, ProcessGroup) and group.size() != group_size:
             group._set_default_backend(ProcessGroup.BackendType.UNDEFINED)
@@ -121,7 +123,7 @@ class Groups:
         getattr(self._building, "list", self._made).append(made)
 
     def members(self) -> list[tuple[ProcessGroup, str, list[int]]]:
-        """The script's groups of which this rank is a member, in the order in which they were made: group, name, global ranks."""
+        """Return the script's groups of which this rank is a member, in the order in which they were made: group, name, global ranks."""
         world = distributed_c10d._world
         return [
             (group, world.pg_names[group], sorted(world.pg_group_ranks[group], key=world.pg_group_ranks[group].__getitem__))
@@ -163,7 +165,7 @@ class Groups:
         return all(made.communicator.closed() for made in list(self._made))
 
     def wake(self) -> None:
-        """From any thread, also twice: ends waits that a backend has forgotten, until `stop_waking`."""
+        """End waits that a backend has forgotten, until `stop_waking`. From any thread, also twice."""
         for waker in self._wakers:
             waker.start()
 
@@ -173,19 +175,19 @@ class Groups:
         self._woken_before = self.woken()
 
     def woken(self) -> int:
-        """How many waits were ended so; what they waited for may have any content."""
+        """Return how many waits were ended so; the results that they waited for may have any content."""
         return sum(waker.woken for waker in self._wakers)
 
     def is_broken(self) -> bool:
-        """Whether a peer is known to be lost, or a wait in the present communicators was ended: then what was computed may be anything."""
+        """Return whether a peer is known to be lost, or a wait in the present communicators was ended: then results may be anything."""
         return self.woken() > self._woken_before or any(made.communicator.is_broken() for made in self._made)
 
     def is_failure(self, error: BaseException) -> bool:
-        """Whether a peer is known to be lost, or `error` can only come from that."""
+        """Return whether a peer is known to be lost, or `error` can only come from that."""
         return self.is_broken() or any(backend.classify_error(error) for backend in self._installed.values())
 
     def collectives(self) -> int:
-        """How many collectives were issued on the present communicators: the sum of their sequence numbers."""
+        """Return how many collectives were issued on the present communicators: the sum of their sequence numbers."""
         total = 0
         for made in list(self._made):
             total += int(made.communicator._get_sequence_number_for_group())
@@ -195,7 +197,7 @@ class Groups:
         """Return how many operations of this process wait for peers in one of the communicators; `UNKNOWN` if that is not known of all.
         `still`: seconds for which it has made no progress.
 
-        While there is none, somebody may still wait in one that is gone: then what is known of any backend counts.
+        While there is none, a thread may still wait in one that is gone: then any backend with a known number counts.
         """
         present = {id(made.backend): made.backend for made in list(self._made)}
         found = [backend.waits(still, self._aborted_at) for backend in (present or self._installed).values()]
@@ -203,7 +205,7 @@ class Groups:
         return UNKNOWN if not known or (present and len(known) < len(found)) else sum(known)
 
     def unsupported(self) -> list[str]:
-        """Backends inside groups that cannot be rebuilt."""
+        """Return the backends inside groups that cannot be rebuilt."""
         world = distributed_c10d._world
         unknown = set()
         for group in world.pg_map:
@@ -212,15 +214,15 @@ class Groups:
         return sorted(unknown)
 
     def supported(self) -> list[str]:
-        """Backends that can."""
+        """Return the backends that can be rebuilt."""
         return sorted(self._installed)
 
     def sums(self, rank: int) -> dict[str, int]:
-        """A digest of the sum that each group of three or more makes of numbers so different in size that their order shows in it.
+        """Return a digest of the sum that each group of three or more makes of numbers so different in size that their order shows in it.
 
-        All members call it, with the same groups in the same order; `rank`: of this worker. What a member gives goes by that: from torch
-        2.14 on a group believes what its communicator says, also one that was joined in a wrong order. Only groups that add up on the
-        host; between two there is no order.
+        All members call it, with the same groups in the same order; `rank`: of this worker. The input of a member depends on that: from
+        torch 2.14 on a group believes what its communicator says, also one that was joined in a wrong order. Only groups that add up on
+        the host; between two there is no order.
         """
         found = {}
         for group, name, ranks in self.members():
@@ -234,10 +236,10 @@ class Groups:
         return found
 
     def connect(self, rank: int, meeting: Rendezvous) -> list[Replacement]:
-        """New communicators for every group of the script, connected with their peers, in the same order on every rank.
+        """Return new communicators for every group of the script, connected with their peers, in the same order on every rank.
 
-        May block for as long as a peer is missing, so the caller runs it on a thread that it can leave behind. Nothing in the
-        groups changes until `adopt`.
+        May block for as long as a peer is missing, so the caller runs it on a thread that it can abandon. Nothing in the groups changes
+        until `adopt`.
         """
         self.detached = False
         self._building.list = []
@@ -263,7 +265,7 @@ class Groups:
         return ProcessGroup.BackendType(self._last_type)
 
     def adopt(self, replacements: list[Replacement], meeting: Rendezvous) -> None:
-        """Puts connected communicators into their groups; what is left of the old ones is dead."""
+        """Put connected communicators into their groups; what is left of the old ones is dead."""
         world = distributed_c10d._world
         fresh: dict[str, ProcessGroup.BackendType] = {}  # by backend
         for item in replacements:

@@ -1,9 +1,9 @@
-"""Connections among the members of one generation, for what the runtime itself sends: hand-overs, votes, state.
+"""Connections among the members of one generation, for the data of the runtime itself: hand-overs, votes, state.
 
 A connection carries bytes one way, in order, from the member that opened it when it first had something to send. Every member listens
 on a port of its own for as long as the generation lasts, and at a Unix socket for members on its own node, which is twice as fast. It
-publishes both in the generation's store together with a token, which whoever connects must show. There is no thread: bytes move
-while the main thread is in `exchange`, straight between sockets and the memory that they come from or go to.
+publishes both in the generation's store together with a token, which a member that connects must show. There is no thread: bytes move
+while the main thread is in `exchange`, directly between sockets and the memory that they come from or go to.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from understudy.worker.errors import BadMessage, GenerationAborted, PeerLost
 from understudy.worker.transport.rendezvous import Rendezvous, node_address
 from understudy.worker.transport.strangers import TOKEN, Strangers
 
-_LENGTH = 8  # bytes in front of a frame
+_LENGTH = 8  # bytes before a frame
 LARGEST = 1 << 34  # bytes of one: a set-up's record and the copy of a rank have limits far below
 
-_AHEAD = 4096  # bytes that are read at once where less is asked for
+_AHEAD = 4096  # bytes that are read at once if fewer are needed
 
 Buffers = Iterator[memoryview]
 
 
 def framed(data: bytes, kind: bytes = b"") -> memoryview:
-    """`data` with its length and `kind` before it, to be read by `read_frame`."""
+    """Return `data` with its length and `kind` before it, to be read by `read_frame`."""
     return memoryview(b"".join((len(data).to_bytes(_LENGTH, "little"), kind, data)))
 
 
 def frame(data: bytes) -> Buffers:
-    """The same, to be sent to one member."""
+    """Return the buffers of the same frame, to be sent to one member."""
     yield framed(data)
 
 
 def read_frame(found: dict[int, bytes], key: int, kinds: dict[int, bytes] | None = None) -> Buffers:
-    """Room for a frame; its data is then in `found[key]`, and its kind, of one byte, in `kinds[key]` where frames have one.
+    """Make room for a frame; its data is then in `found[key]`, and its kind, of one byte, in `kinds[key]` where frames have one.
 
     Raises `BadMessage` for one that is larger than any member sends.
     """
@@ -68,7 +68,7 @@ class _Way:
     """A connection to a member."""
 
     connection: socket.socket
-    rest: memoryview | None = None  # of a trail that was sent in part; it goes before all else
+    rest: memoryview | None = None  # of a trail that was sent in part; it is sent before all else
 
 
 class _Outgoing:
@@ -94,14 +94,14 @@ class _Outgoing:
 
 
 class _ReadAhead:
-    """A connection that bytes come from. Of small messages several are read at once: with one, the next has often arrived."""
+    """A connection from which bytes are received. Several small messages are read at once: the next has often arrived with one."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self._ahead = b""  # read, and not asked for yet
+        self._ahead = b""  # read, and not consumed yet
 
     def recv_into(self, room: memoryview) -> int:
-        """As of a socket. Never blocks while there is something ahead."""
+        """Receive as from a socket. Never blocks while there is something ahead."""
         if not self._ahead:
             if len(room) >= _AHEAD:
                 return self.connection.recv_into(room)
@@ -143,7 +143,7 @@ class _Incoming:
 
 
 class Peers:
-    """This member's connections with the other members of a generation. Another thread may call `abort`, and read `waiting`, only."""
+    """This member's connections with the other members of a generation. Another thread may only call `abort`, and read `waiting`."""
 
     def __init__(self, meeting: Rendezvous, member: int) -> None:
         self._meeting = meeting
@@ -161,7 +161,7 @@ class Peers:
         self._woken, self._wake = socket.socketpair()
         self._out: dict[int, _Way] = {}
         self._in: dict[int, _ReadAhead] = {}
-        self._incoming: list[_Incoming] | None = None  # what the running exchange waits for; or the last one did, which has failed
+        self._incoming: list[_Incoming] | None = None  # buffers of the running exchange; or of the last one, which has failed
         self.waiting = False  # the main thread sleeps until a peer sends or takes something; read by the control thread
         self._strangers = Strangers(self._token)
         here = own_place()
@@ -169,7 +169,7 @@ class Peers:
         meeting.put(f"peer/{member}", pack(PeerAddress(here.domain, here.node, host, port, where, name, self._token)))
 
     def meet(self, members: Iterable[int]) -> list[Place]:
-        """Waits until all of `members` are listening; gives where they are. Raises `GenerationAborted`."""
+        """Wait until all of `members` are listening; return their addresses. Raises `GenerationAborted`."""
         addresses = map(self._address, members)
         return [Place(address.domain, address.node) for address in addresses]
 
@@ -177,10 +177,10 @@ class Peers:
         return unpack(PeerAddress, self._meeting.get(f"peer/{member}"))
 
     def exchange(self, sending: Mapping[int, Buffers], receiving: Mapping[int, Buffers]) -> None:
-        """Sends and receives, by member; returns when all of it has left this process and all of it has arrived.
+        """Send and receive, by member; return when all of it has left this process and all of it has arrived.
 
         Raises `PeerLost` when a connection breaks, and `GenerationAborted` when the generation ends. After that every exchange raises,
-        because connections may stand in the middle of a message.
+        because connections may be in the middle of a message.
         """
         if self._meeting.over():
             raise self._aborted()
@@ -226,7 +226,7 @@ class Peers:
         return True
 
     def take_rest(self, peer: int, buffers: Buffers) -> None:
-        """Receive what has come from a peer by now, when no exchange will wait for it. `buffers`: where nothing was half read."""
+        """Receive what has come from a peer by now, when no exchange will wait for it. `buffers`: for a message that was not half read."""
         try:
             half_read = next((coming for coming in self._incoming or () if coming.peer == peer and not coming.done), None)
             if peer not in self._in:
@@ -238,13 +238,13 @@ class Peers:
             return  # all that had come was read before that
 
     def abort(self) -> None:
-        """Ends an `exchange` that is under way, if the generation is over by now."""
+        """End an `exchange` that is under way, if the generation is over by now."""
         if self._meeting.over():
             with suppress(OSError):  # closed meanwhile
                 self._wake.send(b"x")
 
     def close(self) -> None:
-        """For the main thread. `_wake` stays: another thread may be at it."""
+        """Close, on the main thread. `_wake` stays: another thread may be using it."""
         connections = [*(way.connection for way in self._out.values()), *(source.connection for source in self._in.values())]
         for connection in connections:
             with suppress(OSError):
@@ -254,7 +254,7 @@ class Peers:
         self._strangers.close()
 
     def _wait(self, outgoing: Iterable[_Outgoing], incoming: Iterable[_Incoming]) -> None:
-        """Until something can move."""
+        """Wait until something can move."""
         poll = select.poll()
         poll.register(self._woken, select.POLLIN)
         for going in outgoing:
@@ -293,7 +293,7 @@ class Peers:
         return _Outgoing(peer, connection, introduced())
 
     def _accept(self) -> None:
-        """Lets in who has knocked, and asks each who it is."""
+        """Accept new connections, and read which member each is."""
         for member, connection in self._strangers.accept(self._listeners):
             if member in self._in:
                 connection.close()
@@ -318,7 +318,7 @@ def _connect(host: str, port: int) -> socket.socket:
 
 
 def _connect_locally(address: PeerAddress) -> socket.socket | None:
-    """A connection inside this node, if the listener is in it and has room for one more."""
+    """Connect inside this node, if the listener is in it and has room for one more."""
     if not address.socket or address.local != _where():
         return None
     connection = socket.socket(socket.AF_UNIX)
@@ -344,12 +344,13 @@ def _listen_locally() -> socket.socket:
 
 @functools.cache
 def _where() -> bytes:
-    """The node of this worker, and its network namespace: several nodes may be on one machine, and one node, as in containers, in several
-    namespaces."""
+    """Return the node of this worker, and its network namespace: several nodes may be on one machine, and one node, as in containers, in
+    several namespaces.
+    """
     try:
         boot, namespace = Path("/proc/sys/kernel/random/boot_id").read_text().strip(), Path("/proc/self/ns/net").stat().st_ino
     except OSError:
-        return secrets.token_bytes(TOKEN)  # nobody else's
+        return secrets.token_bytes(TOKEN)  # the same as no other's
     return f"{own_place().node} {boot} {namespace}".encode()
 
 
@@ -358,13 +359,15 @@ def _family(host: str) -> socket.AddressFamily:
 
 
 def own_place() -> Place:
-    """Where this worker is; the agent sets it."""
+    """Return where this worker is; the agent sets it."""
     node = os.environ.get("UNDERSTUDY_NODE", "")
     return Place(os.environ.get("UNDERSTUDY_DOMAIN", node), node)
 
 
 def data_address() -> str:
-    """Where other workers reach this one for data: at the interface that the user gave Gloo, if any, else at the node's address."""
+    """Return the address where other workers reach this one for data: at the interface that the user gave Gloo, if any, else at the node's
+    address.
+    """
     for name in filter(None, os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")):
         for address in psutil.net_if_addrs().get(name, []):
             if address.family in (socket.AF_INET, socket.AF_INET6) and not address.address.startswith("fe80"):

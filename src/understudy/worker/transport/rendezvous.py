@@ -1,12 +1,12 @@
 """The store in which a generation meets: a TCPStore that every worker serves, of which each generation uses one.
 
-A worker serves its store from the start, so that the address is known before it is needed. Keys are prefixed with the
-generation. A store is a throw-away: if its host is lost, so is the generation that meets there, and the next one meets
-elsewhere. A blocked TCPStore call cannot be interrupted; an abort breaks it by shutting its socket (`close`).
+A worker serves its store from the start, so that the address is known before it is needed. Keys are prefixed with the generation. A
+store is used once: if its host is lost, so is the generation that meets there, and the next one meets in another. A blocked TCPStore
+call cannot be interrupted; an abort breaks it by shutting its socket (`close`).
 
-torch's store ends the connection of whoever sends it a value of more than 8 MiB. `Rendezvous.put` therefore cuts a value into parts
-and writes under the key itself, as the last thing, which parts there are: who sees the key can read all of it. Parts are named
-by the digest of the whole value, so that two that put different values under one key, or one that is lost in between, leave no mixture.
+torch's store closes a connection that sends it a value of more than 8 MiB. `Rendezvous.put` therefore cuts a value into parts and
+writes under the key itself, as the last thing, which parts there are: a reader that sees the key can read all of it. Parts are named by
+the digest of the whole value, so that two that put different values under one key, or one that is lost in between, leave no mixture.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from understudy.worker.errors import GenerationAborted, PeerLost
 from understudy.worker.transport.sockets import STORES, Connections
 
 PART = 4 << 20  # bytes; torch's store takes 8 MiB at most, name and framing included
-_WHOLE, _IN_PARTS = b"\0", b"\1"  # the first byte of what stands under a key
+_WHOLE, _IN_PARTS = b"\0", b"\1"  # the first byte of the value of a key
 _COUNT = 4  # bytes of the number of parts; the name of the parts follows
 
 FOREVER = timedelta(days=30)  # an abort ends a wait, not a timeout
 CONNECT = timedelta(seconds=30)
 
-# by address: two clients of one store must not take each other's sockets for theirs
+# by address: two clients of one store must not mistake each other's sockets for their own
 _connecting: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 class StoreServer:
-    """This worker's own store. Listens only on `host`."""
+    """The store that this worker serves. Listens only on `host`."""
 
     def __init__(self, host: str) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -50,9 +50,8 @@ class StoreServer:
 
 
 class Door(Store):
-    """The store of whoever keeps one for ever, as a Gloo communicator does, but may use it only while it connects: shut, it keeps no
+    """A store for an owner that keeps one for ever, as a Gloo communicator does, but may use it only while it connects: shut, it keeps no
     connection, and it opens to the store of another generation.
-
     """
 
     def __init__(self, store: Store) -> None:
@@ -103,7 +102,7 @@ class Door(Store):
 class Rendezvous:
     """A client of one generation's store. `aborted` says whether the generation is over.
 
-    Who announces the end of the generation must first make `aborted` true, and then call `close`.
+    The caller that announces the end of the generation must first make `aborted` true, and then call `close`.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class Rendezvous:
         host, _, port = address.rpartition(":")
         self.generation = generation
         self.over = aborted
-        self.waiting = False  # somebody waits for a key; read by another thread
+        self.waiting = False  # a thread waits for a key; read by another thread
         there = {(str(found[4][0]), int(port)) for found in socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)}
         STORES.update(there)
         self.connections = Connections(ignore_port=own_port, only=there)
@@ -126,7 +125,7 @@ class Rendezvous:
         self.store = PrefixStore(prefix or f"g{generation}", self._client)
 
     def put(self, key: str, value: bytes) -> None:
-        """Whatever the size of `value`. Raises as `get`."""
+        """Put a value of any size. Raises as `get`."""
         try:
             if len(value) <= PART:
                 self._set(key, _WHOLE + value)
@@ -140,7 +139,7 @@ class Rendezvous:
             raise self._lost(worker_processes.STORE_LOST(generation=self.generation, error=error)) from error
 
     def get(self, key: str, limit: timedelta = FOREVER) -> bytes:
-        """Waits for `key`. Raises `GenerationAborted` as soon as the generation is over, and `PeerLost` if the store is lost or the `limit`
+        """Wait for `key`. Raises `GenerationAborted` as soon as the generation is over, and `PeerLost` if the store is lost or the `limit`
         has passed.
         """
         if self.over():
@@ -158,25 +157,25 @@ class Rendezvous:
             raise self._lost(worker_processes.STORE_LOST(generation=self.generation, error=error)) from error
 
     def has(self, key: str) -> bool:
-        """Whether `key` is there by now. Raises as `get`."""
+        """Return whether `key` exists by now. Raises as `get`."""
         return bool(self._ask(key, lambda: self.store.check([key])))
 
     def count(self, key: str) -> int:
-        """How many have called this for `key`, with this call. Raises as `get`."""
+        """Return how many have called this for `key`, with this call. Raises as `get`."""
         return int(self._ask(key, lambda: self.store.add(key, 1)))
 
     def claim(self, key: str, value: bytes) -> bytes:
-        """What stands under `key`: that of whoever claims it first. Raises as `get`."""
+        """Return the value of `key`: that of the first caller that claims it. Raises as `get`."""
         found = self._ask(key, lambda: self.store.compare_set(key, "", _WHOLE + value))  # type: ignore[arg-type]
         return bytes(found)[1:]
 
     def get_all(self, keys: list[str]) -> list[bytes]:
-        """Of keys that are there, with values of at most `PART` bytes. Raises as `get`."""
+        """Return the values of existing keys, of at most `PART` bytes each. Raises as `get`."""
         return [bytes(found)[1:] for found in self._ask(keys[0], lambda: self.store.multi_get(keys))]
 
     def _ask(self, key: str, ask: Callable[[], Any]) -> Any:
         if self.over():
-            raise GenerationAborted(f"generation {self.generation} ended while asking for {key}")
+            raise GenerationAborted(f"generation {self.generation} ended while requesting {key}")
         try:
             return ask()
         except RuntimeError as error:
@@ -200,5 +199,5 @@ def _part(key: str, name: str, number: int) -> str:
 
 
 def node_address() -> str:
-    """The address at which other workers reach this one; the agent sets it."""
+    """Return the address at which other workers reach this one; the agent sets it."""
     return os.environ.get("UNDERSTUDY_ADDRESS", "127.0.0.1")

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 _EPOLL_CTL_MOD = 3
-_EVERYTHING = ctypes.c_size_t(1 << 30)  # bytes; a connection holds less
+_EVERYTHING = ctypes.c_size_t(1 << 30)  # bytes; a connection has fewer
 _libc = ctypes.CDLL(None)
 
 STORES: set[tuple[str, int]] = set()  # addresses of the stores that this process has connected to
@@ -39,8 +39,8 @@ def _open_sockets() -> dict[int, str]:
 class Connections:
     """A set of sockets of this process.
 
-    `ignore_port`: connections of this local port belong to somebody else (to the store that this process serves). `only`: the
-    set has only connections to these addresses; without it, none to a store.
+    `ignore_port`: connections of this local port are not part of the set (they belong to the store that this process serves). `only`:
+    the set has only connections to these addresses; without it, none to a store.
     """
 
     def __init__(self, ignore_port: int | None = None, only: set[tuple[str, int]] | None = None) -> None:
@@ -52,7 +52,7 @@ class Connections:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Adds the sockets that the body opens."""
+        """Add the sockets that the body opens."""
         before = _open_sockets()
         try:
             yield
@@ -80,7 +80,7 @@ class Connections:
                 yield duplicate
 
     def watch(self) -> None:
-        """From now on `broken` watches those that are connected at this moment."""
+        """Make `broken` watch those that are connected at this moment."""
         self._watched = {}
         self._poll = select.poll()
         for connection in self._connected():
@@ -90,21 +90,21 @@ class Connections:
             self._poll.register(fd, select.POLLRDHUP)
 
     def broken(self) -> bool:
-        """Whether one of the watched connections is closed or shut, on either side. A few system calls."""
+        """Return whether one of the watched connections is closed or shut, on either side. Takes a few system calls."""
         if any(_is_closed(fd, inode) for fd, inode in self._watched.items()):
             return True
         return bool(self._watched) and bool(self._poll.poll(0))
 
     def closed(self) -> bool:
-        """Whether none of the watched connections is open in this process any more."""
+        """Return whether none of the watched connections is open in this process any more."""
         return all(_is_closed(fd, inode) for fd, inode in self._watched.items())
 
     def discard(self) -> None:
-        """After `shut`: nothing that has arrived on the connections is read any more, by whatever thread, and they take no time.
+        """Discard, after `shut`, what has arrived on the connections: no thread reads it any more, and they take no time.
 
-        What waits in a connection is thrown away in one piece, so that Gloo's thread finds its end next, and closes it. It never closes
-        a connection whose half-read message has lost its receiver, and would be woken for it without end: it is
-        therefore told of each one once more and not again.
+        Data that waits in a connection is thrown away in one piece, so that Gloo's thread finds its end next, and closes it. It never
+        closes a connection whose half-read message has lost its receiver, and would be woken for it without end: it is therefore
+        notified of each one once more and not again.
         """
         left = {fd: inode for fd, inode in self._watched.items() if not _is_closed(fd, inode)}
         epolls = _epolls() if left else []
@@ -117,13 +117,13 @@ class Connections:
                     _wake_once(fd, inode, epolls)
 
     def shut(self) -> None:
-        """Breaks every connection: whoever waits on one wakes with an error, on both sides."""
+        """Break every connection: a thread that waits on one wakes with an error, on both sides."""
         for connection in self._connected():
             _shut(connection)
 
 
 def _inode(name: str) -> int:
-    """Of `socket:[INODE]`."""
+    """Return the inode of `socket:[INODE]`."""
     return int(name[len("socket:[") : -1])
 
 
@@ -135,7 +135,7 @@ def _is_closed(fd: int, inode: int) -> bool:
 
 
 def _duplicate(fd: int, inode: int) -> socket.socket | None:
-    """A descriptor of our own for the socket behind `fd`; None if that is another one by now."""
+    """Return our own descriptor for the socket of `fd`; None if that is another one by now."""
     try:
         own = os.dup(fd)
     except OSError:
@@ -152,7 +152,7 @@ def _shut(connection: socket.socket) -> None:
 
 
 def _epolls() -> list[int]:
-    """The epoll descriptors of this process."""
+    """Return the epoll descriptors of this process."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):
@@ -162,7 +162,7 @@ def _epolls() -> list[int]:
 
 
 def _wake_once(fd: int, inode: int, epolls: list[int]) -> None:
-    """Tells whoever watches `fd` with epoll that there is something to read now, and then only of later changes."""
+    """Make epolls that watch `fd` report once that there is something to read, and then only later changes."""
     for epoll in epolls:
         with suppress(OSError), open(f"/proc/self/fdinfo/{epoll}") as info:
             for line in info:  # tfd: FD events: HEX data: HEX pos:N ino:HEX sdev:HEX
@@ -173,12 +173,12 @@ def _wake_once(fd: int, inode: int, epolls: list[int]) -> None:
 
 
 class _EpollEvent(ctypes.Structure):
-    """See epoll_event(3type)."""
+    """An event as in epoll_event(3type)."""
 
     _pack_ = 1 if platform.machine() == "x86_64" else 0
     _fields_ = (("events", ctypes.c_uint32), ("data", ctypes.c_uint64))
 
 
 def _plain(address: tuple[Any, ...]) -> tuple[str, int]:
-    """Host and port; an IPv4 address in IPv6's form as IPv4."""
+    """Return host and port; an IPv4 address in IPv6's form as IPv4."""
     return str(address[0]).removeprefix("::ffff:"), int(address[1])

@@ -1,7 +1,7 @@
-"""Connections whose other end has not said yet which member it is.
+"""Connections whose other end has not identified itself as a member yet.
 
-Anybody who reaches the port may open some. A member says who it is as soon as it has connected, so few of them wait here at a time, and
-when there are too many the oldest are closed: descriptors are left for members, and a full table is no lost peer.
+Any process that reaches the port may open some. A member identifies itself as soon as it has connected, so few of them wait here at a
+time, and when there are too many the oldest are closed: descriptors are left for members, and a full table is no lost peer.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import socket
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-MOST = 64  # that wait
-PAUSE_MS = 50  # where there is no descriptor for one
-AT_ONCE = 256  # that are accepted in one go: others may be served in between
+MOST = 64  # that wait at a time
+PAUSE_MS = 50  # if there is no descriptor for one
+AT_ONCE = 256  # that are accepted in one go: other connections may be served in between
 TOKEN = 16  # bytes
 HELLO = TOKEN + 4  # the token and the number of the member that connects
 _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -23,7 +23,7 @@ _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 class Strangers:
     def __init__(self, token: bytes) -> None:
-        """`token`: what members show."""
+        """`token`: the one that members show."""
         self._token = token
         self._said: dict[socket.socket, bytes] = {}  # the oldest first
 
@@ -60,7 +60,7 @@ class Strangers:
             if error.errno not in _NO_ROOM:
                 raise
             self._turn_away(0)
-            select.poll().poll(PAUSE_MS)  # connections that wait are still there then
+            select.poll().poll(PAUSE_MS)  # waiting connections still exist then
         return None
 
     def _hear(self, connection: socket.socket) -> tuple[int, socket.socket] | None:

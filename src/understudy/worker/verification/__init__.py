@@ -1,2 +1,3 @@
-"""Verification: whether ranks that should be alike are, whether a redo is what it redoes, and whether all ranks issue the same
-collectives."""
+"""Verification: whether ranks that should be alike are, whether a redo equals the interrupted step, and whether all ranks issue the same
+collectives.
+"""

@@ -1,9 +1,10 @@
-"""What the members of a group have to agree on before they run a collective together, and what a person is told where they do not.
+"""The properties of a collective on which the members of a group have to agree before they run it together, and the message if they do
+not.
 
-Each member says what it is about to issue: the operator, its root and reduction, and the sizes that must be the same on all members
-(`alike`), or those of what it gives to each other member and takes from it (`gives`, `takes`). What may legally differ between members is
-left out: what is gathered in parts of several sizes, the parts of an all-to-all, what only the root gives. Where an operation adds up,
-types must agree; where it only moves bytes, only their number.
+Each member announces what it is about to issue: the operator, its root and reduction, and the sizes that must be the same on all
+members (`alike`), or those of what it gives to each other member and takes from it (`gives`, `takes`). What may legally differ between
+members is left out: what is gathered in parts of several sizes, the parts of an all-to-all, what only the root gives. Where an
+operation adds up, types must agree; where it only moves bytes, only their number.
 
 Pure: no I/O, no groups, no state.
 
@@ -26,7 +27,7 @@ from understudy.worker.encoding.messages import Announced, CallSequences
 Sizes = list[tuple[str, list[int]]]  # type and shape of each tensor
 
 _INPUTS, _OUTPUTS = "inputs", "outputs"
-# operator -> whose sizes are the same on all members; those that are not here have sizes of their own for each pair of members, or none
+# operator -> whose sizes are the same on all members; operators that are not here have separate sizes for each pair of members, or none
 _ALIKE = {
     "allreduce_": (_INPUTS,),
     "allreduce_coalesced_": (_INPUTS,),
@@ -47,7 +48,9 @@ _REDUCTIONS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PR
 def announce(
     who: tuple[int, str], operator: str, arguments: Mapping[str, Any], inputs: Sizes, outputs: Sizes, index: int, members: int
 ) -> Announced:
-    """What member `index` of `members` says of its call. `who`: rank and worker. `arguments`: those that are numbers, or lists of them."""
+    """Return what member `index` of `members` announces of its call. `who`: rank and worker. `arguments`: those that are numbers, or lists
+    of them.
+    """
     settings = []
     if "root_rank" in arguments:
         settings.append(f"root {arguments['root_rank']}")
@@ -68,7 +71,7 @@ def announce(
 def _parts(
     operator: str, arguments: Mapping[str, Any], inputs: Sizes, outputs: Sizes, index: int, members: int
 ) -> tuple[list[int], list[int]]:
-    """Bytes that this member gives to each other, and takes from each."""
+    """Return the bytes that this member gives to each other, and takes from each."""
     is_root = arguments.get("root_rank") == index
     if operator == "gather_":
         gives = [_bytes(inputs[0]) if member == arguments["root_rank"] else _NONE for member in range(members)] if inputs else []
@@ -85,7 +88,7 @@ def _parts(
 
 
 def _split(size: tuple[str, list[int]], rows: Sequence[int], members: int) -> list[int]:
-    """Bytes of each part of a tensor that is cut along its first dimension: into so many `rows`, or evenly."""
+    """Return the bytes of each part of a tensor that is cut along its first dimension: into so many `rows`, or evenly."""
     first = size[1][0] if size[1] else 1
     if not first:
         return [0] * members
@@ -107,7 +110,9 @@ def _shown(sizes: Sizes) -> str:
 
 
 def unlike(members: Sequence[Announced]) -> str:
-    """What does not fit, of calls that the members of a group issue at the same place, in their order in it; "" if all of them fit."""
+    """Return what does not match, among the calls that the members of a group issue at the same place, in their order in it; "" if all
+    match.
+    """
     sides: dict[tuple[str, str, str], list[Announced]] = {}
     for member in members:
         sides.setdefault((member.operator, member.settings, str(list(map(tuple, member.alike)))), []).append(member)
@@ -133,7 +138,7 @@ def unlike(members: Sequence[Announced]) -> str:
 
 
 def too_long(sent: Announced, expected: Announced) -> str:
-    """Whether a message does not fit into the memory that waits for it; "" if it does."""
+    """Return how a message does not fit into the memory that waits for it; "" if it does."""
     if sent.alike[0][1] <= expected.alike[0][1]:
         return ""
     return calls.MESSAGE_TOO_LONG(
@@ -148,7 +153,7 @@ def too_long(sent: Announced, expected: Announced) -> str:
 
 
 def unlike_sequences(found: Sequence[CallSequences]) -> str:
-    """What the ranks, in their order, have issued on groups of which they are members and does not agree; "" if all of it does."""
+    """Return what does not match, among the collectives that the ranks, in their order, have issued on their groups; "" if all match."""
     for lane in sorted({lane for sequences in found for lane in sequences.lanes}):
         ranks = next(sequences.lanes[lane][0] for sequences in found if lane in sequences.lanes)
         issued = {rank: tuple(found[rank].lanes.get(lane, (ranks, 0, 0)))[1:] for rank in ranks}

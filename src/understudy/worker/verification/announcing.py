@@ -1,18 +1,18 @@
-"""Collectives that are announced before they run: in the first transaction after a recovery, over the generation's store.
+"""Announces collectives before they run: in the first transaction after a recovery, over the generation's store.
 
-Where a newcomer's collective does not fit the survivors', the library below may end the process that hears it. So every member of a group
-says what it is about to issue; the last one to say so compares (`verification.announcements`) and tells the others, who wait for that.
-Either all of them run it, or all raise an `UnderstudyError` that names both sides. What becomes of waits that are not over at once:
-`deadlocks`.
+If a newcomer's collective does not match the survivors', the library may end the process that receives it. So every member of a group
+announces what it is about to issue; the last one to do so compares (`verification.announcements`) and reports the result to the others,
+which wait for it. Either all of them run the collective, or all raise an `UnderstudyError` that names both sides. `deadlocks` handles
+waits that are not over at once.
 
     first/LANE/NUMBER/RANK       what a rank issues as number NUMBER on a group
-    first/LANE/NUMBER            how many have said so
-    first/LANE/NUMBER/verdict    that it fits, or what does not
+    first/LANE/NUMBER            how many have announced theirs
+    first/LANE/NUMBER/verdict    that it matches, or what does not
 
-Messages between two ranks are announced, too, and wait for nobody: whoever comes second compares.
+Messages between two ranks are announced, too, without waiting: the second of the two compares.
 
-Known limits: only the first `MOST` collectives of a group are checked, and messages of a pair. What a receive from anybody takes is not
-compared, nor are other messages to that rank with the same tag.
+Known limits: only the first `MOST` collectives of a group, and messages of a pair, are checked. What a receive from any rank takes is
+not compared, nor are other messages to that rank with the same tag.
 
 The last member compares because it never waits. With a fixed member there would be one more message between the last one and the others.
 """
@@ -38,20 +38,20 @@ MOST = 2000
 
 
 class Announcing(Kernels):
-    """On every rank of the generation, for one attempt of one transaction."""
+    """Announces the collectives of one attempt of one transaction, on every rank of the generation."""
 
     def __init__(self, who: tuple[int, str], calls: BlockedCalls, connect: Callable[[], Rendezvous]) -> None:
-        """`who`: rank and worker. `connect` gives another client of the generation's store."""
+        """Take the calls of the attempt. `who`: rank and worker. `connect` returns another client of the generation's store."""
         super().__init__()
         self._who = who
         self._rank = who[0]
         self._calls = calls
         self._connect = connect
-        self._clients = threading.local()  # one for each thread: while one waits in a client, no other can ask
+        self._clients = threading.local()  # one for each thread: while one waits in a client, no other can use it
         self._lanes = Lanes()
         self._numbers: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self._messages: dict[int, tuple[Work, AwaitedCall]] = {}  # by the identity of a Work, which is held so that it stays
+        self._messages: dict[int, tuple[Work, AwaitedCall]] = {}  # by the identity of a Work, which is referenced so that it stays
 
     def wait(self, work: Work, wait: Callable[[], Any]) -> Any:
         if id(work) not in self._messages:
@@ -60,7 +60,7 @@ class Announcing(Kernels):
             return wait()
 
     def let_go(self) -> None:
-        """Of Works: whoever counts references to them, before a vote, finds the script's only."""
+        """Release Works: a check before a vote that counts references to them finds only the script's."""
         self._messages.clear()
 
     def remove(self) -> None:
@@ -68,7 +68,7 @@ class Announcing(Kernels):
         super().remove()
 
     def vote(self) -> None:
-        """All is issued. Raises `GenerationAborted` or `PeerLost`."""
+        """Announce that all is issued. Raises `GenerationAborted` or `PeerLost`."""
         self._calls.vote(self._client)
 
     @property
@@ -106,7 +106,7 @@ class Announcing(Kernels):
             self._calls.read(verdict)
             return
         del keys[self._rank]
-        # What is not asynchronous is waited for by its caller at once, but on an accelerator only by its stream.
+        # A synchronous collective is waited for by its caller at once, but on an accelerator only by its stream.
         bound = not collective.arguments.get("async_op", True) and not any(tensor.is_cuda for tensor in collective.inputs)
         awaited = AwaitedCall(keys, "", bound, f"{this.shown}, number {number} on {lane.shown}")
         with self._calls.hold(awaited, f"{place}/verdict") as due:
@@ -146,5 +146,5 @@ class Announcing(Kernels):
 
 
 def _from_anybody(lane: Lane, rank: int, tag: int) -> str:
-    """There if `rank` receives messages with this tag from anybody: then nobody can say which one it takes."""
+    """Return the key that exists if `rank` receives messages with this tag from any rank: then it is unknown which one it takes."""
     return f"first/{lane.name}/anybody/{rank}/{tag}"

@@ -1,8 +1,9 @@
-"""What a rank issues on each group, as one number that grows with every collective: enough where a drill has passed, since nothing waits.
+"""Condenses what a rank issues on each group to one number that grows with every collective. No rank waits, so this is enough only after a
+drill has passed.
 
 The numbers of all members of a group are compared with the vote, so a rank that has issued something else is found before anything is
-committed, unless the library below has ended somebody before. What goes into the number is what must be alike on all members
-(`announcements`); messages between two ranks do not.
+committed, unless the library has ended a process before. The number contains what must be alike on all members (`announcements`);
+messages between two ranks are left out.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ class Lane:
 
 
 class Lanes:
-    """Of the groups of this process. From any thread."""
+    """The lanes of the groups of this process. From any thread."""
 
     def __init__(self) -> None:
         self._known: dict[ProcessGroup, Lane | None] = {}
 
     def of(self, group: ProcessGroup) -> Lane | None:
-        """None: there is nobody to agree with, or it is not known with whom."""
+        """Return the lane of `group`. None: there is no other member to agree with, or the members are unknown."""
         if group not in self._known:
             ranks, name = ranks_of(group), str(group.group_name)
             few = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
@@ -47,7 +48,7 @@ class Lanes:
 
 
 def announced(collective: Collective, who: tuple[int, str]) -> Announced:
-    """What `who`, a rank and its worker, says of its call."""
+    """Return what `who`, a rank and its worker, announces of its call."""
     plain: dict[str, Any] = {}
     for name, value in collective.arguments.items():
         if isinstance(value, torch.ScriptObject):
@@ -77,5 +78,5 @@ class Sequences(Kernels):
                 self._found[lane.name] = lane.ranks, count + 1, digest_bytes(before.to_bytes(8, "little") + said)
         return operate()
 
-    def told(self) -> CallSequences:
+    def message(self) -> CallSequences:
         return CallSequences(self._who[1], dict(self._found))

@@ -1,4 +1,4 @@
-"""How many collectives a rank has issued: which of them are in no transaction, or behind a vote."""
+"""Counts the collectives that a rank has issued, to find those that are in no transaction, or after a vote."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class CollectiveCount(Participant):
         return self._membership.groups
 
     def end(self) -> None:
-        """Of the set-up, of an attachment, or of a transaction."""
+        """Note the end of the set-up, of an attachment, or of a transaction."""
         self._at_end = self._groups.collectives()
 
     def before_vote(self, step: Step) -> None:
         self._at_vote = self._groups.collectives()
 
     def returned(self, step: Step) -> None:
-        """Raises `UsageError` if the function has issued some after its vote."""
+        """Raise `UsageError` if the function has issued some after its vote."""
         issued = self._groups.collectives()
         if issued > self._at_vote:
             count = issued - self._at_vote
@@ -36,7 +36,7 @@ class CollectiveCount(Participant):
         self._at_end = issued  # the function is over
 
     def notice_outside(self, where: str = "") -> None:
-        """At a begin, or where the script has ended: tells of those since the last transaction."""
+        """Report, at a begin or at the end of the script, the collectives since the last transaction."""
         issued, number = self._groups.collectives(), self._progress.transaction
         count = issued - self._at_end
         if count > 0 and self._at_end >= 0 and self._membership.pending is None:

@@ -1,17 +1,16 @@
-"""All state compared among all ranks, by digests: who is whose replica, and whether it still is.
+"""Compares all state among all ranks, by digests: which ranks are replicas, and whether they still are.
 
 Two ways, at moments that are the same on all ranks:
 
-- *In full* (`run`), between two transactions: every rank tells all others the digest of each of its entries. Before the first transaction,
-  before those with a power of two as number, one transaction after a recovery, at the end, and when the other way has found
-  something. Replicas
-  are found in this way, and lost: ranks that are seen different in an entry are not replicas in it any more.
-- *On the side* (`watch`), every `every` committed steps: parameters, moments and settings do not change between the begin of a step and its
-  vote, so a thread reads them meanwhile. With the vote goes one number for each set of entries that the same ranks share; it costs the
-  others nothing but these numbers. What was found is kept until the next begin, where its details are compared.
+- *In full* (`run`), between two transactions: every rank sends all others the digest of each of its entries. Before the first
+  transaction, before those with a power of two as number, one transaction after a recovery, at the end, and when the other way has
+  found something. Replicas are found in this way, and lost: ranks that differ in an entry are not replicas in it any more.
+- *In the background* (`watch`), every `every` committed steps: parameters, moments and settings do not change between the begin of a
+  step and its vote, so a thread reads them meanwhile. With the vote goes one number for each set of entries that the same ranks share;
+  it costs the others nothing but these numbers. A finding is kept until the next begin, where its details are compared.
 
-A difference that cannot be a chance is not noted but told (`core/judgement.py`): the generation ends, and the odd rank is replaced or the
-job is held. With `every` 0 that is so in recoveries only: for scripts whose replicas part on purpose.
+A difference that cannot be a chance is reported (`core/judgement.py`): the generation ends, and the odd rank is replaced or the job is
+paused. With `every` 0 that is so in recoveries only: for scripts whose replicas diverge on purpose.
 
 Known limits: between a corruption and the vote that finds it, at most `every` steps, gradients of the corrupt rank were added to all
 others'. Buffers, the user's values and gradients are compared in full only, and never judged: they may differ from rank to rank.
@@ -49,11 +48,11 @@ from understudy.worker.verification.role_reports import RoleReports
 from understudy.worker.verification.state_listing import adopted, items_of, that_fit
 from understudy.worker.verification.verdicts import Judge
 
-EVERY = 100  # steps between two comparisons on the side
+EVERY = 100  # steps between two comparisons in the background
 
 
 class _DigestThread(threading.Thread):
-    """Digests of tensors that do not change meanwhile, made on the side."""
+    """Computes digests of tensors on a thread, while they do not change."""
 
     def __init__(self, state: State, tensors: dict[str, torch.Tensor], values: dict[str, bytes]) -> None:
         super().__init__(name="understudy-compare", daemon=True)
@@ -81,38 +80,39 @@ class Comparison(Participant):
         self._notices = context.notices
         self._copy, self._post_vote = copy, post_vote
         self._judges, self._issued = judge, issued
-        self.every = int(os.environ.get("UNDERSTUDY_COMPARE_EVERY") or EVERY)  # rank 0's counts; 0: never on the side
+        self.every = int(os.environ.get("UNDERSTUDY_COMPARE_EVERY") or EVERY)  # rank 0's counts; 0: never in the background
         self.moved: set[str] = set()  # entries that have changed and were, before and after, the same on all replicas of this rank
         self.came: set[int] = set()  # ranks that newcomers have taken
         self._last = 0  # the transaction before which states were compared in full last
         self._proof = -1  # the transaction before which a recovery is proven
         self._again = -1  # ... and one before which all ranks compare because a newcomer had committed no step at the last comparison
         self._seen: dict[str, int] = {}  # digests of the last comparison, of entries that were the same on all replicas of this rank
-        self._groups: tuple[RankGroup, ...] = ()  # on rank 0: as it has told them
-        # On rank 0: what steers collectives on all ranks, and a digest of which each of them issues, as of the last full comparison.
+        self._groups: tuple[RankGroup, ...] = ()  # on rank 0: as last reported
+        # On rank 0: the facts that steer collectives on all ranks, and a digest of the collectives that each issues, as of the last full
+        # comparison.
         self._roles = RoleReports(context)  # on rank 0
-        self._parted = False  # the last vote has told that what all ranks had alike is not the same any more
+        self._parted = False  # the last vote has shown that what all ranks had in common is not the same any more
         self._reading: _DigestThread | None = None
-        self._doubt: dict[str, int] | None = None  # this rank's digests of a comparison on the side that has found a difference
+        self._doubt: dict[str, int] | None = None  # this rank's digests of a background comparison that has found a difference
         self._shared: tuple[Replicas | None, list[_Share]] = None, []
 
     def recovered(self, newcomers: tuple[int, ...]) -> None:
-        """The present state has just been compared with the donors'; what is computed from it will be compared next."""
+        """Note a recovery: the present state has just been compared with the donors'; what is computed from it is compared next."""
         number = self._progress.transaction
         self._last, self._proof = max(number, 0), number + 1
         self._reading = self._doubt = None
         self._parted = False
         self.came |= set(newcomers)
 
-    # -- on the side -------------------------------------------------------------------------------------------------------
+    # -- in the background -------------------------------------------------------------------------------------------------
 
     def attempt(self, step: Step) -> None:
-        """Starts to read, if this step's vote is to tell of it."""
+        """Start to read, if this step's vote is to report it."""
         if self._reading is None and self._compares():
             self._read()
 
     def _compares(self) -> bool:
-        """Whether the vote that comes next tells of a comparison. The same on every rank."""
+        """Return whether the next vote reports a comparison. The same on every rank."""
         progress = self._progress
         step = progress.kind == "step" and progress.step > 0
         return step and self.every > 0 and progress.step % self.every == 0
@@ -124,7 +124,7 @@ class Comparison(Participant):
         self._reading = _DigestThread(state, tensors, state.encoded_values(mine))
 
     def _shares(self) -> list[_Share]:
-        """What the same ranks share, for all ranks in the same order."""
+        """Return the sets of entries that the same ranks share, for all ranks in the same order."""
         known = self._rank_state.local.replicas
         if self._shared[0] is not known and known is not None:
             entries: dict[tuple[int, ...], list[str]] = {}
@@ -140,7 +140,7 @@ class Comparison(Participant):
         return self._shared[1]
 
     def vote_fields(self) -> Sequence[VoteField]:
-        """The digest of each share, of the ranks that have it."""
+        """Return the digest of each share, of the ranks that have it."""
         if not self._compares():
             return ()
         if self._reading is None:  # a newcomer's first step
@@ -153,7 +153,7 @@ class Comparison(Participant):
         ]
 
     def voted(self, result: VoteResult) -> None:
-        if result[SHARED] is None:  # buffers and values that all ranks had alike, and that therefore do not go with their copies
+        if result[SHARED] is None:  # buffers and values that all ranks had in common, and that are therefore not in their copies
             self._parted = True
         if not self._compares() or self._reading is None:
             return
@@ -166,8 +166,9 @@ class Comparison(Participant):
             self._doubt = self._unmoved(found)
 
     def _unmoved(self, found: dict[str, int]) -> dict[str, int]:
-        """Still in the vote: those of the digests that still hold. The others were changed by the script while they were read, which no
-        counter has shown, and say nothing."""
+        """Return, still in the vote, the digests that are still valid. The script changed the other tensors while they were read, which no
+        counter has shown, so their digests mean nothing.
+        """
         state = self._rank_state.state
         tensors = {entry: tensor for entry, tensor in state.all_tensors().items() if entry in found}
         now = state.digests_of(tensors, {})
@@ -177,13 +178,13 @@ class Comparison(Participant):
         return {entry: value for entry, value in found.items() if entry not in changed}
 
     def _learn(self, same: dict[str, int]) -> None:
-        """These entries are the same on all replicas of this rank."""
+        """Note that these entries are the same on all replicas of this rank."""
         self.moved |= {entry for entry, value in same.items() if self._seen.get(entry, value) != value}
         self._seen = same
 
     @property
     def doubtful(self) -> bool:
-        """Whether the last vote has told that replicas differ, and it is not looked into yet. The same on every rank."""
+        """Return whether the last vote has shown that replicas differ, and the details are not compared yet. The same on every rank."""
         return self._doubt is not None
 
     # -- in full -----------------------------------------------------------------------------------------------------------
@@ -203,7 +204,7 @@ class Comparison(Participant):
         )
 
     def run(self) -> None:
-        """One comparison, on all ranks together: refines who is whose replica. Raises `RuntimeError` on a failure of a peer, and
+        """Compare once, on all ranks together, and refine which ranks are replicas. Raises `RuntimeError` on a failure of a peer, and
         `GenerationAborted` when replicas differ and the generation has ended for that.
         """
         local, number = self._rank_state.local, self._progress.transaction
@@ -234,7 +235,8 @@ class Comparison(Participant):
                 self._roles.report(local.replicas)
             self._tell_state(local.replicas)
         if local.comparisons == CLASSIFIED + 2 and (text := adopted(self._rank_state.state, local.replicas)):
-            self._notices.tell(text, everyone=False)  # what differs from rank to rank and is left alone for that has been seen by now
+            # Entries that differ from rank to rank and are left alone for that have been seen by now.
+            self._notices.tell(text, everyone=False)
         if local.comparisons <= CLASSIFIED:
             channel = self._membership.channel
             assert channel is not None
@@ -250,20 +252,20 @@ class Comparison(Participant):
 
     def _tell_state(self, replicas: Replicas) -> None:
         progress, control = self._progress, self._membership.control
-        if progress.rank == 0 and not progress.finished:  # of a script that has ended nothing is there any more
+        if progress.rank == 0 and not progress.finished:  # nothing is left of a script that has ended
             items = items_of(self._rank_state.state, replicas)
             fit = that_fit(items)
             control.send(StateListed(control.worker, progress.step, fit, len(items) - len(fit)))
 
     def _part(self) -> None:
-        """Learns which buffers and values were not the same any more at the last vote, even if they are now."""
+        """Learn which buffers and values were different at the last vote, even if they are the same now."""
         local = self._rank_state.local
         copy = local.sealed[self._progress.transaction - 1]
         table = self._rank_state.digests() | copy.digests.tensors | copy.digests.values
         local.replicas = refine(local.replicas, [there.digests for there in self._gather(table)])
 
     def _gather(self, table: dict[str, int]) -> list[StateSummary]:
-        """What every rank has to tell, this one's digests being `table`. All go by how often rank 0 compares."""
+        """Return what every rank reports; `table` has this one's digests. All use rank 0's interval between comparisons."""
         channel, frameworks = self._membership.channel, self._rank_state.frameworks
         assert channel is not None
         mine = Compared(
@@ -286,10 +288,10 @@ class Comparison(Participant):
         return told
 
     def summary(self, table: dict[str, int]) -> StateSummary:
-        return StateSummary(table, self.moved, self._rank_state.state.owners(), self._rank_state.pre_vote.told())
+        return StateSummary(table, self.moved, self._rank_state.state.owners(), self._rank_state.pre_vote.found_changes())
 
     def _judge(self, told: list[StateSummary], aside: bool = False) -> None:
-        """Raises `GenerationAborted` if replicas differ and it is not a chance. `aside`: of what was read while a step ran."""
+        """Raise `GenerationAborted` if replicas differ and that is not a chance. `aside`: of what was read while a step ran."""
         if aside:
             told = [replace(there, moved=there.moved - self._rank_state.pre_vote.entries) for there in told]
         found = self._judges.differences(dict(enumerate(told)))
@@ -318,5 +320,5 @@ class _Share:
         self.entries, self.mine = entries, mine
 
     def digest(self, found: Mapping[str, int], without: Container[str]) -> int:
-        """63 bits of the digests of all entries but those `without`; one that is not there counts as 0."""
+        """Return 63 bits of the digests of all entries but those `without`; a missing one counts as 0."""
         return digest_bytes(b"".join(found.get(entry, 0).to_bytes(8, "little") for entry in self.entries if entry not in without)) >> 1

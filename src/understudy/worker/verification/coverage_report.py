@@ -1,4 +1,4 @@
-"""The coverage report: which losses this job survives, told once it is known.
+"""The coverage report: which losses this job survives, reported once it is known.
 
 It follows the second full comparison, or the first one if parameters have no replica.
 """
@@ -15,8 +15,8 @@ from understudy.worker.state.tensors import local_tensor
 
 
 def coverage(replicas: Replicas, state: State, places: Sequence[Place]) -> tuple[str, bool]:
-    """One paragraph about whose state has a replica, and whether all has one. Small rank-local values go to buddies and do not count
-    there. `places`: of all ranks.
+    """Return one paragraph about whose state has a replica, and whether all has one. Small rank-local values go to buddies and do not
+    count there. `places`: of all ranks.
     """
     world_size = len(places)
     large = {
@@ -45,9 +45,9 @@ def coverage(replicas: Replicas, state: State, places: Sequence[Place]) -> tuple
 
 
 def together(held: dict[int, list[tuple[int, ...]]], places: Sequence[Place]) -> str:
-    """What is to be said of the loss of all ranks of a node, or of a failure domain, at once; nothing if there is only one node.
+    """Return the text about the loss of all ranks of a node, or of a failure domain, at once; nothing if there is only one node.
 
-    `held`: for each rank, and each part of its state, who else has it.
+    `held`: for each rank, and each part of its state, the other ranks that have it.
     """
     copies = buddies(places)
     said, nodes = "", [[-1]]
@@ -60,12 +60,12 @@ def together(held: dict[int, list[tuple[int, ...]]], places: Sequence[Place]) ->
         if bad:
             ranks = ", ".join(map(str, sorted(groups[bad[0]])))
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-            said += f"; the loss of {what} {bad[0]}{more} is NOT survived: nobody else has all of what ranks {ranks} have"
+            said += f"; the loss of {what} {bad[0]}{more} is NOT survived: no other rank has all of the state of ranks {ranks}"
         else:
             said += f"; so is that of any one {what}"
     return said
 
 
 def _survived(lost: set[int], held: dict[int, list[tuple[int, ...]]], copies: Sequence[tuple[int, ...]]) -> bool:
-    """Is something of each part, and a copy of the rank-local values, with a rank that is not lost?"""
+    """Return whether a rank that is not lost has each part, or a copy of the rank-local values."""
     return all(not set(others) <= lost for rank in lost for others in [*held[rank], copies[rank]])

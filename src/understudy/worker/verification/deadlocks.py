@@ -1,18 +1,18 @@
-"""Calls of this rank that wait for others in the first transaction after a recovery, and the thread that looks at them.
+"""Calls of this rank that wait for others in the first transaction after a recovery, and the thread that checks them for deadlocks.
 
-A legal program must not be held up by what `announcing` does. One rank may start operations on two groups in another order than another
-rank does, and wait for them later; or a rank waits for a message that another one sends only behind a collective. So a thread looks, ten
-times a second, at waits that are not over at once. Each rank publishes what it waits for, and where ranks wait for each other in a ring
-(`verification.wait_cycles`), nothing is checked any more, on all ranks, which a line says; unless each of them would wait in that place in
+`announcing` must not block a legal program. One rank may start operations on two groups in another order than another rank does, and
+wait for them later; or a rank waits for a message that another one sends only after a collective. So a thread checks, ten times a
+second, the waits that are not over at once. Each rank publishes what it waits for. If ranks wait for each other in a ring
+(`verification.wait_cycles`), the checks stop on all ranks, and a warning is printed; unless each of them would wait in that place in
 any case: then the script cannot go on, and that is a difference like any other, if no other thread of a rank helps within `PATIENCE`.
 
-A rank that has come to its vote issues nothing more: whoever waits for it hears that. A rank that is only slow is waited for.
+A rank that has reached its vote issues nothing more, and ranks that wait for it are notified. A rank that is only slow is waited for.
 
     first/standing/RANK    what a rank waits for, or that it votes
-    first/over             why nothing is checked any more, or what does not fit; whoever says it first
+    first/over             why the checks have stopped, or what does not match; written by the first rank that finds it
 
-Known limits: ranks of a script that wait for each other in another way (a file, a store of their own) look slow; so nothing is checked any
-more after `PATIENCE`, if the script need not wait in that place itself.
+Known limits: ranks of a script that wait for each other in another way (a file, a store of the script's) look slow; so the checks stop
+after `PATIENCE`, if the script need not wait in that place itself.
 
 A thread looks, instead of a limit for the wait itself, because torch's store prints to stderr at each limit that passes.
 """
@@ -32,22 +32,22 @@ from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyErro
 from understudy.worker.transport.rendezvous import Rendezvous
 from understudy.worker.verification.wait_cycles import ring
 
-LOOK = 0.1  # seconds between two looks, and until the first
-PATIENCE = 45.0  # seconds: less than a rank stands still until it counts as hung
-PATIENCE_WITH_NEWCOMERS = 600.0  # where all that are missing are newcomers, which may have to compile first
+LOOK = 0.1  # seconds between two checks, and until the first
+PATIENCE = 45.0  # seconds: less than the time without progress after which a rank counts as hung
+PATIENCE_WITH_NEWCOMERS = 600.0  # if all that are missing are newcomers, which may have to compile first
 FITS, UNLIKE, UNCHECKED = b"f", b"u", b"n"  # the first byte of a verdict; the rank that gives it, a colon and the reason follow
 _OVER = "first/over"
 
 
 @dataclass(eq=False)
-class _Held:
+class _BlockedCall:
     awaited: AwaitedCall
-    verdict: str  # the key for which it waits; "": it waits in the library below
+    verdict: str  # the key for which it waits; "": it waits in the library
     since: float
 
 
 class BlockedCalls:
-    """`hold` and `refuse` from any thread, all else from the main thread."""
+    """The waiting calls of this rank. `hold` and `refuse` from any thread, all else from the main thread."""
 
     def __init__(
         self,
@@ -57,37 +57,39 @@ class BlockedCalls:
         stop: Callable[[], None],
         tell: Callable[[str], None],
     ) -> None:
-        """`connect` gives another client of the generation's store. `stop` ends waits in the library below. `tell`: a line for the user."""
-        self.over = False  # nothing is checked any more
-        self.mismatch = ""  # what does not fit
+        """Take the generation's parts. `connect` returns another client of its store. `stop` ends waits in the library. `tell` prints a
+        line for the user.
+        """
+        self.over = False  # the checks have stopped
+        self.mismatch = ""  # what does not match
         self._rank = rank
         self._newcomers = newcomers
         self._connect = connect
         self._stop = stop
         self._tell = tell
-        self._rank_state: list[_Held] = []
+        self._blocked: list[_BlockedCall] = []
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     @contextmanager
     def hold(self, awaited: AwaitedCall, verdict: str = "") -> Iterator[bool]:
-        """While the body waits for the key `verdict`, or in the library below. Gives whether there is anything to wait for."""
-        held = _Held(awaited, verdict, time.monotonic())
+        """Register a call while the body waits for the key `verdict`, or in the library. Yields whether there is anything to wait for."""
+        blocked = _BlockedCall(awaited, verdict, time.monotonic())
         with self._lock:
-            self._rank_state.append(held)
+            self._blocked.append(blocked)
             if self._thread is None and not self.over:
-                self._thread = threading.Thread(target=self._watch, name="understudy-held-calls", daemon=True)
+                self._thread = threading.Thread(target=self._watch, name="understudy-blocked-calls", daemon=True)
                 self._thread.start()
             due = not self.over
         try:
             yield due
         finally:
             with self._lock:
-                self._rank_state.remove(held)
+                self._blocked.remove(blocked)
 
     def read(self, verdict: bytes) -> None:
-        """Of this rank's calls. Raises `UnderstudyError` if they do not fit."""
+        """Read a verdict on this rank's calls. Raises `UnderstudyError` if they do not match."""
         if verdict[:1] == UNLIKE:
             self.mismatch = self.mismatch or _reason(verdict)
         elif verdict[:1] == UNCHECKED:
@@ -95,14 +97,14 @@ class BlockedCalls:
         self.refuse()
 
     def refuse(self) -> None:
-        """Raises `UnderstudyError` if something is known not to fit."""
+        """Raise `UnderstudyError` if a mismatch is known."""
         if self.mismatch:
             raise UnderstudyError(explained(self.mismatch, self._newcomers))
 
     def vote(self, client: Rendezvous) -> None:
-        """This rank issues nothing more."""
+        """Publish that this rank issues nothing more."""
         if not self.over:
-            client.put(_standing(self._rank), pack(Standing(True, [])))
+            client.put(_status_key(self._rank), pack(Standing(True, [])))
 
     def end(self) -> None:
         self._ended.set()
@@ -118,36 +120,36 @@ class BlockedCalls:
             while not self._ended.wait(LOOK) and not self.over:
                 now = time.monotonic()
                 with self._lock:
-                    held = list(self._rank_state)
-                if old := [call for call in held if now - call.since >= LOOK]:
-                    self._look(client, held, old, now)
+                    blocked = list(self._blocked)
+                if old := [call for call in blocked if now - call.since >= LOOK]:
+                    self._look(client, blocked, old, now)
         except (GenerationAborted, PeerLost):
-            return  # whoever waits hears it, too
+            return  # ranks that wait are notified, too
 
-    def _look(self, client: Rendezvous, held: list[_Held], old: list[_Held], now: float) -> None:
+    def _look(self, client: Rendezvous, blocked: list[_BlockedCall], old: list[_BlockedCall], now: float) -> None:
         if client.has(_OVER):
             self._obey(client, client.get(_OVER))
             return
         try:
-            client.put(_standing(self._rank), pack(Standing(False, [call.awaited for call in held])))
+            client.put(_status_key(self._rank), pack(Standing(False, [call.awaited for call in blocked])))
             for call in old:
                 if found := self._judge(client, call, now):
                     self._conclude(client, *found)
                     return
-        except UnderstudyError as error:  # what another rank has put there cannot be read
+        except UnderstudyError as error:  # what another rank has written there cannot be read
             self._conclude(client, UNLIKE, str(error))
 
-    def _judge(self, client: Rendezvous, call: _Held, now: float) -> tuple[bytes, str] | None:
+    def _judge(self, client: Rendezvous, call: _BlockedCall, now: float) -> tuple[bytes, str] | None:
         missing = []
         for rank in sorted(call.awaited.keys):
             if not client.has(call.awaited.keys[rank]):
                 missing.append(rank)
             elif call.verdict and rank < self._rank:
-                return None  # that one looks, for all that wait there
+                return None  # that one checks, for all that wait there
         if not missing or (call.awaited.unless and client.has(call.awaited.unless)):
             return None
         for rank in missing:
-            # In this order: what it has not announced when it has voted, it never will.
+            # In this order: a call that it has not announced when it has voted, it never will.
             if (standing := _read(client, rank)) is not None and standing.voted and not client.has(call.awaited.keys[rank]):
                 return UNLIKE, newcomers.VOTED_WITHOUT(rank=self._rank, call=call.awaited.shown, other=rank)
         if (found := self._ring(client)) and (found[0] == UNCHECKED or now - call.since > PATIENCE):
@@ -190,10 +192,10 @@ class BlockedCalls:
     def _obey(self, client: Rendezvous, verdict: bytes) -> None:
         with self._lock:
             self.over = True
-            held = list(self._rank_state)
+            blocked = list(self._blocked)
         if verdict[:1] == UNLIKE:
             self.mismatch = self.mismatch or _reason(verdict)
-        for call in held:
+        for call in blocked:
             if call.verdict:
                 client.put(call.verdict, verdict)
             elif self.mismatch:
@@ -201,16 +203,16 @@ class BlockedCalls:
 
 
 def explained(found: str, ranks: tuple[int, ...]) -> Text:
-    """What a person is told of a difference. `ranks`: those of newcomers."""
+    """Return the message about a difference. `ranks`: those of newcomers."""
     return newcomers.DOES_NOT_FIT(newcomers=f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}", found=found)
 
 
-def _standing(rank: int) -> str:
+def _status_key(rank: int) -> str:
     return f"first/standing/{rank}"
 
 
 def _read(client: Rendezvous, rank: int) -> Standing | None:
-    key = _standing(rank)
+    key = _status_key(rank)
     return unpack(Standing, client.get(key)) if client.has(key) else None
 
 

@@ -1,11 +1,11 @@
 """Digests of tensors on accelerators: of a sample of their elements, as they were when a collective was issued.
 
-The stream that issues the collective also picks the elements, copies them to the host, and then sets a flag there. Any thread can see by
-the flag whether a sample has arrived, without a call of the device's driver: such a call may block while another thread waits for the
-collective that is to be aborted, and it may break the capture of a graph.
+The stream that issues the collective also picks the elements, copies them to the host, and then sets a flag there. Any thread can see
+by the flag whether a sample has arrived, without a call of the device's driver: such a call may block while another thread waits for
+the collective that is to be aborted, and it may break the capture of a graph.
 
-Known limits: what a tensor holds is known only once its stream has come there, so a rank that is lost before that has sent less. Of the
-tensors of one attempt no more than `MOST` samples, or `LARGEST` bytes of them, are kept. The memory stays allocated.
+Known limits: the content of a tensor is known only once its stream has reached the copy, so a rank that is lost before that has sent
+less. Of the tensors of one attempt no more than `MOST` samples, or `LARGEST` bytes of them, are kept. The memory stays allocated.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class DeviceSample:
     __slots__ = ("_begin", "_chunk", "_end", "_flag", "_flags")
 
     def __init__(self, chunk: _Chunk, begin: int, end: int, flags: Any, flag: int) -> None:
-        """`begin`, `end`: bytes of `chunk`. `flag`: the element of `flags` that is set when they have arrived."""
+        """Describe the sample. `begin`, `end`: bytes of `chunk`. `flag`: the element of `flags` that is set when they have arrived."""
         self._chunk, self._begin, self._end, self._flags, self._flag = chunk, begin, end, flags, flag
 
     def value(self) -> int | None:
-        """Return their digest; None: they have not arrived. Any thread, until the next attempt."""
+        """Return the digest of the elements; None: they have not arrived. Any thread, until the next attempt."""
         return xxhash.xxh3_64_intdigest(self._chunk.read[self._begin : self._end]) if self._flags[self._flag] else None
 
 

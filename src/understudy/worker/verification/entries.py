@@ -1,4 +1,4 @@
-"""What is noted of one collective, and how much of a redo was compared."""
+"""The record of one collective, and how much of a redo was compared."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Entry(NamedTuple):
 
     order: int  # of the attempt's collectives, on all lanes
     operator: str
-    arguments: tuple[tuple[str, Any], ...]  # but tensors
+    arguments: tuple[tuple[str, Any], ...]  # without tensors
     given: list[tuple[torch.dtype, torch.Size]]  # of each tensor that is read
-    digests: list[int | DeviceSample]  # of them; none where they cannot be read
+    digests: list[int | DeviceSample]  # of them; none if they cannot be read
     size: int  # bytes of them
-    memory: frozenset[int]  # addresses at which they are
+    memory: frozenset[int]  # their addresses
 
     @property
     def code(self) -> int:
@@ -65,11 +65,11 @@ class Entry(NamedTuple):
 
 
 class RedoCompared(NamedTuple):
-    """How much of a redo was the same as before."""
+    """How much of a redo was the same as in the attempt before."""
 
     collectives: int
-    of: int  # that the redo has issued
-    size: int  # bytes that were put into them
+    of: int  # collectives that the redo has issued
+    size: int  # bytes of their inputs
     size_of: int
 
 
@@ -84,5 +84,5 @@ def code_of(what: Hashable) -> int:
 
 
 def address(tensor: torch.Tensor) -> int:
-    """Return the address of its memory; 0 for tensors without one of their own, as sparse ones."""
+    """Return the address of a tensor's memory; 0 for tensors without one of their own, as sparse ones."""
     return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0

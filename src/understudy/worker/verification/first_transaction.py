@@ -1,14 +1,15 @@
-"""The first transaction after a recovery: what its ranks issue is compared, before a newcomer that computes something else does harm.
+"""Compares what the ranks issue in the first transaction after a recovery, before a newcomer that computes something else does harm.
 
 A newcomer's state is proven when it arrives; what it will do with it is not. If its collectives are not the survivors' (another branch,
-another size, another layout of buckets), the best that could happen is a wrong result, and the library below may end the process of
-a healthy survivor. So in the first transaction of every generation that has newcomers
+another size, another layout of buckets), the best that could happen is a wrong result, and the library may end the process of a healthy
+survivor. So in the first transaction of every generation that has newcomers
 
 - every collective is announced before it runs (`announcing`), and a difference is a message that names both sides;
-- or, where a drill has passed for all of them (`Recover.proven`), nothing waits: each rank keeps one number for each group
+- or, if a drill has passed for all of them (`Recover.proven`), no rank waits: each keeps one number for each group
   (`verification.call_sequences`), and these are compared with the vote.
 
-Either way nothing of that transaction is committed, on any rank. In every other transaction nothing of this is there.
+Either way nothing of that transaction is committed, on any rank, if there is a difference. Other transactions have none of these
+checks.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class FirstTransaction(Participant):
         self._sequences: Sequences | None = None
 
     def recovered(self, recovery: Recover) -> None:
-        """This worker is attached to that generation."""
+        """Note that this worker is attached to that generation."""
         self._recovery = recovery if recovery.newcomers else None
 
     def attempt(self, step: Step) -> None:
@@ -51,14 +52,14 @@ class FirstTransaction(Participant):
             return
 
         def connect() -> Rendezvous:
-            return self._membership.meet_beside(recovery)
+            return self._membership.open_another_store(recovery)
 
         self._calls = BlockedCalls(who[0], recovery.newcomers, connect, self._membership.groups.abort, self._notices.tell)
         self._announcing = Announcing(who, self._calls, connect)
         self._announcing.install()
 
     def before_vote(self, step: Step) -> None:
-        """All is issued. Raises `UnderstudyError` if something did not fit, and the script has swallowed that."""
+        """Check that all is issued. Raises `UnderstudyError` if something did not match, and the script has swallowed that."""
         if self._announcing is not None:
             self._announcing.let_go()
         self.refuse()
@@ -73,16 +74,16 @@ class FirstTransaction(Participant):
             self.end()
 
     def refuse(self) -> None:
-        """Raises `UnderstudyError` if something did not fit, in place of what came of that."""
+        """Raise `UnderstudyError` if something did not match, in place of the error that followed from it."""
         if self._calls is not None:
             self._calls.refuse()
 
     def vote(self, channel: Channel) -> None:
-        """In a vote. Raises `UnderstudyError` if the ranks have not issued the same, `GenerationAborted` and `PeerLost`."""
+        """Compare in a vote. Raises `UnderstudyError` if the ranks have not issued the same, `GenerationAborted` and `PeerLost`."""
         if self._announcing is not None:
             self._announcing.vote()
         if self._sequences is not None and self._recovery is not None:
-            told = channel.gather(pack(self._sequences.told()), SEQUENCES)
+            told = channel.gather(pack(self._sequences.message()), SEQUENCES)
             if found := unlike_sequences([unpack(CallSequences, data) for data in told]):
                 raise UnderstudyError(explained(found, self._recovery.newcomers))
 
@@ -92,7 +93,7 @@ class FirstTransaction(Participant):
             self._recovery = None
 
     def end(self) -> None:
-        """Of the attempt."""
+        """Note the end of the attempt."""
         if self._calls is not None:
             self._calls.end()
         for kernels in (self._announcing, self._sequences):

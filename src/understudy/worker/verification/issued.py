@@ -1,23 +1,23 @@
-"""What a rank puts into its collectives: noted in every attempt at a transaction, and compared in a redo.
+"""Notes the inputs of a rank's collectives in every attempt at a transaction, and compares them in a redo.
 
-A survivor nearly always waits in a collective when a rank is lost. What it had put into that one, and into those before it, is known, and
-the redo must put the same into the same collectives, as far as the interrupted attempt had come. So every attempt notes one entry for each
-collective that it issues up to its vote: what is called, and a digest of what the operator reads on this rank, taken before it runs.
+A survivor nearly always waits in a collective when a rank is lost. Its inputs to that collective, and to those before, are known. The
+redo must issue the same collectives with the same inputs, as far as the interrupted attempt had come. So every attempt notes one entry
+for each collective that it issues up to its vote: the call, and a digest of what the operator reads on this rank, taken before it runs.
 Entries are compared at the vote, lane by lane (`collectives.calls`). A difference goes with the vote (`redo`).
 
-Of several attempts the first that came to an entry is what all later ones are compared with. But only what the first attempt of all had
-issued is evidence: two redos may both be wrong in the same way. On a newcomer the evidence is what the lost worker had sent (`trails`).
+Of several attempts all later ones are compared with the first that reached an entry. But only what the first attempt of all had issued
+is evidence: two redos may both be wrong in the same way. On a newcomer the evidence is what the lost worker had sent (`trails`).
 
-A difference is *sure* where the same call is issued in every step, and the redo gives it other numbers. Others may be of no consequence:
-what is issued now and then carries times or counts for a person, and a script that catches the error of a broken collective goes another
-way.
+A difference is *sure* if the same call is issued in every step, and its numbers differ in the redo. Other differences may have no
+effect: what is issued now and then carries times or counts for a person, and a script that catches the error of a broken collective
+takes another path.
 
-Collectives are not noted once the generation is over or one has failed, because their inputs may come from a broken one; the first of an
-attempt always is, because nothing came before it. Collectives of threads that the script has started are not noted either, because they
-keep no step with it. Where a framework issues others in a redo, as DDP's static graph does, nothing is compared.
+Collectives are not noted once the generation is over or one has failed, because their inputs may come from a broken one; the first of
+an attempt always is, because nothing came before it. Collectives of threads that the script has started are not noted either, because
+they do not keep step with it. If a framework issues others in a redo, as DDP's static graph does, nothing is compared.
 
-Known limits: of sparse tensors only types and shapes are compared. Large tensors are sampled (`samples`), so a difference in a few elements
-may be missed. That a wait in C++ has failed is not seen before the generation is over.
+Known limits: of sparse tensors only types and shapes are compared. Large tensors are sampled (`samples`), so a difference in a few
+elements may be missed. That a wait in C++ has failed is not seen before the generation is over.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from understudy.worker.verification.trails import LateMarks, Mark, Trail, marks_
 
 _NOWHERE = frozenset[int]()
 _UNREAD = [(torch.uint8, torch.Size(()))]  # given, in place of objects
-_OF_OBJECTS = (torch.uint8, torch.int64)  # as which torch sends objects, and their sizes
+_OF_OBJECTS = (torch.uint8, torch.int64)  # the types as which torch sends objects, and their sizes
 
 
 @dataclass
 class Found:
-    """What the comparison of an attempt that has come to its vote has found; empty where there was nothing to compare with."""
+    """The result of the comparison of an attempt that has reached its vote; empty if there was nothing to compare with."""
 
     compared: RedoCompared = NOTHING_COMPARED
-    evident: bool = False  # some matching input depends on the state at all; that of a barrier does not
+    evident: bool = False  # at least one matching input depends on the state; that of a barrier does not
     difference: str = ""  # the first one
     sure: bool = False  # it is certain to matter
 
 
 @dataclass
 class _Attempt:
-    """The running one."""
+    """The running attempt."""
 
     entries: Lanes = field(default_factory=dict)
     issued: int = 0
@@ -89,7 +89,7 @@ class IssuedCollectives(Kernels, Participant):
 
     @property
     def found(self) -> Found:
-        """Of the attempt that has come to its vote."""
+        """Return the findings of the attempt that has reached its vote."""
         return self._attempt.found
 
     @property
@@ -99,7 +99,7 @@ class IssuedCollectives(Kernels, Participant):
 
     @property
     def untouched(self) -> bool:
-        """Whether the running attempt has issued nothing, so that nothing of it comes from others."""
+        """Return whether the running attempt has issued nothing, so that nothing of it comes from others."""
         return not self._attempt.issued and not self._attempt.cut
 
     @property
@@ -135,7 +135,7 @@ class IssuedCollectives(Kernels, Participant):
         if not self.installed:
             self.install()
         self._thread = threading.get_ident()
-        redone = step.attempt > 0 or self.is_new  # no measure for a newcomer
+        redone = step.attempt > 0 or self.is_new  # a newcomer's calls are not the usual ones
         with self._lock:
             self._samples.restart()
             self._trail.begin(self._progress.transaction, silent=redone or self._rank_state.frameworks.redoes_otherwise())
@@ -168,7 +168,7 @@ class IssuedCollectives(Kernels, Participant):
         with self._lock:
             self._trail.end()
             if self._before or self._of_lost:
-                self._settle()  # the device has come here (`DeviceTimes.before_vote`)
+                self._settle()  # the device has reached this point (`DeviceTimes.before_vote`)
         if self._before or self._of_lost:
             self._compare()
 
@@ -206,7 +206,7 @@ class IssuedCollectives(Kernels, Participant):
             return operate()
         try:
             self._note(collective)
-        except Exception:  # a kind of tensor, or of object, that cannot be read: the script's collective is not touched by that
+        except Exception:  # a kind of tensor, or of object, that cannot be read: this must not disturb the script's collective
             self._attempt.cut, self._noting = True, False
             return operate()
         try:
@@ -256,7 +256,7 @@ class IssuedCollectives(Kernels, Participant):
         digests = [self._digest(tensor, offset) for tensor in given]
         known = [one for one in digests if one is not None]
         kinds = [(tensor.dtype, tensor.shape) for tensor in given]
-        memory = frozenset(map(address, given)) if self._before else _NOWHERE  # what it is asked for only in a redo
+        memory = frozenset(map(address, given)) if self._before else _NOWHERE  # needed only in a redo
         size = sum(tensor.nbytes for tensor in given if tensor.layout is torch.strided)
         return Entry(order, collective.operator, arguments, kinds, known if len(known) == len(given) else [], size, memory)
 
@@ -327,7 +327,7 @@ def _difference_from_lost(lane: str, number: int, entry: Entry, lost: Mark) -> t
 
 
 def _names(state: State, memory: frozenset[int]) -> Iterator[str]:
-    """Of registered tensors and gradients that share this memory."""
+    """Return the names of registered tensors and gradients that share this memory."""
     for name, tensor in (*state.parameters(), *state.mutable_tensors(), *state.gradients()):
         if address(local_tensor(tensor)) in memory:
             yield name

@@ -1,17 +1,18 @@
-"""Rank-local values that change behind the vote: found, told, and handed over again where that happens.
+"""Rank-local values that change after the vote: found, reported, and handed over again where that happens.
 
-A copy goes to the buddies with the vote. What changes between the vote and the next begin (a random number drawn by the optimizer,
-or between two steps) would be lost with its rank. So at fixed points behind the vote each rank looks whether its rank-local
-state has changed. The first time it tells the user; its next vote tells the other ranks, and from then on every rank hands its
-copy over again at that point. A loss in between loses what was registered of that one change; so behind the first transactions,
-when nobody can know yet, every rank hands over at every point. One such point is right before each transaction, for what the
-body of a loop changes there: a newcomer runs that code too, but what it computes is overwritten by the copy.
+A copy goes to the buddies with the vote. Changes between the vote and the next begin (a random number drawn by the optimizer, or
+between two steps) would be lost with their rank. So at fixed points after the vote each rank checks whether its rank-local state has
+changed. The first time it reports that to the user; its next vote reports it to the other ranks, and from then on every rank hands its
+copy over again at that point. A loss in between loses that one change of what is registered; so after the first transactions, when this
+is not known yet, every rank hands over at every point. One such point is right before each transaction, for changes in the body of a
+loop: a newcomer runs that code too, but the copy overwrites its results.
 
-What nobody has registered, the streams and the positions of iterators belong to one moment: that of the vote, or of the last point behind
-it but those before a transaction. A newcomer sets them where it comes by that moment, and runs on from there (`recovery.newcomer`).
+Unregistered values, the streams and the positions of iterators belong to one moment: that of the vote, or of the last point after it,
+except the points before a transaction. A newcomer sets them where it passes that moment, and runs on from there (`recovery.newcomer`).
 
-Nothing changes behind the vote of most scripts, and reading values costs. So after a number of transactions without a finding a rank looks
-at its values only where it reads them anyway, before a transaction. If it finds something, it looks at every point from then on.
+Nothing changes after the vote of most scripts, and reading values costs time. So after a number of transactions without a finding a
+rank checks its values only where it reads them anyway, before a transaction. If it finds something, it checks at every point from then
+on.
 
 Each copy lists the points at which it was handed over again. A newcomer compares them with those of the donors, and reports the points that
 its rank had not reached. Donors publish digests of their values at the vote, at each such point and now: a rank that had the lost rank's
@@ -31,23 +32,23 @@ from understudy.worker.participant import Participant, Reduce, Step, VoteField, 
 from understudy.worker.state.rank_local import POSITION, STREAM
 from understudy.worker.state.unregistered import PREFIX
 
-POINTS = 16  # how many such points of a script are told apart
-EARLY = 2  # transactions behind whose votes all ranks hand over at every point
-CLOSELY = 16  # transactions in which values are looked at at every point, at first
+POINTS = 16  # points of a script that are told apart
+EARLY = 2  # transactions after whose votes all ranks hand over at every point
+CLOSELY = 16  # transactions in which values are checked at every point, at first
 _CHANGES = "changes after votes"
 _NOWHERE = (VoteField(_CHANGES, Reduce.ANY, 0),)
 
 
 class Look(Enum):
-    """What is looked at in any case."""
+    """What is always checked at a point."""
 
     AT_STREAMS = 0
-    AFTER = 2  # a transaction: what has changed was changed in it; and at streams
-    AT_VALUES = 1  # and never at streams: a newcomer draws again what its rank has drawn on the way to this point
+    AFTER = 2  # after a transaction: what has changed was changed in it; streams, too
+    AT_VALUES = 1  # never streams: a newcomer draws again what its rank has drawn on the way to this point
 
 
 def after(function: str) -> str:
-    """The point right behind a transaction."""
+    """Return the point right after a transaction."""
     return f"after {function}"
 
 
@@ -55,39 +56,39 @@ TOP = "between the last transaction and the top of the next iteration"
 
 
 def is_inside(point: str) -> bool:
-    """Whether what has changed by then was changed in the transaction itself."""
+    """Return whether a change seen at `point` was made in the transaction itself."""
     return point.startswith(after(""))
 
 
 class PostVoteChanges(Participant):
-    """The points that this rank knows of, by number in order of appearance, which is the same on every rank; and what is done there."""
+    """The points that this rank knows, numbered in order of appearance, which is the same on every rank; and what is done there."""
 
     def __init__(self, context: RankContext, place: Callable[[], ScriptPosition] = list) -> None:
-        """`place`: of the next transaction."""
+        """Take the context. `place`: returns that of the next transaction."""
         self._progress, self._membership = context.progress, context.membership
         self._local, self._notices = context.rank_state.local, context.notices
         self._place = place
         self.numbers: dict[str, int] = {}
         self.agreed: set[int] = set()  # all ranks hand over there
         self._found: set[int] = set()  # this rank has seen a change there
-        self._seen = -1  # the transaction behind which this rank has seen a change last
+        self._seen = -1  # the transaction after which this rank has seen a change last
         self._committed = 0
         self.owed = False  # a loop has ended, and left names to hand over: right before the next transaction, where no rank is still in it
-        self._passed: set[int] = set()  # points behind the last vote, whether it was handed over there or not
+        self._passed: set[int] = set()  # points after the last vote, whether there was a hand-over or not
 
     def begin(self, step: Step) -> None:
         self.look(step.before, Look.AT_VALUES, step.values)
 
     def again(self, step: Step) -> None:
-        """A newcomer comes along here, too."""
+        """A newcomer passes here, too."""
         self.look(step.before, Look.AT_VALUES, step.values)
 
     def closed(self, step: Step) -> None:
-        """Look also after a transaction that a loss has rolled forward: else its changes would be attributed to a later point."""
+        """Check also after a transaction that a loss has rolled forward: else its changes would be attributed to a later point."""
         self.look(after(step.function), Look.AFTER)
 
     def look(self, point: str, look: Look, values: Mapping[str, bytes] | None = None) -> None:
-        """Hands over again what has changed since the vote, at points where that is known to happen; finds new such points.
+        """Hand over again what has changed since the vote, at points where that is known to happen; find new such points.
 
         `values`: present ones, as far as known.
         """
@@ -118,14 +119,14 @@ class PostVoteChanges(Participant):
         return [*changed, *local.changed(copy, values, look is Look.AFTER, self._came_by(copy, point))]
 
     def _came_by(self, copy: BuddyCopy, point: str) -> bool:
-        """Whether a loop of the job has begun since the `copy`: a newcomer runs by itself what the script does in front of it."""
+        """Return whether a loop of the job has begun since the `copy`: a newcomer itself runs what the script does before that loop."""
         if not copy.place or not (now := self._place()):
             return False
         inside = now[1] >= 0 or point == TOP
         return copy.place[0] != now[0] or (copy.place[1] < 0 and inside)
 
     def hand_over(self) -> None:
-        """The last copy once more, because more belongs to it than was known at its vote. On all ranks at the same point."""
+        """Hand over the last copy once more, because more belongs to it than was known at its vote. On all ranks at the same point."""
         copy = self._last_copy()
         if copy is not None:
             self._hand_over(copy, Look.AT_VALUES, POINTS)
@@ -140,35 +141,35 @@ class PostVoteChanges(Participant):
         fresh = self._local.make(copy.transaction, copy.place, step, copy.boundary, copy.results, behind=behind, earlier=earlier)
         fresh.top = copy.top
         if membership.channel is None:
-            return  # the generation is over: the copy is handed over behind the recovery, as one that comes no further than this
+            return  # the generation is over: the copy is handed over after the recovery, like one that is lost on the way here
         try:
             membership.hand_over(fresh)
             membership.channel.receipt()
         except RuntimeError as error:
             if not membership.is_failure(error):
                 raise
-            membership.broken = membership.newest  # the next begin takes part in the recovery, and hands it over behind that
+            membership.broken = membership.newest  # the next begin takes part in the recovery, and hands it over after that
 
     def committed(self, step: Step) -> None:
         self._committed += 1
         self._passed.clear()
 
     def behind(self) -> list[int]:
-        """The points behind the last vote, as far as the script has come, at which something is known to change."""
+        """Return the points after the last vote, as far as the script has come, at which something is known to change."""
         return sorted(self._passed & (self._found | self.agreed))
 
     def missed(self, copy: BuddyCopy, behind: list[int]) -> list[str]:
-        """Those of `behind`, of another rank, that the rank of `copy` had not come to when it was lost."""
+        """Return those of `behind`, of another rank, that the rank of `copy` had not reached when it was lost."""
         return [point for point, number in self.numbers.items() if number in set(behind).difference(copy.behind)]
 
     def moment(self, copy: BuddyCopy) -> Look:
-        """The last kind of point at which the copy of a rank was made anew; AFTER also for one that is of the vote."""
+        """Return the last kind of point at which the copy of a rank was made again; AFTER also for one that is of the vote."""
         points = {number: point for point, number in self.numbers.items()}
         behind = [points.get(number, "") for number in copy.behind if not is_inside(points.get(number, ""))]
         return Look.AFTER if not behind else Look.AT_STREAMS if set(behind) == {TOP} else Look.AT_VALUES
 
     def vote_fields(self) -> Sequence[VoteField]:
-        """A bit for every point at which this rank has seen a change."""
+        """Return a bit for every point at which this rank has seen a change."""
         if not self._found:
             return _NOWHERE
         return (VoteField(_CHANGES, Reduce.ANY, sum(1 << number for number in self._found)),)
@@ -179,7 +180,7 @@ class PostVoteChanges(Participant):
             self._found |= self.agreed
 
     def adopt(self, numbers: dict[str, int], agreed: list[int], behind: list[int], owed: bool) -> None:
-        """After a recovery all ranks go on with what one of them knew: they must hand over at the same points."""
+        """Adopt, after a recovery, what one of the ranks knew: all must hand over at the same points."""
         self.owed = owed
         self.numbers = dict(numbers)
         self.agreed = set(agreed)

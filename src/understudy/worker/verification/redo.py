@@ -1,22 +1,23 @@
-"""A redo proves itself: it must come to what the attempt before the loss had come to, bit by bit, where something is left of that.
+"""Proof of a redo: it must produce what the attempt before the loss had produced, bit by bit, as far as something is left of that.
 
-A survivor that stood in its vote when the generation ended had all its collectives behind it: its gradients, buffers, values and streams
-are those with which it would have committed. Before anything is restored it keeps their digests (`keep`), and compares at the vote of the
-redo (`look`). No other comparison sees as much: if something that nobody registered feeds the step, every replica and the newcomer may well
+A survivor that was in its vote when the generation ended had completed all its collectives: its gradients, buffers, values and streams
+are those with which it would have committed. Before anything is restored it keeps their digests (`keep`), and compares at the vote of
+the redo (`look`). No other comparison sees as much: if something unregistered feeds the step, every replica and the newcomer may well
 agree about a redo that is wrong.
 
-A difference goes with the vote, so that all ranks know of it before anybody has committed (`disputed`). The orchestrator holds the job, or,
-if it knows why, lets it go on; either way the vote is then rolled forward like one that a loss has interrupted. If a loss does interrupt
-it, that may be decided before anybody else knew; then this rank says so before it goes on (`told`), and others may have committed.
+A difference goes with the vote, so that all ranks know of it before any has committed (`disputed`). The orchestrator pauses the job,
+or, if it knows the reason, lets it go on; either way the vote is then rolled forward like one that a loss has interrupted. If a loss
+does interrupt it, that may be decided before another rank knew; then this rank reports it before it goes on (`reported`), and others may
+have committed.
 
-An attempt that a loss has interrupted on its way there is compared by what it had put into its collectives (`issued`).
+An attempt that a loss has interrupted before its vote is compared by the inputs of its collectives (`issued`).
 
-Of several attempts the first one that came to its vote is what all later ones are compared with: as a rule nothing had been restored before
-it, so it is what would have been committed. An attempt whose generation was over before it had come to its vote is never kept: its
-collectives may have been ended, and what they gave may be anything.
+Of several attempts all later ones are compared with the first that reached its vote: as a rule nothing had been restored before it, so
+it is what would have been committed. An attempt whose generation was over before it had reached its vote is never kept: its collectives
+may have been ended, with any result.
 
-Known limits: what a step changes beside its gradients, buffers, values and streams is compared in drills only, and a rank that was lost has
-nothing to compare.
+Known limits: what a step changes in addition to its gradients, buffers, values and streams is compared in drills only, and a rank that
+was lost has nothing to compare.
 
 A redo is not disputed if the cause is known: the last drill of the role found it not reproducible, a rank of the incident was corrupt, or
 communication broke without a loss. `Committed` carries the number of equal digests, and the incident lists the ranks that have proven the
@@ -46,7 +47,7 @@ CAUSES = 3  # that are named with a difference
 class Redone(NamedTuple):
     """What a rank has redone, as far as it was compared."""
 
-    digests: int  # that are those of the attempt before
+    digests: int  # that equal those of the attempt before
     collectives: RedoCompared
     evidence: Evidence
 
@@ -55,17 +56,17 @@ class RedoProof(Participant):
     def __init__(self, context: RankContext, issued: IssuedCollectives) -> None:
         self._issued = issued
         self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
-        self._before: DrilledMoment | None = None  # of the first attempt at this transaction that came to its vote
+        self._before: DrilledMoment | None = None  # of the first attempt at this transaction that reached its vote
         self._original = False  # it was the first attempt of all: a redo is no evidence for another
-        self._written: frozenset[str] = frozenset()  # what was known, then, to change in front of the vote
-        self._differs = ""  # in what the running attempt does
-        self._said = False  # ... and the orchestrator was told
+        self._written: frozenset[str] = frozenset()  # the entries known, then, to change before the vote
+        self._differs = ""  # the difference of the running attempt
+        self._said = False  # ... and it was reported to the orchestrator
         self._compared = 0
         self._collectives = NOTHING_COMPARED
         self._evidence = Evidence.FIRST
 
     def keep(self, attempt: int) -> None:
-        """The attempt that stands in its vote is to be redone, and nothing is restored yet. `attempt`: its number, from 0."""
+        """Keep the digests of an attempt that is in its vote and will be redone, before anything is restored. `attempt`: from 0."""
         if self._before is None:
             self._original = not attempt
             self._written = frozenset(self._rank_state.pre_vote.entries)
@@ -76,8 +77,9 @@ class RedoProof(Participant):
             self._before = None
 
     def before_vote(self, step: Step) -> None:
-        """An attempt has come to its vote. Where the one before it had, too, what went into collectives on the way does not count: what
-        they have both come to says more."""
+        """Compare an attempt that has reached its vote. If the one before had, too, the inputs of collectives on the way do not count: the
+        results of both say more.
+        """
         self._said, issued = False, self._issued
         if step.skipped:  # nothing is computed
             self._differs = ""
@@ -95,8 +97,9 @@ class RedoProof(Participant):
             self._evidence = min(self._evidence, self._found(digests), key=WORST_FIRST.index)
 
     def _found(self, digests: int) -> Evidence:
-        """Return the evidence of this redo. `digests`: that are those of the attempt before. A newcomer's own attempts are no evidence of
-        what the lost worker would have computed."""
+        """Return the evidence of this redo. `digests`: those that equal the attempt before. A newcomer's own attempts are no evidence of
+        what the lost worker would have computed.
+        """
         if self._differs:
             return Evidence.DIFFERENT
         if digests:
@@ -108,13 +111,15 @@ class RedoProof(Participant):
         return (VoteField(DIFFERS, Reduce.GREATEST, int(bool(self._differs))),)
 
     def disputed(self) -> None:
-        """The redo of a rank, perhaps of this one, differs. Waits until the generation is over for that. Raises `GenerationAborted`."""
+        """Report that the redo of a rank, perhaps of this one, differs, and wait until the generation is over for that. Raises
+        `GenerationAborted`.
+        """
         generation = self._progress.generation
         self._end(generation)
-        raise GenerationAborted(f"generation {generation} ended: a redo has not come to what it had come to before")
+        raise GenerationAborted(f"generation {generation} ended: a redo differs from the attempt before")
 
-    def told(self, decision: Recover) -> Recover:
-        """The vote is to be rolled forward. Gives what is decided when the orchestrator knows of a difference."""
+    def reported(self, decision: Recover) -> Recover:
+        """Report a difference before the vote is rolled forward. Returns the decision that takes it into account."""
         if self._differs and not self._said and decision.start > self._progress.transaction:
             self._end(decision.generation)
             return self._membership.quiesce()
@@ -138,7 +143,7 @@ class RedoProof(Participant):
         self._before, self._differs = None, ""
 
     def report(self) -> Redone:
-        """What was redone since the last report; once, at its commit."""
+        """Return what was redone since the last report; once, at its commit."""
         found = Redone(self._compared, self._collectives, self._evidence)
         self._compared, self._collectives, self._evidence = 0, NOTHING_COMPARED, Evidence.FIRST
         return found

@@ -1,4 +1,5 @@
-"""In which order a process group adds up: a sum over ranks has other bits in another order, although every rank gives the same numbers.
+"""The order in which a process group adds up: a sum over ranks has other bits in another order, although every rank gives the same
+numbers.
 
 Each Gloo group of three or more ranks adds up numbers of very different sizes (`Groups.sums`), in every generation. The bits of the sum
 must be those of the begin of training.
@@ -17,7 +18,7 @@ from understudy.worker.transport.groups import Groups
 
 
 class ReductionOrder:
-    """A digest for each group that shows its order: when training began, and in this generation."""
+    """Keeps for each group a digest that shows its order: when training began, and in this generation."""
 
     def __init__(self, groups: Groups, rank: int) -> None:
         self._groups = groups
@@ -26,24 +27,26 @@ class ReductionOrder:
         self.now: dict[str, int] = {}
 
     def begin(self) -> None:
-        """When training begins, on all ranks together. Raises what the collectives raise."""
+        """Note the order when training begins, on all ranks together. Raises what the collectives raise."""
         self.began = self._groups.sums(self._rank)
 
     def look(self) -> None:
-        """In a new generation, likewise."""
+        """Note the order in a new generation, likewise."""
         self.now = self._groups.sums(self._rank)
 
     def adopt(self, began: Mapping[str, int]) -> None:
-        """On a newcomer: as a donor knows it, of the groups that they share."""
+        """Adopt, on a newcomer, the order that a donor knows, of the groups that they share."""
         self.began |= {name: value for name, value in began.items() if name in self.now}
 
     def changed(self, began: Mapping[str, int] | None = None) -> list[str]:
-        """Groups that add up in another order than when training began, as this rank or another one knows it."""
+        """Return the groups that add up in another order than when training began, as this rank or another one knows it."""
         before = self.began if began is None else began
         return [name for name, value in sorted(self.now.items()) if name in before and before[name] != value]
 
     def refuse(self, rank: int, newcomers: Collection[int]) -> None:
-        """On a survivor. Raises `UnderstudyError` for a group without newcomers; in the others these find it out, and leave."""
+        """Refuse a changed order, on a survivor. Raises `UnderstudyError` for a group without newcomers; in the others the newcomers find
+        it, and leave.
+        """
         for name in self.changed():
             members = next(group.ranks for group in self._groups.describe() if group.name == name)
             if set(members).isdisjoint(newcomers):

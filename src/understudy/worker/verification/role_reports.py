@@ -1,4 +1,4 @@
-"""Report the roles of ranks to the orchestrator, from rank 0. Ranks of one role hold the same entries and issue the same collectives."""
+"""Reports the roles of ranks to the orchestrator, from rank 0. Ranks of one role have the same entries and issue the same collectives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ class RoleReports:
         self._reported: tuple[tuple[int, ...], str] | None = None
 
     def heard(self, layouts: Sequence[Described], sequences: Sequence[int]) -> None:
-        """Take what all ranks have said, in order: what steers their collectives for good, and a digest of those of their last step."""
+        """Take the reports of all ranks, in order: the facts that steer their collectives for good, and a digest of those of their last
+        step.
+        """
         self._layouts, self._sequences = encode(list(layouts)), list(sequences)
 
     def report(self, replicas: Replicas) -> None:

@@ -1,4 +1,4 @@
-"""Digests of what goes into collectives on the host: of all of a small tensor, and of every `STRIDE`th element of a large one."""
+"""Digests of the inputs of collectives on the host: of all of a small tensor, and of every `STRIDE`th element of a large one."""
 
 from __future__ import annotations
 

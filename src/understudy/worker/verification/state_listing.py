@@ -1,4 +1,4 @@
-"""What a newcomer of this job would get, for `understudy status --state` and, in short, for the coverage report.
+"""Lists what a newcomer of this job would get, for `understudy status --state` and, in short, for the coverage report.
 
 Rank 0 sends it to the orchestrator after each full comparison. The core keeps the last one.
 """
@@ -18,12 +18,12 @@ from understudy.worker.state.unregistered import is_unregistered
 
 ROOM = 1 << 18  # bytes of all items as written: a quarter of what a message may have
 _LONGEST = 200  # characters of a name
-_SHORTEST = 10  # bytes of what stands around a name as written
+_SHORTEST = 10  # bytes around a name as written
 _SHOWN = 4
 
 
 def items_of(state: State, replicas: Replicas) -> list[StateItem]:
-    """What is registered, each name once, and what the script changes beside that."""
+    """Return what is registered, each name once, and what the script changes in addition to that."""
     sizes = {entry: local_tensor(tensor).numel() * tensor.element_size() for entry, tensor in state.all_tensors().items()}
     sizes |= {entry: len(data) for entry, data in state.encoded_values(closely=False).items()}
     names: dict[str, list[str]] = {}
@@ -39,7 +39,7 @@ def items_of(state: State, replicas: Replicas) -> list[StateItem]:
 
 
 def changing(state: State) -> tuple[tuple[str, str], ...]:
-    """Where and name, as in `items_of`, of what is known to change and is not registered."""
+    """Return place and name, as in `items_of`, of what is known to change and is not registered."""
     streams = [_stream(name, state.names) for name in state.randomness.names()]
     found = {(item.root, item.shown) for item in streams if item.kind != "registered"}
     every = sorted(found | {(_short(one.root), _short(one.name)) for one in state.unregistered.listed(())})
@@ -47,13 +47,13 @@ def changing(state: State) -> tuple[tuple[str, str], ...]:
     for root, name in every:
         room -= size(root) + size(name) + _SHORTEST
         if room < 0:
-            break  # a drill that does not say all that it has seen holds for less
+            break  # a drill that does not report all that it has seen counts for less
         fit.append((root, name))
     return tuple(fit)
 
 
 def that_fit(items: list[StateItem]) -> tuple[StateItem, ...]:
-    """The first of them."""
+    """Return the first items that fit into `ROOM`."""
     room = ROOM
     for number, item in enumerate(items):
         room -= size(item.shown) + size(item.root) + size(item.reason) + _LONGEST
@@ -63,7 +63,7 @@ def that_fit(items: list[StateItem]) -> tuple[StateItem, ...]:
 
 
 def adopted(state: State, replicas: Replicas) -> str:
-    """For the coverage report, in a notice of its own: what a newcomer gets though nobody has registered it; "" if there is nothing."""
+    """Return a notice for the coverage report: what a newcomer gets though it is not registered; "" if there is nothing."""
     known = sorted((one.root, one.name) for one in state.unregistered.listed(replicas.classes) if one.kind == "adopted")
     if not known:
         return ""
@@ -77,7 +77,7 @@ def _registered(name: str, same: bool | None, size: int) -> StateItem:
 
 
 def _stream(name: str, registered: set[str]) -> StateItem:
-    """Of random numbers; those that the script has, but has not registered, have the place in their names."""
+    """Return the item of a random stream; those that the script has, but has not registered, have the place in their names."""
     if name.partition(".")[0] in registered:
         return _registered(name, None, 0)
     shown, _, root = name.removeprefix(FOUND).partition(" (")
@@ -85,7 +85,7 @@ def _stream(name: str, registered: set[str]) -> StateItem:
 
 
 def _alike(replicas: Replicas, entries: list[str]) -> bool:
-    """Whether all ranks have the same of each."""
+    """Return whether all ranks have the same of each entry."""
     return all(len(set(replicas.classes[entry])) == 1 for entry in entries)
 
 

@@ -1,5 +1,5 @@
-"""How a rank stands at three moments of a step that is computed twice, as digests by name; and in what two of them differ. It is
-computed by a spare beside the rank, in a drill; or by the rank itself, before a loss and in the redo.
+"""Digests by name of a rank at three moments of a step that is computed twice, and the differences between two of them. The step is
+computed by a spare in parallel with the rank, in a drill; or by the rank itself, before a loss and in the redo.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from understudy.worker.state.tensors import digest_of
 from understudy.worker.state.unregistered import is_unregistered
 
 BEGIN, VOTE, END = "begin", "vote", "end"
-_SHOWN = 64  # bytes of an encoding that is told to a person
+_SHOWN = 64  # bytes of an encoding that is shown to a person
 NAMED = 3  # differences that are named
-_MANY = 8  # values in a container that is
+_MANY = 8  # values in a container that counts as long
 ARGUMENTS, RESULT = "the arguments of the step", "the result of the step"
 
 
 class Whose(NamedTuple):
-    """In words, where the two were computed that are compared."""
+    """The words for the two places whose results are compared."""
 
     there: str
     here: str
@@ -34,15 +34,15 @@ REDONE = Whose("before the loss", "in the redo")
 
 
 def at_begin(held: RankState, arguments: Any) -> DrilledMoment:
-    """What a step begins with beside the state that is proven otherwise: every attribute of the modules, and its arguments."""
+    """Return what a step begins with in addition to the otherwise proven state: all attributes of the modules, and its arguments."""
     attributes = held.state.attributes.everything()
     digests = {name: digest_bytes(data) for name, data in attributes.items()}
     return DrilledMoment(BEGIN, digests | _content(ARGUMENTS, arguments), _short(attributes | encoded(ARGUMENTS, arguments)), 0, 0, {}, 0)
 
 
 def at_vote(held: RankState, written: Collection[str] | None = None) -> DrilledMoment:
-    """What an attempt has made: gradients, buffers, values, streams, and what it changes before its vote: `written`, or all that is known
-    to be now.
+    """Return the results of an attempt: gradients, buffers, values, streams, and what it changes before its vote: `written`, or all that
+    is known now.
     """
     state = held.state
     changed = held.pre_vote.entries if written is None else written
@@ -52,14 +52,14 @@ def at_vote(held: RankState, written: Collection[str] | None = None) -> DrilledM
 
 
 def at_end(held: RankState, result: Any) -> DrilledMoment:
-    """Everything, behind the step."""
+    """Return everything, after the step."""
     tensors = held.state.all_tensors() | held.state.made_gradients()
     digests = {entry: digest_of(tensor) for entry, tensor in tensors.items()} | _content(RESULT, result)
     return _moment(END, held, digests, encoded(RESULT, result))
 
 
 def _moment(moment: str, held: RankState, digests: dict[str, int], more: Mapping[str, bytes] | None = None) -> DrilledMoment:
-    """`more`: encodings of what is in `digests`."""
+    """Make the moment. `more`: encodings of what is in `digests`."""
     values = held.state.encoded_values()
     streams = {stream(name): digest_bytes(data) for name, data in held.state.randomness.capture().items()}
     digests = digests | {name: digest_bytes(data) for name, data in values.items()} | streams
@@ -72,12 +72,12 @@ def _content(name: str, thing: Any) -> dict[str, int]:
 
 
 def stream(name: str) -> str:
-    """What a random stream is called."""
+    """Return the name of a random stream."""
     return f"the random stream {name!r}"
 
 
 def encoded(name: str, thing: Any) -> dict[str, bytes]:
-    """By name, if a person could read it."""
+    """Return the encoding by name, if a person could read it."""
     try:
         return {name: encode([thing])} if _is_brief(thing) else {}
     except (Unencodable, ValueError):  # a string or a number that cannot be moved
@@ -85,7 +85,7 @@ def encoded(name: str, thing: Any) -> dict[str, bytes]:
 
 
 def _is_brief(thing: Any) -> bool:
-    """Whether a person could read it: numbers and strings, a few of them."""
+    """Return whether a person could read it: numbers and strings, a few of them."""
     if isinstance(thing, dict):
         return len(thing) <= _MANY and all(isinstance(key, str) and _is_brief(value) for key, value in thing.items())
     if isinstance(thing, list | tuple):
@@ -98,31 +98,31 @@ def _short(values: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def texts(values: Mapping[str, bytes]) -> dict[str, str]:
-    """Those of `values` that a person could read."""
+    """Return those of `values` that a person could read."""
     return {name: _value(data) for name, data in _short(values).items()}
 
 
 def differences(here: DrilledMoment, there: DrilledMoment, whose: Whose = DRILLED, without: Collection[str] = ()) -> list[str]:
-    """What is not the same, by name; of short values with both. `here` is the spare's, or the redo's. `without`: what does not count."""
+    """Return the differences by name, short values with both. `here` is the spare's, or the redo's. `without`: names that do not count."""
     mine, theirs = here.digests, there.digests
     names = [name for name in theirs if mine.get(name) != theirs[name]] + [name for name in mine if name not in theirs]
-    return [_told(name, here, there, whose) for name in names if name not in without and not is_unregistered(name)]
+    return [_text(name, here, there, whose) for name in names if name not in without and not is_unregistered(name)]
 
 
 def aside(here: DrilledMoment, there: DrilledMoment) -> list[str]:
-    """What of the script's own is not the same, which nobody has registered: a cause, and no difference by itself."""
+    """Return differences of unregistered values of the script: possible causes, and no differences by themselves."""
     both = here.digests.keys() & there.digests.keys()
     return [
-        _told(name, here, there, DRILLED) for name in sorted(both) if is_unregistered(name) and here.digests[name] != there.digests[name]
+        _text(name, here, there, DRILLED) for name in sorted(both) if is_unregistered(name) and here.digests[name] != there.digests[name]
     ]
 
 
 def joined(texts: list[str]) -> str:
-    """The first of them, and how many more there are."""
+    """Join the first texts, and the number of the others."""
     return "; ".join(texts[:NAMED]) + (f"; and {len(texts) - NAMED} more" if len(texts) > NAMED else "")
 
 
-def _told(name: str, here: DrilledMoment, there: DrilledMoment, whose: Whose) -> str:
+def _text(name: str, here: DrilledMoment, there: DrilledMoment, whose: Whose) -> str:
     if is_unregistered(name):
         return f"{name.rpartition(':')[2]} of the script is not the same"
     plain = name.replace("/attribute/", ".").replace(".:", ".").replace(":", ".") if "/attribute/" in name else name
@@ -137,7 +137,7 @@ def _told(name: str, here: DrilledMoment, there: DrilledMoment, whose: Whose) ->
 
 
 def _value(data: bytes) -> str:
-    """Of an attribute, arguments or a result: its encoding is that of a list with it."""
+    """Return the value of an attribute, arguments or a result: it is encoded as a list with it."""
     try:
         found = decode(data)
     except (ValueError, TypeError):
@@ -146,7 +146,7 @@ def _value(data: bytes) -> str:
 
 
 def is_value(text: str) -> bool:
-    """Whether that is of something registered that is no module, optimizer or tensor."""
+    """Return whether `text` names something registered that is no module, optimizer or tensor."""
     return text.partition(" ")[0].endswith("/value")
 
 

@@ -1,8 +1,8 @@
-"""Send marks of a rank's collective inputs to its buddies while a step goes on.
+"""Sends marks of a rank's collective inputs to its buddies while a step goes on.
 
-If the rank is lost, its newcomer computes the step that the lost worker had begun. A survivor has its own first attempt to compare a redo
-with; a newcomer has only what the lost worker had sent by then. No rank waits for a mark: a message is sent where the connection takes it
-at once, and the buddies read it with the next vote, or when the generation is over (`Channel`).
+If the rank is lost, its newcomer computes the step that the lost worker had begun. A survivor has its own first attempt to compare a
+redo with; a newcomer has only what the lost worker had sent by then. No rank waits for a mark: a message is sent if the connection
+takes it at once, and the buddies read it with the next vote, or when the generation is over (`Channel`).
 
 What a collective reads on an accelerator is known later: a thread sends its mark then, if the vote has not come yet.
 
@@ -31,13 +31,13 @@ _HEAD = struct.Struct("<q")  # the transaction
 
 
 class Mark(NamedTuple):
-    """Describe one collective. All but `size` and `usual` are digests."""
+    """A mark of one collective. All but `size` and `usual` are digests."""
 
     lane: int
     call: int  # operator, arguments, types and shapes
-    given: int  # what it reads; 0 where that cannot be read
+    given: int  # its input; 0 if that cannot be read
     size: int  # bytes of it
-    usual: bool  # the same call was issued at this place of the last step
+    usual: bool  # the same call was issued at this place in the last step
 
 
 def marks_in(data: bytes, transaction: int) -> Iterator[Mark]:
@@ -51,7 +51,7 @@ def marks_in(data: bytes, transaction: int) -> Iterator[Mark]:
 
 
 class Trail:
-    """Of the running attempt. Not thread-safe, and no caller may be in an exchange with the buddies."""
+    """The trail of the running attempt. Not thread-safe, and no caller may be in an exchange with the buddies."""
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
@@ -61,7 +61,7 @@ class Trail:
         self._over = True
 
     def begin(self, transaction: int, *, silent: bool) -> None:
-        """`silent`: send nothing, because a newcomer would issue other collectives."""
+        """Begin a trail. `silent`: send nothing, because a newcomer would issue other collectives."""
         self._transaction, self._pending, self._over = transaction, [], silent
 
     def add(self, mark: Callable[[], Mark | None]) -> None:

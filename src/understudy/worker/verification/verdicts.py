@@ -1,4 +1,4 @@
-"""What is said of ranks whose states should be equal and are not: who is odd, and the end of the generation for that."""
+"""The verdict on ranks whose states should be equal and are not: which one is odd, and the end of the generation for that."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from understudy.worker.generation.rank_state import StateSummary
 
 
 class Judge:
-    """Comes to the same verdict on every rank. Nobody gives state to anybody before there are no differences."""
+    """Reaches the same verdict on every rank. No rank gives state to another before there are no differences."""
 
     def __init__(self, context: RankContext) -> None:
         self._progress, self._membership, self._local = context.progress, context.membership, context.rank_state.local
 
     def differences(self, told: Mapping[int, StateSummary]) -> list[Difference]:
-        """Those among the replicas of these ranks that are not a chance."""
+        """Return the differences among the replicas of these ranks that are not a chance."""
         known = self._local.replicas
         if known is None:
             return []
@@ -29,7 +29,7 @@ class Judge:
         return differences(known, tables, moved, {rank: there.owners for rank, there in told.items()})
 
     def end_generation(self, generation: int, found: list[Difference], tables: Mapping[int, Digests]) -> None:
-        """Tells the orchestrator that replicas differ, and waits until `generation` is over for that. Raises `GenerationAborted`."""
+        """Report that replicas differ, and wait until `generation` is over for that. Raises `GenerationAborted`."""
         odd, sides, detail = self._verdict(found, tables)
         control = self._membership.control
         if self._progress.rank not in odd:
@@ -38,7 +38,7 @@ class Judge:
         raise GenerationAborted(f"generation {generation} ended: {detail}")
 
     def _verdict(self, found: list[Difference], tables: Mapping[int, Digests]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], str]:
-        """Who is odd, else the sides of a dispute, and what a person reads."""
+        """Return the odd ranks, else the sides of a dispute, and the message."""
         known, transaction = self._local.replicas, self._progress.transaction
         assert known is not None
         open_ones = [one for one in found if not one.odd]

@@ -1,4 +1,4 @@
-"""What a rank checks together with the others, made in the order in which one needs the other."""
+"""The checks that a rank does together with the others, created in the order of their dependencies."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from understudy.worker.verification.verdicts import Judge
 
 @dataclass(frozen=True)
 class Verification:
-    judge: Judge  # whose state is odd
-    comparison: Comparison  # whether replicas still are
+    judge: Judge  # decides whose state is odd
+    comparison: Comparison  # checks whether replicas still are
     post_vote: PostVoteChanges  # what changes after a vote
-    count: CollectiveCount  # collectives where none may be
-    order: ReductionOrder  # in which order groups add
-    first: FirstTransaction  # what ranks issue after a recovery
-    issued: IssuedCollectives  # what goes into collectives, in a redo and before
-    redo: RedoProof  # whether a redo is what it redoes
+    count: CollectiveCount  # collectives where none are allowed
+    order: ReductionOrder  # the order in which groups add up
+    first: FirstTransaction  # compares what ranks issue after a recovery
+    issued: IssuedCollectives  # inputs of collectives, in a redo and before
+    redo: RedoProof  # checks whether a redo equals the interrupted step
 
     @staticmethod
     def of(context: RankContext, copy: StepCopy, place: Callable[[], ScriptPosition]) -> Verification:
-        """`place`: of the next transaction."""
+        """Create the checks. `place`: returns that of the next transaction."""
         judge, post_vote = Judge(context), PostVoteChanges(context, place)
         order = ReductionOrder(context.membership.groups, context.progress.rank)
         first, issued = FirstTransaction(context), IssuedCollectives(context)

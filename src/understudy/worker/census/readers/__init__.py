@@ -1,14 +1,16 @@
-"""Read one object of any kind: a mark that differs where the object itself does, and the parts that hang on it, each with the step to it.
+"""Reads one object of any kind: a mark that differs if the object does, and its parts, each with the step to it.
 
 A reader knows a type and what derives from it. An object written in Python has its attributes. For everything else the references are
 followed that the garbage collector knows (`gc.get_referents`). They miss what an object keeps in C, so iterators, files, generators of
-random numbers and hashes have readers of their own.
+random numbers and hashes have separate readers.
 
-Kept small by four rules: a function is its closure, its defaults and its attributes, never its globals; a class is its own names, without
-bases; modules end the walk; so do classes and functions of installed packages, and objects of packages that only report or run things.
+Four rules limit the walk: a function is its closure, its defaults and its attributes, never its globals; a class is its own names,
+without bases; modules end the walk; so do classes and functions of installed packages, and objects of packages that only report or run
+things.
 
 Containers are read by the methods of their base class, so that no code of the script runs. The exceptions are the `state_dict` of a
-registered object, which is read in every step anyway, and `__class__` where an object defines it. What raises is reported as not readable.
+registered object, which is read in every step anyway, and `__class__` where an object defines it. What raises is reported as not
+readable.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from understudy.worker.census.readers import callables, containers, moving, of_t
 from understudy.worker.census.readers.reading import CARRIED, NOTHING, Reading, fixed_mark, is_fixed
 from understudy.worker.census.walk import Path, attributes_of
 
-# Objects of these packages report, or run things, and are no state of a training; understudy's own are followed elsewhere.
+# Objects of these packages report, or run things, and are no state of a training; understudy's own are followed in other ways.
 _ENDS = frozenset(
     [
         *(
@@ -68,7 +70,7 @@ _IN_C = io.IOBase.__mro__[1]  # from which files derive that are written in C
 
 
 def read_object(path: Path, thing: Any) -> Reading:
-    """Return what stands at `path`, of whatever kind."""
+    """Return the reading of `thing` at `path`, of whatever kind."""
     if thing is CARRIED:
         return Reading(CARRIED.mark)
     kind = type(thing)
@@ -89,7 +91,7 @@ def read_object(path: Path, thing: Any) -> Reading:
 
 
 def read_base(path: Path, thing: Any) -> Reading:
-    """Return what a base class keeps in addition to the attributes that a look has read: items of a dict, hooks of a module."""
+    """Return what a base class keeps in addition to the attributes that a walk has read: items of a dict, hooks of a module."""
     name = type(thing).__qualname__
     if isinstance(thing, torch.Tensor):
         return Reading(None, (*of_torch.tensor_parts(path, thing), *of_torch.gradient_parts(path, thing)))  # its content is carried

@@ -16,7 +16,7 @@ from understudy.worker.script_files import is_of_script
 
 
 def read_function(path: Path, function: types.FunctionType) -> Reading:
-    """Return what a function is and captures."""
+    """Return the mark of a function, and what it captures."""
     code = function.__code__
     named = [(name, value) for name, value in function.__dict__.items() if name == "__wrapped__" or not name.startswith("_")]
     own = [(path.then("attribute", name), value) for name, value in named]
@@ -36,12 +36,12 @@ def read_function(path: Path, function: types.FunctionType) -> Reading:
 
 
 def read_method(path: Path, method: types.MethodType) -> Reading:
-    """Return what a method is bound to."""
+    """Return the object to which a method is bound."""
     return Reading(None, attributes(path, __func__=method.__func__, __self__=method.__self__))
 
 
 def read_built_in(path: Path, function: types.BuiltinFunctionType | types.MethodWrapperType) -> Reading:
-    """Return what a function in C is bound to."""
+    """Return the object to which a function in C is bound."""
     bound = None if isinstance(function.__self__, types.ModuleType | type) else function.__self__
     return Reading(function.__qualname__, attributes(path, __self__=bound))
 
@@ -55,17 +55,17 @@ def read_class(path: Path, kind: type) -> Reading:
 
 
 def read_wrapped(path: Path, method: Any) -> Reading:
-    """Return what a static or class method is made of."""
+    """Return the function inside a static or class method."""
     return Reading(None, attributes(path, __func__=method.__func__))
 
 
 def read_property(path: Path, thing: property) -> Reading:
-    """Return what a property is made of."""
+    """Return the functions of a property."""
     return Reading(None, attributes(path, fget=thing.fget, fset=thing.fset))
 
 
 def read_partial(path: Path, partial: functools.partial[Any]) -> Reading:
-    """Return what a partial has been given."""
+    """Return the function and arguments of a partial."""
     return Reading(
         None, (*attributes(path, func=partial.func, args=partial.args, keywords=partial.keywords), *attributes_of(path, partial))
     )

@@ -1,4 +1,4 @@
-"""Containers, and what holds numbers that are no tensors."""
+"""Readers for containers, and for things with numbers that are no tensors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_set(path: Path, thing: Any) -> Reading:
 
 
 def _sample(items: list[Any]) -> int:
-    """Of a long list some items: fixed ones by value, others by type alone."""
+    """Sample some items of a long list: fixed ones by value, others by type alone."""
     some = items[:: max(1, len(items) // SAMPLE)]
     return digest_bytes(repr([item if type(item) in FIXED else type(item) for item in some]).encode(errors="surrogatepass"))
 
@@ -73,7 +73,7 @@ def read_array(path: Path, values: numpy.ndarray[Any, Any]) -> Reading:
 
 
 def read_stream(path: Path, stream: Any) -> Reading:
-    """Return where a generator of random numbers stands; the system's has no place."""
+    """Return the state of a generator of random numbers; the system's has none."""
     if isinstance(stream, random.SystemRandom):
         return NOTHING
     return Reading(digest_bytes(encode(list(state_of(stream)))), _own_attributes(path, stream))

@@ -1,4 +1,4 @@
-"""What moves on: iterators, generators, files, hashes, and variables of threads and contexts."""
+"""Readers for things that move on: iterators, generators, files, hashes, and variables of threads and contexts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLACES = 512  # positions of an iterator that are read
 
 
 def read_iterator(path: Path, iterator: Any) -> Reading:
-    """Return what an iterator would be copied from: its sources, and where it stands in them."""
+    """Return what a copy of an iterator would need: its sources, and its position in them."""
     try:
         _, *state = iterator.__reduce__()
     except Exception:  # it cannot be copied, or (from Python 3.14 on) none of its kind can
@@ -34,7 +34,7 @@ def read_iterator(path: Path, iterator: Any) -> Reading:
 
 
 def _flat(state: Any) -> list[Any]:
-    """Of tuples in tuples the parts, some of them."""
+    """Return some of the parts of nested tuples."""
     found: list[Any] = []
     for part in state:
         found += _flat(part) if type(part) is tuple else [part]
@@ -49,7 +49,7 @@ def read_loader_iterator(path: Path, iterator: _BaseDataLoaderIter) -> Reading:
 
 
 def read_generator(path: Path, generator: Any) -> Reading:
-    """Return where a generator or coroutine of the script stands, and its variables."""
+    """Return the position of a generator or coroutine of the script, and its variables."""
     kind = "gi" if isinstance(generator, types.GeneratorType) else "cr"
     frame, code = getattr(generator, f"{kind}_frame"), getattr(generator, f"{kind}_code")
     if frame is None or not is_of_script(code.co_filename):
@@ -58,7 +58,7 @@ def read_generator(path: Path, generator: Any) -> Reading:
 
 
 def read_in_memory(path: Path, file: Any) -> Reading:
-    """Return the content of a file in memory, and where it stands."""
+    """Return the content of a file in memory, and its position."""
     if file.closed:
         return Reading("closed")
     content = file.getvalue()
@@ -66,7 +66,7 @@ def read_in_memory(path: Path, file: Any) -> Reading:
 
 
 def read_file(path: Path, file: Any) -> Reading:
-    """Return where a file that is read stands; text is read ahead by some thousand characters."""
+    """Return the position of a file that is read; text is read ahead by some thousand characters."""
     if type(file).__module__ not in ("_io", "io"):  # its own methods may do anything
         return NOTHING
     try:
@@ -78,7 +78,7 @@ def read_file(path: Path, file: Any) -> Reading:
 
 
 def read_hash(path: Path, thing: Any) -> Reading | None:
-    """Return what a hash has come to."""
+    """Return the present value of a hash."""
     if type(thing).__module__ not in _HASHES or not thing.digest_size:
         return None
     return Reading(thing.hexdigest())
@@ -95,7 +95,7 @@ def read_context_variable(path: Path, variable: contextvars.ContextVar[Any]) -> 
 
 
 def referents(path: Path, thing: Any) -> Iterator[Part]:
-    """Return what the garbage collector knows of an object."""
+    """Return the references of an object that the garbage collector knows."""
     for number, part in enumerate(gc.get_referents(thing)):
         if not isinstance(part, types.ModuleType) and part is not type(thing):
             yield path.then("place", f"{number} {type(part).__qualname__}"), part

@@ -1,4 +1,4 @@
-"""Tensors, modules, optimizers and loaders."""
+"""Readers for tensors, modules, optimizers and loaders."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def gradient_parts(path: Path, tensor: torch.Tensor) -> tuple[Part, ...]:
 
 
 def read_tensor(path: Path, tensor: torch.Tensor) -> Reading:
-    """Return the content of a tensor, and what hangs on it."""
+    """Return the content of a tensor, and its parts."""
     parts = [*tensor_parts(path, tensor), *gradient_parts(path, tensor)]
     if isinstance(tensor, UninitializedParameter | UninitializedBuffer):  # a lazy module's
         return Reading("uninitialized", tuple(parts))
@@ -88,12 +88,12 @@ def read_optimizer(path: Path, optimizer: torch.optim.Optimizer) -> Reading:
 
 
 def read_sampler(path: Path, sampler: torch.utils.data.Sampler[Any]) -> Reading:
-    """Return the attributes of a sampler, without those by which a loop of the job comes to its place in it."""
+    """Return the attributes of a sampler, without those by which a loop of the job reaches its place in it."""
     return Reading(None, tuple(part for part in attributes_of(path, sampler) if part[0].steps[-1][1] not in _OF_SAMPLERS))
 
 
 def read_loader(path: Path, loader: Any) -> Reading:
-    """Return the attributes of a loader, and of its samplers those that the script has added."""
+    """Return the attributes of a loader, and those that the script has added to its samplers."""
     held = [(name, value) for name, value in list(vars(loader).items()) if not name.startswith("_") and name != "generator"]
     parts = [(path.then("attribute", name), value) for name, value in held if "sampler" not in name]
     for name, sampler in held:

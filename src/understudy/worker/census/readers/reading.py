@@ -1,4 +1,4 @@
-"""What a reader returns, and what several readers share."""
+"""The result of a reader, and helpers that several readers share."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SHORT = 64  # characters of a text that is its own mark
 
 
 class Reading(NamedTuple):
-    """Hold what one object is: `mark` of itself, `parts` that hang on it."""
+    """The reading of one object: its own `mark`, and its `parts`."""
 
     mark: Hashable
     parts: Iterator[Part] | tuple[Part, ...] = ()
 
 
 CARRIED = Reading("carried")  # of an attribute that the state of its object has, by another name
-NOTHING = Reading(None)  # of what is no state: a new one, or another in its place, is no change
+NOTHING = Reading(None)  # of things that are no state: a new one, or another in its place, is no change
 
 
 def attributes(path: Path, **parts: Any) -> tuple[Part, ...]:
@@ -38,12 +38,12 @@ def numbered(path: Path, parts: Iterable[Any]) -> Iterator[Part]:
 
 
 def script_hooks(path: Path, hooks: Any) -> list[Part]:
-    """Return the script's of a table of hooks, in their order: torch's own, and ours, come and go."""
+    """Return the script's hooks in a table, in their order: torch's own, and ours, come and go."""
     return list(numbered(path, filter(is_hook_of_script, (hooks or {}).values())))
 
 
 def is_hook_of_script(hook: Any) -> bool:
-    """Whether it is neither torch's own nor ours."""
+    """Return whether a hook is neither torch's own nor ours."""
     plain = getattr(hook, "__func__", hook)
     while isinstance(plain, functools.partial):
         plain = plain.func
@@ -59,7 +59,7 @@ def is_class_of_script(kind: type) -> bool:
 def fixed_mark(value: Any) -> Hashable:
     """Return a mark of a plain value, which cannot change."""
     if isinstance(value, float | complex):
-        return repr(value)  # a NaN is what it was
+        return repr(value)  # a NaN is unchanged
     if isinstance(value, str | bytes) and len(value) > _SHORT:
         return text_mark(value)
     return value  # type: ignore[no-any-return]
@@ -71,5 +71,5 @@ def text_mark(text: str | bytes) -> int:
 
 
 def is_fixed(value: Any) -> bool:
-    """Whether a value is its own mark."""
+    """Return whether the value is its own mark."""
     return type(value) in FIXED

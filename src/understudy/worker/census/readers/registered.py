@@ -1,4 +1,6 @@
-"""What hangs on a registered thing and is not carried with it: hooks, attributes of no plain kind, what its `state_dict` forgets."""
+"""Reader for what a registered thing refers to and its state does not include: hooks, attributes that are not plain, what its `state_dict`
+leaves out.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _DEEPEST = 8
 
 
 def read_registered(path: Path, thing: Any) -> Reading:
-    """Return what hangs on a thing that is registered."""
+    """Return what a registered thing refers to."""
     if isinstance(thing, torch.Tensor):
         return Reading(None, of_torch.tensor_parts(path, thing))
     if isinstance(thing, torch.nn.Module):
@@ -33,7 +35,7 @@ def read_registered(path: Path, thing: Any) -> Reading:
 
 
 def _forgotten(path: Path, thing: Any) -> Iterator[Part]:
-    """Attributes that the state dict has neither by name nor by value. The registry asks for it in every step as well."""
+    """Return attributes that the state dict has neither by name nor by value. The registry reads it in every step as well."""
     names, values, tensors = set[str](), set[Any](), list[torch.Tensor]()
     _gather(thing.state_dict(), names, values, tensors, 0)
     for way, value in attributes_of(path, thing):

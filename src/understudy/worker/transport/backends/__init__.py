@@ -1,1 +1,1 @@
-"""What the process groups of a script run over: Gloo, NCCL, and what other packages add."""
+"""The backends of a script's process groups: Gloo, NCCL, and those of other packages."""

@@ -1,12 +1,12 @@
 """Gloo that can be broken from outside and replaced in place.
 
-Its own abort does nothing. The sockets that a communicator opens are noted while it is made (`sockets`), and shut to break it. Gloo runs
-its collectives on one queue thread here, so that a last operation that fails marks the end of all before it: that is the drain. (With
-several queue threads there is no such mark short of destroying the communicator, which needs C++.)
+Its own abort does nothing. The sockets that a communicator opens are noted while it is made (`sockets`), and shut to break it. Gloo
+runs its collectives on one queue thread here, so that a last operation that fails marks the end of all before it: that is the drain.
+(With several queue threads there is no such mark short of destroying the communicator, which needs C++.)
 
-From torch 2.14 on the same communicator is joined again with other peers (`rejoining`). Before, and after a connection that did not come
-about, another one replaces it: the dead one stays in memory with a sleeping thread, but without a descriptor (`rendezvous.Door`), and its
-device, with the thread that reads from all connections, goes over.
+From torch 2.14 on the same communicator is joined again with other peers (`rejoining`). Before that, and after a failed connection,
+another one replaces it: the dead one stays in memory with a sleeping thread, but without a descriptor (`rendezvous.Door`), and its
+device, with the thread that reads from all connections, is taken over.
 
 Costs of replacing, in pure Python: a dead communicator stays in memory with its sleeping queue thread. The thread ends only in the
 destructor, and torch's `ProcessGroup` keeps every backend in a map that no Python method empties. Cancelling a thread that waits on a C++
@@ -62,7 +62,7 @@ class GlooCommunicator(ProcessGroupGloo):
         self._door.shut()
 
     def rejoin(self, store: Store, rank: int, size: int) -> None:
-        """As `rejoining.rejoin`."""
+        """Join again as `rejoining.rejoin`."""
         self._door.open(store)
         try:
             connections = Connections(ignore_port=self._own_port)
@@ -81,8 +81,8 @@ class GlooCommunicator(ProcessGroupGloo):
         return self._connections.closed()
 
     def drain(self) -> None:
-        """Nothing is read from connections any more since `abort`, so what can still write are the operations themselves."""
-        with suppress(RuntimeError):  # as it should be: the connections are shut
+        """Drain: nothing is read from connections any more since `abort`, so only the operations themselves can still write."""
+        with suppress(RuntimeError):  # the expected error: the connections are shut
             self.barrier().wait()  # type: ignore[attr-defined]
         self._connections.discard()  # the barrier may have made Gloo watch a connection again that it has forgotten
 
@@ -104,7 +104,7 @@ class Gloo(Backend):
                 timeout: timedelta,
                 devices: list[Any] | None = None,
                 enable_reconfigure: bool = False,
-            ) -> None:  # torch gives the last one from 2.14 on
+            ) -> None:  # torch passes the last one from 2.14 on
                 if enable_reconfigure:
                     raise UsageError(worker_processes.RECONFIGURE())
                 super().__init__(*host.world(store, rank, size), timeout, own_port=host.own_port, devices=devices)
@@ -118,14 +118,14 @@ class Gloo(Backend):
 
     def connect(self, store: Store, rank: int, size: int, last: Communicator, inherits: bool) -> Communicator:
         options = last.options  # type: ignore[attr-defined]
-        # Not what belongs to a call that was left behind: Gloo's devices remember whom they were connecting, and a freed one is not
+        # Not what belongs to a call that was abandoned: Gloo's devices remember the peers that they were connecting, and a freed one is not
         # forgotten.
         made: Any
         if self.rejoins():
             if inherits and isinstance(last, GlooCommunicator):
                 made = last
             else:
-                last.abort()  # it may have been connected all the same
+                last.abort()  # it may have been connected nevertheless
                 made = self._class(HashStore(), 0, 1, options._timeout)
             made.rejoin(store, rank, size)
         else:

@@ -1,18 +1,18 @@
-"""Wakes whoever waits for an operation that Gloo has forgotten.
+"""Wakes threads that wait for an operation that Gloo has forgotten.
 
-When a TCP connection ends, Gloo tells the operations that are still in its tables, but not one whose message is half sent, half
-received, or could not be written: who waits for that one waits until the group's timeout (`Pair::signalException` in
-gloo/transport/tcp/pair.cc looks into neither `tx_` nor `rx_` for unbound buffers; torch 2.13). Breaking the connections is then not
-enough to free a rank.
+When a TCP connection ends, Gloo fails the operations that are still in its tables, but not one whose message is half sent, half
+received, or could not be written: a thread that waits for that one waits until the group's timeout (`Pair::signalException` in
+gloo/transport/tcp/pair.cc checks neither `tx_` nor `rx_` for unbound buffers; torch 2.13). Breaking the connections is then not enough
+to free a rank.
 
-Between an abort and the moment when the main thread has let go of the old communicators, every wait for Gloo in this process is one
-for an operation that cannot complete, and once Gloo has closed its connections it is one that Gloo will not end. `Waker` finds such
-waits and ends them by Gloo's own `abortWaitSend` and `abortWaitRecv`. No debugger is needed for that: the kernel tells on which word
-each thread of this process sleeps (/proc/self/task/*/syscall), and a word that lies inside an object of Gloo's class `UnboundBuffer`
-(the address of its vtable is exported) is such a wait. An operation ended so seems to have succeeded, with any content; who
-goes on must ask whether its generation is over, which was announced before; a vote asks, whether or not it was (`Groups.is_broken`).
+Between an abort and the moment when the main thread has released the old communicators, every wait for Gloo in this process is one for
+an operation that cannot complete, and once Gloo has closed its connections it is one that Gloo will not end. `Waker` finds such waits
+and ends them by Gloo's own `abortWaitSend` and `abortWaitRecv`. No debugger is needed for that: the kernel reports on which word each
+thread of this process sleeps (/proc/self/task/*/syscall), and a word inside an object of Gloo's class `UnboundBuffer` (the address of
+its vtable is exported) is such a wait. An operation ended so seems to have succeeded, with any content; code that goes on must check
+whether its generation is over, which was announced before; a vote checks in either case (`Groups.is_broken`).
 
-Nothing of that runs while no generation is being aborted. `count` is for the hang watch, and for the time that a worker spends by itself:
+None of that runs while no generation is being aborted. `count` is for the hang watch, and for the time that a worker spends by itself:
 it finds the same waits, and leaves them alone.
 
 Known limit: where the kernel or torch does not show these waits, the limit for quiescing ends a blocked rank.
@@ -35,8 +35,8 @@ import torch
 
 from understudy.common.page_view import UNKNOWN
 
-INTERVAL = 0.025  # seconds from an abort to the first look, and between two; Gloo itself wakes its waiters within 0.015 s
-PATIENCE = 2  # looks
+INTERVAL = 0.025  # seconds from an abort to the first search, and between two; Gloo itself wakes its waiters within 0.015 s
+PATIENCE = 2  # searches
 _CLASS = "N4gloo9transport3tcp13UnboundBuffer"
 _REACH = 256  # bytes: an object is smaller than this
 # futex and restart_syscall, which a futex call becomes after a signal
@@ -45,7 +45,7 @@ _TASKS = "/proc/self/task"
 
 
 class _Gloo:
-    """The addresses of what is needed of Gloo. Raises `AttributeError`, `OSError` or `ValueError` where this torch does not export it."""
+    """The addresses that are needed of Gloo. Raises `AttributeError`, `OSError` or `ValueError` if this torch does not export them."""
 
     def __init__(self) -> None:
         path = next(iter((Path(torch.__file__).parent / "lib").glob("libtorch_cpu.*")))
@@ -67,7 +67,9 @@ def _gloo() -> _Gloo | None:
 
 
 def _word_slept_on(thread: str) -> int | None:
-    """The address that a thread of this process waits on, if it sleeps. Raises `OSError`: it has ended, or the kernel does not tell."""
+    """Return the address that a thread of this process waits on, if it sleeps. Raises `OSError` if it has ended, or the kernel does not
+    report it.
+    """
     file = os.open(f"{_TASKS}/{thread}/syscall", os.O_RDONLY | os.O_CLOEXEC)
     try:
         call = os.read(file, 256).split()
@@ -77,10 +79,10 @@ def _word_slept_on(thread: str) -> int | None:
 
 
 def _object_around(address: int, first_word: int, memory: int) -> int | None:
-    """The object of the class in which `address` lies."""
+    """Return the object of the class that contains `address`."""
     word, wanted = address & ~7, first_word.to_bytes(8, "little")
     end = word + 8
-    for start in (end - _REACH, word & -mmap.PAGESIZE):  # if what lies before its page is not readable, no object reaches from there
+    for start in (end - _REACH, word & -mmap.PAGESIZE):  # if the memory before its page is not readable, no object reaches from there
         try:
             words = os.pread(memory, end - start, start)
         except OSError:
@@ -93,7 +95,7 @@ def _object_around(address: int, first_word: int, memory: int) -> int | None:
 
 
 def count() -> int:
-    """How many threads of this process wait for a Gloo operation, or `UNKNOWN`. Changes nothing."""
+    """Return how many threads of this process wait for a Gloo operation, or `UNKNOWN`. Changes nothing."""
     gloo = _gloo()
     if gloo is None:
         return UNKNOWN
@@ -114,11 +116,11 @@ def count() -> int:
         return UNKNOWN
     finally:
         os.close(memory)
-    return waiting if readable else UNKNOWN  # this thread is among them, if the kernel tells of any
+    return waiting if readable else UNKNOWN  # this thread is among them, if the kernel reports any
 
 
 def end_waits() -> int:
-    """Ends every wait for a Gloo operation in this process; gives their number. Call only while all of them are doomed."""
+    """End every wait for a Gloo operation in this process; return their number. Call only while all of them are doomed."""
     gloo = _gloo()
     if gloo is None:
         return 0
@@ -144,22 +146,22 @@ def end_waits() -> int:
 
 
 class GlooWaker:
-    """Looks for doomed waits on a thread of its own, from `start` until `stop`. `woken`: how many were ended so far.
+    """Searches for doomed waits on its own thread, from `start` until `stop`. `woken`: how many were ended so far.
 
-    `closed` says whether Gloo has closed every connection. From then on it wakes nobody any more, so whoever still sleeps is forgotten.
-    After `PATIENCE` looks it is taken to be so: some connections Gloo never closes.
+    `closed` says whether Gloo has closed every connection. From then on it wakes no thread any more, so one that still sleeps is
+    forgotten. After `PATIENCE` searches that is assumed: some connections Gloo never closes.
     """
 
     def __init__(self, closed: Callable[[], bool]) -> None:
         self._woken = 0
         self._closed = closed
-        self._lock = threading.Lock()  # held while waits are ended: after `stop`, none of a new generation can be meant
+        self._lock = threading.Lock()  # locked while waits are ended: after `stop`, none of a new generation is ended
         self._over = threading.Event()
         self._over.set()
 
     @property
     def woken(self) -> int:
-        with self._lock:  # whoever was woken already is counted
+        with self._lock:  # every thread that was woken by now is counted
             return self._woken
 
     def start(self) -> None:

@@ -1,11 +1,11 @@
-"""NCCL: its own abort cancels running kernels, and its own errors say what was lost.
+"""NCCL: its own abort cancels running kernels, and its own errors show what was lost.
 
 There are two of them in torch. The first has a new communicator after every loss. The second (`nccl2` in torch 2.14, where
-TORCH_DIST_USE_NCCL2 makes it what "nccl" means; by default from 2.15 on) is joined again in place (`rejoining`). It is never shrunk and
-grown: NCCL gives members that come later the last ranks, and a newcomer needs the rank that was lost.
+TORCH_DIST_USE_NCCL2 makes it the meaning of "nccl"; by default from 2.15 on) is joined again in place (`rejoining`). It is never shrunk
+and grown: NCCL gives members that come later the last ranks, and a newcomer needs the rank that was lost.
 
-They are here where there are GPUs. Where nothing but an operation's exception shows that a peer is lost, as here, `Communicator.is_broken`
-says nothing. A communicator may ask its store at any time, so it keeps it.
+They exist where there are GPUs. Only an operation's exception shows here that a peer is lost, so `Communicator.is_broken` shows
+nothing. A communicator may ask its store at any time, so it keeps it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Aborted:
                 self._abort = _Abort(super().abort)  # type: ignore[misc]
 
     def closed(self) -> bool:
-        return True  # its abort forgets nobody
+        return True  # its abort forgets no waiters
 
     def wait_for_abort(self) -> None:
         """Wait until the abort has ended. Raises what it raised; kernels may still write then."""
@@ -91,7 +91,7 @@ def _first(stock: Any, host: Host) -> Any:
 
 def _second(stock: Any, host: Host) -> Any:
     class Communicating(_Aborted, stock):  # type: ignore[misc]
-        """It is made without peers, which torch allows to one that can be joined again, and joined at once."""
+        """A communicator that is made without peers, which torch allows to one that can be joined again, and joined at once."""
 
         def __init__(self, store: Store, rank: int, size: int, options: Any) -> None:
             store, rank, size = host.world(store, rank, size)
@@ -102,7 +102,7 @@ def _second(stock: Any, host: Host) -> Any:
             self.rejoin(store, rank, size)
 
         def rejoin(self, store: Store, rank: int, size: int) -> None:
-            """As `rejoining.rejoin`."""
+            """Join again as `rejoining.rejoin`."""
             self._abort = None
             self._door.open(store)
             rejoining.rejoin(self, store, rank, size)
@@ -112,7 +112,7 @@ def _second(stock: Any, host: Host) -> Any:
 
 
 class Nccl(Backend):
-    """`made_by`: where torch looks for the class."""
+    """The backend. `made_by`: where torch looks for the class."""
 
     name = "nccl"
     made_by = "ProcessGroupNCCL"
@@ -132,7 +132,7 @@ class Nccl(Backend):
             made = last
             made.rejoin(store, rank, size)
         elif again:
-            last.abort()  # it may have been connected all the same
+            last.abort()  # it may have been connected nevertheless
             last.wait_for_abort()  # type: ignore[attr-defined]
             kind: Any = type(last)
             made = kind(store, rank, size, options)
@@ -148,9 +148,10 @@ class Nccl(Backend):
         return nccl_waits.count(since) if still >= nccl_waits.STILL else UNKNOWN
 
     def classify_error(self, error: BaseException) -> bool:
-        """torch 2.13 raises `DistBackendError` for what its ProcessGroupNCCL finds: a failed call, a communicator that was aborted, the
-        watchdog's finding. Not so in send, receive, gather, scatter and all-to-all: they call NCCL by functions of
-        torch/csrc/cuda/nccl.cpp, which raise a plain `RuntimeError`. It has no type and no number of its own: the first words decide.
+        """Return whether the text shows a failure of NCCL. torch 2.13 raises `DistBackendError` for what its ProcessGroupNCCL finds: a
+        failed call, a communicator that was aborted, the watchdog's finding. Not so in send, receive, gather, scatter and all-to-all:
+        they call NCCL by functions of torch/csrc/cuda/nccl.cpp, which raise a plain `RuntimeError`. It has no type and no number of its
+        own: the first words decide.
         """
         if isinstance(error, dist.DistBackendError):
             return True

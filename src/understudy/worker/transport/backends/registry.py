@@ -1,4 +1,4 @@
-"""Which backends there are: ours, then those of other packages by name."""
+"""The known backends: ours, then those of other packages by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUP = "understudy.backends"
 
 
 def backends() -> dict[str, Backend]:
-    """One object of each, by name. Raises `ValueError` for what another package has got wrong."""
+    """Return one object of each, by name. Raises `ValueError` for an error of another package."""
     found: dict[str, Backend] = {}
     kinds: list[type[Backend]] = [Gloo, Nccl, Nccl2, *extensions.classes(GROUP, Backend)]  # type: ignore[type-abstract]
     for kind in kinds:
@@ -27,7 +27,9 @@ def backends() -> dict[str, Backend]:
 
 
 def rejoining() -> tuple[str, ...]:
-    """Names of the backends of this process that join again in place. What another package has got wrong is told when a script joins."""
+    """Return the names of the backends of this process that join again in place. An error of another package is reported when a script
+    joins.
+    """
     with suppress(ValueError):
         return tuple(sorted(name for name, backend in backends().items() if backend.available() and backend.rejoins()))
     return ()

@@ -1,10 +1,10 @@
-"""The same communicator, joined again with other peers: torch's `_reconfigure`, from torch 2.14 on.
+"""Joins the same communicator again with other peers: torch's `_reconfigure`, from torch 2.14 on.
 
-torch goes by *handles*: every member gives one, and all name the same list of them, in the order of ranks, under a number that this
-communicator has not had. They meet in the store with which the communicator was made, so that store is a `Door`. What torch does not do
-is ours: to end what waits for a lost peer, and to let go of it (`Communicator.abort` and `drain`).
+torch uses *handles*: every member gives one, and all name the same list of them, in the order of ranks, under a number that this
+communicator has not had. They meet in the store with which the communicator was made, so that store is a `Door`. Two things torch does
+not do, and we do: to end waits for a lost peer, and to release it (`Communicator.abort` and `drain`).
 
-It is asked of the communicator inside a group and not of the group, which refuses if it has several of them (`cpu:gloo,cuda:nccl`).
+It is called on the communicator inside a group and not on the group, which refuses if it has several of them (`cpu:gloo,cuda:nccl`).
 
 How torch's way differs from what is needed here, and what is done about it:
 
@@ -40,12 +40,13 @@ KNOWN = _OPTIONS is not None  # to this torch
 
 
 def available() -> bool:
-    """Whether this torch can, and nobody has turned it off (UNDERSTUDY_REJOIN=0: a new communicator for each generation)."""
+    """Return whether this torch can, and it is not turned off (UNDERSTUDY_REJOIN=0: a new communicator for each generation)."""
     return KNOWN and os.environ.get(VARIABLE) != "0"
 
 
 def rejoin(communicator: Any, store: Store, rank: int, size: int) -> None:
-    """All members call it, with the same `store`, which is the one that the communicator uses; it may block for as long as one is missing.
+    """Join again. All members call it, with the same `store`, which is the one that the communicator uses; it may block for as long as one
+    is missing.
 
     Raises what torch raises when a peer or the store is lost; the communicator is of no use then.
     """
@@ -59,7 +60,7 @@ def rejoin(communicator: Any, store: Store, rank: int, size: int) -> None:
 
 
 def _join_alone(communicator: Any) -> None:
-    """For one that was made without peers, as rank 0 of 1, like many others: from here on no other has its handle."""
+    """Join a communicator that was made without peers, as rank 0 of 1, like many others: from here on no other has its handle."""
     _reconfigure(communicator, secrets.randbits(62), [communicator.get_reconfigure_handle()])
 
 
