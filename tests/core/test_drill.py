@@ -10,7 +10,7 @@ from tests.core.core_job import Job, moving, of
 from understudy.core import commands, events
 from understudy.core.drill import refusal
 from understudy.core.model import DrillVerdict, JobSpec
-from understudy.core.transitions import Why, WorkerState
+from understudy.core.transitions import RefusalReason, WorkerState
 from understudy.messages import drills, moves
 
 PLAIN = moves.NOT_SETTLED()
@@ -65,7 +65,7 @@ def test_a_verdict_of_another_drill_is_counted_and_nothing_else() -> None:
         job.submit(events.Drilled(spare, drill, rank, DrillVerdict.SAME, 1, ""))
     for worker, drill in (("w1", 7), ("w0", 1)):
         job.submit(events.DrillBroken(worker, drill, "the spare did not come"))
-    assert job.machine.state.refused == {("Drilled", Why.OVER): 2, ("DrillBroken", Why.OVER): 3}
+    assert job.machine.state.refused == {("Drilled", RefusalReason.OVER): 2, ("DrillBroken", RefusalReason.OVER): 3}
     assert job.machine.state.drills == [] and job.machine.state.drill is not None
 
 

@@ -17,7 +17,7 @@ from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Tim
 from understudy.core.places import bounded, open_places
 from understudy.core.state import CHECK, JobState, Node, Stage
 from understudy.core.topology import splits
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import forming, recoveries
 from understudy.messages.base import code_of
 
@@ -238,7 +238,7 @@ def labels_of(spec: JobSpec, node: int) -> tuple[tuple[str, str], ...]:
 def check(state: JobState) -> None:
     """What must hold after every event."""
     assert state.generation <= state.highest_announced_generation
-    assert not [what for what, why in state.refused if why is Why.TRANSITION], state.refused
+    assert not [what for what, why in state.refused if why is RefusalReason.TRANSITION], state.refused
     for rank in range(state.spec.world_size):
         holding = [w for w in state.workers.values() if w.rank == rank]
         members = [w for w in holding if w.state is WorkerState.MEMBER]

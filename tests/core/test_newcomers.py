@@ -10,7 +10,7 @@ from understudy.core import commands, events
 from understudy.core.migration import refusal
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, VotePhase
 from understudy.core.state import Stage
-from understudy.core.transitions import Why, WorkerState
+from understudy.core.transitions import RefusalReason, WorkerState
 from understudy.messages import losses, moves, recoveries
 
 
@@ -104,7 +104,7 @@ def test_a_newcomer_that_does_not_verify_in_a_generation_that_is_over_is_not_hea
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = assigned(job.lose("w1")).worker
     assert job.submit(events.VerifyFailed(newcomer, 1, "differs")) == []
-    assert job.machine.state.refused == {("VerifyFailed", Why.GENERATION): 1}
+    assert job.machine.state.refused == {("VerifyFailed", RefusalReason.GENERATION): 1}
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -133,7 +133,7 @@ def test_a_newcomer_that_is_ready_for_another_generation_moves_nothing() -> None
     migration = job.machine.state.migration
     assert migration is not None
     assert job.submit(events.NewcomerReady(newcomer, migration.generation + 1)) == []
-    assert job.machine.state.refused == {("NewcomerReady", Why.GENERATION): 1} and migration.stage is Stage.PREPARING
+    assert job.machine.state.refused == {("NewcomerReady", RefusalReason.GENERATION): 1} and migration.stage is Stage.PREPARING
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_migration_says_why_and_begins_once(reason: str) -> None:
     newcomer = assigned(job.submit(events.MigrationAsked(1, reason))).worker
     ready = events.NewcomerReady(newcomer, job.machine.state.highest_announced_generation)
     assert len(of(commands.Pause, job.submit(ready))) == 2 and job.submit(ready) == []
-    assert job.machine.state.refused == {("NewcomerReady", Why.OVER): 1}
+    assert job.machine.state.refused == {("NewcomerReady", RefusalReason.OVER): 1}
     assert job.machine.state.incident is not None and job.machine.state.incident.reason == (reason or moves.ASKED())
 
 

@@ -10,7 +10,7 @@ from understudy.core import commands, events
 from understudy.core.coverage import Replicas
 from understudy.core.model import DrillVerdict, JobSpec
 from understudy.core.proofs import LEAST, proven, standing, turn
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import disputes, drills, moves
 from understudy.messages.base import Message
 
@@ -148,7 +148,11 @@ def test_what_says_nothing_of_this_job_is_not_taken() -> None:
     job.submit(events.Registered("w0", 7, 4, (0, 1), "a"))
     job.submit(events.Registered("w2", 0, 4, (0, 1), "a"))
     assert job.machine.state.roles == ()
-    assert job.machine.state.refused == {("Registered", Why.UNKNOWN): 1, ("Registered", Why.GENERATION): 1, ("Registered", Why.STATE): 1}
+    assert job.machine.state.refused == {
+        ("Registered", RefusalReason.UNKNOWN): 1,
+        ("Registered", RefusalReason.GENERATION): 1,
+        ("Registered", RefusalReason.STATE): 1,
+    }
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -216,7 +220,7 @@ def test_nothing_is_proven_where_nobody_is_new() -> None:
 def test_a_table_of_a_generation_that_is_over_is_refused_as_such() -> None:
     job = job_of(2)
     job.submit(events.Registered("w0", 7, 4, (0, 1), "a"))
-    assert job.machine.state.refused == {("Registered", Why.GENERATION): 1}
+    assert job.machine.state.refused == {("Registered", RefusalReason.GENERATION): 1}
 
 
 def test_what_a_rank_has_compared_is_of_no_matter_when_its_incident_is_over() -> None:

@@ -11,7 +11,7 @@ from understudy.core.incident import OpenIncident
 from understudy.core.machine import MOST_NOTICES, Machine
 from understudy.core.migration import refusal
 from understudy.core.model import JobSpec, LossCause, Position, SnapshotRef, Timeouts, VotePhase
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import disputes, forming, losses, moves, recoveries
 from understudy.messages.base import Message
 
@@ -219,7 +219,7 @@ def test_a_connection_that_broke_is_told_once_and_only_in_its_generation() -> No
     assert job.submit(events.CommunicationBroken("w0", 4, "reset")) == []
     assert job.submit(events.CommunicationBroken("w0", 0, "reset")) != []
     assert job.submit(events.CommunicationBroken("w1", 0, "reset")) == []
-    refused = {("CommunicationBroken", Why.GENERATION): 1, ("CommunicationBroken", Why.AGAIN): 1}
+    refused = {("CommunicationBroken", RefusalReason.GENERATION): 1, ("CommunicationBroken", RefusalReason.AGAIN): 1}
     assert job.machine.state.refused == refused
 
 
@@ -276,7 +276,7 @@ def test_an_incident_keeps_the_step_of_its_first_decision() -> None:
 def test_a_phase_of_no_incident_is_counted() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.submit(events.PhaseDone("w0", 0, "redo", 0.0, 1.0))
-    assert job.machine.state.refused == {("PhaseDone", Why.OVER): 1}
+    assert job.machine.state.refused == {("PhaseDone", RefusalReason.OVER): 1}
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ def test_who_was_told_to_go_and_is_gone_is_lost_and_no_incident() -> None:
 def test_state_that_is_nowhere_ends_the_job() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     assert job.submit(events.Uncovered("w0", 7, "optimizer state of rank 1")) == []
-    assert job.machine.state.refused == {("Uncovered", Why.GENERATION): 1}
+    assert job.machine.state.refused == {("Uncovered", RefusalReason.GENERATION): 1}
     (end,) = of(commands.EndJob, job.submit(events.Uncovered("w0", 0, "optimizer state of rank 1")))
     assert (end.exit_code, end.message) == (1, recoveries.STATE_NOWHERE_ALONE(detail="optimizer state of rank 1"))
 
@@ -386,7 +386,7 @@ def test_an_answer_for_a_generation_that_is_over_is_counted() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.lose("w1")
     job.submit(events.Quiesced("w0", 0, Position(1, VotePhase.RUNNING), (), 1))
-    assert job.machine.state.refused == {("Quiesced", Why.GENERATION): 1}
+    assert job.machine.state.refused == {("Quiesced", RefusalReason.GENERATION): 1}
     assert job.machine.state.recovery is not None and job.machine.state.recovery.waiting == {"w0"}
 
 
@@ -440,4 +440,4 @@ def test_so_many_notices_are_kept() -> None:
     for number in range(MOST_NOTICES + 1):
         told = of(commands.Tell, job.submit(events.Notice("w0", -1, f"notice {number}")))
         assert len(told) == (number < MOST_NOTICES)
-    assert job.machine.state.refused == {("Notice", Why.LIMIT): 1} and len(job.machine.state.notices) == MOST_NOTICES
+    assert job.machine.state.refused == {("Notice", RefusalReason.LIMIT): 1} and len(job.machine.state.notices) == MOST_NOTICES

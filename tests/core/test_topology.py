@@ -12,7 +12,7 @@ from tests.said import codes, said
 from understudy.core import commands, events, preparation, topology
 from understudy.core.model import JobSpec, LossCause, Position, VotePhase
 from understudy.core.topology import failure_domain, meanings, numbers
-from understudy.core.transitions import Why, WorkerState
+from understudy.core.transitions import RefusalReason, WorkerState
 from understudy.messages import recoveries
 from understudy.messages import topology as texts
 
@@ -81,7 +81,7 @@ def test_what_the_scheduler_says_of_a_place_counts_where_the_agent_says_nothing(
         job.submit(events.NodeLabelled(event[0], (("nvlink", event[1]), ("switch", "s"))))
     nodes = job.machine.state.nodes
     assert [nodes[name].labels for name in ("n0", "n1")] == [{"nvlink-domain": x, "switch": "s"} for x in ("a", "z")]
-    assert job.machine.state.refused["NodeLabelled", Why.UNKNOWN] == 1
+    assert job.machine.state.refused["NodeLabelled", RefusalReason.UNKNOWN] == 1
     job.submit(events.NodeLabelled("n1", ()))
     assert nodes["n1"].labels == {}, "a pod of this name runs on another host now"
 
@@ -113,8 +113,8 @@ def test_groups_that_cannot_be_change_nothing() -> None:
     job.submit(events.GroupsListed("w9", 1, ()))
     assert job.machine.state.groups == before
     assert {why: count for (kind, why), count in job.machine.state.refused.items() if kind == "GroupsListed"} == {
-        Why.UNKNOWN: 4,
-        Why.AGAIN: 1,
+        RefusalReason.UNKNOWN: 4,
+        RefusalReason.AGAIN: 1,
     }
 
 

@@ -40,7 +40,7 @@ from understudy.core.commands import Drill, KillWorker
 from understudy.core.commit import Decision
 from understudy.core.model import LossCause, Position, VotePhase
 from understudy.core.state import CHECK, DRAIN, JobState
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 
 KILL = Bounds(transactions=1, faults={"kill": 1})
 KILLS = Bounds(transactions=1, faults={"kill": 2}, together=2, spares=2)
@@ -186,7 +186,7 @@ def _nothing_repeated(state: JobState, node: Any) -> None:
     """What an orchestrator said before it was killed is not said again."""
 
 
-def _words_of_the_dead(kind: Any, speaker: WorkerState | None, phase: Phase) -> Why | None:
+def _words_of_the_dead(kind: Any, speaker: WorkerState | None, phase: Phase) -> RefusalReason | None:
     """A newcomer that is fenced can still say that it is verified."""
     return None if kind is events.Verified and speaker is not None else refusal(kind, speaker, phase)
 

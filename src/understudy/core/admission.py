@@ -15,7 +15,7 @@ from understudy.core.commands import CheckNode
 from understudy.core.drain import ranks_on
 from understudy.core.events import NodeChecked
 from understudy.core.state import CHECK, JobState, Node, Taint
-from understudy.core.transitions import Why
+from understudy.core.transitions import RefusalReason
 from understudy.messages import moves
 
 TIMER = "check"
@@ -55,7 +55,7 @@ def passed(state: JobState, event: NodeChecked) -> Node | None:
     node = state.nodes.get(event.node)
     known = node.taints.get(CHECK) if node is not None else None
     if node is None or known is None:
-        state.refuse(event, Why.UNKNOWN if node is None else Why.OVER)
+        state.refuse(event, RefusalReason.UNKNOWN if node is None else RefusalReason.OVER)
         return None
     if event.passed:
         return node

@@ -33,14 +33,14 @@ from understudy.core.model import DrillVerdict, LossCause
 from understudy.core.quiesce import advance, begin, is_attached
 from understudy.core.state import CORRUPT, Dispute, JobState, Taint, Worker
 from understudy.core.taints import taint
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import disputes, grades
 from understudy.messages.base import Text
 
 
 def replicas_differ(state: JobState, event: ReplicasDiffer) -> None:
     if not is_attached(state, event.worker, event.generation):
-        state.refuse(event, Why.GENERATION)
+        state.refuse(event, RefusalReason.GENERATION)
         return
     odd = [_at(state, rank) for rank in event.odd if rank in state.ranks]
     sides = [tuple(rank for rank in side if rank in state.ranks) for side in event.sides]
@@ -94,12 +94,12 @@ def redo_differs(state: JobState, event: RedoDiffers) -> None:
     its worker comes to rest."""
     worker, recovery = state.workers[event.worker], state.recovery
     if event.generation <= worker.differed:
-        state.refuse(event, Why.AGAIN)
+        state.refuse(event, RefusalReason.AGAIN)
         return
     at_rest = recovery is None or worker.name not in recovery.waiting
     resuming = state.phase is Phase.RESUMING and event.generation == state.generation
     if not resuming and (state.phase is not Phase.QUIESCING or at_rest or event.generation != worker.recovered):
-        state.refuse(event, Why.GENERATION)
+        state.refuse(event, RefusalReason.GENERATION)
         return
     worker.differed = event.generation
     rank = worker.rank

@@ -21,7 +21,7 @@ from understudy.core.assignment import choose_spare
 from understudy.core.events import NodeReleased
 from understudy.core.membership import fence
 from understudy.core.state import DRAIN, MOVES, JobState, Node, Worker
-from understudy.core.transitions import Why, WorkerState
+from understudy.core.transitions import RefusalReason, WorkerState
 from understudy.messages import moves
 
 TIMER = "drain"
@@ -116,7 +116,7 @@ def released(state: JobState, event: NodeReleased) -> None:
     """Nothing of the job is there any more, and it does not come back. What is said of it from now on means nothing."""
     node = state.nodes.get(event.node)
     if node is None or not releasable(state, node):
-        state.refuse(event, Why.UNKNOWN if node is None else Why.STATE)
+        state.refuse(event, RefusalReason.UNKNOWN if node is None else RefusalReason.STATE)
         return
     if not node.lost:
         _end_spares(state, node)

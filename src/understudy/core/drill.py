@@ -23,7 +23,7 @@ from understudy.core.membership import fence, top_up
 from understudy.core.model import DrillResult, DrillVerdict
 from understudy.core.places import local_rank
 from understudy.core.state import DrillUnderWay, JobState, Worker
-from understudy.core.transitions import Why, WorkerState
+from understudy.core.transitions import RefusalReason, WorkerState
 from understudy.messages import drills, moves, set_up
 from understudy.messages.base import CODE, Text
 
@@ -116,7 +116,7 @@ def drilled(state: JobState, event: Drilled) -> None:
     drill = state.drill
     assert drill is not None, "else nobody rehearses"
     if (drill.number, drill.rank) != (event.drill, event.rank):
-        state.refuse(event, Why.OVER)
+        state.refuse(event, RefusalReason.OVER)
         return
     _conclude(state, drill, event.verdict, event.detail, event)
 
@@ -124,7 +124,7 @@ def drilled(state: JobState, event: Drilled) -> None:
 def broken(state: JobState, event: DrillBroken) -> None:
     drill = state.drill
     if drill is None or (drill.holder, drill.number) != (event.worker, event.drill):
-        state.refuse(event, Why.OVER)
+        state.refuse(event, RefusalReason.OVER)
         return
     _conclude(state, drill, DrillVerdict.BROKEN, event.detail)
 

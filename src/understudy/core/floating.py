@@ -27,7 +27,7 @@ from understudy.core.migration import begin, move_of
 from understudy.core.places import clearing, open_places, with_places
 from understudy.core.state import MOVES, Claim, JobState, Node, Worker
 from understudy.core.topology import splits
-from understudy.core.transitions import Why, WorkerState
+from understudy.core.transitions import RefusalReason, WorkerState
 from understudy.messages import floating_spares, forming
 from understudy.messages.base import Message
 
@@ -120,7 +120,7 @@ def ended(state: JobState, event: ClaimEnded) -> str:
     """The name of the node that is lost with it; empty: none has joined."""
     claim = state.claims.pop(event.claim, None)
     if claim is None:
-        state.refuse(event, Why.OVER)
+        state.refuse(event, RefusalReason.OVER)
         return ""
     state.scheduler_said = event.detail
     if claim.node:

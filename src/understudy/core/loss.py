@@ -27,7 +27,7 @@ from understudy.core.model import LossCause, Timeouts
 from understudy.core.places import bounded
 from understudy.core.quiesce import advance, begin, fill, waited, want_more
 from understudy.core.state import DEVICE, JobState, Taint, Worker
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import losses as texts
 
 EXPLAIN_WITHIN = 30.0  # seconds for a loss to explain broken communication that breaks again before a step is through
@@ -60,7 +60,7 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         return
     node = state.nodes.get(event.node)
     if node is not None and node.gone and node.claim < 0 and event.claim < 0:
-        state.refuse(event, Why.OVER)
+        state.refuse(event, RefusalReason.OVER)
         return
     if node is not None and event.workers is not None:
         there = [worker for worker in node.workers.values() if worker.pid is not None or worker.state is not WorkerState.STARTING]
@@ -99,7 +99,7 @@ def nodes_lost(state: JobState, event: NodesLost) -> None:
     for lost in event.nodes:
         node = state.nodes.get(lost.node)
         if node is None or node.lost:
-            state.refuse(event, Why.UNKNOWN if node is None else Why.AGAIN)
+            state.refuse(event, RefusalReason.UNKNOWN if node is None else RefusalReason.AGAIN)
             continue
         node.lost, node.spares = True, 0
         home.doubted(state, node)
@@ -124,14 +124,14 @@ def claim_ended(state: JobState, event: ClaimEnded) -> None:
 def verify_failed(state: JobState, event: VerifyFailed) -> None:
     worker = state.workers[event.worker]
     if not worker.comes_with(event.generation):
-        state.refuse(event, Why.GENERATION)
+        state.refuse(event, RefusalReason.GENERATION)
         return
     lose(state, [Loss(worker, LossCause.DIGEST, event.detail, state.now)])
 
 
 def communication_broken(state: JobState, event: CommunicationBroken) -> None:
     if event.generation != state.generation or state.broken:
-        state.refuse(event, Why.AGAIN if event.generation == state.generation else Why.GENERATION)
+        state.refuse(event, RefusalReason.AGAIN if event.generation == state.generation else RefusalReason.GENERATION)
         return
     state.broken = f"{state.describe(state.workers[event.worker])} says: {event.detail}"
     state.broken_at = state.now
@@ -149,7 +149,7 @@ def explained_after(timeouts: Timeouts) -> float:
 
 def expired(state: JobState, event: Expired) -> None:
     if event.timer not in state.timers:
-        state.refuse(event, Why.OVER)
+        state.refuse(event, RefusalReason.OVER)
         return
     state.timers.remove(event.timer)
     recovery = state.recovery

@@ -65,7 +65,7 @@ from understudy.core import (
 from understudy.core.commands import Command
 from understudy.core.model import Incident, JobSpec, LossCause, Timeouts
 from understudy.core.state import JobState
-from understudy.core.transitions import Phase, Why, outlives, refusal
+from understudy.core.transitions import Phase, RefusalReason, outlives, refusal
 from understudy.messages import forming, losses
 from understudy.messages.base import code_of
 
@@ -111,7 +111,7 @@ def _notice(state: JobState, event: events.Notice) -> None:
     known = {*state.notices, *(notice.partition(": ")[2] for notice in state.notices)}
     full = len(state.notices) >= MOST_NOTICES and not (grades.is_warning(event.text) and _is_first(state, event.text))
     if event.text in known or full:  # what one rank has said, the others need not repeat
-        state.refuse(event, Why.AGAIN if event.text in known else Why.LIMIT)
+        state.refuse(event, RefusalReason.AGAIN if event.text in known else RefusalReason.LIMIT)
         return
     state.notices.append(text)
     state.tell(text)
@@ -195,7 +195,7 @@ class Machine:
         """What is to be done because of `event`, in this order. `now` is unix time; it never runs backwards in here."""
         state, kind = self.state, type(event)
         if state.phase is Phase.ENDED and not outlives(kind, state.phase):
-            state.refuse(event, Why.PHASE)
+            state.refuse(event, RefusalReason.PHASE)
             return []
         state.now = max(now, state.now)
         worker = state.workers.get(getattr(event, "worker", ""))

@@ -28,7 +28,7 @@ from understudy.core.events import MigrationAsked, NewcomerReady
 from understudy.core.membership import give_back, give_rank, open_incident, top_up
 from understudy.core.model import LossCause
 from understudy.core.state import JobState, Migration, Move, Recovery, Stage, Worker
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import moves
 
 
@@ -96,13 +96,13 @@ def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
     migration = state.migration
     move = migration.to(event.worker) if migration is not None else None
     if migration is None or move is None or migration.stage is not Stage.PREPARING:
-        state.refuse(event, Why.OVER)
+        state.refuse(event, RefusalReason.OVER)
     elif event.generation != migration.generation:
-        state.refuse(event, Why.GENERATION)
+        state.refuse(event, RefusalReason.GENERATION)
     elif state.broken:  # a rank that waits to hear why comes to no boundary: a recovery is about to begin, and calls the migration off
-        state.refuse(event, Why.PHASE)
+        state.refuse(event, RefusalReason.PHASE)
     elif move.ready:
-        state.refuse(event, Why.AGAIN)
+        state.refuse(event, RefusalReason.AGAIN)
     else:
         move.ready = True
         _pause(state, migration)

@@ -17,7 +17,7 @@ from understudy.core.events import IncidentGraded, Registered, StateListed
 from understudy.core.incident import OpenIncident
 from understudy.core.model import AwaitedDrills, DrillResult, DrillVerdict, Grade
 from understudy.core.state import JobState
-from understudy.core.transitions import Why
+from understudy.core.transitions import RefusalReason
 from understudy.messages import drills, grades
 from understudy.messages.base import Text
 
@@ -129,7 +129,7 @@ def concluded(state: JobState, result: DrillResult) -> None:
 def registered(state: JobState, event: Registered) -> None:
     """Repeated by whoever holds rank 0."""
     if event.generation != state.generation or len(event.roles) != state.spec.world_size:
-        state.refuse(event, Why.GENERATION if event.generation != state.generation else Why.UNKNOWN)
+        state.refuse(event, RefusalReason.GENERATION if event.generation != state.generation else RefusalReason.UNKNOWN)
         return
     before = state.roles, state.fingerprint
     state.roles, state.fingerprint = event.roles, event.fingerprint

@@ -22,7 +22,7 @@ from understudy.core.model import LossCause, VotePhase
 from understudy.core.places import clearing
 from understudy.core.preparation import keep, start_over
 from understudy.core.state import JobState, Move, Recovery, Stage, Worker
-from understudy.core.transitions import HAS_STATE, Phase, Why, WorkerState
+from understudy.core.transitions import HAS_STATE, Phase, RefusalReason, WorkerState
 from understudy.messages import loading, losses, newcomers, recoveries
 from understudy.messages.base import CODE, Text
 
@@ -156,10 +156,10 @@ def quiesced(state: JobState, event: Quiesced) -> None:
         _ended_by_another(state, event.generation)
     recovery = state.recovery
     if event.generation != state.generation:
-        state.refuse(event, Why.GENERATION)
+        state.refuse(event, RefusalReason.GENERATION)
         return
     if state.phase is not Phase.QUIESCING or recovery is None or event.worker not in recovery.waiting:
-        state.refuse(event, Why.AGAIN)
+        state.refuse(event, RefusalReason.AGAIN)
         return
     recovery.waiting.remove(event.worker)
     recovery.answers[event.worker] = event

@@ -16,7 +16,7 @@ from understudy.core.model import Grade
 from understudy.core.preparation import prepare
 from understudy.core.state import JobState, Stage, Worker
 from understudy.core.taints import leave
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import recoveries
 from understudy.messages.base import Text
 
@@ -29,11 +29,11 @@ def phase_done(state: JobState, event: PhaseDone) -> None:
         move.measured.append(event)
         return
     if incident is None:
-        state.refuse(event, Why.OVER)
+        state.refuse(event, RefusalReason.OVER)
         return
     early = worker.state is WorkerState.NEWCOMER  # its setup outlives a second loss
     if not (early or event.generation == state.generation):
-        state.refuse(event, Why.GENERATION)
+        state.refuse(event, RefusalReason.GENERATION)
         return
     incident.measure(event.phase, event.started, event.started + event.seconds)
     if worker.name in incident.newcomers:
@@ -44,7 +44,7 @@ def verified(state: JobState, event: Verified) -> None:
     """True forever for the generation that it names, also if a later loss was seen first."""
     worker = state.workers[event.worker]
     if not worker.comes_with(event.generation):
-        state.refuse(event, Why.GENERATION)
+        state.refuse(event, RefusalReason.GENERATION)
         return
     if state.incident is not None:
         state.incident.digests_verified += event.digests
@@ -58,7 +58,7 @@ def verified(state: JobState, event: Verified) -> None:
 def committed(state: JobState, event: Committed) -> None:
     worker = state.workers[event.worker]
     if event.generation != state.generation:
-        state.refuse(event, Why.GENERATION)
+        state.refuse(event, RefusalReason.GENERATION)
         return
     state.begun = True
     if worker.state is WorkerState.NEWCOMER and worker.comes_with(event.generation):
@@ -83,7 +83,7 @@ def finished(state: JobState, event: Finished) -> None:
     worker = state.workers[event.worker]
     if worker.state is WorkerState.NEWCOMER:
         if not worker.comes_with(event.generation):
-            state.refuse(event, Why.GENERATION)
+            state.refuse(event, RefusalReason.GENERATION)
             return
         _promote(state, worker)
     worker.step = max(worker.step, event.step)
@@ -94,7 +94,7 @@ def finished(state: JobState, event: Finished) -> None:
 
 def uncovered(state: JobState, event: Uncovered) -> None:
     if event.generation != state.generation:
-        state.refuse(event, Why.GENERATION)
+        state.refuse(event, RefusalReason.GENERATION)
         return
     if state.recovery is not None:
         state.end(1, recoveries.STATE_NOWHERE(reason=state.recovery.reason, detail=event.detail))

@@ -11,13 +11,13 @@ from understudy.core.membership import open_incident
 from understudy.core.migration import disrupted
 from understudy.core.quiesce import begin, is_attached
 from understudy.core.state import JobState
-from understudy.core.transitions import Why
+from understudy.core.transitions import RefusalReason
 from understudy.messages import recoveries
 
 
 def section_failed(state: JobState, event: SectionFailed) -> None:
     if not is_attached(state, event.worker, event.generation):
-        state.refuse(event, Why.GENERATION)  # that generation ends already; the worker tells the others all the same
+        state.refuse(event, RefusalReason.GENERATION)  # that generation ends already; the worker tells the others all the same
         return
     worker = state.workers[event.worker]
     reason = recoveries.SECTION_SKIPPED(rank=worker.rank, worker=worker.name, detail=event.detail)

@@ -22,7 +22,7 @@ from understudy.core.events import Event, Observed, PhaseDone, Quiesced, RankGro
 from understudy.core.incident import OpenIncident
 from understudy.core.mismatch import Crashes
 from understudy.core.model import DrillResult, Incident, JobSpec, LossCause, Timeouts
-from understudy.core.transitions import JOB, WORKER, Phase, Why, WorkerState
+from understudy.core.transitions import JOB, WORKER, Phase, RefusalReason, WorkerState
 from understudy.messages import moves
 
 
@@ -315,7 +315,7 @@ class JobState:
     scheduler_said: str = ""  # last, of a claim that it could not fulfil or has ended
     timers: set[str] = field(default_factory=set)
     laggards: dict[str, int] = field(default_factory=dict, compare=False)  # where `all_of` looks first; no answer depends on it
-    refused: dict[tuple[str, Why], int] = field(default_factory=dict, compare=False)  # what came, and meant nothing: how often
+    refused: dict[tuple[str, RefusalReason], int] = field(default_factory=dict, compare=False)  # what came, and meant nothing: how often
     ended: EndJob | None = None
     now: float = 0.0
     out: list[Command] = field(default_factory=list, compare=False)
@@ -346,7 +346,7 @@ class JobState:
     def become(self, worker: Worker, state: WorkerState) -> None:
         """The only way in which what a worker is to the job changes. One that takes a rank has its `rank` already."""
         if state not in WORKER[worker.state]:
-            self._count(f"worker {worker.state} -> {state}", Why.TRANSITION)
+            self._count(f"worker {worker.state} -> {state}", RefusalReason.TRANSITION)
             return
         worker.state = state
         if state not in (WorkerState.STARTING, WorkerState.WARM):
@@ -366,15 +366,15 @@ class JobState:
     def enter(self, phase: Phase) -> None:
         """The only way in which the phase of the job changes."""
         if phase not in JOB[self.phase]:
-            self._count(f"job {self.phase} -> {phase}", Why.TRANSITION)
+            self._count(f"job {self.phase} -> {phase}", RefusalReason.TRANSITION)
             return
         self.phase = phase
 
-    def refuse(self, event: Event, why: Why) -> None:
+    def refuse(self, event: Event, why: RefusalReason) -> None:
         """It means nothing now, and nothing comes of it."""
         self._count(type(event).__name__, why)
 
-    def _count(self, what: str, why: Why) -> None:
+    def _count(self, what: str, why: RefusalReason) -> None:
         self.refused[what, why] = self.refused.get((what, why), 0) + 1
 
     def emit(self, *commands: Command) -> None:

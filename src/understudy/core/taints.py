@@ -34,7 +34,7 @@ from understudy.core.events import NodeChecked, NodeTainted
 from understudy.core.migration import begin, most, move_of
 from understudy.core.quiesce import want_more
 from understudy.core.state import BY_JOB, CHECK, DRAIN, OPERATOR, JobState, Move, Node, Taint, Worker
-from understudy.core.transitions import Phase, Why
+from understudy.core.transitions import Phase, RefusalReason
 from understudy.messages import moves
 from understudy.messages.base import Text
 
@@ -44,7 +44,7 @@ TIMER = "taint"
 def node_tainted(state: JobState, event: NodeTainted) -> None:
     node = state.nodes.get(event.node)
     if node is None or (node.gone and node.claim < 0):  # what was claimed may come again
-        state.refuse(event, Why.UNKNOWN if node is None else Why.OVER)
+        state.refuse(event, RefusalReason.UNKNOWN if node is None else RefusalReason.OVER)
         return
     if event.reason:
         new = Taint(event.source, event.reason, event.part, event.until, event.leave, event.deadline, event.lose, by=event.by)

@@ -34,7 +34,7 @@ from collections.abc import Iterable, Mapping
 
 from understudy.core.events import GroupsListed, NodeLabelled, RankGroup
 from understudy.core.state import JobState, Node, Worker
-from understudy.core.transitions import Why, WorkerState
+from understudy.core.transitions import RefusalReason, WorkerState
 from understudy.messages import topology
 
 NVLINK_DOMAIN, FAILURE_DOMAIN, SWITCH, BLOCK = "nvlink-domain", "failure-domain", "switch", "block"
@@ -104,10 +104,10 @@ def listed(state: JobState, event: GroupsListed) -> None:
     """Take in the groups that the script has made. The worker that holds rank 0 repeats them."""
     world = range(state.spec.world_size)
     if not all(group.ranks and all(rank in world for rank in group.ranks) for group in event.groups):
-        state.refuse(event, Why.UNKNOWN)
+        state.refuse(event, RefusalReason.UNKNOWN)
         return
     if event.groups == state.groups:
-        state.refuse(event, Why.AGAIN)
+        state.refuse(event, RefusalReason.AGAIN)
         return
     state.groups = event.groups
     kept = [group for group in event.groups if group.name in state.spec.keep_together]
@@ -119,7 +119,7 @@ def labelled(state: JobState, event: NodeLabelled) -> None:
     """Take in what the scheduler knows of a node's place."""
     node = state.nodes.get(event.node)
     if node is None:
-        state.refuse(event, Why.UNKNOWN)
+        state.refuse(event, RefusalReason.UNKNOWN)
         return
     node.found = meanings(event.labels)
 

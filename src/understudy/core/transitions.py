@@ -30,7 +30,7 @@ means something; what depends on more than that (the generation, a timer, whethe
 *refused*: counted in `JobState.refused` by its kind and by why, and never an error, because it came from outside. The counts take no part
 in any decision. Many are as it should be. What they are good for: a kind that grows and grows is somebody who is not heard.
 
-A step that the first two tables do not know is refused as well: nothing changes, and it is counted as a `Why.TRANSITION`. No event can
+A step that the first two tables do not know is refused as well: nothing changes, and it is counted as a `RefusalReason.TRANSITION`. No event can
 lead to one; the tests walk for it, and a count of them in a real job is a bug in here.
 """
 
@@ -66,7 +66,7 @@ class WorkerState(StrEnum):
     LOST = "lost"
 
 
-class Why(StrEnum):
+class RefusalReason(StrEnum):
     """Why something is refused."""
 
     UNKNOWN = "unknown"  # nobody has ever heard of this worker or node
@@ -151,11 +151,11 @@ def outlives(kind: type[Any], phase: Phase) -> bool:
     return phase in DURING.get(kind, _LIVE)
 
 
-def refusal(kind: type[Any], speaker: WorkerState | None, phase: Phase) -> Why | None:
+def refusal(kind: type[Any], speaker: WorkerState | None, phase: Phase) -> RefusalReason | None:
     """Why an event of this kind means nothing now, as far as the tables know; None: its handler sees. `speaker`: None, nobody knows it."""
     if not outlives(kind, phase):
-        return Why.PHASE
+        return RefusalReason.PHASE
     speakers = SPEAKERS.get(kind)
     if speakers is None or speaker in speakers:
         return None
-    return Why.UNKNOWN if speaker is None else Why.STATE
+    return RefusalReason.UNKNOWN if speaker is None else RefusalReason.STATE

@@ -18,7 +18,7 @@ from understudy.core.quiesce import advance, fill, want_more
 from understudy.core.state import JobState, Migration, Node, Stage, Worker
 from understudy.core.taints import leave
 from understudy.core.topology import failure_domain, meanings
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import forming
 
 MOST_SPARES = 1024  # on one node, as an agent asks for them; a service takes no more workers on a node either
@@ -79,7 +79,7 @@ def worker_started(state: JobState, event: WorkerStarted) -> None:
 def worker_warm(state: JobState, event: WorkerWarm) -> None:
     worker = state.workers[event.worker]
     if worker.state is not WorkerState.STARTING:
-        state.refuse(event, Why.AGAIN)
+        state.refuse(event, RefusalReason.AGAIN)
         return
     state.become(worker, WorkerState.WARM)
     worker.store, worker.torch, worker.rejoins = event.store, event.torch, event.rejoins
