@@ -267,11 +267,11 @@ def served(state: JobState, *ranks: int) -> dict[int, str]:
     """Loses these ranks; by rank, the node on which it is then."""
     taken = {}
     for rank in ranks:
-        state.become(state.holder(rank), WorkerState.LOST)
+        state.set_worker_state(state.holder(rank), WorkerState.LOST)
 
     def take(rank: int, spare: Worker) -> None:
         spare.rank, state.ranks[rank] = rank, spare.name
-        state.become(spare, WorkerState.NEWCOMER)
+        state.set_worker_state(spare, WorkerState.NEWCOMER)
         taken[rank] = spare.node
 
     serve(state, ranks, take)

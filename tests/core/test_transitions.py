@@ -69,9 +69,9 @@ def test_a_step_that_no_table_knows_is_not_taken_and_is_counted() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     state = job.machine.state
     job.lose("w1")
-    state.become(state.workers["w1"], WorkerState.MEMBER)
+    state.set_worker_state(state.workers["w1"], WorkerState.MEMBER)
     job.submit(events.StopAsked("enough", 0))
-    state.enter(Phase.TRAINING)
+    state.set_phase(Phase.TRAINING)
     assert state.workers["w1"].state is WorkerState.LOST and state.phase is Phase.ENDED
     assert state.refused == {
         ("worker lost -> training", RefusalReason.TRANSITION): 1,

@@ -143,7 +143,7 @@ def _early(state: JobState, event: events.Quiesced) -> None:
 
 def _unfenced(state: JobState, worker: Any, reason: str) -> None:
     """Nobody ends it."""
-    state.become(worker, WorkerState.LOST)
+    state.set_worker_state(worker, WorkerState.LOST)
 
 
 def _fence_forgotten(state: JobState, event: events.WorkerStarted) -> None:
@@ -220,7 +220,7 @@ def _moves_unasked(state: JobState, event: events.NewcomerReady) -> None:
     if state.migration is not None:
         (move,) = state.migration.moves
         leaver, newcomer = state.workers[move.leaver], state.workers[move.newcomer]
-        state.become(newcomer, WorkerState.MEMBER)
+        state.set_worker_state(newcomer, WorkerState.MEMBER)
         state.ranks[move.rank] = newcomer.name
         membership.fence(state, leaver, "moved")
         state.migration = None
@@ -250,7 +250,7 @@ def _back_at_once(state: JobState, lost: set[str], why: str) -> None:
     if state.migration is None or leaver is None or leaver.name in lost or state.migration.moves[0].newcomer not in lost:
         disrupted(state, lost, why)
         return
-    state.become(leaver, WorkerState.MEMBER)
+    state.set_worker_state(leaver, WorkerState.MEMBER)
     state.ranks[leaver.rank] = leaver.name
     state.migration = None
 

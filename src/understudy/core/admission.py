@@ -27,7 +27,7 @@ def begin(state: JobState, node: Node, by: str) -> bool:
     if not state.spec.admission or ranks_on(state, node):
         return False
     node.taints[CHECK] = Taint(CHECK[0], moves.TO_BE_CHECKED(), by=by)
-    state.tell(moves.CHECKED_FIRST(node=node.name))
+    state.report(moves.CHECKED_FIRST(node=node.name))
     ask(state, node)
     return True
 
@@ -55,10 +55,10 @@ def passed(state: JobState, event: NodeChecked) -> Node | None:
     node = state.nodes.get(event.node)
     known = node.taints.get(CHECK) if node is not None else None
     if node is None or known is None:
-        state.refuse(event, RefusalReason.UNKNOWN if node is None else RefusalReason.OVER)
+        state.ignore(event, RefusalReason.UNKNOWN if node is None else RefusalReason.OVER)
         return None
     if event.passed:
         return node
     node.taints[CHECK] = replace(known, reason=moves.CHECK_FAILED(detail=event.detail))
-    state.tell(moves.NOT_TRUSTED(node=node.name, detail=event.detail, minutes=AGAIN / 60))
+    state.report(moves.NOT_TRUSTED(node=node.name, detail=event.detail, minutes=AGAIN / 60))
     return None

@@ -40,7 +40,7 @@ from understudy.messages.base import Text
 
 def replicas_differ(state: JobState, event: ReplicasDiffer) -> None:
     if not is_attached(state, event.worker, event.generation):
-        state.refuse(event, RefusalReason.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
         return
     odd = [_at(state, rank) for rank in event.odd if rank in state.ranks]
     sides = [tuple(rank for rank in side if rank in state.ranks) for side in event.sides]
@@ -83,7 +83,7 @@ def _dispute(state: JobState, sides: tuple[tuple[int, ...], ...], found: str, de
 
 
 def _told(state: JobState, found: str, detail: str) -> OpenIncident:
-    state.tell(detail)
+    state.report(detail)
     incident = open_incident(state, state.now, found)
     incident.note(detail)
     return incident
@@ -94,12 +94,12 @@ def redo_differs(state: JobState, event: RedoDiffers) -> None:
     its worker comes to rest."""
     worker, recovery = state.workers[event.worker], state.recovery
     if event.generation <= worker.differed:
-        state.refuse(event, RefusalReason.AGAIN)
+        state.ignore(event, RefusalReason.AGAIN)
         return
     at_rest = recovery is None or worker.name not in recovery.waiting
     resuming = state.phase is Phase.RESUMING and event.generation == state.generation
     if not resuming and (state.phase is not Phase.QUIESCING or at_rest or event.generation != worker.recovered):
-        state.refuse(event, RefusalReason.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
         return
     worker.differed = event.generation
     rank = worker.rank
@@ -161,11 +161,11 @@ def refusal(state: JobState, rank: int) -> str:
 def believed(state: JobState, event: Believed) -> None:
     dispute, why_not = state.dispute, refusal(state, event.rank)
     if why_not or dispute is None:
-        state.tell(disputes.CANNOT_BE_BELIEVED(rank=event.rank, why=why_not))
+        state.report(disputes.CANNOT_BE_BELIEVED(rank=event.rank, why=why_not))
         return
     state.dispute = None
     said = disputes.BELIEVED_FOR(rank=event.rank, reason=event.reason) if event.reason else disputes.BELIEVED(rank=event.rank)
-    state.tell(said)
+    state.report(said)
     if state.incident is not None:
         state.incident.note(said)
         state.incident.believed = True

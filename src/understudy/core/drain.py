@@ -90,7 +90,7 @@ def settle(state: JobState) -> None:
             _end_spares(state, node)
         done = all(worker.state in (WorkerState.LOST, WorkerState.RELEASED) for worker in node.workers.values())
         if done and not node.drain.done:
-            state.tell(moves.DRAIN_DONE(node=node.name))
+            state.report(moves.DRAIN_DONE(node=node.name))
         node.taints[DRAIN] = replace(node.drain, done=done)
 
 
@@ -116,11 +116,11 @@ def released(state: JobState, event: NodeReleased) -> None:
     """Nothing of the job is there any more, and it does not come back. What is said of it from now on means nothing."""
     node = state.nodes.get(event.node)
     if node is None or not releasable(state, node):
-        state.refuse(event, RefusalReason.UNKNOWN if node is None else RefusalReason.STATE)
+        state.ignore(event, RefusalReason.UNKNOWN if node is None else RefusalReason.STATE)
         return
     if not node.lost:
         _end_spares(state, node)
-        state.tell(moves.GIVEN_BACK(node=node.name))
+        state.report(moves.GIVEN_BACK(node=node.name))
     node.lost, node.gone, node.spares = True, True, 0
     settle(state)
 
@@ -155,7 +155,7 @@ def overdue(state: JobState) -> list[Worker]:
         ranks = sorted({worker.rank for worker in there if drain.lose or worker.name not in moving})
         if ranks:
             late = moves.OVERDUE_GIVEN_UP if drain.lose else moves.OVERDUE_LEFT
-            state.tell(late(node=node.name, ranks=_named(ranks), are="are" if ranks[1:] else "is"))
+            state.report(late(node=node.name, ranks=_named(ranks), are="are" if ranks[1:] else "is"))
         if drain.lose:
             gone += there
             _end_spares(state, node)

@@ -58,15 +58,15 @@ def due(state: JobState, step: int, now: float) -> bool:
 def asked(state: JobState, event: DrillAsked) -> None:
     why_not = refusal(state, event.rank)
     if why_not:
-        state.tell(drills.NO_DRILL(rank=event.rank, why=why_not) if event.rank >= 0 else drills.NO_DRILL_OF_ANY(why=why_not))
+        state.report(drills.NO_DRILL(rank=event.rank, why=why_not) if event.rank >= 0 else drills.NO_DRILL_OF_ANY(why=why_not))
         return
     rank = proofs.turn(state) if event.rank < 0 else event.rank
     spare = choose_spare(state, rank)
     assert spare is not None, "else it is refused"
     state.drilled += 1
     state.drill = DrillUnderWay(state.drilled, rank, spare.name, state.holder(rank).name, event.reason, event.step)
-    state.tell(drills.BEGINS(number=state.drilled, spare=spare.name, node=spare.node, rank=rank))
-    state.become(spare, WorkerState.REHEARSING)
+    state.report(drills.BEGINS(number=state.drilled, spare=spare.name, node=spare.node, rank=rank))
+    state.set_worker_state(spare, WorkerState.REHEARSING)
     state.timer(TIMER, state.timeouts.hang_first)
     if spare.prepare is None:
         spare.local_rank = local_rank(state, spare, rank)
@@ -116,7 +116,7 @@ def drilled(state: JobState, event: Drilled) -> None:
     drill = state.drill
     assert drill is not None, "else nobody rehearses"
     if (drill.number, drill.rank) != (event.drill, event.rank):
-        state.refuse(event, RefusalReason.OVER)
+        state.ignore(event, RefusalReason.OVER)
         return
     _conclude(state, drill, event.verdict, event.detail, event)
 
@@ -124,7 +124,7 @@ def drilled(state: JobState, event: Drilled) -> None:
 def broken(state: JobState, event: DrillBroken) -> None:
     drill = state.drill
     if drill is None or (drill.holder, drill.number) != (event.worker, event.drill):
-        state.refuse(event, RefusalReason.OVER)
+        state.ignore(event, RefusalReason.OVER)
         return
     _conclude(state, drill, DrillVerdict.BROKEN, event.detail)
 
@@ -180,7 +180,7 @@ def _conclude(
         proofs.since(state, drill.holder),
     )
     state.drills = [*state.drills, result][-KEPT:]
-    state.tell(told(result))
+    state.report(told(result))
     grades.drilled(state, result)
     proofs.concluded(state, result)
     if drill.running and fresh:  # called off: it hears of what is more important

@@ -85,16 +85,16 @@ def takes(state: JobState, event: NodeJoined) -> bool:
         return True
     if event.claim < 0:
         if there is not None and there.claim >= 0:
-            state.tell(floating_spares.UNAWARE(node=event.node))
+            state.report(floating_spares.UNAWARE(node=event.node))
         return there is None or there.claim < 0
     if claim is None:
         if state.claimed <= event.claim < state.claimed + AHEAD:  # by an orchestrator that was killed
             state.claimed = event.claim + 1
-        state.tell(floating_spares.CLAIM_OVER(node=event.node, claim=event.claim))
+        state.report(floating_spares.CLAIM_OVER(node=event.node, claim=event.claim))
         state.emit(GiveBackNode(event.claim, event.node))
         return False
     if claim.node:  # what serves the claim must not end with the node that speaks now
-        state.tell(floating_spares.CLAIM_SERVED(node=event.node, other=claim.node, claim=claim.number))
+        state.report(floating_spares.CLAIM_SERVED(node=event.node, other=claim.node, claim=claim.number))
         return False
     if there is not None or (known is not None and known.claim < 0):
         _useless(state, claim, event.node, floating_spares.ALREADY_THERE(node=event.node))
@@ -103,7 +103,7 @@ def takes(state: JobState, event: NodeJoined) -> bool:
         _useless(state, claim, event.node, forming.NODE_RANK_TAKEN(node=event.node, node_rank=event.node_rank))
         return False
     claim.node = event.node
-    state.tell(floating_spares.JOINED(node=event.node, claim=claim.number))
+    state.report(floating_spares.JOINED(node=event.node, claim=claim.number))
     return True
 
 
@@ -111,7 +111,7 @@ def _useless(state: JobState, claim: Claim, node: str, why: str) -> None:
     """The scheduler has fulfilled it, and nothing can come of that."""
     del state.claims[claim.number]
     state.scheduler_said = why
-    state.tell(why)
+    state.report(why)
     state.emit(GiveBackNode(claim.number, node))
     state.timer(TIMER, PAUSE)
 
@@ -120,13 +120,13 @@ def ended(state: JobState, event: ClaimEnded) -> str:
     """The name of the node that is lost with it; empty: none has joined."""
     claim = state.claims.pop(event.claim, None)
     if claim is None:
-        state.refuse(event, RefusalReason.OVER)
+        state.ignore(event, RefusalReason.OVER)
         return ""
     state.scheduler_said = event.detail
     if claim.node:
         state.nodes[claim.node].gone = True
         return claim.node
-    state.tell(floating_spares.NOT_FULFILLED(claim=claim.number, detail=event.detail))
+    state.report(floating_spares.NOT_FULFILLED(claim=claim.number, detail=event.detail))
     state.timer(TIMER, PAUSE)
     return ""
 
@@ -210,7 +210,7 @@ def _claim(state: JobState, ranks: list[int], why: Message) -> None:
         claim = Claim(state.claimed, rank, why(rank=rank), avoid)
         state.claims[claim.number] = claim
         state.claimed += 1
-        state.tell(floating_spares.ASKED_FOR(claim=claim.number, why=claim.reason))
+        state.report(floating_spares.ASKED_FOR(claim=claim.number, why=claim.reason))
         state.emit(ClaimNode(claim.number, rank, claim.reason, avoid))
 
 
@@ -238,7 +238,7 @@ def _give_back(state: JobState, claim: Claim, why: Message = floating_spares.NOD
             fence(state, worker, GIVEN_BACK)
         node.lost, node.spares, node.gone = True, 0, True
         lost(state, node)
-    state.tell(why(claim=claim.number, node=claim.node) if claim.node else floating_spares.NOT_NEEDED(claim=claim.number))
+    state.report(why(claim=claim.number, node=claim.node) if claim.node else floating_spares.NOT_NEEDED(claim=claim.number))
     state.emit(GiveBackNode(claim.number, claim.node))
 
 

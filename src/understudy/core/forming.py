@@ -27,7 +27,7 @@ def give_out_ranks(state: JobState) -> None:
         return
     chosen = [worker for node in state.hosts() for worker in _warm(node)[:wanted]]
     state.store = chosen[0].store
-    state.enter(Phase.TRAINING)
+    state.set_phase(Phase.TRAINING)
     state.all_committed = False
     for rank, worker in enumerate(chosen):
         give_rank(state, worker, rank, state.generation, state.store, newcomer=False)
@@ -43,7 +43,7 @@ def start_anew(state: JobState, reason: str) -> None:
         return
     state.restarts += 1
     state.generation = state.next_generation()
-    state.tell(forming.STARTS_ANEW(reason=reason, restarts=state.restarts, most=state.spec.max_restarts))
+    state.report(forming.STARTS_ANEW(reason=reason, restarts=state.restarts, most=state.spec.max_restarts))
     for worker in state.members():
         fence(state, worker, "the job starts anew")
     for worker in state.newcomers():
@@ -57,7 +57,7 @@ def start_anew(state: JobState, reason: str) -> None:
     state.broken = ""
     state.recovery = state.migration = state.dispute = state.crashes = None
     state.cancel("quiesce", "hold", "resume", "communication", "migration", TIMER)
-    state.enter(Phase.FORMING)
+    state.set_phase(Phase.FORMING)
     if any(node.lost for node in state.hosts()):
         state.end(1, forming.NODES_MISSING(reason=reason))
         return

@@ -110,7 +110,7 @@ def drilled(state: JobState, result: DrillResult) -> None:
         else:
             why = grades.DRILLED_LATER(drills=" and ".join(passed), compared=_compared(incident))
             proofs.regrade(state, number, Grade.DRILLED, why)
-            state.tell(grades.RAISED(number=incident.number, grade=Grade.DRILLED, why=why))
+            state.report(grades.RAISED(number=incident.number, grade=Grade.DRILLED, why=why))
 
 
 def grade(state: JobState, incident: OpenIncident) -> Graded:

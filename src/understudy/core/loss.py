@@ -60,7 +60,7 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         return
     node = state.nodes.get(event.node)
     if node is not None and node.gone and node.claim < 0 and event.claim < 0:
-        state.refuse(event, RefusalReason.OVER)
+        state.ignore(event, RefusalReason.OVER)
         return
     if node is not None and event.workers is not None:
         there = [worker for worker in node.workers.values() if worker.pid is not None or worker.state is not WorkerState.STARTING]
@@ -86,7 +86,7 @@ def worker_warm(state: JobState, event: WorkerWarm) -> None:
         # An orchestrator that was killed gave it this rank and could not write that down. Now it sets up for a decision that nobody
         # knows, or it has a rank already that somebody else takes it for.
         if worker.state is WorkerState.STARTING:
-            state.become(worker, WorkerState.WARM)
+            state.set_worker_state(worker, WorkerState.WARM)
         detail = texts.UNKNOWN_ASSIGNMENT(rank=event.rank)
         lose(state, [Loss(worker, LossCause.KILLED, detail, state.now)])
     else:
@@ -99,13 +99,13 @@ def nodes_lost(state: JobState, event: NodesLost) -> None:
     for lost in event.nodes:
         node = state.nodes.get(lost.node)
         if node is None or node.lost:
-            state.refuse(event, RefusalReason.UNKNOWN if node is None else RefusalReason.AGAIN)
+            state.ignore(event, RefusalReason.UNKNOWN if node is None else RefusalReason.AGAIN)
             continue
         node.lost, node.spares = True, 0
         home.doubted(state, node)
         floating.lost(state, node)
         admission.settle(state)
-        state.tell(texts.NODE_LOST(node=node.name, detail=lost.detail))
+        state.report(texts.NODE_LOST(node=node.name, detail=lost.detail))
         losses += [Loss(worker, LossCause.NODE, lost.detail, lost.happened or state.now) for worker in node.workers.values()]
         if node.rank < state.spec.nodes and not missed:
             missed = texts.NODE_LOST_EARLY(node=node.name, detail=lost.detail)
@@ -124,14 +124,14 @@ def claim_ended(state: JobState, event: ClaimEnded) -> None:
 def verify_failed(state: JobState, event: VerifyFailed) -> None:
     worker = state.workers[event.worker]
     if not worker.comes_with(event.generation):
-        state.refuse(event, RefusalReason.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
         return
     lose(state, [Loss(worker, LossCause.DIGEST, event.detail, state.now)])
 
 
 def communication_broken(state: JobState, event: CommunicationBroken) -> None:
     if event.generation != state.generation or state.broken:
-        state.refuse(event, RefusalReason.AGAIN if event.generation == state.generation else RefusalReason.GENERATION)
+        state.ignore(event, RefusalReason.AGAIN if event.generation == state.generation else RefusalReason.GENERATION)
         return
     state.broken = f"{state.describe(state.workers[event.worker])} says: {event.detail}"
     state.broken_at = state.now
@@ -149,13 +149,13 @@ def explained_after(timeouts: Timeouts) -> float:
 
 def expired(state: JobState, event: Expired) -> None:
     if event.timer not in state.timers:
-        state.refuse(event, RefusalReason.OVER)
+        state.ignore(event, RefusalReason.OVER)
         return
     state.timers.remove(event.timer)
     recovery = state.recovery
     if event.timer == "communication" and state.broken:
         reason = texts.COMMUNICATION_BROKE(found=state.broken)
-        state.tell(reason)
+        state.report(reason)
         incident = open_incident(state, state.broken_at, reason)
         incident.note(reason)
         incident.unexplained = True
@@ -209,7 +209,7 @@ def lose(state: JobState, losses: list[Loss]) -> None:
         if was is WorkerState.LOST:
             continue
         if was is WorkerState.RELEASED:  # it was told to go
-            state.become(loss.worker, WorkerState.LOST)
+            state.set_worker_state(loss.worker, WorkerState.LOST)
             room = room or bounded(state, state.nodes[loss.worker.node])
             continue
         fence(state, loss.worker, f"{loss.cause}: {loss.detail}")
@@ -238,7 +238,7 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
         worker = loss.worker
         what = _LOST.get(loss.cause, texts.LOST)(rank=worker.rank, worker=worker.name, node=worker.node, detail=loss.detail)
         if not worker.finished or not loss.detail.startswith("exit code 0"):  # that is how many scripts end
-            state.tell(what)
+            state.report(what)
         told.append(what)
         if worker.finished and state.phase is Phase.TRAINING and not interrupts and loss.cause is not LossCause.CORRUPT:
             state.finished_then_lost.add(worker.rank)

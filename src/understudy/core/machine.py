@@ -111,10 +111,10 @@ def _notice(state: JobState, event: events.Notice) -> None:
     known = {*state.notices, *(notice.partition(": ")[2] for notice in state.notices)}
     full = len(state.notices) >= MOST_NOTICES and not (grades.is_warning(event.text) and _is_first(state, event.text))
     if event.text in known or full:  # what one rank has said, the others need not repeat
-        state.refuse(event, RefusalReason.AGAIN if event.text in known else RefusalReason.LIMIT)
+        state.ignore(event, RefusalReason.AGAIN if event.text in known else RefusalReason.LIMIT)
         return
     state.notices.append(text)
-    state.tell(text)
+    state.report(text)
 
 
 def _recorded(state: JobState, event: events.IncidentGraded) -> None:
@@ -195,7 +195,7 @@ class Machine:
         """What is to be done because of `event`, in this order. `now` is unix time; it never runs backwards in here."""
         state, kind = self.state, type(event)
         if state.phase is Phase.ENDED and not outlives(kind, state.phase):
-            state.refuse(event, RefusalReason.PHASE)
+            state.ignore(event, RefusalReason.PHASE)
             return []
         state.now = max(now, state.now)
         worker = state.workers.get(getattr(event, "worker", ""))
@@ -203,7 +203,7 @@ class Machine:
             worker.last_seen_generation = max(worker.last_seen_generation, getattr(event, "generation", -1))
         why = refusal(kind, worker.state if worker is not None else None, state.phase)
         if why is not None:
-            state.refuse(event, why)
+            state.ignore(event, why)
             return []
         _HANDLERS[kind](state, event)
         if state.spec.floating and state.all_committed:

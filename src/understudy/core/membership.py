@@ -27,7 +27,7 @@ def start_worker(state: JobState, node: Node, spare: bool) -> None:
 
 def fence(state: JobState, worker: Worker, reason: str) -> None:
     """Whatever it still does, it is not part of the job. Its process ends, with everything that it started."""
-    state.become(worker, WorkerState.LOST)
+    state.set_worker_state(worker, WorkerState.LOST)
     state.emit(KillWorker(worker.name, reason))
 
 
@@ -38,14 +38,14 @@ def give_rank(
     if newcomer and splits(state, rank, state.nodes[worker.node]):
         where = {"node": worker.node, "domain": domain_of(state, rank), "groups": shown(state, rank)}
         warning = topology.GROUP_SPLIT(rank=rank, **where)
-        state.tell(warning)
+        state.report(warning)
         if state.incident is not None:
             state.incident.note(warning)
     if local < 0:
         local = places.local_rank(state, worker, rank) if newcomer else rank % state.spec.workers_per_node
         assert local >= 0, "it is chosen by that"
     worker.rank, worker.local_rank = rank, local
-    state.become(worker, WorkerState.NEWCOMER if newcomer else WorkerState.MEMBER)
+    state.set_worker_state(worker, WorkerState.NEWCOMER if newcomer else WorkerState.MEMBER)
     node = state.nodes[worker.node]
     if newcomer and not state.spec.replenish:
         node.spares = max(0, node.spares - 1)

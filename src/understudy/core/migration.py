@@ -52,7 +52,7 @@ def refusal(state: JobState, rank: int, to: str = "", device: str = "") -> str:
 def asked(state: JobState, event: MigrationAsked) -> None:
     why_not = refusal(state, event.rank, event.to, event.device)
     if why_not:
-        state.tell(moves.REFUSED(rank=event.rank, why=why_not))
+        state.report(moves.REFUSED(rank=event.rank, why=why_not))
         return
     if event.to:
         place = destination.find(state, event.rank, event.to, event.device)
@@ -83,7 +83,7 @@ def begin(state: JobState, every: list[Move]) -> None:
     stay = [worker for worker in state.members() if worker.rank not in ranks]
     store = stay[0].store if stay else state.workers[every[0].newcomer].store
     for move in every:
-        state.tell(moves.MIGRATES(rank=move.rank, leaver=move.leaver, newcomer=move.newcomer))
+        state.report(moves.MIGRATES(rank=move.rank, leaver=move.leaver, newcomer=move.newcomer))
     for worker in state.members():
         state.emit(Publish(worker.name, generation, store, ranks))
     for move in every:
@@ -96,13 +96,13 @@ def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
     migration = state.migration
     move = migration.to(event.worker) if migration is not None else None
     if migration is None or move is None or migration.stage is not Stage.PREPARING:
-        state.refuse(event, RefusalReason.OVER)
+        state.ignore(event, RefusalReason.OVER)
     elif event.generation != migration.generation:
-        state.refuse(event, RefusalReason.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
     elif state.broken:  # a rank that waits to hear why comes to no boundary: a recovery is about to begin, and calls the migration off
-        state.refuse(event, RefusalReason.PHASE)
+        state.ignore(event, RefusalReason.PHASE)
     elif move.ready:
-        state.refuse(event, RefusalReason.AGAIN)
+        state.ignore(event, RefusalReason.AGAIN)
     else:
         move.ready = True
         _pause(state, migration)
@@ -117,7 +117,7 @@ def _pause(state: JobState, migration: Migration) -> None:
         state.migration = None
         for move in migration.moves:
             give_back(state, state.workers[move.newcomer], "the job is about to finish")
-            state.tell(moves.NO_LONGER(rank=move.rank))
+            state.report(moves.NO_LONGER(rank=move.rank))
         return
     incident = open_incident(state, state.now, migration.reason or moves.ASKED(), planned=True)
     for move in migration.moves:
@@ -129,7 +129,7 @@ def _pause(state: JobState, migration: Migration) -> None:
     first = state.workers[migration.moves[0].newcomer].assign
     assert first is not None, "a newcomer has a rank"
     state.generation, state.store = migration.generation, first.store
-    state.enter(Phase.QUIESCING)
+    state.set_phase(Phase.QUIESCING)
     state.all_committed = False
     members = state.members()
     recovery = Recovery(
@@ -189,7 +189,7 @@ def _end(state: JobState, move: Move, lost: set[str], why: str) -> None:
 
 
 def outcome(state: JobState, rank: int, holder: str, note: str) -> None:
-    state.tell(note)
+    state.report(note)
     if state.incident is not None:
         state.incident.assigned(rank, holder, state.now)
         state.incident.note(note)

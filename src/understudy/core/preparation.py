@@ -87,9 +87,9 @@ def keep(state: JobState, spare: Worker) -> None:
         return
     if bounded(state, node) and prepare.rank not in state.vacant() and len(node.idle(*_COMING)) >= len(open_places(node)):
         return  # the spares that were started meanwhile need its place
-    state.become(spare, WorkerState.WARM)
+    state.set_worker_state(spare, WorkerState.WARM)
     state.timer(TIMER, state.timeouts.hang_first)
-    state.tell(drills.KEPT(spare=spare.name, node=spare.node, rank=prepare.rank))
+    state.report(drills.KEPT(spare=spare.name, node=spare.node, rank=prepare.rank))
 
 
 def _end_surplus(state: JobState) -> None:
@@ -152,7 +152,7 @@ def failed(state: JobState, worker: Worker, rank: int, why: str) -> None:
     missed(state, rank)
     fence(state, worker, f"it could not be prepared for rank {rank}")
     told = drills.NOT_PREPARED if state.unprepared[rank] < ATTEMPTS else drills.NOT_PREPARED_ANY_MORE
-    state.tell(told(spare=worker.name, node=worker.node, rank=rank, why=why))
+    state.report(told(spare=worker.name, node=worker.node, rank=rank, why=why))
     if state.incident is None:
         top_up(state)
 
@@ -162,7 +162,7 @@ def missed(state: JobState, rank: int) -> None:
     state.unprepared[rank] = state.unprepared.get(rank, 0) + 1
     state.unprepared_in_a_row += 1
     if state.unprepared_in_a_row == IN_A_ROW:
-        state.tell(drills.FAILED_IN_A_ROW(count=IN_A_ROW))
+        state.report(drills.FAILED_IN_A_ROW(count=IN_A_ROW))
 
 
 def overdue(state: JobState) -> None:
@@ -234,4 +234,4 @@ def _anew(state: JobState, worker: Worker, why: str) -> None:
     there = [one for one in node.idle(WorkerState.STARTING, WorkerState.WARM) if one.spare]
     if not state.trusted(node) or len(there) >= node.spares:  # else it is topped up; more are there only behind a drill (`keep`)
         start_worker(state, node, spare=True)
-    state.tell(drills.STARTED_OVER(spare=worker.name, node=worker.node, rank=worker.prepare.rank))
+    state.report(drills.STARTED_OVER(spare=worker.name, node=worker.node, rank=worker.prepare.rank))

@@ -129,13 +129,13 @@ def concluded(state: JobState, result: DrillResult) -> None:
 def registered(state: JobState, event: Registered) -> None:
     """Repeated by whoever holds rank 0."""
     if event.generation != state.generation or len(event.roles) != state.spec.world_size:
-        state.refuse(event, RefusalReason.GENERATION if event.generation != state.generation else RefusalReason.UNKNOWN)
+        state.ignore(event, RefusalReason.GENERATION if event.generation != state.generation else RefusalReason.UNKNOWN)
         return
     before = state.roles, state.fingerprint
     state.roles, state.fingerprint = event.roles, event.fingerprint
     if before[0] and before != (event.roles, event.fingerprint):
         _void(state, event.step)
-        state.tell(drills.PROOFS_VOID())
+        state.report(drills.PROOFS_VOID())
     elif not before[0] and any(incident.awaits is not None for incident in state.incidents):
         state.drill_after = 0.0  # a drill may show something about other ranks now
 
@@ -147,7 +147,7 @@ def listed(state: JobState, event: StateListed) -> None:
     if any(proven(state, rank) < 0 for rank in before):
         (root, shown), *more = sorted(changing(state) - known) or sorted(changing(state))
         state.drill_next, state.drill_after = event.step + state.spec.drill_at, 0.0
-        state.tell(drills.PROOFS_VOID_FOR(name=f"{shown} ({root})" if root else shown, more=f" and {len(more)} more" * bool(more)))
+        state.report(drills.PROOFS_VOID_FOR(name=f"{shown} ({root})" if root else shown, more=f" and {len(more)} more" * bool(more)))
 
 
 def _void(state: JobState, step: int) -> None:

@@ -52,7 +52,7 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
     carried = state.recovery.lost if state.recovery is not None and not state.recovery.counted else []
     lost = lost + _finished_then_lost(state)
     state.generation, state.store = state.next_generation(), survivors[0].store
-    state.enter(Phase.QUIESCING)
+    state.set_phase(Phase.QUIESCING)
     state.all_committed, state.broken = False, ""
     state.cancel("communication", "resume")
     recovery = Recovery(
@@ -112,7 +112,7 @@ def fill(state: JobState) -> None:
         start_in_place(state, vacant)
     floating.ask(state)
     if _may_come(state) and "hold" not in state.timers:
-        state.tell(recoveries.HOLDS_FOR_SPARE(ranks=_ranks(vacant)))
+        state.report(recoveries.HOLDS_FOR_SPARE(ranks=_ranks(vacant)))
         state.timer("hold", state.timeouts.hang_first)
 
 
@@ -130,7 +130,7 @@ def waited(state: JobState) -> None:
 def _take(state: JobState, rank: int, spare: Worker) -> None:
     give_rank(state, spare, rank, state.generation, state.store, newcomer=True)
     state.ranks[rank] = spare.name
-    state.tell(recoveries.TAKES_OVER(spare=spare.name, node=spare.node, rank=rank))
+    state.report(recoveries.TAKES_OVER(spare=spare.name, node=spare.node, rank=rank))
     if state.incident is not None:
         state.incident.assigned(rank, spare.name, state.now)
 
@@ -156,10 +156,10 @@ def quiesced(state: JobState, event: Quiesced) -> None:
         _ended_by_another(state, event.generation)
     recovery = state.recovery
     if event.generation != state.generation:
-        state.refuse(event, RefusalReason.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
         return
     if state.phase is not Phase.QUIESCING or recovery is None or event.worker not in recovery.waiting:
-        state.refuse(event, RefusalReason.AGAIN)
+        state.ignore(event, RefusalReason.AGAIN)
         return
     recovery.waiting.remove(event.worker)
     recovery.answers[event.worker] = event
@@ -265,7 +265,7 @@ def _decide(state: JobState, recovery: Recovery) -> Decision:
 
 def _moved_on(state: JobState, recovery: Recovery, move: Move) -> None:
     leaver = state.workers[move.leaver]
-    state.tell(recoveries.MOVED_ON(rank=move.rank, leaver=leaver.name))
+    state.report(recoveries.MOVED_ON(rank=move.rank, leaver=leaver.name))
     if state.incident is not None:
         state.incident.note(recoveries.MOVED_BEFORE_KNOWN(rank=move.rank, leaver=leaver.name, newcomer=move.newcomer))
     fence(state, leaver, f"rank {move.rank} has moved on")
@@ -274,7 +274,7 @@ def _moved_on(state: JobState, recovery: Recovery, move: Move) -> None:
 
 def _goes_back(state: JobState, recovery: Recovery, move: Move) -> None:
     leaver, newcomer = state.workers[move.leaver], state.workers[move.newcomer]
-    state.become(leaver, WorkerState.MEMBER)
+    state.set_worker_state(leaver, WorkerState.MEMBER)
     state.ranks[move.rank] = leaver.name
     if newcomer.state is not WorkerState.LOST:
         give_back(state, newcomer, f"rank {move.rank} stays where it was")
@@ -318,14 +318,14 @@ def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
         if all(answer.position.stand is VotePhase.IDLE for answer in recovery.answers.values()) and decision.decision == "redo":
             word = BOUNDARY
         for move in migration.moves:
-            state.become(state.workers[move.leaver], WorkerState.LEAVING)
+            state.set_worker_state(state.workers[move.leaver], WorkerState.LEAVING)
             state.ranks[move.rank] = move.newcomer
         migration.stage, migration.boundary, leavers = Stage.MOVING, decision.start, migration.ranks
     if state.incident is not None:
         state.incident.decision = word
         state.incident.redone |= word == REDO
     recovery.decision = decision
-    state.enter(Phase.RESUMING)
+    state.set_phase(Phase.RESUMING)
     newcomers = state.newcomers()
     state.crashes = Crashes.resumed(
         state.crashes, decision.start, {worker.name: worker.rank for worker in newcomers}, state.spec.world_size - len(newcomers)

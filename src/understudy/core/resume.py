@@ -29,11 +29,11 @@ def phase_done(state: JobState, event: PhaseDone) -> None:
         move.measured.append(event)
         return
     if incident is None:
-        state.refuse(event, RefusalReason.OVER)
+        state.ignore(event, RefusalReason.OVER)
         return
     early = worker.state is WorkerState.NEWCOMER  # its setup outlives a second loss
     if not (early or event.generation == state.generation):
-        state.refuse(event, RefusalReason.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
         return
     incident.measure(event.phase, event.started, event.started + event.seconds)
     if worker.name in incident.newcomers:
@@ -44,21 +44,21 @@ def verified(state: JobState, event: Verified) -> None:
     """True forever for the generation that it names, also if a later loss was seen first."""
     worker = state.workers[event.worker]
     if not worker.comes_with(event.generation):
-        state.refuse(event, RefusalReason.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
         return
     if state.incident is not None:
         state.incident.digests_verified += event.digests
         for text in event.notes:
             state.incident.note(f"rank {worker.rank}: {text}")
     for text in event.notes:
-        state.tell(f"rank {worker.rank} on {worker.name}: {text}")
+        state.report(f"rank {worker.rank} on {worker.name}: {text}")
     _promote(state, worker)
 
 
 def committed(state: JobState, event: Committed) -> None:
     worker = state.workers[event.worker]
     if event.generation != state.generation:
-        state.refuse(event, RefusalReason.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
         return
     state.begun = True
     if worker.state is WorkerState.NEWCOMER and worker.comes_with(event.generation):
@@ -83,7 +83,7 @@ def finished(state: JobState, event: Finished) -> None:
     worker = state.workers[event.worker]
     if worker.state is WorkerState.NEWCOMER:
         if not worker.comes_with(event.generation):
-            state.refuse(event, RefusalReason.GENERATION)
+            state.ignore(event, RefusalReason.GENERATION)
             return
         _promote(state, worker)
     worker.step = max(worker.step, event.step)
@@ -94,7 +94,7 @@ def finished(state: JobState, event: Finished) -> None:
 
 def uncovered(state: JobState, event: Uncovered) -> None:
     if event.generation != state.generation:
-        state.refuse(event, RefusalReason.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
         return
     if state.recovery is not None:
         state.end(1, recoveries.STATE_NOWHERE(reason=state.recovery.reason, detail=event.detail))
@@ -109,7 +109,7 @@ def maybe_done(state: JobState) -> None:
     drill.call_off(state, "the job has ended")
     for worker in state.workers.values():
         if worker.state not in (WorkerState.LOST, WorkerState.RELEASED):
-            state.become(worker, WorkerState.RELEASED)
+            state.set_worker_state(worker, WorkerState.RELEASED)
             state.emit(Release(worker.name, 0))
     incident, state.incident = state.incident, None
     if incident is not None:
@@ -120,12 +120,12 @@ def maybe_done(state: JobState) -> None:
 
 def _promote(state: JobState, worker: Worker) -> None:
     """The newcomer's state is good: it is a member like any other."""
-    state.become(worker, WorkerState.MEMBER)
+    state.set_worker_state(worker, WorkerState.MEMBER)
     migration, recovery = state.migration, state.recovery
     move = migration.to(worker.name) if migration is not None else None
     if migration is not None and move is not None:
         leaver = state.workers[move.leaver]
-        state.become(leaver, WorkerState.RELEASED)
+        state.set_worker_state(leaver, WorkerState.RELEASED)
         migration.moves.remove(move)
         if not migration.moves:
             state.migration = None
@@ -146,7 +146,7 @@ def _settle(state: JobState) -> None:
         return
     if not state.everyone_committed():
         return
-    state.enter(Phase.TRAINING)
+    state.set_phase(Phase.TRAINING)
     state.all_committed, state.recovery, state.crashes = True, None, None
     incident, state.incident = state.incident, None
     if incident is None:
@@ -154,9 +154,9 @@ def _settle(state: JobState) -> None:
         leave(state)
         return
     _close(state, incident)
-    state.tell(_summary(incident, state.now))
+    state.report(_summary(incident, state.now))
     if incident.grade is Grade.UNPROVEN:
-        state.tell(grades.warning(incident))
+        state.report(grades.warning(incident))
     proofs.survived(state, incident)
     if state.all_finished():
         return

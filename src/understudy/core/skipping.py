@@ -17,11 +17,11 @@ from understudy.messages import recoveries
 
 def section_failed(state: JobState, event: SectionFailed) -> None:
     if not is_attached(state, event.worker, event.generation):
-        state.refuse(event, RefusalReason.GENERATION)  # that generation ends already; the worker tells the others all the same
+        state.ignore(event, RefusalReason.GENERATION)  # that generation ends already; the worker tells the others all the same
         return
     worker = state.workers[event.worker]
     reason = recoveries.SECTION_SKIPPED(rank=worker.rank, worker=worker.name, detail=event.detail)
-    state.tell(reason)
+    state.report(reason)
     incident = open_incident(state, state.now, reason)
     incident.note(reason)
     incident.skipped = True

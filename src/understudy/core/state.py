@@ -6,7 +6,7 @@ relies on.
 
 A job may have tens of thousands of ranks, and each of them speaks several times in every incident. What is asked for every such event
 must therefore not look at all ranks. Four small indexes serve that (`Node.workers`, `JobState.unassigned`, `unverified`, `fallen`);
-they change in `enlist` and `become` and nowhere else. Questions of the kind "have all of them ...?" go through `all_of`.
+they change in `enlist` and `set_worker_state` and nowhere else. Questions of the kind "have all of them ...?" go through `all_of`.
 """
 
 from __future__ import annotations
@@ -343,7 +343,7 @@ class JobState:
         """A new worker, which starts."""
         self.workers[worker.name] = self.unassigned[worker.name] = self.nodes[worker.node].workers[worker.name] = worker
 
-    def become(self, worker: Worker, state: WorkerState) -> None:
+    def set_worker_state(self, worker: Worker, state: WorkerState) -> None:
         """The only way in which what a worker is to the job changes. One that takes a rank has its `rank` already."""
         if state not in WORKER[worker.state]:
             self._count(f"worker {worker.state} -> {state}", RefusalReason.TRANSITION)
@@ -363,14 +363,14 @@ class JobState:
         if state is WorkerState.LOST:
             self.nodes[worker.node].workers.pop(worker.name, None)
 
-    def enter(self, phase: Phase) -> None:
+    def set_phase(self, phase: Phase) -> None:
         """The only way in which the phase of the job changes."""
         if phase not in JOB[self.phase]:
             self._count(f"job {self.phase} -> {phase}", RefusalReason.TRANSITION)
             return
         self.phase = phase
 
-    def refuse(self, event: Event, why: RefusalReason) -> None:
+    def ignore(self, event: Event, why: RefusalReason) -> None:
         """It means nothing now, and nothing comes of it."""
         self._count(type(event).__name__, why)
 
@@ -380,7 +380,7 @@ class JobState:
     def emit(self, *commands: Command) -> None:
         self.out.extend(commands)
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         self.out.append(Tell(text))
 
     def end(self, exit_code: int, message: str) -> None:
@@ -389,7 +389,7 @@ class JobState:
             self.emit(*(GiveBackNode(claim.number, claim.node) for claim in self.claims.values()))
             self.claims.clear()
             self.ended = EndJob(exit_code, message)
-            self.enter(Phase.ENDED)
+            self.set_phase(Phase.ENDED)
             self.out.append(self.ended)
 
     def timer(self, name: str, seconds: float) -> None:

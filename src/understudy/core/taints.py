@@ -44,7 +44,7 @@ TIMER = "taint"
 def node_tainted(state: JobState, event: NodeTainted) -> None:
     node = state.nodes.get(event.node)
     if node is None or (node.gone and node.claim < 0):  # what was claimed may come again
-        state.refuse(event, RefusalReason.UNKNOWN if node is None else RefusalReason.OVER)
+        state.ignore(event, RefusalReason.UNKNOWN if node is None else RefusalReason.OVER)
         return
     if event.reason:
         new = Taint(event.source, event.reason, event.part, event.until, event.leave, event.deadline, event.lose, by=event.by)
@@ -93,13 +93,13 @@ def taint(state: JobState, name: str, new: Taint) -> None:
     if device:
         node.device_taints[key] = new
         if news:
-            state.tell(moves.DEVICE_TAINTED(device=device, node=name, reason=new.reason))
+            state.report(moves.DEVICE_TAINTED(device=device, node=name, reason=new.reason))
         devices.start_over_spares(state, node)
     else:
         node.taints[key] = new
         home.doubted(state, node)
         if news:
-            state.tell((moves.DRAINED if key == DRAIN else moves.TAINTED)(node=name, reason=new.reason))
+            state.report((moves.DRAINED if key == DRAIN else moves.TAINTED)(node=name, reason=new.reason))
     _set_timers(state)
 
 
@@ -128,7 +128,7 @@ def _lift(state: JobState, node: Node, keys: Iterable[tuple[str, str]], *, belie
     by = BY_JOB if all(one.by == BY_JOB for one in gone) else ""
     if node.taints or (not believed and state.phase is not Phase.ENDED and admission.begin(state, node, by)):
         return
-    state.tell(moves.TRUSTED_AGAIN(node=node.name))
+    state.report(moves.TRUSTED_AGAIN(node=node.name))
     home.trusted(state, node)
     if state.phase not in (Phase.FORMING, Phase.ENDED):
         want_more(state)
@@ -144,7 +144,7 @@ def _lift_of_devices(state: JobState, node: Node, keys: list[tuple[str, str]]) -
     still = {taint.device for taint in node.device_taints.values()}
     for device in lifted:
         if device not in still:
-            state.tell(moves.DEVICE_TRUSTED_AGAIN(device=device, node=node.name))
+            state.report(moves.DEVICE_TRUSTED_AGAIN(device=device, node=node.name))
     if state.phase not in (Phase.FORMING, Phase.ENDED):
         want_more(state)
     leave(state)

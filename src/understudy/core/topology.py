@@ -104,10 +104,10 @@ def listed(state: JobState, event: GroupsListed) -> None:
     """Take in the groups that the script has made. The worker that holds rank 0 repeats them."""
     world = range(state.spec.world_size)
     if not all(group.ranks and all(rank in world for rank in group.ranks) for group in event.groups):
-        state.refuse(event, RefusalReason.UNKNOWN)
+        state.ignore(event, RefusalReason.UNKNOWN)
         return
     if event.groups == state.groups:
-        state.refuse(event, RefusalReason.AGAIN)
+        state.ignore(event, RefusalReason.AGAIN)
         return
     state.groups = event.groups
     kept = [group for group in event.groups if group.name in state.spec.keep_together]
@@ -119,7 +119,7 @@ def labelled(state: JobState, event: NodeLabelled) -> None:
     """Take in what the scheduler knows of a node's place."""
     node = state.nodes.get(event.node)
     if node is None:
-        state.refuse(event, RefusalReason.UNKNOWN)
+        state.ignore(event, RefusalReason.UNKNOWN)
         return
     node.found = meanings(event.labels)
 
@@ -130,18 +130,18 @@ def _warn(state: JobState, kept: list[RankGroup]) -> None:
     missing = [name for name in state.spec.keep_together if name not in names]
     if missing:
         known = ", ".join(sorted({group.name for group in state.groups})) or "none"
-        state.tell(topology.UNKNOWN_GROUPS(names=", ".join(missing), known=known))
+        state.report(topology.UNKNOWN_GROUPS(names=", ".join(missing), known=known))
     domains = {group: {_domain(state, state.holder(rank)) for rank in group.ranks if rank in state.ranks} for group in kept}
     spanning = [group for group, there in domains.items() if len(there - {""}) > 1]
     if spanning:
         more = f", and so for {len(spanning) - 1} more" if spanning[1:] else ""
         where = ", ".join(sorted(domains[spanning[0]] - {""}))
-        state.tell(topology.GROUP_SPANS(group=_shown(spanning[0]), domains=where, more=more))
+        state.report(topology.GROUP_SPANS(group=_shown(spanning[0]), domains=where, more=more))
     holders = (state.holder(rank) for rank in state.together if rank in state.ranks)
     unnamed = sorted({worker.node for worker in holders if not _domain(state, worker)})
     if unnamed:
         more = f" and {len(unnamed) - MOST_NAMED} more" if len(unnamed) > MOST_NAMED else ""
-        state.tell(topology.NO_DOMAINS(nodes=", ".join(unnamed[:MOST_NAMED]) + more))
+        state.report(topology.NO_DOMAINS(nodes=", ".join(unnamed[:MOST_NAMED]) + more))
 
 
 def _together(groups: Iterable[RankGroup]) -> dict[int, tuple[int, ...]]:

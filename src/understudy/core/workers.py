@@ -33,7 +33,7 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         if node.lost:
             node.lost, node.spares, node.refused = False, _spares(state, event), 0
             node.room = node.spares
-            state.tell(forming.NODE_BACK(node=node.name))
+            state.report(forming.NODE_BACK(node=node.name))
             if not node.taints:
                 home.trusted(state, node)
             want_more(state)
@@ -41,7 +41,7 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         return
     taken = event.node_rank in state.places or event.node_rank < 0
     if taken or (event.spares < 0 and event.node_rank >= state.spec.nodes + state.spec.spare_nodes):
-        state.tell(forming.NODE_RANK_TAKEN(node=event.node, node_rank=event.node_rank))
+        state.report(forming.NODE_RANK_TAKEN(node=event.node, node_rank=event.node_rank))
         return
     labels = meanings(event.labels)
     domain = failure_domain(event.node, event.domain, labels)
@@ -79,9 +79,9 @@ def worker_started(state: JobState, event: WorkerStarted) -> None:
 def worker_warm(state: JobState, event: WorkerWarm) -> None:
     worker = state.workers[event.worker]
     if worker.state is not WorkerState.STARTING:
-        state.refuse(event, RefusalReason.AGAIN)
+        state.ignore(event, RefusalReason.AGAIN)
         return
-    state.become(worker, WorkerState.WARM)
+    state.set_worker_state(worker, WorkerState.WARM)
     worker.store, worker.torch, worker.rejoins = event.store, event.torch, event.rejoins
     state.nodes[worker.node].failed_starts = 0
     if state.phase is Phase.FORMING:
@@ -96,7 +96,7 @@ def worker_warm(state: JobState, event: WorkerWarm) -> None:
 
 def start_refused(state: JobState, event: StartRefused) -> None:
     worker = state.workers[event.worker]
-    state.become(worker, WorkerState.LOST)
+    state.set_worker_state(worker, WorkerState.LOST)
     if not worker.spare:
         state.end(1, forming.WORKER_NOT_STARTED(node=event.node, worker=worker.name, detail=event.detail))
         return
@@ -105,7 +105,7 @@ def start_refused(state: JobState, event: StartRefused) -> None:
         node.spares, node.refused, node.awaits = max(0, node.spares - 1), node.refused + 1, max(0, node.awaits - 1)
     else:  # started in place of a rank's worker
         node.failed_starts += 1
-    state.tell(forming.SPARE_NOT_STARTED(node=node.name, detail=event.detail))
+    state.report(forming.SPARE_NOT_STARTED(node=node.name, detail=event.detail))
     if state.phase is Phase.QUIESCING:
         if state.vacant():
             fill(state)
@@ -120,7 +120,7 @@ def idle_lost(state: JobState, worker: Worker, was: WorkerState, detail: str) ->
     drill.lost(state, worker, detail)
     if worker.prepare is not None and not worker.ready and not node.lost:
         missed(state, worker.prepare.rank)
-    state.tell((forming.SPARE_LOST if worker.spare else forming.WORKER_LOST)(worker=worker.name, node=worker.node, detail=detail))
+    state.report((forming.SPARE_LOST if worker.spare else forming.WORKER_LOST)(worker=worker.name, node=worker.node, detail=detail))
     if was is WorkerState.STARTING:
         node.failed_starts += 1
     hopeless = node.failed_starts > state.spec.max_restarts
@@ -136,7 +136,7 @@ def idle_lost(state: JobState, worker: Worker, was: WorkerState, detail: str) ->
     elif hopeless or not state.spec.replenish:
         node.spares = max(0, node.spares - 1)
         if hopeless:
-            state.tell(forming.NO_MORE_SPARES(count=node.failed_starts, node=node.name))
+            state.report(forming.NO_MORE_SPARES(count=node.failed_starts, node=node.name))
     if state.phase is Phase.FORMING:
         top_up(state)
         give_out_ranks(state)
