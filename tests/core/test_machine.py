@@ -312,14 +312,14 @@ def check_taints(state: JobState) -> None:
         return
     for rank, name in state.ranks.items():
         node = state.nodes[state.workers[name].node]
-        if any(taint.leave for taint in node.taints.values()) and state.unmoved.get(rank, 0) < drain.ATTEMPTS:
+        if any(taint.leave for taint in node.taints.values()) and state.failed_moves.get(rank, 0) < drain.ATTEMPTS:
             spare = choose_spare(state, rank)
             assert spare is None or state.nodes[spare.node].taint, f"rank {rank} stays on a node that is to be left"
             assert state.unprepared.get(rank, 0) >= preparation.ATTEMPTS or not _room(state, node), f"nobody makes room for rank {rank}"
     for node in state.nodes.values():
         for rank in range(node.rank * state.spec.workers_per_node, (node.rank + 1) * state.spec.workers_per_node):
             away = rank in state.ranks and state.holder(rank).node != node.name
-            if away and node.home_at < 0 and not node.lost and state.unmoved.get(rank, 0) < home.ATTEMPTS:
+            if away and node.home_at < 0 and not node.lost and state.failed_moves.get(rank, 0) < home.ATTEMPTS:
                 fit = [spare for spare in node.idle(WorkerState.WARM) if spare.prepare is None or spare.prepare.rank == rank]
                 assert not fit or node.taints, f"rank {rank} does not go home"
 
@@ -346,7 +346,7 @@ def check_floating(state: JobState) -> None:
         return
     leaving = [node for node in state.nodes.values() if any(taint.leave for taint in node.taints.values())]
     left = [w.rank for node in leaving for w in node.workers.values() if w.state is WorkerState.MEMBER]
-    left = [rank for rank in left if state.unmoved.get(rank, 0) < drain.ATTEMPTS]
+    left = [rank for rank in left if state.failed_moves.get(rank, 0) < drain.ATTEMPTS]
     for name in serving:
         there = [w for w in state.nodes[name].workers.values() if w.state not in (WorkerState.STARTING, WorkerState.WARM)]
         assert there or left, f"nobody needs {name}, and it is not given back"

@@ -310,7 +310,7 @@ def test_a_rank_that_cannot_go_home_does_not_hold_the_others_back(hinders: str) 
         assert not moves(job)
         job.submit(events.StartRefused(second, "n1", "no room"))
     else:
-        state.unmoved[1] = 2
+        state.failed_moves[1] = 2
         job.warm(first)
     assert state.migration is not None and [move.rank for move in state.migration.moves] == [0]
 

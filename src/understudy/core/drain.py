@@ -133,7 +133,7 @@ def hindrance(state: JobState, node: Node) -> str:
         return ""
     if state.unsettled():
         return state.unsettled()
-    if all(state.unmoved.get(rank, 0) >= ATTEMPTS for rank in ranks):
+    if all(state.failed_moves.get(rank, 0) >= ATTEMPTS for rank in ranks):
         return moves.MOVED_IN_VAIN()
     spare = choose_spare(state, ranks[0])
     if spare is None or state.nodes[spare.node].taints:

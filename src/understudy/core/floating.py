@@ -269,4 +269,4 @@ def _left(state: JobState) -> list[int]:
     """Ranks that are to leave their node, and have not been tried in vain."""
     nodes = [node for node in state.nodes.values() if any(taint.leave for taint in node.taints.values())]
     there: list[Worker] = [worker for node in nodes for worker in node.workers.values() if worker.state is WorkerState.MEMBER]
-    return sorted(worker.rank for worker in there if state.unmoved.get(worker.rank, 0) < MOVES)
+    return sorted(worker.rank for worker in there if state.failed_moves.get(worker.rank, 0) < MOVES)

@@ -52,7 +52,7 @@ def start_anew(state: JobState, reason: str) -> None:
         if worker.prepare is not None:
             fence(state, worker, "the job starts anew")
     state.ranks.clear()
-    state.fallen.clear()
+    state.ranks_ever_lost.clear()
     state.finished_then_lost.clear()
     state.broken = ""
     state.recovery = state.migration = state.dispute = state.crashes = None

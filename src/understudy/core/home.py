@@ -33,8 +33,8 @@ def trusted(state: JobState, node: Node) -> None:
 def doubted(state: JobState, node: Node) -> None:
     """A taint, or the loss of the node."""
     node.home_at = 0.0
-    if node.awaits:
-        node.spares, node.awaits = max(0, node.spares - node.awaits), 0
+    if node.spares_for_return:
+        node.spares, node.spares_for_return = max(0, node.spares - node.spares_for_return), 0
     _set_timer(state)
 
 
@@ -45,10 +45,10 @@ def due(state: JobState) -> None:
         if _runs(node) and node.home_at <= max(first, state.now):
             node.home_at = -1.0
             for rank in _away(state, node):
-                state.unmoved.pop(rank, None)
+                state.failed_moves.pop(rank, None)
             missing = min(len(_away(state, node)), _room(state, node)) - node.spares
             if missing > 0:
-                node.spares, node.awaits = node.spares + missing, node.awaits + missing
+                node.spares, node.spares_for_return = node.spares + missing, node.spares_for_return + missing
     _set_timer(state)
     if state.incident is None:
         top_up(state)
@@ -68,7 +68,7 @@ def go(state: JobState) -> None:
             continue
         if spare is not None and len(found) < migration.most(state):
             found.append(migration.move_of(state, rank, spare, moves.RETURNS(node=node.name)))
-        elif spare is None and node.awaits and node.idle(WorkerState.STARTING):
+        elif spare is None and node.spares_for_return and node.idle(WorkerState.STARTING):
             return  # another pause for each spare that comes later would cost more than the wait
     for move in found:
         _count(state, state.nodes[state.workers[move.newcomer].node], move.rank)
@@ -77,15 +77,15 @@ def go(state: JobState) -> None:
 
 
 def _may_go(state: JobState, rank: int, node: Node) -> bool:
-    return state.unmoved.get(rank, 0) < ATTEMPTS and _goes_with_group(state, rank, node)
+    return state.failed_moves.get(rank, 0) < ATTEMPTS and _goes_with_group(state, rank, node)
 
 
 def _count(state: JobState, node: Node, rank: int) -> None:
     """An attempt of this rank to go home takes a spare that was started there for it."""
-    state.unmoved[rank] = state.unmoved.get(rank, 0) + 1
-    if node.awaits and state.spec.replenish:
+    state.failed_moves[rank] = state.failed_moves.get(rank, 0) + 1
+    if node.spares_for_return and state.spec.replenish:
         node.spares = max(0, node.spares - 1)
-    node.awaits = max(0, node.awaits - 1)
+    node.spares_for_return = max(0, node.spares_for_return - 1)
 
 
 def _runs(node: Node) -> bool:

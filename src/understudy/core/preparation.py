@@ -219,7 +219,7 @@ def _is_left(state: JobState, rank: int) -> bool:
     node = state.nodes[holder.node]
     of_device = [taint for taint in node.device_taints.values() if holder.device and taint.device == holder.device]
     leaves = any(taint.leave for taint in (*node.taints.values(), *of_device))
-    return leaves and state.unmoved.get(rank, 0) < MOVES
+    return leaves and state.failed_moves.get(rank, 0) < MOVES
 
 
 def _is_in(state: JobState, worker: Worker, domain: str) -> bool:

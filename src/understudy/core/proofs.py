@@ -57,7 +57,7 @@ def since(state: JobState, worker: str) -> int:
 
 def _holds(state: JobState, result: DrillResult) -> bool:
     """Return whether this result is a verdict that still holds. A passing drill does not cover what started to change later."""
-    if result.number <= state.void or result.verdict is DrillVerdict.BROKEN:
+    if result.number <= state.proofs_valid_after or result.verdict is DrillVerdict.BROKEN:
         return False
     return result.verdict not in PROVEN or changing(state) <= result.changing
 
@@ -151,7 +151,7 @@ def listed(state: JobState, event: StateListed) -> None:
 
 
 def _void(state: JobState, step: int) -> None:
-    state.void, state.drill_next, state.drill_after = state.drilled, step + state.spec.drill_at, 0.0
+    state.proofs_valid_after, state.drill_next, state.drill_after = state.drilled, step + state.spec.drill_at, 0.0
     for number, incident in enumerate(state.incidents):
         if incident.awaits is not None and incident.grade is not None:  # no drill can repeat what it did
             regrade(state, number, incident.grade, grades.REGISTERED_SINCE(why=incident.why))

@@ -5,7 +5,7 @@
 relies on.
 
 A job may have tens of thousands of ranks, and each of them speaks several times in every incident. What is asked for every such event
-must therefore not look at all ranks. Four small indexes serve that (`Node.workers`, `JobState.unassigned`, `unverified`, `fallen`);
+must therefore not look at all ranks. Four small indexes serve that (`Node.workers`, `JobState.unassigned`, `unverified`, `ranks_ever_lost`);
 they change in `enlist` and `set_worker_state` and nowhere else. Questions of the kind "have all of them ...?" go through `all_of`.
 """
 
@@ -98,7 +98,7 @@ class Node:
     devices: dict[int, str] = field(default_factory=dict)  # by local rank: on which device a worker there computes, as far as it is known
     device_names: dict[str, str] = field(default_factory=dict)  # other names of these devices
     home_at: float = 0.0  # unix time from which on its ranks go home (`home.py`); -1: they do; 0: it was always trusted, or is not
-    awaits: int = 0  # of its spares, those that are there for this
+    spares_for_return: int = 0  # of its spares, those that are there for this
     trusted_at: float = 0.0  # unix time at which a person last said that it is to be trusted; 0: nobody has
     workers: dict[str, Worker] = field(default_factory=dict)  # its workers that are not lost, oldest first
 
@@ -275,7 +275,7 @@ class JobState:
     workers: dict[str, Worker] = field(default_factory=dict)  # all that ever were
     unassigned: dict[str, Worker] = field(default_factory=dict)  # those that start or are warm, oldest first
     unverified: dict[str, Worker] = field(default_factory=dict)  # the newcomers
-    fallen: set[int] = field(default_factory=set)  # ranks of which some worker was lost or released
+    ranks_ever_lost: set[int] = field(default_factory=set)  # ranks of which some worker was lost or released
     started: int = 0  # the number of the next worker; names are not used again
     ranks: dict[int, str] = field(default_factory=dict)  # who holds, or held last: nobody, or of every rank, in their order
     finished_then_lost: set[int] = field(default_factory=set)  # ranks whose worker finished and was lost afterwards
@@ -290,7 +290,7 @@ class JobState:
     drills: list[DrillResult] = field(default_factory=list)  # the last ones that are over
     drill_next: int = 0  # the next one that begins by itself is not due before this step, ...
     drill_after: float = 0.0  # ... nor before this unix time
-    void: int = 0  # the number of the last drill before what is registered has changed
+    proofs_valid_after: int = 0  # the number of the last drill before what is registered has changed
     roles: tuple[int, ...] = ()  # alike for ranks that hold entries of the same names; empty: not known yet
     fingerprint: str = ""  # of these names
     groups: tuple[RankGroup, ...] = ()  # that the script has made, as rank 0 has told last
@@ -303,7 +303,7 @@ class JobState:
     mismatches: dict[tuple[int, int], int] = field(default_factory=dict)  # the same for newcomers that did not verify
     unprepared: dict[int, int] = field(default_factory=dict)  # rank -> how many spares failed in its set-up
     unprepared_in_a_row: int = 0  # over all ranks
-    unmoved: dict[int, int] = field(default_factory=dict)  # rank -> how often it was to leave a tainted node, or to go home
+    failed_moves: dict[int, int] = field(default_factory=dict)  # rank -> how often it was to leave a tainted node, or to go home
     evidence: dict[tuple[str, ...], Observed] = field(default_factory=dict)  # what was seen last, by whom and of what: for people
     crashes: Crashes | None = None  # of survivors, since the last recovery
     failed_devices: list[FailedDevice] = field(default_factory=list)  # the last ones that were blamed
@@ -314,7 +314,7 @@ class JobState:
     claimed: int = 0  # the number of the next one
     scheduler_said: str = ""  # last, of a claim that it could not fulfil or has ended
     timers: set[str] = field(default_factory=set)
-    laggards: dict[str, int] = field(default_factory=dict, compare=False)  # where `all_of` looks first; no answer depends on it
+    first_unmet: dict[str, int] = field(default_factory=dict, compare=False)  # where `all_of` looks first; no answer depends on it
     refused: dict[tuple[str, RefusalReason], int] = field(default_factory=dict, compare=False)  # what came, and meant nothing: how often
     ended: EndJob | None = None
     now: float = 0.0
@@ -332,10 +332,10 @@ class JobState:
         """Whether `true` holds for every number below `count`. The first for which it does not is asked first the next time, so that
         asking after every event, until the answer is yes, costs as much as asking each of them once or twice. A yes looks at all.
         """
-        first = self.laggards.get(question, 0) % count
+        first = self.first_unmet.get(question, 0) % count
         for number in chain(range(first, count), range(first)):
             if not true(number):
-                self.laggards[question] = number
+                self.first_unmet[question] = number
                 return False
         return True
 
@@ -359,7 +359,7 @@ class JobState:
         else:
             self.unverified.pop(worker.name, None)
         if state in (WorkerState.LOST, WorkerState.RELEASED) and worker.rank >= 0:
-            self.fallen.add(worker.rank)
+            self.ranks_ever_lost.add(worker.rank)
         if state is WorkerState.LOST:
             self.nodes[worker.node].workers.pop(worker.name, None)
 
@@ -436,7 +436,7 @@ class JobState:
         moves = {leaver.rank for leaver in self.leavers()}
         return [
             rank
-            for rank in sorted(self.fallen - self.finished_then_lost - moves)
+            for rank in sorted(self.ranks_ever_lost - self.finished_then_lost - moves)
             if rank in self.ranks and self.holder(rank).state in (WorkerState.LOST, WorkerState.RELEASED)
         ]
 

@@ -86,7 +86,7 @@ def taint(state: JobState, name: str, new: Taint) -> None:
     if new.leave and (known is None or not known.leave or person):
         for rank in drain.ranks_on(state, node):
             if not device or state.holder(rank).device == device:
-                state.unmoved.pop(rank, None)
+                state.failed_moves.pop(rank, None)
     if known == new:
         return
     news = known is None or known.reason != new.reason
@@ -187,7 +187,7 @@ def leave(state: JobState) -> None:
             if not found and preparation.make_room(state, rank):
                 return
             continue
-        state.unmoved[rank] = state.unmoved.get(rank, 0) + 1
+        state.failed_moves[rank] = state.failed_moves.get(rank, 0) + 1
         found.append(move_of(state, rank, spare, _told(node, why)))
     if found:
         begin(state, found)
@@ -203,7 +203,7 @@ def _leavers(state: JobState) -> Iterator[tuple[int, Node, Taint]]:
             continue
         for rank in drain.ranks_on(state, node):
             why = _why_left(state, node, rank)
-            if why is not None and state.unmoved.get(rank, 0) < ATTEMPTS:
+            if why is not None and state.failed_moves.get(rank, 0) < ATTEMPTS:
                 yield rank, node, why
 
 

@@ -30,7 +30,7 @@ means something; what depends on more than that (the generation, a timer, whethe
 *refused*: counted in `JobState.refused` by its kind and by why, and never an error, because it came from outside. The counts take no part
 in any decision. Many are as it should be. What they are good for: a kind that grows and grows is somebody who is not heard.
 
-A step that the first two tables do not know is refused as well: nothing changes, and it is counted as a `RefusalReason.TRANSITION`. No event can
+A step that the first two tables do not know is ignored as well: nothing changes, and it is counted (`RefusalReason.TRANSITION`). No event can
 lead to one; the tests walk for it, and a count of them in a real job is a bug in here.
 """
 

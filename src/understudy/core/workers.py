@@ -102,7 +102,7 @@ def start_refused(state: JobState, event: StartRefused) -> None:
         return
     node = state.nodes[worker.node]
     if node.spares or not state.spec.bounded_places:
-        node.spares, node.refused, node.awaits = max(0, node.spares - 1), node.refused + 1, max(0, node.awaits - 1)
+        node.spares, node.refused, node.spares_for_return = max(0, node.spares - 1), node.refused + 1, max(0, node.spares_for_return - 1)
     else:  # started in place of a rank's worker
         node.failed_starts += 1
     state.report(forming.SPARE_NOT_STARTED(node=node.name, detail=event.detail))
