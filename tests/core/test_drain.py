@@ -11,7 +11,7 @@ from understudy.core import commands, drain, events
 from understudy.core.model import JobSpec
 from understudy.core.transitions import WorkerState
 from understudy.messages import moves
-from understudy.orchestrator import doubts
+from understudy.orchestrator import taints_view
 
 DRAIN = events.NodeTainted("n0", "a new kernel", "drain", leave=True)
 
@@ -127,7 +127,7 @@ def test_a_node_is_empty_only_when_its_processes_are_known_to_have_ended() -> No
     job.submit(events.NodeTainted("n2", "a new kernel", "drain", leave=True))
 
     def stage(there: Collection[str] | None) -> str:
-        (found,) = doubts.drains(job.machine.state, lambda node: there)
+        (found,) = taints_view.drains(job.machine.state, lambda node: there)
         return found["stage"]
 
     assert [stage(there) for there in (None, {"w2"}, ())] == ["draining", "draining", "drained"]

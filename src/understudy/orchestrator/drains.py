@@ -9,7 +9,7 @@ from understudy.core import drain
 from understudy.core.events import NodeTainted
 from understudy.core.state import CHECK, DRAIN
 from understudy.messages import http_requests
-from understudy.orchestrator import doubts
+from understudy.orchestrator import taints_view
 from understudy.orchestrator.api_models import Drain, DrainPlan, Undrain
 from understudy.orchestrator.jobs import ServedJob
 
@@ -66,7 +66,7 @@ def stage(jobs: Iterable[ServedJob], node: str) -> str:
         found["stage"]
         for job in jobs
         if node in job.service.machine.state.nodes
-        for found in doubts.drains(job.service.machine.state, job.service.there)
+        for found in taints_view.drains(job.service.machine.state, job.service.there)
         if found["node"] == node
     }
     return max(stages, key=_ORDER.index, default="")

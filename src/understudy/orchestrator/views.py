@@ -24,7 +24,7 @@ from understudy.core.state import JobState, Worker
 from understudy.core.transitions import Phase, WorkerState
 from understudy.links.messages import encode
 from understudy.messages import orchestrators
-from understudy.orchestrator import claims_view, doubts, journal
+from understudy.orchestrator import claims_view, journal, taints_view
 from understudy.orchestrator.rows import Recorded
 
 STATES = (
@@ -137,10 +137,10 @@ class Status(TypedDict):
     incidents: Annotated[int, Field(description="number of incidents so far, including an open one")]
     grades: Annotated[dict[str, int], Field(description="closed incidents by grade: `proven`, `drilled`, `unproven`")]
     taints: Annotated[dict[str, str], Field(description="nodes that are not trusted, and why: no new ranks or spares go there")]
-    tainted: Annotated[list[doubts.TaintStatus], Field(description="the same, with each taint separately")]
-    drains: Annotated[list[doubts.DrainStatus], Field(description="nodes that are being drained, and their progress")]
+    tainted: Annotated[list[taints_view.TaintStatus], Field(description="the same, with each taint separately")]
+    drains: Annotated[list[taints_view.DrainStatus], Field(description="nodes that are being drained, and their progress")]
     evidence: Annotated[
-        list[doubts.EvidenceStatus], Field(description="evidence of detectors; the latest of each kind and subject, at most 200")
+        list[taints_view.EvidenceStatus], Field(description="evidence of detectors; the latest of each kind and subject, at most 200")
     ]
     notices: Annotated[list[str], Field(description="notices of workers, each once")]
     refused: Annotated[dict[str, int], Field(description="number of ignored events, by type and reason")]
@@ -244,7 +244,7 @@ class NoJournal(FileNotFoundError):
     """The directory holds no journal of a run."""
 
 
-def status(machine: Machine, pages: Mapping[str, PageView], there: doubts.There = lambda node: ()) -> Status:
+def status(machine: Machine, pages: Mapping[str, PageView], there: taints_view.There = lambda node: ()) -> Status:
     """`there`: of a node, workers whose processes have not ended, as far as that is known."""
     state = machine.state
     ranks = []
@@ -279,9 +279,9 @@ def status(machine: Machine, pages: Mapping[str, PageView], there: doubts.There 
         incidents=len(machine.incidents()),
         grades=dict(Counter(str(incident.grade) for incident in machine.incidents() if incident.grade is not None)),
         taints={node.name: node.taint for node in state.nodes.values() if node.taint},
-        tainted=doubts.taints(state),
-        drains=doubts.drains(state, there),
-        evidence=doubts.evidence(state),
+        tainted=taints_view.taints(state),
+        drains=taints_view.drains(state, there),
+        evidence=taints_view.evidence(state),
         notices=list(state.notices),
         refused={f"{event}: {why}": count for (event, why), count in state.refused.items()},
         message=state.ended.message if state.ended is not None else state.dispute.detail if state.dispute is not None else "",
