@@ -12,15 +12,15 @@ from pathlib import Path
 
 from understudy.messages import kubernetes_jobs
 from understudy.schedulers.base import Allocation, Ended, SchedulerFailed, Work
-from understudy.schedulers.elsewhere import Elsewhere, ElsewhereScheduler
 from understudy.schedulers.kubernetes.allocation import KubernetesAllocation
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, path
 from understudy.schedulers.kubernetes.names import JOB_VARIABLE, NAME, NODE_VARIABLE
+from understudy.schedulers.remote import RemoteLauncher, RemoteProcess
 
 NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-class KubernetesPod(Elsewhere):
+class KubernetesPod(RemoteProcess):
     def __init__(self, api: Api, namespace: str, name: str) -> None:
         self.name = name
         self._api = api
@@ -44,7 +44,7 @@ class KubernetesPod(Elsewhere):
             return
 
 
-class KubernetesScheduler(ElsewhereScheduler):
+class KubernetesScheduler(RemoteLauncher):
     name = NAME
 
     def begin(self, work: Work) -> KubernetesPod:

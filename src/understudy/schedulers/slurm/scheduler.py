@@ -7,13 +7,13 @@ import signal
 from collections.abc import Mapping, Sequence
 
 from understudy.schedulers.base import Allocation, Ended, Work
-from understudy.schedulers.elsewhere import Elsewhere, ElsewhereScheduler
+from understudy.schedulers.remote import RemoteLauncher, RemoteProcess
 from understudy.schedulers.slurm import commands
 from understudy.schedulers.slurm.allocation import SlurmAllocation
 from understudy.schedulers.slurm.step import NAME, step_of
 
 
-class SlurmJob(Elsewhere):
+class SlurmJob(RemoteProcess):
     """A job on one node."""
 
     def __init__(self, number: str) -> None:
@@ -31,7 +31,7 @@ class SlurmJob(Elsewhere):
         commands.run("scancel", "--quiet", "--full", f"--signal={number.name.removeprefix('SIG')}", self.number)
 
 
-class SlurmScheduler(ElsewhereScheduler):
+class SlurmScheduler(RemoteLauncher):
     name = NAME
 
     def begin(self, work: Work) -> SlurmJob:

@@ -13,7 +13,7 @@ from understudy.schedulers.base import Ended, Scheduler, SchedulerFailed, Work
 LOOK = 1.0  # seconds between two looks
 
 
-class Elsewhere(ABC):
+class RemoteProcess(ABC):
     """Something that runs there. A thread asks how it stands."""
 
     def __init__(self, name: str) -> None:
@@ -56,23 +56,23 @@ class Elsewhere(ABC):
                 return
 
 
-class ElsewhereScheduler(Scheduler):
+class RemoteLauncher(Scheduler):
     """What it starts does not depend on the process that has asked for it."""
 
     def __init__(self) -> None:
-        self._started: dict[str, Elsewhere] = {}
+        self._started: dict[str, RemoteProcess] = {}
 
     @abstractmethod
-    def begin(self, work: Work) -> Elsewhere:
+    def begin(self, work: Work) -> RemoteProcess:
         """Raises `SchedulerFailed`, or `ValueError` if the name is taken there."""
 
-    def submit(self, job: Work) -> Elsewhere:
+    def submit(self, job: Work) -> RemoteProcess:
         return self._start(job)
 
-    def add_node(self, node: Work) -> Elsewhere:
+    def add_node(self, node: Work) -> RemoteProcess:
         return self._start(node)
 
-    def _start(self, work: Work) -> Elsewhere:
+    def _start(self, work: Work) -> RemoteProcess:
         if work.descriptors:
             raise ValueError(schedulers.NO_DESCRIPTORS(name=work.name, scheduler=self.name))
         if self.status().get(work.name) == "running":
