@@ -20,7 +20,7 @@ from understudy.orchestrator import scheduling
 from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.orchestrator.scheduling import Scheduling, story
 from understudy.policy.rules import Back
-from understudy.schedulers.base import TAKEN, Held, NodeSeen, SchedulerAway, SchedulerFailed, Work
+from understudy.schedulers.base import TAKEN, ClaimedNode, NodeSeen, SchedulerAway, SchedulerFailed, Work
 
 DOWN = NodeSeen("n2", "down*", "down", True, "down*: a bad DIMM (root)", 1000.0)
 SPEC = JobSpec("job", 2, 1, nodes=2, spares=0)
@@ -151,7 +151,7 @@ def test_it_is_told_once_and_asked_again(call: str, error: SchedulerFailed) -> N
     around.lose_node("n1")
     around.lose_node("n2")
     around.lose_node("n3")
-    around.made_up.held[9] = Held()
+    around.made_up.held[9] = ClaimedNode()
     around.made_up.fails[call] = error
     around.turn(3)
     if call == "claim" and type(error) is SchedulerFailed:
@@ -237,7 +237,7 @@ def test_nothing_is_asked_for_that_the_journal_may_not_have() -> None:
 def test_what_the_scheduler_has_beyond_that_is_given_back() -> None:
     around = floating()
     around.lose_node("n1")
-    around.made_up.held.update({7: Held(node="n9"), 8: Held(True, "n8", "cancelled")})
+    around.made_up.held.update({7: ClaimedNode(node="n9"), 8: ClaimedNode(True, "n8", "cancelled")})
     around.turn(2)
     assert around.made_up.calls("give_back") == [("give_back", 7)], "not what has ended"
 
@@ -251,7 +251,7 @@ def test_a_claim_that_is_refused_or_ends_is_over() -> None:
     around = floating()
     around.lose_node("n1")
     around.turn()
-    around.made_up.held[0] = Held(True, "", "Slurm job 12 preempted")
+    around.made_up.held[0] = ClaimedNode(True, "", "Slurm job 12 preempted")
     around.turn(2)
     assert around.claims_ended() == [events.ClaimEnded(0, "Slurm job 12 preempted")] and around.made_up.calls("give_back") == []
 
@@ -261,7 +261,7 @@ def test_what_becomes_of_a_claimed_node_is_recorded_there_when_it_changes() -> N
     around.lose_node("n1")
     around.turn()
     around.job.submit(events.NodeJoined("n9", "h9", 9, spares=2, claim=0))
-    around.made_up.held[0] = Held(False, node="n9")
+    around.made_up.held[0] = ClaimedNode(False, node="n9")
     around.turn(2)
     assert around.made_up.calls("record_claim") == [("record_claim", 0, "made-up-7: no rank on n9")]
     around.job.warm()
@@ -422,7 +422,7 @@ def test_at_the_end_nobody_waits_for_nodes_that_are_lost() -> None:
 def test_at_the_end_what_is_claimed_is_given_back() -> None:
     around = floating()
     around.turn()
-    around.made_up.held = {1: Held(), 2: Held(node="n8"), 3: Held(node="n1"), 4: Held(True)}
+    around.made_up.held = {1: ClaimedNode(), 2: ClaimedNode(node="n8"), 3: ClaimedNode(node="n1"), 4: ClaimedNode(True)}
     around.finish()
     assert around.made_up.calls("give_back") == [("give_back", 1), ("give_back", 2)], "n1 is there, and ends by itself"
 

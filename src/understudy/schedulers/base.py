@@ -91,7 +91,7 @@ class SchedulerAway(SchedulerFailed):
 
 
 @dataclass(frozen=True)
-class Held:
+class ClaimedNode:
     """A node that was asked for beside those of the job, and has not been given back as far as is known."""
 
     over: bool = False  # the scheduler has ended it, or could not give it
@@ -214,7 +214,7 @@ class Allocation(ABC):
         """
 
     @abstractmethod
-    def claims(self) -> Mapping[int, Held]:
+    def claims(self) -> Mapping[int, ClaimedNode]:
         """What was asked for so, by number, by this orchestrator or by one before it."""
 
     @abstractmethod

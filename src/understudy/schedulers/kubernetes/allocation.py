@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from understudy.common.bounds import plain
 from understudy.messages import kubernetes_jobs
-from understudy.schedulers.base import TAKEN, Allocation, Held, NodeSeen, Place, SchedulerAway, SchedulerFailed, Standing, Work
+from understudy.schedulers.base import TAKEN, Allocation, ClaimedNode, NodeSeen, Place, SchedulerAway, SchedulerFailed, Standing, Work
 from understudy.schedulers.kubernetes import names, pods, standing, trouble
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, labelled, path
 from understudy.schedulers.kubernetes.devices import Devices
@@ -200,7 +200,7 @@ class KubernetesAllocation(Allocation):
                 self._create_event(standing.refusal(self._job, str(error), time.time()))
             raise
 
-    def claims(self) -> Mapping[int, Held]:
+    def claims(self) -> Mapping[int, ClaimedNode]:
         found = {}
         for pod in self._all():
             labels, status = pod["metadata"]["labels"], pod.get("status") or {}
@@ -211,7 +211,7 @@ class KubernetesAllocation(Allocation):
             over = phase in ("Succeeded", "Failed")
             why = [c for c in status.get("conditions") or [] if c.get("type") == "PodScheduled" and c.get("status") == "False"]
             said = f": {plain(why[0].get('message', ''))}" if why else ""
-            found[int(number)] = Held(over, pod["spec"].get("nodeName", ""), f"pod {pod['metadata']['name']} {phase.lower()}{said}")
+            found[int(number)] = ClaimedNode(over, pod["spec"].get("nodeName", ""), f"pod {pod['metadata']['name']} {phase.lower()}{said}")
         return found
 
     def give_back(self, number: int) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from understudy.messages import kubernetes_jobs
-from understudy.schedulers.base import Allocation, Held, NodeSeen, Place, Running, Scheduler, SchedulerFailed, Work
+from understudy.schedulers.base import Allocation, ClaimedNode, NodeSeen, Place, Running, Scheduler, SchedulerFailed, Work
 from understudy.schedulers.kubernetes.names import PORT
 
 NAME = "jobset"
@@ -74,7 +74,7 @@ class JobSetAllocation(Allocation):
     def claim(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
         raise SchedulerFailed(kubernetes_jobs.JOBSET_CLAIMS_NOT())
 
-    def claims(self) -> Mapping[int, Held]:
+    def claims(self) -> Mapping[int, ClaimedNode]:
         return {}
 
     def give_back(self, number: int) -> None:

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from understudy.common.bounds import plain
 from understudy.messages import slurm
-from understudy.schedulers.base import TAKEN, Allocation, Held, NodeSeen, SchedulerFailed, Work
+from understudy.schedulers.base import TAKEN, Allocation, ClaimedNode, NodeSeen, SchedulerFailed, Work
 from understudy.schedulers.slurm import commands, secret
 from understudy.schedulers.slurm.claims import Claims
 from understudy.schedulers.slurm.step import Step
@@ -93,7 +93,7 @@ class SlurmAllocation(Allocation):
     def claim(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
         self._claims.ask(number, work, {*avoid, *self._still_ours()}, near, text)
 
-    def claims(self) -> Mapping[int, Held]:
+    def claims(self) -> Mapping[int, ClaimedNode]:
         return self._claims.held()
 
     def give_back(self, number: int) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from understudy.common.bounds import plain
 from understudy.common.names import NEED_VARIABLE, OWNER_VARIABLE
 from understudy.messages.base import code_of
-from understudy.schedulers.base import Held, SchedulerAway, SchedulerFailed, Work
+from understudy.schedulers.base import ClaimedNode, SchedulerAway, SchedulerFailed, Work
 from understudy.schedulers.slurm import commands, likeness, network
 from understudy.schedulers.slurm.chosen import chosen, last
 from understudy.schedulers.slurm.step import Step
@@ -70,8 +70,8 @@ class Claims:
                 raise
             submit(())
 
-    def held(self) -> Mapping[int, Held]:
-        found: dict[int, Held] = {}
+    def held(self) -> Mapping[int, ClaimedNode]:
+        found: dict[int, ClaimedNode] = {}
         for job in commands.jobs(NAME):
             mark = _MARK.match(job.comment)
             if mark is None or mark[1] != self._step.name:
@@ -91,7 +91,7 @@ class Claims:
             if code_of(refused) and job.number not in self._refused:
                 self._refused.add(job.number)
                 self._since = self._since or time.monotonic()
-            found[number] = Held(job.state in commands.OVER, job.node, f"{what}: {refused}" if code_of(refused) else what + why)
+            found[number] = ClaimedNode(job.state in commands.OVER, job.node, f"{what}: {refused}" if code_of(refused) else what + why)
         return found
 
     def _anywhere(self, number: int, job: commands.JobLine) -> None:
