@@ -14,7 +14,7 @@ import understudy.cli
 from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
 from understudy.messages import policies
 from understudy.messages.base import Message
-from understudy.policy.engine import Engine, Standing, explain, held_back
+from understudy.policy.engine import Engine, PolicyContext, explain, held_back
 from understudy.policy.rules import MOST_RULES, MOST_TOLD, Action, Back, BadPolicy, Limits, Policy, default, default_text, parse
 
 NOW = 1_000_000.0
@@ -125,29 +125,29 @@ def limits(text: str) -> Limits:
 )
 def test_quiet_hours(hours: str, clock: str, quiet: bool) -> None:
     hour, minute = map(int, clock.split(":"))
-    standing = Standing(86400.0 * 20_000 + hour * 3600 + minute * 60, spares=1)
-    told = held_back(limits(f'quiet_hours = ["{hours}"]'), standing, "a")
+    context = PolicyContext(86400.0 * 20_000 + hour * 3600 + minute * 60, spares=1)
+    told = held_back(limits(f'quiet_hours = ["{hours}"]'), context, "a")
     assert told == (policies.QUIET_HOURS(clock=clock) if quiet else "")
 
 
 def test_so_many_nodes_an_hour() -> None:
     two = limits("nodes_per_hour = 2")
-    assert held_back(two, Standing(NOW, left=[NOW - 3600, NOW - 1], spares=1), "a") == ""
-    assert held_back(two, Standing(NOW, left=[NOW - 3599, NOW - 1], spares=1), "a") == policies.ENOUGH_AN_HOUR(count=2, most=2)
+    assert held_back(two, PolicyContext(NOW, left=[NOW - 3600, NOW - 1], spares=1), "a") == ""
+    assert held_back(two, PolicyContext(NOW, left=[NOW - 3599, NOW - 1], spares=1), "a") == policies.ENOUGH_AN_HOUR(count=2, most=2)
 
 
 def test_one_failure_domain_at_a_time() -> None:
-    standing = Standing(NOW, leaving=["a"], spares=1)
-    assert held_back(Limits(), standing, "a") == ""
-    assert held_back(Limits(), standing, "b") == policies.OTHERS_LEAVE(domains="a", most=1)
-    assert held_back(Limits(domains_at_a_time=2), standing, "b") == ""
+    context = PolicyContext(NOW, leaving=["a"], spares=1)
+    assert held_back(Limits(), context, "a") == ""
+    assert held_back(Limits(), context, "b") == policies.OTHERS_LEAVE(domains="a", most=1)
+    assert held_back(Limits(domains_at_a_time=2), context, "b") == ""
 
 
 def test_so_many_spares_are_left() -> None:
-    assert held_back(Limits(), Standing(NOW, spares=1), "a") == ""
-    assert held_back(Limits(), Standing(NOW), "a") == policies.TOO_FEW_SPARES(spares=0, least=0)
-    assert held_back(Limits(spares_left=1), Standing(NOW, spares=2), "a") == ""
-    assert held_back(Limits(spares_left=1), Standing(NOW, spares=1), "a") == policies.TOO_FEW_SPARES(spares=1, least=1)
+    assert held_back(Limits(), PolicyContext(NOW, spares=1), "a") == ""
+    assert held_back(Limits(), PolicyContext(NOW), "a") == policies.TOO_FEW_SPARES(spares=0, least=0)
+    assert held_back(Limits(spares_left=1), PolicyContext(NOW, spares=2), "a") == ""
+    assert held_back(Limits(spares_left=1), PolicyContext(NOW, spares=1), "a") == policies.TOO_FEW_SPARES(spares=1, least=1)
 
 
 def rule(more: str = "") -> str:

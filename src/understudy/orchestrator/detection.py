@@ -20,7 +20,7 @@ from understudy.detectors.base import GROUP, AnyDetector, Detector, Evidence, Jo
 from understudy.links.messages import Seen
 from understudy.messages import service_jobs
 from understudy.orchestrator.verdicts import HEARTBEAT
-from understudy.policy.engine import Decision, Engine, Standing, held_back
+from understudy.policy.engine import Decision, Engine, PolicyContext, held_back
 from understudy.policy.rules import Action, Policy
 
 MOST = 1000  # pieces of evidence that a detector may find in one look; notes of one job
@@ -190,7 +190,7 @@ class Responses:
         known = state.workers.get(worker)
         if known is None or not state.holds(known) or self._moved.get(worker, 0) >= ATTEMPTS or migration.refusal(state, known.rank):
             return None
-        if why_not := held_back(self._limits, self._standing(state, now), node.domain or node.name):
+        if why_not := held_back(self._limits, self._policy_context(state, now), node.domain or node.name):
             self._tell_held(f"rank of {worker}", why_not, service_jobs.RANK_STAYS(rank=known.rank, worker=worker, reason=why_not))
             return None
         self._moved[worker] = self._moved.get(worker, 0) + 1
@@ -215,7 +215,7 @@ class Responses:
         leaves = any(taint.leave for taint in node.taints.values()) or (known is not None and known.leave)
         if asked.leave and not leaves:
             what = f"node {node.name}"
-            if why_not := held_back(self._limits, self._standing(state, now), node.domain or node.name):
+            if why_not := held_back(self._limits, self._policy_context(state, now), node.domain or node.name):
                 self._tell_held(what, why_not, service_jobs.RANKS_STAY_ON_NODE(node=node.name, reason=why_not))
                 self._held[key] = asked
                 asked = replace(asked, leave=False)
@@ -237,11 +237,11 @@ class Responses:
             self._told[what] = reason
             self._tell(text)
 
-    def _standing(self, state: JobState, now: float) -> Standing:
+    def _policy_context(self, state: JobState, now: float) -> PolicyContext:
         occupied = {state.holder(rank).node for rank in state.ranks}
         left = [node for node in state.nodes.values() if any(taint.leave for taint in node.taints.values()) and node.name in occupied]
         spares = [worker for worker in state.idle(WorkerState.WARM) if not state.nodes[worker.node].taints]
-        return Standing(now, self._left, {node.domain or node.name for node in left}, len(spares) + floating.may_come(state))
+        return PolicyContext(now, self._left, {node.domain or node.name for node in left}, len(spares) + floating.may_come(state))
 
     def _note(self, decision: Decision) -> None:
         evidence = decision.evidence

@@ -33,7 +33,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Standing:
+class PolicyContext:
     """How a job stands, as far as limits ask."""
 
     now: float
@@ -78,21 +78,21 @@ class Engine:
         return times
 
 
-def held_back(limits: Limits, standing: Standing, domain: str) -> str:
+def held_back(limits: Limits, context: PolicyContext, domain: str) -> str:
     """Why no rank may begin to leave a node of that failure domain now; "" if one may."""
-    clock = datetime.fromtimestamp(standing.now, UTC)
+    clock = datetime.fromtimestamp(context.now, UTC)
     minute = clock.hour * 60 + clock.minute
     for first, last in limits.quiet_hours:
         if first <= minute < last if first < last else minute >= first or minute < last:
             return policies.QUIET_HOURS(clock=f"{clock:%H:%M}")
-    recent = sum(then > standing.now - HOUR for then in standing.left)
+    recent = sum(then > context.now - HOUR for then in context.left)
     if recent >= limits.nodes_per_hour:
         return policies.ENOUGH_AN_HOUR(count=recent, most=limits.nodes_per_hour)
-    others = {other for other in standing.leaving if other != domain}
+    others = {other for other in context.leaving if other != domain}
     if len(others) >= limits.domains_at_a_time:
         return policies.OTHERS_LEAVE(domains=", ".join(sorted(others)), most=limits.domains_at_a_time)
-    if standing.spares - 1 < limits.spares_left:
-        return policies.TOO_FEW_SPARES(spares=standing.spares, least=limits.spares_left)
+    if context.spares - 1 < limits.spares_left:
+        return policies.TOO_FEW_SPARES(spares=context.spares, least=limits.spares_left)
     return ""
 
 
