@@ -22,7 +22,7 @@ from understudy.controller.reports import Reports
 from understudy.messages import controller as messages
 from understudy.orchestrator.settings import Settings
 from understudy.schedulers.base import SchedulerAway, SchedulerFailed
-from understudy.schedulers.kubernetes import names, standing
+from understudy.schedulers.kubernetes import job_status, names
 from understudy.schedulers.kubernetes.api import Api, Conflict, Exists, Missing, Object, ServerFailed, group_path, labelled, path
 from understudy.schedulers.kubernetes.names import Keys
 from understudy.schedulers.kubernetes.resource import OVER, Job
@@ -245,7 +245,7 @@ class Controller:
     def _refuse(self, where: str, raw: Object, why: str) -> None:
         """The job cannot be: its resource says why."""
         metadata, message = raw["metadata"], plain(why)[:1000]
-        conditions = standing.with_condition(raw.get("status") or {}, "Failed", True, "Refused", message, time.time())
+        conditions = job_status.with_condition(raw.get("status") or {}, "Failed", True, "Refused", message, time.time())
         change = {"phase": "Failed", "message": message, "exitCode": 2, "conditions": conditions}
         self._api.patch(f"{where}/status", {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": change})
         self._reports.show_event(raw, "Warning", "Refused", message)
@@ -265,9 +265,9 @@ class Controller:
 def _ending(job: Job) -> float:
     """Seconds. Of a job that is over by its own: since its conditions say so."""
     if job.deleted:
-        return max(0.0, time.time() - standing.moment(job.raw["metadata"]["deletionTimestamp"]))
+        return max(0.0, time.time() - job_status.moment(job.raw["metadata"]["deletionTimestamp"]))
     since = [
-        standing.moment(each.get("lastTransitionTime"))
+        job_status.moment(each.get("lastTransitionTime"))
         for each in job.status.get("conditions") or []
         if each.get("type") in ("Complete", "Failed") and each.get("status") == "True"
     ]

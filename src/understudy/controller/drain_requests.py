@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from understudy.common.bounds import plain
 from understudy.messages import controller
-from understudy.schedulers.kubernetes import names, standing
+from understudy.schedulers.kubernetes import job_status, names
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, path
 from understudy.schedulers.kubernetes.names import Keys
 from understudy.schedulers.kubernetes.watched import Watched
@@ -65,7 +65,7 @@ class DrainRequests:
             "status": "True",
             "reason": "NoRanksThere",
             "message": controller.NO_RANKS_THERE(),
-            "lastTransitionTime": standing.stamp(time.time()),
+            "lastTransitionTime": job_status.stamp(time.time()),
         }
         where = group_path(self._group, PLURAL, metadata["namespace"], metadata["name"], "status")
         change = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": {"conditions": [*others, ours]}}

@@ -22,7 +22,7 @@ from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.messages import service_jobs
 from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.policy.rules import Back
-from understudy.schedulers.base import TAKEN, Allocation, NodeSeen, SchedulerAway, SchedulerFailed, ShownIncident, Standing
+from understudy.schedulers.base import TAKEN, Allocation, JobSummary, NodeSeen, SchedulerAway, SchedulerFailed, ShownIncident
 
 LOOK = 1.0  # seconds
 AGAIN = 60.0  # seconds until a node is tried again that could not be given back
@@ -95,7 +95,7 @@ class Scheduling:
             if (why := allocation.cancelled()) and not self._cancelled:
                 self._cancelled = True
                 self._submit(StopAsked(why, CANCELLED))
-            await asyncio.to_thread(allocation.show, standing(state, self._step(), text))
+            await asyncio.to_thread(allocation.show, summarize(state, self._step(), text))
             self._release(allocation, state)  # behind what is shown: who replaces a node knows then which ones to avoid
             if text != self._recorded:
                 await asyncio.to_thread(allocation.record, text)
@@ -214,7 +214,7 @@ class Scheduling:
                     allocation.give_back(number)
             if state.incidents or missing:
                 allocation.record(story(state))
-            allocation.show(standing(state, step, story(state)))
+            allocation.show(summarize(state, step, story(state)))
             allocation.finish(missing)
             allocation.close()
 
@@ -255,14 +255,14 @@ def story(state: JobState) -> str:
     return "; ".join(parts)
 
 
-def standing(state: JobState, step: int, text: str) -> Standing:
+def summarize(state: JobState, step: int, text: str) -> JobSummary:
     """`text`: its story."""
     holders = [state.holder(rank) if rank in state.ranks else None for rank in range(state.spec.world_size)]
     told = tuple(
         ShownIncident(one.number, one.planned, "; ".join(dict.fromkeys(part.detail for part in one.ranks)), one.fault_at)
         for one in state.incidents
     )
-    return Standing(
+    return JobSummary(
         phase=str(state.phase),
         step=step,
         generation=state.generation,

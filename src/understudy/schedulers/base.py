@@ -139,7 +139,7 @@ class ShownIncident:
 
 
 @dataclass(frozen=True)
-class Standing:
+class JobSummary:
     """How the job stands."""
 
     phase: str
@@ -156,7 +156,7 @@ class Standing:
     text: str  # what has become of it, in a line
     devices: tuple[str, ...] = ()  # by rank, the device that its holder computes on; "": it has none, or none is known
 
-    def besides_step(self) -> Standing:
+    def besides_step(self) -> JobSummary:
         return replace(self, step=0)
 
 
@@ -181,7 +181,7 @@ class Allocation(ABC):
     def record(self, text: str) -> None:
         """Where people look for it with the scheduler's own commands: what has become of the job."""
 
-    def show(self, now: Standing) -> None:
+    def show(self, now: JobSummary) -> None:
         """The same, for schedulers that have more room for it than a line. Called once a second."""
         return
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from tests.kustomize import KUBERNETES, NVSENTINEL, Object, resolved
-from tests.schedulers.kubernetes.objects import job, resource, standing
+from tests.schedulers.kubernetes.objects import job, resource, summary
 from tests.schedulers.kubernetes.recorder import Recorder, Right
 
 from understudy.controller import objects
@@ -128,7 +128,7 @@ def test_orchestrators_may_do_what_they_do_and_nothing_else(server: Recorder) ->
     ours = KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt", "u-1")
     ours.look()
     incident = ShownIncident(1, False, "rank 0", 1e9)
-    ours.show(standing(incidents=(incident,)))
+    ours.show(summary(incidents=(incident,)))
     ours.claim(1, Work("w", ()), (), "", "needed")
     server.objects["", "pods", "ml", "gpt-claim-1"]["status"] = {"phase": "Running"}
     ours.record_claim(1, "serves")

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from understudy.common.bounds import plain
 from understudy.messages import kubernetes_jobs
-from understudy.schedulers.base import TAKEN, Allocation, ClaimedNode, NodeSeen, Place, SchedulerAway, SchedulerFailed, Standing, Work
-from understudy.schedulers.kubernetes import names, pods, standing, trouble
+from understudy.schedulers.base import TAKEN, Allocation, ClaimedNode, JobSummary, NodeSeen, Place, SchedulerAway, SchedulerFailed, Work
+from understudy.schedulers.kubernetes import job_status, names, pods, trouble
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, labelled, path
 from understudy.schedulers.kubernetes.devices import Devices
 from understudy.schedulers.kubernetes.names import Keys
@@ -47,7 +47,7 @@ class KubernetesAllocation(Allocation):
         self._gone: set[str] = set()  # of these, the ones that we have deleted
         self._retired: set[str] = set()  # nodes that the job has left
         self._tolerated = Tolerated(self._keys)
-        self._shown: Standing | None = None
+        self._shown: JobSummary | None = None
         self._shown_at = 0.0
 
     def share(self, secret: str) -> None:
@@ -118,25 +118,25 @@ class KubernetesAllocation(Allocation):
     def record(self, text: str) -> None:
         """The same is in what is shown."""
 
-    def show(self, now: Standing) -> None:
+    def show(self, now: JobSummary) -> None:
         there = self._ours()
-        known = standing.labels(now, self._keys, self._retired)
+        known = job_status.labels(now, self._keys, self._retired)
         for name, pod in there.items():
             self._label(pod, known.get(name) or names.spare(self._keys))
         changed = self._shown is None or now.besides_step() != self._shown.besides_step()
         if not changed and (now == self._shown or time.monotonic() - self._shown_at < SHOWN_AGAIN):
             return
         job = self._write_status(now, there)
-        for event in standing.events(now, job, time.time()):
+        for event in job_status.events(now, job, time.time()):
             self._create_event(event)
         self._shown, self._shown_at = now, time.monotonic()
 
-    def _write_status(self, now: Standing, there: Mapping[str, Object]) -> Job:
+    def _write_status(self, now: JobSummary, there: Mapping[str, Object]) -> Job:
         """With the version that was read, since the controller writes into it, too. Return the resource as it was before."""
         for _ in range(WRITES):
             job = self._read(self._job)
             version = {"resourceVersion": job.raw["metadata"]["resourceVersion"]}
-            change = {"metadata": version, "status": standing.status(now, job, there, time.time())}
+            change = {"metadata": version, "status": job_status.status(now, job, there, time.time())}
             try:
                 self._api.patch(f"{self._path}/status", change)
                 return job
@@ -197,7 +197,7 @@ class KubernetesAllocation(Allocation):
             raise
         except SchedulerFailed as error:
             with suppress(SchedulerFailed):
-                self._create_event(standing.refusal(self._job, str(error), time.time()))
+                self._create_event(job_status.refusal(self._job, str(error), time.time()))
             raise
 
     def claims(self) -> Mapping[int, ClaimedNode]:

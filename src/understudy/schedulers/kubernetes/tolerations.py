@@ -15,8 +15,8 @@ import re
 from collections.abc import Collection, Sequence
 
 from understudy.schedulers.kubernetes.api import Object
+from understudy.schedulers.kubernetes.job_status import moment
 from understudy.schedulers.kubernetes.names import Keys
-from understudy.schedulers.kubernetes.standing import moment
 
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 MOST = 100  # taints of a node that are kept

@@ -14,8 +14,8 @@ from understudy.common.bounds import plain
 from understudy.messages import kubernetes_jobs
 from understudy.schedulers.base import NodeSeen
 from understudy.schedulers.kubernetes.api import Object
+from understudy.schedulers.kubernetes.job_status import moment
 from understudy.schedulers.kubernetes.resource import Evidence
-from understudy.schedulers.kubernetes.standing import moment
 from understudy.schedulers.kubernetes.tolerations import came_after, identity, tolerates
 
 

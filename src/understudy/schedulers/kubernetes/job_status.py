@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from understudy.common.bounds import plain
 from understudy.messages import kubernetes_jobs
-from understudy.schedulers.base import Standing
+from understudy.schedulers.base import JobSummary
 from understudy.schedulers.kubernetes import names
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.names import Keys
@@ -19,7 +19,7 @@ PHASES = {"forming": "Forming", "training": "Training", "quiescing": "Recovering
 MOST = 50  # nodes that are avoided at a time
 
 
-def labels(now: Standing, keys: Keys, retired: Collection[str]) -> dict[str, dict[str, str | None]]:
+def labels(now: JobSummary, keys: Keys, retired: Collection[str]) -> dict[str, dict[str, str | None]]:
     """By pod; all others are spares (`names.spare`). None: it has no such label any more."""
     ranks: dict[str, list[int]] = {}
     for rank, node in enumerate(now.ranks):
@@ -40,7 +40,7 @@ def labels(now: Standing, keys: Keys, retired: Collection[str]) -> dict[str, dic
     return found
 
 
-def status(now: Standing, job: Job, pods: Mapping[str, Object], time: float) -> Object:
+def status(now: JobSummary, job: Job, pods: Mapping[str, Object], time: float) -> Object:
     """A merge patch. `pods`: those that are there, by name."""
     over = now.exit_code is not None
     phase = ("Complete" if now.exit_code == 0 else "Failed") if over else PHASES.get(now.phase, "Forming")
@@ -77,7 +77,7 @@ def _with_conditions(status: Object, wanted: list[tuple[str, bool, str, str]], t
     return list(status["conditions"])
 
 
-def _hosts(now: Standing, pods: Mapping[str, Object]) -> set[str]:
+def _hosts(now: JobSummary, pods: Mapping[str, Object]) -> set[str]:
     """Kubernetes' nodes on which a pod was lost, and is still there because nobody has ended it: its kubelet does not answer either."""
     return {host for name in now.lost if (host := (pods.get(name) or {}).get("spec", {}).get("nodeName"))}
 
@@ -97,7 +97,7 @@ def with_condition(status: Object, kind: str, holds: bool, reason: str, message:
     return [*others, {**made, "lastTransitionTime": since or stamp(time)}]
 
 
-def events(now: Standing, job: Job, time: float) -> list[Object]:
+def events(now: JobSummary, job: Job, time: float) -> list[Object]:
     """One for each incident that the status does not count yet, one while ranks wait for a spare, and one when the job is over."""
     found = [
         event(
