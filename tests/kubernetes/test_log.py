@@ -17,10 +17,10 @@ from tests.said import refused
 from understudy.messages import kubernetes_api, kubernetes_jobs
 from understudy.schedulers.base import SchedulerAway
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, path
+from understudy.schedulers.kubernetes.informer import Informer
 from understudy.schedulers.kubernetes.lock import GROUP as GROUP_OF_LEASES
 from understudy.schedulers.kubernetes.lock import Lock, Lost
 from understudy.schedulers.kubernetes.log import MOST, Log, Overtaken, parts
-from understudy.schedulers.kubernetes.watched import Watched
 
 pytestmark = [needs_kubernetes, pytest.mark.timeout(300)]
 GROUP = "understudy.dev"
@@ -181,7 +181,7 @@ def test_a_label_that_is_written_from_what_was_read_before_is_refused(kubernetes
 
 def test_what_is_known_of_pods_while_the_server_goes_and_comes(kubernetes_cluster: Cluster) -> None:
     api = api_of(kubernetes_cluster)
-    watched = Watched(api, path("pods", kubernetes_cluster.namespace), labelSelector="mine=yes")
+    watched = Informer(api, path("pods", kubernetes_cluster.namespace), labelSelector="mine=yes")
 
     def known() -> list[str]:
         return sorted(each["metadata"]["name"] for each in watched.objects())

@@ -24,9 +24,9 @@ from understudy.orchestrator.settings import Settings
 from understudy.schedulers.base import SchedulerAway, SchedulerFailed
 from understudy.schedulers.kubernetes import job_status, names
 from understudy.schedulers.kubernetes.api import Api, Conflict, Exists, Missing, Object, ServerFailed, group_path, labelled, path
+from understudy.schedulers.kubernetes.informer import Informer
 from understudy.schedulers.kubernetes.names import Keys
 from understudy.schedulers.kubernetes.resource import OVER, Job
-from understudy.schedulers.kubernetes.watched import Watched
 
 WHOLE = 10.0  # seconds after which every job is looked at although nothing has changed
 SOON = 1.0  # seconds after which a job is looked at again that waits for what Kubernetes is about to remove
@@ -48,9 +48,9 @@ class Controller:
         self._image = image
         self._tell = tell
         self._changes = Changes(self._keys)
-        self._jobs = Watched(api, self._path(namespace), self._changes.of_job)
-        self._pods = Watched(api, path("pods", namespace), self._changes.of_pod, labelSelector=self._keys.job)
-        self._nodes = Watched(api, path("nodes", ""))
+        self._jobs = Informer(api, self._path(namespace), self._changes.of_job)
+        self._pods = Informer(api, path("pods", namespace), self._changes.of_pod, labelSelector=self._keys.job)
+        self._nodes = Informer(api, path("nodes", ""))
         self._budgets = objects.budget_version(api)
         self._drains = DrainRequests(api, drains, self._keys, self._changes.of_request) if drains else None
         self._reports = Reports(api)

@@ -14,8 +14,8 @@ from understudy.common.bounds import plain
 from understudy.messages import controller
 from understudy.schedulers.kubernetes import job_status, names
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, path
+from understudy.schedulers.kubernetes.informer import Informer
 from understudy.schedulers.kubernetes.names import Keys
-from understudy.schedulers.kubernetes.watched import Watched
 
 PLURAL = "drainrequests"
 COMPLETE = "DrainComplete"
@@ -28,7 +28,7 @@ class DrainRequests:
         self._api = api
         self._group = group
         self._keys = keys
-        self._requests = Watched(api, group_path(group, PLURAL, ""), changed)
+        self._requests = Informer(api, group_path(group, PLURAL, ""), changed)
 
     def turn(self, pods: Sequence[Object]) -> None:
         """`pods`: all of ours. Raises `SchedulerFailed`."""

@@ -18,11 +18,11 @@ from understudy.schedulers.base import TAKEN, Allocation, ClaimedNode, JobSummar
 from understudy.schedulers.kubernetes import job_status, names, pods, trouble
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, labelled, path
 from understudy.schedulers.kubernetes.devices import Devices
+from understudy.schedulers.kubernetes.informer import Informer
 from understudy.schedulers.kubernetes.names import Keys
 from understudy.schedulers.kubernetes.places import labels_of
 from understudy.schedulers.kubernetes.resource import Job, owned
 from understudy.schedulers.kubernetes.tolerations import Tolerated
-from understudy.schedulers.kubernetes.watched import Watched
 
 FENCED = 1  # seconds for what is left in a pod whose workers are fenced: 0 would not wait for its kubelet
 CLAIMED = 1 << 20  # node rank of the first claimed pod: those that the controller makes are below
@@ -41,8 +41,8 @@ class KubernetesAllocation(Allocation):
         first = tuple(names.node(name, number) for number in range(self._job.spec.total()))
         self.place = Place(names.NAME, name, first, 0, (), ())
         self._devices = Devices(api, namespace) if self._job.spec.evidence.device_taints else None
-        self._pods = Watched(api, path("pods", namespace), labelSelector=labelled({self._keys.job: name}))
-        self._nodes = Watched(api, path("nodes", ""))
+        self._pods = Informer(api, path("pods", namespace), labelSelector=labelled({self._keys.job: name}))
+        self._nodes = Informer(api, path("nodes", ""))
         self._known: dict[str, Object] = {}  # pods that were seen, by name
         self._gone: set[str] = set()  # of these, the ones that we have deleted
         self._retired: set[str] = set()  # nodes that the job has left

@@ -6,8 +6,8 @@ A driver writes them into its `ResourceSlice`, an administrator into a `DeviceTa
 from __future__ import annotations
 
 from understudy.schedulers.kubernetes.api import Api, Missing, Object, group_path
+from understudy.schedulers.kubernetes.informer import Informer
 from understudy.schedulers.kubernetes.trouble import Trouble, of_devices
-from understudy.schedulers.kubernetes.watched import Watched
 
 GROUP = "resource.k8s.io"
 AGAINST = ("NoSchedule", "NoExecute")
@@ -17,11 +17,11 @@ class Devices:
     def __init__(self, api: Api, namespace: str) -> None:
         """Raises `SchedulerFailed`."""
         version = _version(api)
-        self.watched: list[Watched] = []
-        self._kinds: dict[str, Watched] = {}
+        self.watched: list[Informer] = []
+        self._kinds: dict[str, Informer] = {}
         for kind, where in (("resourceslices", ""), ("devicetaintrules", ""), ("resourceclaims", namespace)):
             if kind in version:
-                self._kinds[kind] = Watched(api, group_path(f"{GROUP}/{version[kind]}", kind, where))
+                self._kinds[kind] = Informer(api, group_path(f"{GROUP}/{version[kind]}", kind, where))
         self.watched = list(self._kinds.values())
 
     def of(self, pod: Object) -> list[Trouble]:

@@ -19,7 +19,7 @@ FIRST = 10.0  # seconds that whoever asks waits for the first list
 AGAIN, AGAIN_AT_MOST = 0.2, 5.0  # seconds between two attempts
 
 
-class Watched:
+class Informer:
     """A thread of its own until it is closed."""
 
     def __init__(self, api: Api, path: str, changed: Callable[[Object | None], None] | None = None, **selectors: str) -> None:
