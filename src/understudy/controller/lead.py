@@ -10,7 +10,7 @@ from contextlib import suppress
 from understudy.messages import controller
 from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.kubernetes.api import Api
-from understudy.schedulers.kubernetes.lock import Lock, Lost
+from understudy.schedulers.kubernetes.leader_lease import LeaderLease, Lost
 
 NAME = "understudy-controller"
 SECONDS, RENEW, TRY = 10, 2.0, 1.0
@@ -20,7 +20,7 @@ class Lead:
     """Renews it on a thread of its own."""
 
     def __init__(self, api: Api, namespace: str, holder: str, tell: Callable[[str], None]) -> None:
-        self._lock = Lock(api, namespace, NAME, holder, SECONDS)
+        self._lock = LeaderLease(api, namespace, NAME, holder, SECONDS)
         self._tell = tell
         self._good_until = 0.0
         self._lost = threading.Event()

@@ -21,7 +21,7 @@ from understudy.schedulers.base import ShownIncident, Work
 from understudy.schedulers.kubernetes import names, pods
 from understudy.schedulers.kubernetes.allocation import KubernetesAllocation
 from understudy.schedulers.kubernetes.api import Api, group_path, path
-from understudy.schedulers.kubernetes.lock import Lock
+from understudy.schedulers.kubernetes.leader_lease import LeaderLease
 from understudy.schedulers.kubernetes.log import Log
 
 JOBS = group_path(f"{names.GROUP}/{names.VERSION}", names.PLURAL, "ml")
@@ -135,7 +135,7 @@ def test_orchestrators_may_do_what_they_do_and_nothing_else(server: Recorder) ->
     ours.release(["gpt-1"], "left")
     ours.give_back(1)
     ours.close()
-    lock = Lock(cast(Api, server), "ml", names.account("gpt"), "me", 10, job().owner())
+    lock = LeaderLease(cast(Api, server), "ml", names.account("gpt"), "me", 10, job().owner())
     assert lock.take() == 1
     lock.renew()
     lock.give_up()

@@ -19,7 +19,7 @@ from understudy.orchestrator.lease_term import LeaseTerm
 from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.kubernetes import names
 from understudy.schedulers.kubernetes.api import Api
-from understudy.schedulers.kubernetes.lock import Lock, Lost
+from understudy.schedulers.kubernetes.leader_lease import LeaderLease, Lost
 from understudy.schedulers.kubernetes.log import Log, Overtaken, parts
 from understudy.schedulers.kubernetes.resource import owner_reference
 
@@ -35,7 +35,7 @@ def of_lock(number: int, urls: Sequence[str], job: str, tell: Callable[[str], No
     api = Api.found()
     owner = owner_reference(group, name, uid)
     holder = f"{number} {secrets.token_hex(8)}"
-    lock = Lock(api, namespace, names.account(name), holder, SECONDS, owner)
+    lock = LeaderLease(api, namespace, names.account(name), holder, SECONDS, owner)
     return lambda apply: Leased(number, urls, lock, Log(api, group, namespace, name, owner), holder, tell, apply)
 
 
@@ -44,7 +44,7 @@ class Leased:
         self,
         number: int,
         urls: Sequence[str],
-        lock: Lock,
+        lock: LeaderLease,
         log: Log,
         holder: str,
         tell: Callable[[str], None],

@@ -21,7 +21,7 @@ class Lost(Exception):
     """Another one has it."""
 
 
-class Lock:
+class LeaderLease:
     """Every method may raise `SchedulerFailed`."""
 
     def __init__(self, api: Api, namespace: str, name: str, holder: str, seconds: int, owner: Object | None = None) -> None:
