@@ -17,10 +17,10 @@ from tests.said import refused
 from understudy.messages import kubernetes_api, kubernetes_jobs
 from understudy.schedulers.base import SchedulerAway
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, path
+from understudy.schedulers.kubernetes.config_map_log import MOST, ConfigMapLog, Overtaken, parts
 from understudy.schedulers.kubernetes.informer import Informer
 from understudy.schedulers.kubernetes.leader_lease import GROUP as GROUP_OF_LEASES
 from understudy.schedulers.kubernetes.leader_lease import LeaderLease, Lost
-from understudy.schedulers.kubernetes.log import MOST, Log, Overtaken, parts
 
 pytestmark = [needs_kubernetes, pytest.mark.timeout(300)]
 GROUP = "understudy.dev"
@@ -38,8 +38,8 @@ def owner_of(cluster: Cluster) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": made["metadata"]["uid"]}
 
 
-def log_of(cluster: Cluster, api: Api, owner: Object) -> Log:
-    return Log(api, GROUP, cluster.namespace, "gpt", owner)
+def log_of(cluster: Cluster, api: Api, owner: Object) -> ConfigMapLog:
+    return ConfigMapLog(api, GROUP, cluster.namespace, "gpt", owner)
 
 
 def test_who_has_been_overtaken_cannot_write(kubernetes_cluster: Cluster) -> None:

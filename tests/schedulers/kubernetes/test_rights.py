@@ -21,8 +21,8 @@ from understudy.schedulers.base import ShownIncident, Work
 from understudy.schedulers.kubernetes import names, pods
 from understudy.schedulers.kubernetes.allocation import KubernetesAllocation
 from understudy.schedulers.kubernetes.api import Api, group_path, path
+from understudy.schedulers.kubernetes.config_map_log import ConfigMapLog
 from understudy.schedulers.kubernetes.leader_lease import LeaderLease
-from understudy.schedulers.kubernetes.log import Log
 
 JOBS = group_path(f"{names.GROUP}/{names.VERSION}", names.PLURAL, "ml")
 DRAINS = "nvsentinel.nvidia.com/v1alpha1"
@@ -139,11 +139,11 @@ def test_orchestrators_may_do_what_they_do_and_nothing_else(server: Recorder) ->
     assert lock.take() == 1
     lock.renew()
     lock.give_up()
-    log = Log(cast(Api, server), names.GROUP, "ml", "gpt", job().owner())
+    log = ConfigMapLog(cast(Api, server), names.GROUP, "ml", "gpt", job().owner())
     assert log.read() == []
     log.write(["entry"], "me")
     with suppress(Exception):
-        Log(cast(Api, server), names.GROUP, "ml", "gpt", job().owner()).write(["other"], "you")
+        ConfigMapLog(cast(Api, server), names.GROUP, "ml", "gpt", job().owner()).write(["other"], "you")
     server.wait_for(lambda needed: len([right for right in needed if right.verb == "watch"]) == 5)
     mine = {right for right in server.needed if right.namespace}
     installed = resolved(KUBERNETES)

@@ -19,8 +19,8 @@ from understudy.orchestrator.lease_term import LeaseTerm
 from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.kubernetes import names
 from understudy.schedulers.kubernetes.api import Api
+from understudy.schedulers.kubernetes.config_map_log import ConfigMapLog, Overtaken, parts
 from understudy.schedulers.kubernetes.leader_lease import LeaderLease, Lost
-from understudy.schedulers.kubernetes.log import Log, Overtaken, parts
 from understudy.schedulers.kubernetes.resource import owner_reference
 
 SECONDS = 6  # for which a lock is good
@@ -36,7 +36,7 @@ def of_lock(number: int, urls: Sequence[str], job: str, tell: Callable[[str], No
     owner = owner_reference(group, name, uid)
     holder = f"{number} {secrets.token_hex(8)}"
     lock = LeaderLease(api, namespace, names.account(name), holder, SECONDS, owner)
-    return lambda apply: Leased(number, urls, lock, Log(api, group, namespace, name, owner), holder, tell, apply)
+    return lambda apply: Leased(number, urls, lock, ConfigMapLog(api, group, namespace, name, owner), holder, tell, apply)
 
 
 class Leased:
@@ -45,7 +45,7 @@ class Leased:
         number: int,
         urls: Sequence[str],
         lock: LeaderLease,
-        log: Log,
+        log: ConfigMapLog,
         holder: str,
         tell: Callable[[str], None],
         apply: Callable[[list[str]], None],

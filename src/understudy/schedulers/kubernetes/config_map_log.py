@@ -26,7 +26,7 @@ class Overtaken(Exception):
     """Somebody else has written."""
 
 
-class Log:
+class ConfigMapLog:
     """Every method may raise `SchedulerFailed`."""
 
     def __init__(self, api: Api, group: str, namespace: str, job: str, owner: Object) -> None:
