@@ -10,9 +10,9 @@ from understudy.common.names import TOKEN_VARIABLE
 from understudy.schedulers.kubernetes import names
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.names import Keys
+from understudy.schedulers.kubernetes.pod_settings import PodSettings
 from understudy.schedulers.kubernetes.resource import Job
 from understudy.schedulers.kubernetes.restrictions import restrict
-from understudy.schedulers.kubernetes.told import Told
 
 GRACE = 120  # seconds from a pod's deletion to its kill: for its ranks to leave
 TOLERATED = 300  # seconds for which a taint that drives pods away is tolerated: the same
@@ -31,7 +31,7 @@ def worker(job: Job, number: int, avoid: Collection[str], claim: int = -1, near:
     template = copy.deepcopy(spec.template)
     made: Object = template.get("spec") or {}
     grace = int(made.get("terminationGracePeriodSeconds") or GRACE)
-    told = Told(
+    told = PodSettings(
         job.name,
         number,
         spec.pods,
@@ -132,7 +132,7 @@ def _pod(job: Job, name: str, spec: Object, metadata: Object, labels: dict[str, 
     }
 
 
-def _worker_environment(job: Job, told: Told, secret: Object) -> list[Object]:
+def _worker_environment(job: Job, told: PodSettings, secret: Object) -> list[Object]:
     return [
         {"name": names.POD_VARIABLE, "value": told.to_json()},
         _field(names.NODE_VARIABLE, "metadata.name"),

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Told:
+class PodSettings:
     """What a pod with workers goes by (`POD_VARIABLE`)."""
 
     job: str
