@@ -15,7 +15,7 @@ from dataclasses import replace
 from understudy.common.bounds import plain
 from understudy.messages import kubernetes_jobs
 from understudy.schedulers.base import TAKEN, Allocation, ClaimedNode, JobSummary, NodeSeen, Place, SchedulerAway, SchedulerFailed, Work
-from understudy.schedulers.kubernetes import job_status, names, pods, trouble
+from understudy.schedulers.kubernetes import job_status, names, node_health, pods
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, labelled, path
 from understudy.schedulers.kubernetes.devices import Devices
 from understudy.schedulers.kubernetes.informer import Informer
@@ -74,7 +74,7 @@ class KubernetesAllocation(Allocation):
     def _seen(self, pod: Object, nodes: Mapping[str, Object]) -> NodeSeen:
         where = nodes.get(pod["spec"].get("nodeName") or "")
         labels = labels_of(where, self._job.spec.topology_key) if where is not None else ()
-        return replace(trouble.seen(pod, self._troubles(pod, nodes)), labels=labels)
+        return replace(node_health.seen(pod, self._troubles(pod, nodes)), labels=labels)
 
     def cancelled(self) -> str:
         if not self._job.deleted:
@@ -82,14 +82,14 @@ class KubernetesAllocation(Allocation):
         return kubernetes_jobs.RESOURCE_DELETED(kind=names.KIND, namespace=self._job.namespace, job=self._job.name)
 
     def _troubles(self, pod: Object, nodes: Mapping[str, Object]) -> list[trouble.Trouble]:
-        deleted = trouble.of_pod(pod, self._keys.leave)
+        deleted = node_health.of_pod(pod, self._keys.leave)
         found = [deleted] if deleted is not None else []
         where = pod["spec"].get("nodeName")
         if where and where not in nodes:
             found.append(trouble.Trouble("gone", kubernetes_jobs.NODE_GONE(node=plain(where))))
         elif where:
             tolerated = self._tolerated.of(pod, (nodes[where].get("spec") or {}).get("taints") or [])
-            found += trouble.of_node(nodes[where], self._job.spec.evidence, tolerated)
+            found += node_health.of_node(nodes[where], self._job.spec.evidence, tolerated)
         return found + (self._devices.of(pod) if self._devices is not None else [])
 
     def _read(self, before: Job | None) -> Job:

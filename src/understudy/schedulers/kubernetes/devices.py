@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from understudy.schedulers.kubernetes.api import Api, Missing, Object, group_path
 from understudy.schedulers.kubernetes.informer import Informer
-from understudy.schedulers.kubernetes.trouble import Trouble, of_devices
+from understudy.schedulers.kubernetes.node_health import Trouble, of_devices
 
 GROUP = "resource.k8s.io"
 AGAINST = ("NoSchedule", "NoExecute")

@@ -14,8 +14,8 @@ from understudy.schedulers.kubernetes import job_status, names
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.devices import tainted
 from understudy.schedulers.kubernetes.names import Keys
+from understudy.schedulers.kubernetes.node_health import of_devices, of_node, of_pod, seen
 from understudy.schedulers.kubernetes.resource import Condition, Evidence
-from understudy.schedulers.kubernetes.trouble import of_devices, of_node, of_pod, seen
 
 TIME = "2026-11-26T08:00:00Z"
 
