@@ -16,7 +16,7 @@ from tests.schedulers.kubernetes.recorder import Recorder, Right
 
 from understudy.controller import objects
 from understudy.controller.controller import Controller
-from understudy.controller.lead import Lead
+from understudy.controller.leader_election import LeaderElection
 from understudy.schedulers.base import ShownIncident, Work
 from understudy.schedulers.kubernetes import names, pods
 from understudy.schedulers.kubernetes.allocation import KubernetesAllocation
@@ -108,7 +108,7 @@ def test_with_drain_requests_it_may_do_a_little_more(server: Recorder) -> None:
 
 
 def test_its_lock_is_the_only_thing_that_it_may_touch_where_it_runs(server: Recorder) -> None:
-    lead = Lead(cast(Api, server), "understudy-system", "me", lambda text: None)
+    lead = LeaderElection(cast(Api, server), "understudy-system", "me", lambda text: None)
     lead.wait()
     server.wait_for(lambda needed: any(right.verb == "update" for right in needed))
     lead.give_up()

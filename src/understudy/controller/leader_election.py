@@ -16,7 +16,7 @@ NAME = "understudy-controller"
 SECONDS, RENEW, TRY = 10, 2.0, 1.0
 
 
-class Lead:
+class LeaderElection:
     """Renews it on a thread of its own."""
 
     def __init__(self, api: Api, namespace: str, holder: str, tell: Callable[[str], None]) -> None:
