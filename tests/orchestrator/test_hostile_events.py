@@ -31,7 +31,7 @@ from understudy.common.page_view import Activity, PageView
 from understudy.core import events
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Timeouts
-from understudy.links.messages import LIMIT, BadMessage, decode, encode, recalled, taken
+from understudy.links.messages import LIMIT, BadMessage, decode, decode_trusted, decode_untrusted, encode
 from understudy.messages import orchestrators, service_jobs, tools, wire
 from understudy.orchestrator import journal, metrics, views
 from understudy.orchestrator.jobs import ServedJob
@@ -97,11 +97,11 @@ def _strings(value: Any) -> list[str]:
 @example(events.WorkerStarted("w\ud800", "n0", 1))
 def test_what_a_link_takes_is_read_again_as_it_was_taken(event: events.Event) -> None:
     try:
-        message, written = taken(encode(event))
+        message, written = decode_untrusted(encode(event))
     except BadMessage:
         return
     assert len(written) <= LIMIT and written.isascii()
-    assert recalled(written) == (message, written)
+    assert decode_trusted(written) == (message, written)
     assert all(map(_written, _strings(json.loads(written))))
 
 
@@ -115,7 +115,7 @@ def test_whatever_is_taken_can_be_handled_kept_shown_and_measured(
     machine, kept = Machine(SPEC, SETTINGS.timeouts), []
     for event in [*STORY[:known], *hostile]:
         try:
-            message, written = taken(encode(event))
+            message, written = decode_untrusted(encode(event))
         except BadMessage:
             continue
         for command in machine.handle(cast("events.Event", message), 5.0):
@@ -182,8 +182,8 @@ def test_a_traceback_loses_neither_its_event_nor_its_last_line() -> None:
     path = "caf\udce9.py"
     long = f"Traceback in {path}\n" + "🙂" * 100_000 + "\nValueError: the end"
     sent = bounded(events.ScriptFailed("w0", 0, 1, path, long))  # as a worker does before it speaks
-    (heard, written) = taken(encode(sent))
-    assert heard == sent and isinstance(heard, events.ScriptFailed) and recalled(written)[0] == heard
+    (heard, written) = decode_untrusted(encode(sent))
+    assert heard == sent and isinstance(heard, events.ScriptFailed) and decode_trusted(written)[0] == heard
     assert heard.summary == "caf\\udce9.py" and heard.traceback.startswith("Traceback") and heard.traceback.endswith("the end")
     assert size(heard.traceback) <= TEXT
 

@@ -187,14 +187,14 @@ def encode(message: Message) -> str:
 
 def decode(text: str | bytes) -> Message:
     """The message in `text`. Raises `BadMessage` for anything else."""
-    return taken(text)[0]
+    return decode_untrusted(text)[0]
 
 
-def taken(text: str | bytes) -> tuple[Message, str]:
+def decode_untrusted(text: str | bytes) -> tuple[Message, str]:
     """The message in `text`, and the text that the journal may keep of it: the same, if nothing in it had to be cleaned. Raises
     `BadMessage`.
     """
-    message, written = recalled(text, LIMIT)
+    message, written = decode_trusted(text, LIMIT)
     if isinstance(message, Hello):
         check_node(message)
     if len(written) > LIMIT // _GROWTH and type(message) in _BOUNDED and len(encode(message)) > LIMIT:
@@ -212,7 +212,7 @@ def check_node(hello: Hello) -> None:
         raise NodeTooLong(wire.NODE_TOO_LONG(length=length, most=MOST_OF_NODE), hello.node)
 
 
-def recalled(text: str | bytes, limit: int | None = None) -> tuple[Message, str]:
+def decode_trusted(text: str | bytes, limit: int | None = None) -> tuple[Message, str]:
     """The same for what this orchestrator or one before it has written. There is no limit to the whole of it: thousands of nodes that
     are lost together are one event.
     """

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from understudy.common.bounds import plain
 from understudy.common.page_view import Activity, PageView
 from understudy.core.events import Event
-from understudy.links.messages import BadMessage, recalled
+from understudy.links.messages import BadMessage, decode_trusted
 from understudy.messages import orchestrators
 from understudy.orchestrator import database
 from understudy.orchestrator.chain import Chain, Position, checksum_of
@@ -100,7 +100,7 @@ def _events_of(connection: sa.Connection, job: str) -> tuple[list[tuple[float, E
             raise ValueError(orchestrators.EVENT_DAMAGED(number=number))
         chain.add(position, bare=not checksum)
         try:
-            event, _ = recalled(text)
+            event, _ = decode_trusted(text)
         except BadMessage as error:
             raise ValueError(orchestrators.EVENT_UNREADABLE(number=number, reason=str(error))) from error
         if isinstance(event, Event):

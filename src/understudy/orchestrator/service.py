@@ -37,7 +37,7 @@ from understudy.core.transitions import Phase
 from understudy.detectors.base import Evidence
 from understudy.detectors.hang import HangWatch
 from understudy.detectors.straggler import Straggler
-from understudy.links.messages import BadMessage, Lines, Pages, Seen, encode, encode_all, taken
+from understudy.links.messages import BadMessage, Lines, Pages, Seen, decode_untrusted, encode, encode_all
 from understudy.messages import http_requests, orchestrators, service_jobs, training_evidence
 from understudy.orchestrator import views
 from understudy.orchestrator.agent_link import ASIDE, POLICY_VIOLATION, REPLACED, SILENT, AgentLink, Close
@@ -380,7 +380,7 @@ class Service:
         once.
         """
         try:
-            message, written = taken(text)
+            message, written = decode_untrusted(text)
         except BadMessage as error:
             self._complain(service_jobs.NOT_A_MESSAGE(node=link.node, reason=str(error)))
             return

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from understudy.common.page_view import PageView
 from understudy.core.events import Event
-from understudy.links.messages import encode, recalled
+from understudy.links.messages import decode_trusted, encode
 from understudy.messages import quorums
 from understudy.orchestrator.chain import Chain
 from understudy.orchestrator.journal import JobJournal, Journal, read
@@ -48,7 +48,7 @@ class Replicated(Journal):
             elif kind == "event":
                 now, _, text = content.partition(" ")
                 self._chain.add(self._chain.last.after(float(now), text))  # as proposed, alike in every version
-                event, text = recalled(text)
+                event, text = decode_trusted(text)
                 assert self._local is not None and isinstance(event, Event)
                 if self._member is None:
                     self._events.append((float(now), event))
