@@ -81,12 +81,12 @@ class KubernetesAllocation(Allocation):
             return ""
         return kubernetes_jobs.RESOURCE_DELETED(kind=names.KIND, namespace=self._job.namespace, job=self._job.name)
 
-    def _troubles(self, pod: Object, nodes: Mapping[str, Object]) -> list[trouble.Trouble]:
+    def _troubles(self, pod: Object, nodes: Mapping[str, Object]) -> list[node_health.Trouble]:
         deleted = node_health.of_pod(pod, self._keys.leave)
         found = [deleted] if deleted is not None else []
         where = pod["spec"].get("nodeName")
         if where and where not in nodes:
-            found.append(trouble.Trouble("gone", kubernetes_jobs.NODE_GONE(node=plain(where))))
+            found.append(node_health.Trouble("gone", kubernetes_jobs.NODE_GONE(node=plain(where))))
         elif where:
             tolerated = self._tolerated.of(pod, (nodes[where].get("spec") or {}).get("taints") or [])
             found += node_health.of_node(nodes[where], self._job.spec.evidence, tolerated)
