@@ -1,25 +1,25 @@
-"""Taints: who does not trust a node, why, and until when. And leaving such a node before it fails.
+"""Taints: which nodes are not trusted, why and until when; and moving ranks off such nodes before they fail.
 
-A tainted node still works. It gets no new spares, and a spare there takes a rank only where the job has no other; of a job that has no
-other node it keeps nothing away. A node may have several taints, one of each source for each of its parts, and is trusted again when the
-last one is gone.
+A tainted node still works. It gets no new spares, and a spare there takes a rank only if the job has no other. If all nodes of the job are
+tainted, taints have no effect. A node may have several taints, one of each source for each of its parts, and is trusted again when the last
+one has ended.
 
-    node_tainted    a taint comes, says something else than before, or goes. A person's word that a node is trusted takes all of them away,
-                    and what was seen before it counts no more
-    expired         those whose time is over go
-    node_checked    a node that was to pass a check has (`admission.py`): then it is trusted, and its ranks may go home (`home.py`)
-    leave           in plain training: the ranks on nodes that are to be left move to spares on nodes that are trusted, all that have one at
-                    the same boundary (`migration`), the others when there are more. A rank that is lost first goes to the spare that sets
-                    up for it
+    node_tainted    a taint is set, changed or ended. An operator who says that a node is trusted ends all of them, and earlier evidence
+                    no longer counts
+    expired         taints whose time is over end
+    node_checked    a node has passed the check that it had to pass (`admission.py`): it is trusted, and its ranks may return (`home.py`)
+    leave           in plain training: the ranks on nodes that must be left move to spares on trusted nodes. All that have a spare move at
+                    the same boundary (`migration`), the others when more spares are warm. If such a rank is lost first, the spare that is
+                    setting up for it takes it
 
-A rank whose move has failed twice stays where it is until another taint, or a person, asks for the same: it would be tried for ever.
+A rank whose move has failed twice stays until another taint, or an operator, asks for the same; otherwise it would be tried forever.
 
-Where all spares elsewhere are prepared for other ranks, one of them is started over (`preparation.make_room`).
+If all spares elsewhere are prepared for other ranks, one of them is started over (`preparation.make_room`).
 
-What is said of a device that ranks compute on is kept apart (`devices.py`): it speaks of the ranks on it, and the node stays trusted.
+A taint of a device that ranks compute on is kept separately (`devices.py`): it applies to the ranks on it, and the node stays trusted.
 
-Known limits: nothing moves while there is no warm spare on a trusted node. Nobody starts one there for this, but a node may be claimed
-(`floating.py`). A spare on a tainted node stays there, unless that is drained (`drain.py`).
+Known limits: nothing moves while there is no warm spare on a trusted node. No spare is started for this, but a node may be claimed
+(`floating.py`). A spare on a tainted node stays there, unless the node is drained (`drain.py`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TIMER = "taint"
 
 def node_tainted(state: JobState, event: NodeTainted) -> None:
     node = state.nodes.get(event.node)
-    if node is None or (node.gone and node.claim < 0):  # what was claimed may come again
+    if node is None or (node.gone and node.claim < 0):  # a claimed node may come back
         state.ignore(event, RefusalReason.UNKNOWN if node is None else RefusalReason.OVER)
         return
     if event.reason:
@@ -61,7 +61,7 @@ def node_tainted(state: JobState, event: NodeTainted) -> None:
 
 
 def _speaks_of(node: Node, key: tuple[str, str], part: str) -> bool:
-    """Whether what is said there is about this part, by whichever of its names; about the node everything is."""
+    """Return whether this taint concerns the part, under any of its names; every taint concerns the node."""
     device = node.device_of(part)
     return part in ("", key[1]) or (device != "" and node.device_of(key[1]) == device)
 
@@ -82,7 +82,7 @@ def taint(state: JobState, name: str, new: Taint) -> None:
     new = replace(new, device=device)
     person = new.source == OPERATOR or key == DRAIN
     if known is not None and not person:
-        new = replace(new, reason=known.reason)  # a detector says it again, in other figures
+        new = replace(new, reason=known.reason)  # the detector reports the same with other figures
     if new.leave and (known is None or not known.leave or person):
         for rank in drain.ranks_on(state, node):
             if not device or state.holder(rank).device == device:
@@ -111,13 +111,13 @@ def expired(state: JobState) -> None:
 
 
 def lift(state: JobState, node: Node, source: str, part: str) -> None:
-    """What `source` has said of `part` of the node counts no more, and needs no check."""
+    """End the taint that `source` has set on `part` of the node, without a check."""
     if node.known(source, part) is not None:
         _lift(state, node, [(source, part)], believed=True)
 
 
 def _lift(state: JobState, node: Node, keys: Iterable[tuple[str, str]], *, believed: bool = False) -> None:
-    """`believed`: without a check."""
+    """End these taints. `believed`: without a check."""
     every = list(keys)
     _lift_of_devices(state, node, [key for key in every if key in node.device_taints])
     gone = [node.taints.pop(key) for key in every if key in node.taints]
@@ -136,7 +136,7 @@ def _lift(state: JobState, node: Node, keys: Iterable[tuple[str, str]], *, belie
 
 
 def _lift_of_devices(state: JobState, node: Node, keys: list[tuple[str, str]]) -> None:
-    """The rest of the node was never doubted, so nothing has to be checked, and nobody comes home."""
+    """End taints of devices. The rest of the node was always trusted, so nothing has to be checked, and no rank returns."""
     lifted = dict.fromkeys(node.device_taints.pop(key).device for key in keys)
     if not lifted:
         return
@@ -151,26 +151,26 @@ def _lift_of_devices(state: JobState, node: Node, keys: list[tuple[str, str]]) -
 
 
 def _set_timers(state: JobState) -> None:
-    """To the next end of a taint, and the next deadline of a drain."""
+    """Set the timers for the next end of a taint and the next deadline of a drain."""
     if state.phase is Phase.ENDED:
         return
     known = [taint for node in state.nodes.values() for taint in (*node.taints.values(), *node.device_taints.values())]
     for timer, times in ((TIMER, [taint.until for taint in known]), (drain.TIMER, [taint.deadline for taint in known])):
         if any(times):
-            state.timer(timer, max(0.0, min(filter(None, times)) - state.now) + 0.001)  # a timer of no seconds would be none
+            state.timer(timer, max(0.0, min(filter(None, times)) - state.now) + 0.001)  # a timer of 0 seconds would be cancelled
         else:
             state.cancel(timer)
 
 
 def overdue(state: JobState) -> list[Worker]:
-    """The deadline of a drain is over: workers that are given up for it."""
+    """Return the workers that are given up because the deadline of a drain has passed."""
     gone = drain.overdue(state)
     _set_timers(state)
     return gone
 
 
 def leave(state: JobState) -> None:
-    """The ranks of nodes that are to be left move, as many as can; if none has to, those that can go home. Nodes are claimed, and given
+    """Move the ranks of nodes that must be left, as many as possible; if there are none, those that can return. Claim nodes and give them
     back.
     """
     if state.phase in (Phase.FORMING, Phase.ENDED) or state.incident is not None:
@@ -197,7 +197,7 @@ def leave(state: JobState) -> None:
 
 
 def _leavers(state: JobState) -> Iterator[tuple[int, Node, Taint]]:
-    """Ranks that are to leave where they are, and why; not those for which that has been tried too often."""
+    """Yield the ranks that must leave their node, with the taint; not those whose moves have failed too often."""
     for node in state.nodes.values():
         if not any(known.leave for known in (*node.taints.values(), *node.device_taints.values())):
             continue
@@ -214,7 +214,7 @@ def _told(node: Node, why: Taint) -> Text:
 
 
 def _why_left(state: JobState, node: Node, rank: int) -> Taint | None:
-    """Why this rank, which is on `node`, is to leave it; None if it is not."""
+    """Return the taint because of which this rank must leave `node`; None if it need not."""
     of_node = next((known for known in node.taints.values() if known.leave), None)
     of_device = devices.taint_of(state, state.holder(rank))
     return of_node or (of_device if of_device is not None and of_device.leave else None)

@@ -1,8 +1,7 @@
-"""Nodes join; workers start, warm, are refused or lost before they hold a rank. And repeating after a reconnect.
+"""Let nodes join; start, warm, refuse and replace workers without a rank; repeat commands after a reconnect.
 
-A worker lost before ranks are given out is replaced, first by a spare of its node. A node on which workers are lost
-before they are warm, again and again, gets no more of them. A spare that a node has no room for is asked for again
-after the next incident.
+A worker that is lost before ranks are assigned is replaced, first by a spare of its node. A node on which workers are repeatedly lost
+before they are warm gets no more of them. A spare for which a node has no room is tried again after the next incident.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MOST_SPARES = 1024  # on one node, as an agent asks for them; a service takes no
 
 def node_joined(state: JobState, event: NodeJoined) -> None:
     node = state.nodes.get(event.node)
-    before = node if node is not None and node.lost and node.claim >= 0 else None  # it has served a claim that is over
+    before = node if node is not None and node.lost and node.claim >= 0 else None  # it has served a claim that has ended
     if node is not None and before is None:
         node.address = event.address
         _repeat(state, node)
@@ -59,13 +58,15 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
 
 
 def _spares(state: JobState, event: NodeJoined) -> int:
-    """An agent that asks for more than any host can hold is not believed: each of them is an entry here before it is a process there."""
+    """Return the number of spares that the agent asks for, limited to what a host can have: each is an entry in memory before it is a
+    process.
+    """
     return spare_share(state.spec, event.node_rank) if event.spares < 0 else min(event.spares, MOST_SPARES)
 
 
 def worker_started(state: JobState, event: WorkerStarted) -> None:
     worker = state.workers.get(event.worker)
-    if worker is None:  # from before a crash of the orchestrator, started after the last journalled event
+    if worker is None:  # started after the last journalled event, before a crash of the orchestrator
         worker = Worker(event.worker, event.node, spare=True, state=WorkerState.LOST)
         state.workers[event.worker] = worker
         number = event.worker.removeprefix("w")
@@ -103,7 +104,7 @@ def start_refused(state: JobState, event: StartRefused) -> None:
     node = state.nodes[worker.node]
     if node.spares or not state.spec.bounded_places:
         node.spares, node.refused, node.spares_for_return = max(0, node.spares - 1), node.refused + 1, max(0, node.spares_for_return - 1)
-    else:  # started in place of a rank's worker
+    else:  # started in the place of a rank's worker
         node.failed_starts += 1
     state.report(forming.SPARE_NOT_STARTED(node=node.name, detail=event.detail))
     if state.phase is Phase.QUIESCING:
@@ -111,11 +112,11 @@ def start_refused(state: JobState, event: StartRefused) -> None:
             fill(state)
         advance(state)
     elif state.phase is not Phase.FORMING:
-        leave(state)  # ranks that go home may have waited for this spare
+        leave(state)  # ranks that return may have waited for this spare
 
 
 def idle_lost(state: JobState, worker: Worker, was: WorkerState, detail: str) -> None:
-    """A worker without a rank is gone (and fenced already)."""
+    """Replace a worker without a rank that is gone (and already fenced)."""
     node = state.nodes[worker.node]
     drill.lost(state, worker, detail)
     if worker.prepare is not None and not worker.ready and not node.lost:
@@ -148,8 +149,7 @@ def idle_lost(state: JobState, worker: Worker, was: WorkerState, detail: str) ->
 
 
 def _repeat(state: JobState, node: Node) -> None:
-    """An agent connected again, and what was under way to its workers may be lost: say it again. Workers know by kind
-    and generation what they have had.
+    """Repeat pending commands after an agent has reconnected, because they may be lost. Workers recognize repeats by kind and generation.
     """
     recovery = state.recovery
     for worker in node.workers.values():
