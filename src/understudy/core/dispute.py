@@ -1,24 +1,25 @@
-"""Replicas that differ: the odd one is replaced if most of its replicas speak against it, else the job is held. A redo that differs from
-what it redoes holds the job, too.
+"""Handle replicas that differ, and redone steps that differ from the first attempt.
 
-The workers compare (`worker/verification/comparison.py`, `redo.py`, and in every recovery) and say what they found; nobody of them goes on
+The workers compare (`worker/verification/comparison.py`, `redo.py`, and in every recovery) and report what they found; none of them goes on
 in that generation.
 
-    replicas_differ   who is odd: it is lost (or had finished, and is gone), its node is tainted, a spare takes its rank like after any loss
-                      nobody can tell: everyone comes to rest, and `quiesce.advance` decides nothing as long as there is a dispute
-    redo_differs      the same; all ranks stand in the vote of the redo, and only its state is left. So all of them are one side, and
-                      whoever is believed, all go on with it: the vote is rolled forward. If another loss forbids that, the step is done
-                      once more, and what that comes to nobody has believed: if it differs, the job is held again
-    pause             an incident is unproven, and the job is to wait then: all ranks are one side
-    believed          somebody has said who is right: those that hold something else are lost, and the job goes on
+    replicas_differ   if the majority shows which rank is odd, its worker is lost (or had finished, and is gone), its node is tainted, and
+                      a spare takes its rank as after any loss. Otherwise all ranks quiesce, and `quiesce.advance` decides nothing as long
+                      as there is a dispute
+    redo_differs      the same; all ranks are in the vote of the redo, and only its state is left. So all of them are one side, and
+                      whichever rank is chosen, all go on with it: the vote is rolled forward. If another loss prevents this, the step is
+                      redone once more, and no operator has approved the new result: if it differs, the job pauses again
+    pause             an incident is unproven, and the job must then wait: all ranks are one side
+    believed          an operator has decided which rank is right: ranks with other state are lost, and the job goes on
 
-Where it is known why a redo differs (the device does not compute reproducibly; a rank was corrupt before) it is told, and not held.
+If the reason for the difference is known (the device does not compute reproducibly; a rank was corrupt before), it is reported, and the job
+does not pause.
 
-A loss in a job that is held is a loss like others (the next generation, a spare sets up), but it settles nothing: that one of two
-replicas is gone does not make the other one right. Held is a state of the machine, so it is in the journal like all others.
+A loss in a paused job is handled like others (the next generation, a spare sets up), but it decides nothing: the loss of one of two
+replicas does not make the other one right. The dispute is part of the machine's state, so it is in the journal.
 
-Known limit: the rank-local state of an odd rank (random streams, data position) has no replica. Its newcomer gets what the odd worker
-handed to its buddies, and the incident says so.
+Known limit: the rank-local state of an odd rank (random streams, data position) has no replica. Its newcomer gets the copy that the odd
+worker sent to its buddies, and the incident says so.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def replicas_differ(state: JobState, event: ReplicasDiffer) -> None:
 
 
 def _at(state: JobState, rank: int) -> Worker:
-    """Who holds the state of `rank` that was compared: while a rank moves that is its old worker."""
+    """Return the worker with the state of `rank` that was compared: its old worker while the rank moves."""
     return next((leaver for leaver in state.leavers() if leaver.rank == rank), state.holder(rank))
 
 
@@ -61,7 +62,7 @@ def _replace(state: JobState, odd: list[Worker], detail: str) -> None:
     there = [worker for worker in odd if worker.state is not WorkerState.LOST]
     if there:
         lose(state, [Loss(worker, LossCause.CORRUPT, detail, state.now) for worker in there])
-    else:  # all of them had finished and are gone: the others, which have found it, stand still
+    else:  # all of them had finished and are gone: the others, which found the difference, do not go on
         finished_then_lost_needed(state, detail)
     if state.incident is not None and state.ended is None:
         for worker in odd:
@@ -77,7 +78,7 @@ def _hold(state: JobState, sides: tuple[tuple[int, ...], ...], found: str) -> No
 
 
 def _dispute(state: JobState, sides: tuple[tuple[int, ...], ...], found: str, detail: str) -> OpenIncident:
-    """From now on nothing is decided. Whoever still runs is told otherwise."""
+    """Pause the job: stop all decisions, and abort the workers that are still running."""
     state.dispute = Dispute(sides, tuple(_at(state, rank).name for side in sides for rank in side), detail, found)
     return _told(state, found, detail)
 
@@ -90,8 +91,11 @@ def _told(state: JobState, found: str, detail: str) -> OpenIncident:
 
 
 def redo_differs(state: JobState, event: RedoDiffers) -> None:
-    """It comes in a vote that nobody passes: before all ranks have committed in this generation, or, if that has ended meanwhile, before
-    its worker comes to rest."""
+    """Handle a redo that differs.
+
+    It is reported in a vote that no rank passes: before all ranks have committed in this generation, or, if that has ended in the meantime,
+    before its worker quiesces.
+    """
     worker, recovery = state.workers[event.worker], state.recovery
     if event.generation <= worker.differed:
         state.ignore(event, RefusalReason.AGAIN)
@@ -108,7 +112,7 @@ def redo_differs(state: JobState, event: RedoDiffers) -> None:
     if detail := _expected(state, event, rank, what):
         incident = _told(state, found, detail)
     elif state.dispute is not None or (state.incident is not None and state.incident.held_in == event.generation):
-        incident = _told(state, found, found)  # another rank has said so before, and perhaps was believed already
+        incident = _told(state, found, found)  # another rank has reported it before, and may have been decided on already
     else:
         incident = _dispute(state, (tuple(sorted(state.ranks)),), found, disputes.REDO_HELD(**what))
         incident.held_in = event.generation
@@ -119,10 +123,10 @@ def redo_differs(state: JobState, event: RedoDiffers) -> None:
 
 
 def _expected(state: JobState, event: RedoDiffers, rank: int, what: dict[str, object]) -> Text | None:
-    """That this redo (`what`) had to differ, or may, and why; None: it must not.
+    """Return why this redo (`what`) may differ, or had to; None if it must not.
 
-    Where a collective tells it, its numbers may be of no consequence, as times that are summed up for a person. Only a drill shows that two
-    attempts give it the same, and of a collective only that is issued in every step.
+    If the difference is in the input of a collective, the numbers may be irrelevant, such as times that are summed up for display. Only a
+    drill can show that two attempts give it the same input, and only for a collective that is issued in every step.
     """
     drilled = proofs.verdict(state, rank)
     if drilled is not None and drilled.verdict is DrillVerdict.NOT_REPRODUCIBLE:
@@ -146,7 +150,7 @@ def pause(state: JobState, unproven: OpenIncident) -> None:
 
 
 def refusal(state: JobState, rank: int) -> str:
-    """Why nobody can say now that `rank` is right; empty if somebody can."""
+    """Return why `rank` cannot be declared right now; empty if it can."""
     dispute = state.dispute
     if dispute is None or state.phase is Phase.ENDED:
         return disputes.NOT_HELD()

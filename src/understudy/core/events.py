@@ -1,7 +1,7 @@
-"""What can happen to a job: the inputs of `Machine.handle`. All of it is plain data, and all of it is journalled.
+"""The events of a job: the inputs of `Machine.handle`. All of them are plain data and are journalled.
 
-Events named after a worker come from the worker itself (through its agent) unless the comment says otherwise.
-`generation` fences: the machine ignores an event of a generation that is over.
+Events named after a worker come from the worker itself (through its agent) unless the comment says otherwise. The machine ignores an event
+whose `generation` is over.
 """
 
 from __future__ import annotations
@@ -13,25 +13,27 @@ from understudy.core.model import DrillVerdict, Evidence, Grade, LossCause, Posi
 
 @dataclass(frozen=True)
 class NodeJoined:
-    """From the agent: it is connected. `address` is where the other nodes reach its workers; nodes of one `domain` fail together.
-    `workers`: all that were started there, as far as this agent or one before it knows; None: it does not say.
+    """From the agent: it has connected.
+
+    `address` is where the other nodes reach its workers; nodes of one `domain` fail together. `workers`: all that were started there, as
+    far as this agent or one before it knows; None: not reported.
     """
 
     node: str
     address: str
     node_rank: int
-    domain: str = ""  # empty: of its own
-    spares: int = -1  # spares wanted on this node; -1: its share of the job's. A node with a rank beyond the job's has nothing else
+    domain: str = ""  # empty: a separate domain
+    spares: int = -1  # spares wanted on this node; -1: its share of the job's. A node with a rank beyond the job's has only spares
     workers: tuple[str, ...] | None = None
     labels: tuple[tuple[str, str], ...] = ()  # of its place in the network (`topology.py`)
     claim: int = -1  # the number of the claim (`ClaimNode`) that it serves; negative: none
-    instance: str = ""  # the same for each agent of one run directory on one host; "": by an agent of an earlier version
-    ranks: int = 0  # on each node, as this agent's command says; 0: it does not say
+    instance: str = ""  # the same for each agent of one run directory on one host; "": from an agent of an earlier version
+    ranks: int = 0  # on each node, according to this agent's command; 0: not reported
 
 
 @dataclass(frozen=True)
 class ClaimEnded:
-    """From the service: the scheduler cannot give what was asked for under this number, or has taken it away again."""
+    """From the service: the scheduler cannot provide the node of this claim, or has taken it away again."""
 
     claim: int
     detail: str
@@ -48,7 +50,7 @@ class LostNode:
 
 @dataclass(frozen=True)
 class NodesLost:
-    """From the orchestrator's service: these nodes are gone for good. Those that are lost together, a rack as a rule, come in one event."""
+    """From the orchestrator's service: these nodes are lost permanently. Nodes that are lost together, usually a rack, are in one event."""
 
     nodes: tuple[LostNode, ...]
 
@@ -59,7 +61,7 @@ class WorkerStarted:
 
     worker: str
     node: str
-    pid: int | None  # on its node; None: not known
+    pid: int | None  # on its node; None: unknown
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,10 @@ class StartRefused:
 
 @dataclass(frozen=True)
 class WorkerWarm:
-    """The worker has imported torch and the script's imports and can take a rank. `store`: host:port of its rendezvous store.
-    `rank`: in a repeat, the rank that it was given meanwhile. `torch`: its version; `rejoins`: backends whose groups it joins again with
-    the same communicator, where others take a new one.
+    """The worker has imported torch and the script's imports and can take a rank.
+
+    `store`: host:port of its rendezvous store. `rank`: in a repeat, the rank that it was given in the meantime. `torch`: its version.
+    `rejoins`: backends whose groups it joins again with the same communicator, where others take a new one.
     """
 
     worker: str
@@ -106,7 +109,7 @@ class CommunicationBroken:
 
 @dataclass(frozen=True)
 class Quiesced:
-    """The answer to `Abort` or `Pause`: the worker touches nothing of the old generation any more and waits for `Recover`."""
+    """The answer to `Abort` or `Pause`: the worker has stopped using the old generation and waits for `Recover`."""
 
     worker: str
     generation: int
@@ -117,7 +120,7 @@ class Quiesced:
 
 @dataclass(frozen=True)
 class NewcomerReady:
-    """The newcomer has run the script up to the job's place and can join (planned migrations wait for this)."""
+    """The newcomer has run the script up to the job's position and can join (planned migrations wait for this)."""
 
     worker: str
     generation: int
@@ -125,7 +128,7 @@ class NewcomerReady:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A spare has run the script's set-up as `rank`, ahead of its loss, and can take this rank and no other."""
+    """A spare has run the script's set-up as `rank` in advance, and can take this rank and no other."""
 
     worker: str
     rank: int
@@ -133,7 +136,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Drilled:
-    """From the spare of a drill: it has computed the same step as `rank`. `detail` says in what they differ."""
+    """From the spare of a drill: it has computed the same step as `rank`. `detail` describes the differences."""
 
     worker: str
     drill: int  # its number
@@ -141,17 +144,17 @@ class Drilled:
     verdict: DrillVerdict
     step: int  # committed steps of the rank before the one that was drilled
     detail: str
-    compared: int = 0  # tensors, values, streams and collectives
-    collectives: int = 0  # of them
-    left_out: int = 0  # collectives that were not compared, because there is a limit to what is sent
+    compared: int = 0  # number of tensors, values, streams and collectives
+    collectives: int = 0  # number of collectives among them
+    left_out: int = 0  # collectives that were not compared, because the amount of data that is sent is limited
     bytes_moved: int = 0  # state and results of collectives
-    pause: float = 0.0  # seconds that the rank has spent on it
+    pause: float = 0.0  # seconds that the drill cost the rank
     changing: tuple[tuple[str, str], ...] = ()  # unregistered state known to change: where and name, as in `StateItem`
 
 
 @dataclass(frozen=True)
 class DrillBroken:
-    """From the rank of a drill: it has gone on without the spare. Nothing is known of what the spare would have computed."""
+    """From the rank of a drill: it has gone on without the spare. There is no result."""
 
     worker: str
     drill: int  # its number
@@ -172,7 +175,7 @@ class PhaseDone:
 
 @dataclass(frozen=True)
 class Verified:
-    """A newcomer's state agrees with its donors': `digests` entries were compared. `notes`: what could not be brought back, by name."""
+    """A newcomer's state agrees with its donors': `digests` entries were compared. `notes`: names of what could not be restored."""
 
     worker: str
     generation: int
@@ -182,7 +185,7 @@ class Verified:
 
 @dataclass(frozen=True)
 class VerifyFailed:
-    """A newcomer's state does not agree. The job does not resume on it."""
+    """A newcomer's state differs from its donors'. The job does not resume with it."""
 
     worker: str
     generation: int
@@ -191,7 +194,7 @@ class VerifyFailed:
 
 @dataclass(frozen=True)
 class Uncovered:
-    """A survivor found that a lost rank's state is nowhere: no replica, no copy. The job cannot go on."""
+    """A survivor found that a part of a lost rank's state has neither a replica nor a copy. The job cannot go on."""
 
     worker: str
     generation: int
@@ -200,8 +203,10 @@ class Uncovered:
 
 @dataclass(frozen=True)
 class ReplicasDiffer:
-    """Ranks that must hold the same do not. `odd`: those against whom most of their replicas speak; empty if that cannot be told, and then
-    `sides` are the ranks in question, grouped by what they hold. Nobody goes on in this generation.
+    """Ranks that must have the same state do not. No rank goes on in this generation.
+
+    `odd`: the ranks that differ from the majority of their replicas; empty if there is no majority, and then `sides` are the ranks in
+    question, grouped by their content.
     """
 
     worker: str
@@ -213,9 +218,11 @@ class ReplicasDiffer:
 
 @dataclass(frozen=True)
 class RedoDiffers:
-    """A survivor that had come to its vote of `transaction` before a loss has come to something else in the redo. Nobody goes on in this
-    generation. `detail`: to what, by name; `step`: steps that it has committed. `partly`: it had not come to its vote, and something else
-    goes into a collective; `sure`: into one that is issued in every step.
+    """A survivor that had reached its vote of `transaction` before a loss has got another result in the redo. No rank goes on in this
+    generation.
+
+    `detail`: the differences, by name; `step`: steps that it has committed. `partly`: it had not reached its vote, and the input of a
+    collective differs; `sure`: of a collective that is issued in every step.
     """
 
     worker: str
@@ -229,8 +236,10 @@ class RedoDiffers:
 
 @dataclass(frozen=True)
 class SectionFailed:
-    """A section whose errors are to be reported (`job.section(on_error="report")`) has raised on this worker. Other ranks may wait for it
-    in a collective of the section, so all of them go back to its begin and skip it. `detail`: the section and its error.
+    """A section whose errors are reported (`job.section(on_error="report")`) has raised on this worker.
+
+    Other ranks may wait for it in a collective of the section, so all of them go back to its begin and skip it. `detail`: the section and
+    its error.
     """
 
     worker: str
@@ -240,10 +249,11 @@ class SectionFailed:
 
 @dataclass(frozen=True)
 class Committed:
-    """The worker's first commit in this generation (later ones are not sent; progress is read from its page). `compared`: digests of a
-    redo that are those of the attempt before it; 0: it has redone nothing, or nothing was left to compare with; -1: it does not say, as
-    workers of earlier versions. `collectives`: those of the redo into which the same was put as before, and all of them; `size`: the same
-    in bytes. On a newcomer "before" is what the lost worker had sent to its buddies.
+    """The worker's first commit in this generation. Later ones are not sent; progress is read from its page.
+
+    `compared`: number of digests of a redo that match the earlier attempt; 0: it has redone nothing, or there was nothing to compare with;
+    -1: not reported, by workers of earlier versions. `collectives`: those of the redo with the same input as before, and all of them;
+    `size`: the same in bytes. On a newcomer, "before" is what the lost worker had sent to its buddies.
     """
 
     worker: str
@@ -254,13 +264,13 @@ class Committed:
     collectives: tuple[int, int] = (0, 0)
     size: tuple[int, int] = (0, 0)
     evidence: Evidence = Evidence.UNSAID
-    uncovered: tuple[str, ...] = ()  # names, the first few: the script changes them, and they are not carried over
-    copied: float = 0.0  # unix time at which the buddies of this rank had its copy again after the recovery; 0: there was none
+    uncovered: tuple[str, ...] = ()  # names, the first few: state that the script changes and that is not carried over
+    copied: float = 0.0  # unix time at which the buddies of this rank had its copy again after the recovery; 0: never
 
 
 @dataclass(frozen=True)
 class ScriptFailed:
-    """The user's code raised, or the runtime refused it. Not a fault of the machine: the job ends."""
+    """The user's code raised, or the runtime rejected it. This is not a hardware fault: the job ends."""
 
     worker: str
     rank: int
@@ -268,50 +278,51 @@ class ScriptFailed:
     summary: str
     traceback: str
     exit_code: int = 1
-    ends: bool = False  # its threads and exit handlers still run; the agent keeps this, in case that the worker ends without another
+    ends: bool = False  # its threads and exit handlers still run; the agent keeps this in case the worker ends without another event
 
 
 @dataclass(frozen=True)
 class UsesDevice:
-    """Once, when it is known: on which device of its node this worker computes."""
+    """The device of its node on which this worker computes; sent once, when it is known."""
 
     worker: str
     device: str  # as the node's detectors call it (gpu1)
-    names: tuple[str, ...] = ()  # others that it has: UUID, PCI address
+    names: tuple[str, ...] = ()  # other names of it: UUID, PCI address
 
 
 @dataclass(frozen=True)
 class DeviceFailed:
-    """An exception on this worker says that its device has failed (`worker/devices/device_errors.py`). It leaves at once, and what it has
-    computed since its last vote is discarded. Whose fault it is, `device_faults.py` decides.
+    """An exception on this worker shows that its device has failed (`worker/devices/device_errors.py`).
+
+    It leaves at once, and its results since its last vote are discarded. `device_faults.py` decides what is at fault.
     """
 
     worker: str
-    rank: int  # as which it runs the script, -1: it has none
+    rank: int  # as which it runs the script; -1: none
     transaction: int  # in which it was raised; -1: in the set-up
     step: int
-    error: str  # its name: alike for the same fault on whatever device
-    certain: bool  # the hardware or its driver has failed. Else kernels of the script may have caused it as well
+    error: str  # its name, the same for the same fault on any device
+    certain: bool  # the hardware or its driver has failed; otherwise, kernels of the script may be the cause
     blamed: bool  # it does not come from the loss of a peer
-    device: str  # of the node, as its detectors call it (gpu1); empty: not known
+    device: str  # as the node's detectors call it (gpu1); empty: unknown
     happened: float
     summary: str
     traceback: str
-    computes: bool = True  # the rank computes on it. False: it is a part that all ranks of the node share, such as a disk
+    computes: bool = True  # the rank computes on it; False: a part that all ranks of the node share, such as a disk
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The worker's script has ended. It stays, as a donor, until every rank has."""
+    """The worker's script has ended. The worker stays, as a donor, until every rank has finished."""
 
     worker: str
     generation: int
-    step: int = 0  # that it has committed: with this the journal alone knows how far the job came
+    step: int = 0  # the step that it has committed: so the journal alone shows how far the job came
 
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that the user should read: coverage, misuse, a value that cannot survive. Shown once and kept."""
+    """A message for the user about coverage, misuse, or a value that cannot survive. Shown once and kept."""
 
     worker: str
     rank: int
@@ -320,8 +331,9 @@ class Notice:
 
 @dataclass(frozen=True)
 class IncidentGraded:
-    """From the orchestrator: what the machine has found about an incident that is over, at its end or by a later drill. For people who read
-    the events: nothing is decided by it. `detail`: the reason for the grade.
+    """From the orchestrator: the machine's grade of an incident that is over, at its end or after a later drill.
+
+    Only for readers of the events: it affects no decision. `detail`: the reason for the grade.
     """
 
     incident: int  # its number
@@ -335,14 +347,16 @@ class MigrationAsked:
 
     rank: int
     reason: str
-    to: str = ""  # this node; empty: wherever a spare is best
+    to: str = ""  # the target node; empty: the one with the best spare
     device: str = ""  # of that node; empty: any
 
 
 @dataclass(frozen=True)
 class Registered:
-    """From rank 0, behind a comparison of all ranks: `roles[i]` is alike for ranks that hold entries of the same names. `fingerprint`:
-    of these names, of who holds them, and of the layouts that steer collectives; `step`: of the job.
+    """From rank 0, after a comparison of all ranks: the roles.
+
+    `roles[i]` is the same for ranks that hold entries of the same names. `fingerprint`: of these names, of their holders, and of the
+    layouts that affect collectives; `step`: of the job.
     """
 
     worker: str
@@ -354,20 +368,22 @@ class Registered:
 
 @dataclass(frozen=True)
 class StateItem:
-    """A thing of `StateListed`."""
+    """An item of `StateListed`."""
 
     shown: str  # its name
-    root: str  # where the script has it; empty if it is registered
-    kind: str  # registered, adopted (it is carried over all the same), ignored, or why it starts afresh on a newcomer, in a word
-    same: bool | None  # on all ranks; None: nobody compares it
-    size: int  # bytes on rank 0, of what is carried over
+    root: str  # where the script keeps it; empty if it is registered
+    kind: str  # registered, adopted (carried over nevertheless), ignored, or in a word why it starts afresh on a newcomer
+    same: bool | None  # on all ranks; None: not compared
+    size: int  # bytes on rank 0 that are carried over
     reason: str = ""  # why it starts afresh
 
 
 @dataclass(frozen=True)
 class StateListed:
-    """From rank 0, behind a comparison of all ranks: what is registered, and what the script changes beside that. For people, as `Notice`:
-    the last one is kept, and nothing is decided by it. `left_out`: items for which there was no room; `step`: of the job.
+    """From rank 0, after a comparison of all ranks: the registered state, and the other state that the script changes.
+
+    Only shown, as `Notice`: the last one is kept, and it affects no decision. `left_out`: number of items for which there was no room;
+    `step`: of the job.
     """
 
     worker: str
@@ -378,7 +394,7 @@ class StateListed:
 
 @dataclass(frozen=True)
 class RankGroup:
-    """Ranks that communicate with each other. `name`: of their mesh dimension, or the description of their process group."""
+    """Ranks that communicate with each other. `name`: that of their mesh dimension, or the description of their process group."""
 
     name: str
     ranks: tuple[int, ...]
@@ -395,8 +411,9 @@ class GroupsListed:
 
 @dataclass(frozen=True)
 class DrillAsked:
-    """From the API: prove that a spare computes the same bits as `rank`, or, if that is -1, as the rank whose turn it is. `step`: that the
-    job has reached, if it is by itself that a drill is due; -1: somebody has asked.
+    """From the API: prove that a spare computes the same bits as `rank` (-1: the rank whose turn it is).
+
+    `step`: the job's step at which an automatic drill is due; -1: an operator asked for it.
     """
 
     rank: int
@@ -406,7 +423,7 @@ class DrillAsked:
 
 @dataclass(frozen=True)
 class Believed:
-    """From the API, for a job that is held because its replicas, or a redo and what it redoes, differ: what this rank holds is right."""
+    """From the API, for a paused job whose replicas differ, or a redo and its first attempt: the state of this rank is right."""
 
     rank: int
     reason: str
@@ -414,23 +431,25 @@ class Believed:
 
 @dataclass(frozen=True)
 class NodeTainted:
-    """From the API, or because of what a detector has seen: a node is not to be trusted, for this reason; it is again, if that is empty."""
+    """From the API, or because of a detector's evidence: the node is not trusted, for this reason; it is trusted again if the reason is
+    empty.
+    """
 
     node: str
     reason: str
-    source: str = "operator"  # who says so; as an operator says it, it speaks of all that others had said
+    source: str = "operator"  # a detector or an operator; an operator's decision covers the taints of all sources
     part: str = ""  # of the node
-    until: float = 0.0  # unix time at which it ends; 0: when somebody says so
-    leave: bool = False  # ranks are to leave the node
+    until: float = 0.0  # unix time at which it ends; 0: when it is lifted
+    leave: bool = False  # ranks must leave the node
     deadline: float = 0.0  # of a drain: as in `state.Taint`
     lose: bool = False
-    also: tuple[str, ...] = ()  # nodes of which the same is said at the same time, so that no rank moves from one of them to another
+    also: tuple[str, ...] = ()  # nodes that are tainted at the same time, so that no rank moves from one of them to another
     by: str = ""  # as in `state.Taint`
 
 
 @dataclass(frozen=True)
 class NodeChecked:
-    """From the agent: how the check of its node went. `detail`: what has failed."""
+    """From the agent: the result of the node's check. `detail`: what has failed."""
 
     node: str
     passed: bool
@@ -439,14 +458,14 @@ class NodeChecked:
 
 @dataclass(frozen=True)
 class NodeReleased:
-    """From the orchestrator's service: a node that ranks have left for good, or that is lost, goes back to the scheduler."""
+    """From the orchestrator's service: a node that ranks have left permanently, or that is lost, goes back to the scheduler."""
 
     node: str
 
 
 @dataclass(frozen=True)
 class NodeLabelled:
-    """From the orchestrator's service: what the scheduler knows of a node's place in the network (`topology.py`), all of it."""
+    """From the orchestrator's service: the scheduler's labels of a node's place in the network (`topology.py`), all of them."""
 
     node: str
     labels: tuple[tuple[str, str], ...]
@@ -454,8 +473,10 @@ class NodeLabelled:
 
 @dataclass(frozen=True)
 class Observed:
-    """From the orchestrator's service: evidence, as `detectors.base.Evidence` has it. It changes nothing: what follows from it is an event
-    of its own. But people, the next orchestrator and whoever tries out another policy can see it.
+    """From the orchestrator's service: evidence, as in `detectors.base.Evidence`.
+
+    It changes nothing, because its consequences are separate events. It is for operators, for the next orchestrator, and for trying out
+    another policy.
     """
 
     detector: str

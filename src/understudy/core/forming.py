@@ -1,9 +1,9 @@
-"""From nothing to a job that trains: workers start, warm, and ranks are given out. And back: starting anew.
+"""Form a job: start workers, warm them, assign ranks. And start all of them again from scratch.
 
-Ranks are numbered node by node. All workers start the same way; those started for a rank take it in the order of their
-names once enough of them are warm on every node.
+Ranks are numbered node by node. All workers start the same way; those that were started for a rank take it in the order of their names once
+enough of them are warm on every node.
 
-A loss before the first transaction ends here too: nothing was done yet, so every rank's worker is started anew, at most
+A loss before the first transaction is handled here, too: nothing was done yet, so every rank's worker is started again, at most
 `max_restarts` times.
 """
 
@@ -37,7 +37,7 @@ def give_out_ranks(state: JobState) -> None:
 
 
 def start_anew(state: JobState, reason: str) -> None:
-    """Nothing was done yet: end every holder and start the ranks again in a new generation."""
+    """End every holder and start the ranks again in a new generation, because nothing was done yet."""
     if state.restarts >= state.spec.max_restarts:
         state.end(1, forming.STARTED_TOO_OFTEN(restarts=state.restarts, most=state.spec.max_restarts, reason=reason))
         return

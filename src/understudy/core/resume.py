@@ -1,7 +1,7 @@
-"""After Recover: newcomers are verified, every rank commits, the incident closes. And the end barrier.
+"""After Recover: verify newcomers, wait for the first commit of every rank, close the incident. And the end barrier.
 
-A worker whose script has ended stays, as a donor, until every rank's has. One that is lost while it stays has done
-its part; its rank is taken over again only if the others turn out to need it.
+A worker whose script has ended stays, as a donor, until every rank's script has. If it is lost in the meantime, its rank is taken over only
+if the others need it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def phase_done(state: JobState, event: PhaseDone) -> None:
     if incident is None:
         state.ignore(event, RefusalReason.OVER)
         return
-    early = worker.state is WorkerState.NEWCOMER  # its setup outlives a second loss
+    early = worker.state is WorkerState.NEWCOMER  # its set-up survives a second loss
     if not (early or event.generation == state.generation):
         state.ignore(event, RefusalReason.GENERATION)
         return
@@ -41,7 +41,7 @@ def phase_done(state: JobState, event: PhaseDone) -> None:
 
 
 def verified(state: JobState, event: Verified) -> None:
-    """True forever for the generation that it names, also if a later loss was seen first."""
+    """Accept a newcomer as verified. This stays true for the generation that it names, even if a later loss was seen first."""
     worker = state.workers[event.worker]
     if not worker.comes_with(event.generation):
         state.ignore(event, RefusalReason.GENERATION)
@@ -62,9 +62,9 @@ def committed(state: JobState, event: Committed) -> None:
         return
     state.begun = True
     if worker.state is WorkerState.NEWCOMER and worker.comes_with(event.generation):
-        _promote(state, worker)  # nobody votes unverified: what said so was lost with a connection
+        _promote(state, worker)  # no worker votes unverified: the message was lost with a connection
     if worker.state is WorkerState.MEMBER:
-        again = worker.committed == event.generation  # said once more, after a connection was lost
+        again = worker.committed == event.generation  # repeated after a connection was lost
         worker.committed, worker.step = event.generation, event.step
         if state.incident is not None and not again:
             state.incident.committed(worker.rank, event)
@@ -73,7 +73,7 @@ def committed(state: JobState, event: Committed) -> None:
 
 
 def _was_section(state: JobState, event: Committed) -> bool:
-    """Whether what was redone, and is committed now, is no step."""
+    """Return whether the redone transaction that is committed now is a section, not a step."""
     recovery = state.recovery
     redone = recovery is not None and recovery.decision is not None and recovery.decision.decision == REDO
     return redone and recovery is not None and event.step == min((answer.step for answer in recovery.answers.values()), default=-1)
@@ -103,7 +103,7 @@ def uncovered(state: JobState, event: Uncovered) -> None:
 
 
 def maybe_done(state: JobState) -> None:
-    """The end barrier."""
+    """End the job if all ranks have finished (the end barrier)."""
     if not state.all_finished():
         return
     drill.call_off(state, "the job has ended")
@@ -119,7 +119,7 @@ def maybe_done(state: JobState) -> None:
 
 
 def _promote(state: JobState, worker: Worker) -> None:
-    """The newcomer's state is good: it is a member like any other."""
+    """Make a newcomer with verified state a member."""
     state.set_worker_state(worker, WorkerState.MEMBER)
     migration, recovery = state.migration, state.recovery
     move = migration.to(worker.name) if migration is not None else None
@@ -141,7 +141,7 @@ def _promote(state: JobState, worker: Worker) -> None:
 
 
 def _settle(state: JobState) -> None:
-    """Has every rank committed in this generation? Then the interruption is over."""
+    """Close the incident if every rank has committed in this generation."""
     if state.all_committed or state.phase not in (Phase.TRAINING, Phase.RESUMING):
         return
     if not state.everyone_committed():
