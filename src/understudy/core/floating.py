@@ -55,7 +55,9 @@ def may_come(state: JobState) -> int:
 
 
 def under_way(state: JobState) -> bool:
-    """Return whether spares may come that are not warming yet: with a node, after the pause, or when a worker on a claimed node has gone."""
+    """Return whether spares may come that are not warming yet: with a node, after the pause, or when a worker on a claimed node
+    has gone.
+    """
     asked = any(not claim.node for claim in state.claims.values())
     return asked or TIMER in state.timers or any(clearing(state, node) for node in _joined(state))
 
@@ -221,7 +223,9 @@ def _claim(state: JobState, ranks: list[int], why: Message) -> None:
 
 
 def _go(state: JobState) -> bool:
-    """Move the next rank on a claimed node to a spare of the job's own, if one can. Ranks that must leave a node or can return have moved."""
+    """Move the next rank on a claimed node to a spare of the job's own, if one can. Ranks that must leave a node or can return
+    have moved.
+    """
     for node in _joined(state):
         for worker in node.workers.values():
             if worker.state is not WorkerState.MEMBER or worker.moves >= MOVES:

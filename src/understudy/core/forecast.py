@@ -55,7 +55,9 @@ def forecast(state: JobState, nodes: Collection[str]) -> Forecast:
 
 
 def _without(state: JobState, nodes: Collection[str]) -> JobState:
-    """Return a copy of the state in which these nodes and their workers are lost. It shares with the original what `serve` does not change."""
+    """Return a copy of the state in which these nodes and their workers are lost. It shares with the original what `serve` does
+    not change.
+    """
     there = replace(state, nodes=dict(state.nodes), workers=dict(state.workers), unassigned=dict(state.unassigned), ranks=dict(state.ranks))
     for name in nodes:
         node = there.nodes[name]

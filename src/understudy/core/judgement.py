@@ -74,7 +74,9 @@ def differences(
 
 
 def is_training_state(entry: str) -> bool:
-    """Return whether replicas keep this entry equal: parameters, moments, hyper-parameters; not gradients, buffers and the user's values."""
+    """Return whether replicas keep this entry equal: parameters, moments, hyper-parameters; not gradients, buffers and the user's
+    values.
+    """
     return not entry.endswith("/gradient") and (is_parameter(entry) or "/state/" in entry or entry.endswith("/settings"))
 
 

@@ -149,7 +149,9 @@ def idle_lost(state: JobState, worker: Worker, was: WorkerState, detail: str) ->
 
 
 def _repeat(state: JobState, node: Node) -> None:
-    """Repeat pending commands after an agent has reconnected, because they may be lost. Workers recognize repeats by kind and generation."""
+    """Repeat pending commands after an agent has reconnected, because they may be lost. Workers recognize repeats by kind and
+    generation.
+    """
     recovery = state.recovery
     for worker in node.workers.values():
         if worker.state is WorkerState.STARTING and worker.pid is None:
