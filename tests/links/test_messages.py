@@ -21,6 +21,7 @@ from understudy.links.messages import (
     Part,
     ToWorkers,
     decode,
+    decode_untrusted,
     encode,
     encode_all,
     pack,
