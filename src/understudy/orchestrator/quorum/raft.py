@@ -140,8 +140,8 @@ class Raft:
         self.heard = now if self.term else NEVER  # when a leader was last heard
         self._draw = draw
         self._since = now  # the begin of the wait for an election
-        # The first election of all is the first member's, at once: no member can have heard of a leader. All were available a moment ago, so the
-        # others give it much time.
+        # The first election of all is the first member's, at once: no member can have heard of a leader. All were available a moment
+        # ago, so the others give it much time.
         self._wait = ELECTION + SPREAD * draw() if self.term else number * 2 * ELECTION
         self._votes: set[int] = set()
         self._next: dict[int, int] = {}  # as leader: the index of the first entry that each other member may lack

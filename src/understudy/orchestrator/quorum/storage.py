@@ -49,7 +49,7 @@ _acknowledged = sa.Table(  # as in `memory`
 )
 _forgot = sa.Table(
     "forgot", _metadata, sa.Column("why", sa.Text, nullable=False)
-)  # a row means that this disk was restored from an earlier time
+)  # a row: this disk was restored from an earlier time
 
 
 class Damaged(ValueError):
