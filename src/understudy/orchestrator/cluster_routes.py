@@ -30,7 +30,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
         try:
             policy = default()
             if request.policy:
-                async with reading:  # one after the other and not here, where agents are served
+                async with reading:  # one after the other in a thread, because agents are served here
                     policy = await asyncio.to_thread(parse, request.policy, "policy")
             return Submitted(job=cluster.submit(request, policy, auth.holder(http)).name)
         except TooManyWaiting as error:
@@ -42,7 +42,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
 
     @app.get("/v1/nodes", **read, responses=NOT_LET)
     async def list_nodes() -> list[NodeLine]:
-        """All nodes, of a service, that are here, and those that were in the last day or have something of a job."""
+        """Return all nodes of a service that are connected, were connected in the last day, or have something of a job."""
         return [
             NodeLine(
                 node=name,
@@ -75,8 +75,8 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
 
     @app.post("/v1/nodes/{node}/taint", **operate, responses=REFUSED)
     async def taint(node: str, wish: TaintNode) -> Accepted:
-        """Give a node no new jobs, of a service, and no new spares or ranks of the jobs that have it, or take that back: then whatever any
-        job says of it is over, too, and what was seen there.
+        """Give a node of a service no new jobs, and its jobs no new spares or ranks there. Or take that back: then the taints of all jobs
+        on it, and the evidence against it, end as well.
         """
         if not cluster.is_known(node):
             raise HTTPException(404, http_requests.NO_SUCH_NODE(node=node))

@@ -1,7 +1,7 @@
-"""What people and programs see of a job: status and report, as plain JSON values.
+"""Status and report of a job, as plain JSON values.
 
-The same functions serve the API, from the running machine, and the command line after the job, from its journal.
-Times are unix seconds, durations are seconds.
+The same functions serve the API, from the running machine, and the command line after the job, from its journal. Times are unix seconds,
+durations are seconds.
 """
 
 from __future__ import annotations
@@ -241,11 +241,11 @@ class Report(TypedDict):
 
 
 class NoJournal(FileNotFoundError):
-    """The directory holds no journal of a run."""
+    """The directory has no journal of a run."""
 
 
 def status(machine: Machine, pages: Mapping[str, PageView], there: taints_view.There = lambda node: ()) -> Status:
-    """`there`: of a node, workers whose processes have not ended, as far as that is known."""
+    """Return the status. `there`: returns the workers of a node whose processes have not ended, as far as known."""
     state = machine.state
     ranks = []
     for rank, name in sorted(state.ranks.items()):
@@ -347,25 +347,25 @@ def report(machine: Machine) -> Report:
 
 
 def offline_status(run_dir: Path) -> Status:
-    """From the journal alone. Raises `NoJournal`."""
+    """Return the status from the journal alone. Raises `NoJournal`."""
     machine, pages = load(run_dir)
     return status(machine, pages)
 
 
 def offline_report(run_dir: Path) -> Report:
-    """From the journal alone. Raises `NoJournal`."""
+    """Return the report from the journal alone. Raises `NoJournal`."""
     return report(load(run_dir)[0])
 
 
 def offline_events(run_dir: Path) -> tuple[list[dict[str, Any]], bool]:
-    """From the journal alone: the events as the API shows them, and whether the job has ended. Raises `NoJournal`."""
+    """Return the events as in the API, and whether the job has ended, from the journal alone. Raises `NoJournal`."""
     found = _recorded(run_dir)
     rows = (journal.Numbered("", number, now, encode(event)) for number, (now, event) in enumerate(found.events, 1))
     return [row.shown() for row in rows], journal.replay(found.settings, found.events).state.ended is not None
 
 
 def load(run_dir: Path) -> tuple[Machine, dict[str, PageView]]:
-    """The machine and the last known pages of a run. Raises `NoJournal`."""
+    """Return the machine and the last known pages of a run. Raises `NoJournal`."""
     found = _recorded(run_dir)
     return journal.replay(found.settings, found.events), found.pages
 
@@ -378,7 +378,7 @@ def _recorded(run_dir: Path) -> Recorded:
 
 
 def step(state: JobState, pages: Mapping[str, PageView]) -> int:
-    """The last step that every rank is known to have committed, by its page."""
+    """Return the last step that every rank is known to have committed, by its page."""
     members = state.members() or [state.workers[name] for name in state.ranks.values()]
     return min((_step(worker, pages) for worker in members), default=0)
 

@@ -47,9 +47,7 @@ _acknowledged = sa.Table(  # as in `memory`
     sa.Column("member", sa.Integer, primary_key=True, autoincrement=False),
     *(sa.Column(name, sa.Integer, nullable=False) for name in ("term", "last", "last_term", "committed", "committed_term")),
 )
-_forgot = sa.Table(
-    "forgot", _metadata, sa.Column("why", sa.Text, nullable=False)
-)  # a row: this disk was restored from an earlier time
+_forgot = sa.Table("forgot", _metadata, sa.Column("why", sa.Text, nullable=False))  # a row: this disk was restored from an earlier time
 
 
 class Damaged(ValueError):
