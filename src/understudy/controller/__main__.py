@@ -1,4 +1,4 @@
-"""`python -m understudy.controller`, or `understudy kubernetes controller`: looks after all UnderstudyJobs, until it is ended."""
+"""`python -m understudy.controller`, or `understudy kubernetes controller`: manage all UnderstudyJobs until stopped."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""NVSentinel's custom drain: a `DrainRequest` names a node whose work is to leave; its condition `DrainComplete` says that it has.
+"""NVSentinel's custom drain: a `DrainRequest` names a node whose work must leave; its condition `DrainComplete` says that it has.
 
-The ranks leave as for any other reason: pods there get the annotation that says so, which their orchestrators take for evidence. Whoever
-drains may take a request back at any time, by deleting it. NVSentinel makes them from a template of the installation's, and looks for the
-condition (`deploy/kubernetes/nvsentinel`).
+The ranks leave as for any other reason: pods there get the annotation that orchestrators take as evidence. A request can be cancelled at
+any time by deleting it. NVSentinel makes requests from a template of the installation, and waits for the condition
+(`deploy/kubernetes/nvsentinel`).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from understudy.schedulers.kubernetes.names import Keys
 
 PLURAL = "drainrequests"
 COMPLETE = "DrainComplete"
-BY = "DrainRequest "  # begins our annotations
+BY = "DrainRequest "  # the beginning of our annotations
 
 
 class DrainRequests:
     def __init__(self, api: Api, group: str, keys: Keys, changed: Callable[[Object | None], None]) -> None:
-        """`group`: with its version."""
+        """Watch the requests. `group`: with its version."""
         self._api = api
         self._group = group
         self._keys = keys
         self._requests = Informer(api, group_path(group, PLURAL, ""), changed)
 
     def turn(self, pods: Sequence[Object]) -> None:
-        """`pods`: all of ours. Raises `SchedulerFailed`."""
+        """Annotate pods and complete requests. `pods`: all of ours. Raises `SchedulerFailed`."""
         workers = [pod for pod in pods if pod["metadata"]["labels"].get(self._keys.role) != names.ORCHESTRATOR]
         running = [pod for pod in workers if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
         wanted: dict[str, str] = {}  # by the uid of a pod

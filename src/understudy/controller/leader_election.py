@@ -1,4 +1,4 @@
-"""Whether this controller has the lock of which one of several has it."""
+"""Leader election among several controllers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECONDS, RENEW, TRY = 10, 2.0, 1.0
 
 
 class LeaderElection:
-    """Renews it on a thread of its own."""
+    """Holds the lease, and renews it on a thread."""
 
     def __init__(self, api: Api, namespace: str, holder: str, tell: Callable[[str], None]) -> None:
         self._lock = LeaderLease(api, namespace, NAME, holder, SECONDS)
@@ -26,7 +26,7 @@ class LeaderElection:
         self._lost = threading.Event()
 
     def wait(self) -> None:
-        """Until it has."""
+        """Wait until this controller has the lease."""
         told = ""
         while True:
             asked = time.monotonic()
@@ -50,7 +50,7 @@ class LeaderElection:
 
     def give_up(self) -> None:
         self._lost.set()
-        with suppress(SchedulerFailed):  # it runs out
+        with suppress(SchedulerFailed):  # it expires
             self._lock.give_up()
 
     def _keep(self) -> None:
@@ -61,5 +61,5 @@ class LeaderElection:
                 self._good_until = asked + SECONDS
             except Lost:
                 self._lost.set()
-            except SchedulerFailed:  # until it has run out
+            except SchedulerFailed:  # until it has expired
                 continue
