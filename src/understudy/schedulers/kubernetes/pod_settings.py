@@ -1,4 +1,4 @@
-"""What a pod with workers goes by: the controller writes it, `understudy run` reads it there. Needs no client of Kubernetes."""
+"""The settings of a pod with workers: the controller writes them, `understudy run` reads them there. Needs no Kubernetes client."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PodSettings:
-    """What a pod with workers goes by (`POD_VARIABLE`)."""
+    """The settings of a pod with workers (`POD_VARIABLE`)."""
 
     job: str
     number: int  # its node rank
-    pods: int  # with ranks
-    ranks: int  # in each
-    spares: int  # that it has at first; -1: its share of the job's
+    pods: int  # number of pods with ranks
+    ranks: int  # in each pod
+    spares: int  # at the start; -1: its share of the job's
     claim: int  # the number of the claim that it serves; -1: none
     orchestrators: str  # URLs
-    certificate: str  # by which these are known; "": no TLS
+    certificate: str  # the certificate to trust; "": no TLS
     timeouts: dict[str, Any]
-    grace: int  # seconds that it has for its end
+    grace: int  # seconds for its end
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)

@@ -1,4 +1,4 @@
-"""Slurm as a scheduler: what it is to start runs in a job of its own on one node, and an allocation is the step that a process runs in."""
+"""Slurm as a scheduler: each process runs in a separate job on one node. An allocation is the step of this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from understudy.schedulers.slurm.step import NAME, step_of
 
 
 class SlurmJob(RemoteProcess):
-    """A job on one node."""
+    """A Slurm job on one node."""
 
     def __init__(self, number: str) -> None:
         self.number = number
