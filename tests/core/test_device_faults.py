@@ -212,7 +212,7 @@ def test_of_a_spare_that_sets_up_ahead_nothing_but_itself_is_lost() -> None:
 def test_of_the_spare_of_a_drill_nothing_is_said_about_the_rank() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.submit(events.DrillAsked(1, "asked"))
-    (spare,) = [worker for worker in job.machine.state.workers.values() if worker.state is WorkerState.REHEARSING]
+    (spare,) = [worker for worker in job.machine.state.workers.values() if worker.state is WorkerState.DRILLING]
     job.submit(failed(spare.name, 1, device="gpu2"))
     (drill,) = job.machine.state.drills
     assert drill.verdict == "broken" and job.machine.incidents() == []

@@ -19,7 +19,7 @@ PLAIN = moves.NOT_SETTLED()
 def asked(job: Job, rank: int = 1) -> str:
     """The spare that sets up for a drill of this rank."""
     (prepare,) = of(commands.Prepare, job.submit(events.DrillAsked(rank, "asked")))
-    assert job.machine.state.workers[prepare.worker].state is WorkerState.REHEARSING
+    assert job.machine.state.workers[prepare.worker].state is WorkerState.DRILLING
     return prepare.worker
 
 

@@ -281,15 +281,15 @@ def check_end(state: JobState) -> None:
 
 def check_drill(state: JobState) -> None:
     """Whose spare computes beside a rank is nothing else, and is counted by nobody."""
-    rehearsing = [worker for worker in state.workers.values() if worker.state is WorkerState.REHEARSING]
+    drilling = [worker for worker in state.workers.values() if worker.state is WorkerState.DRILLING]
     if state.phase is Phase.ENDED:
         return
     drill = state.drill
-    assert [worker.name for worker in rehearsing] == ([drill.worker] if drill is not None else [])
+    assert [worker.name for worker in drilling] == ([drill.worker] if drill is not None else [])
     if drill is None:
         return
     assert state.phase is Phase.TRAINING and state.all_committed and state.migration is None, "something more important is under way"
-    (spare,) = rehearsing
+    (spare,) = drilling
     assert spare.rank < 0 and spare.assign is None and spare.recovered < 0, "it has, or had, a rank"
     assert spare.name not in state.ranks.values() and spare not in state.idle(*WorkerState)
     assert spare.prepare is not None and spare.prepare.rank == drill.rank and spare.ready == drill.running

@@ -207,6 +207,6 @@ def test_the_walks_meet_what_they_are_for() -> None:
             met |= {"held"} if state.dispute is not None else set()
             met |= {"ready"} if any(worker.ready for worker in state.idle(WorkerState.WARM)) else set()
             assert len(of(commands.EndJob, answer)) <= 1
-    wanted = {*WorkerState} - {WorkerState.REHEARSING}  # drills are in the scenarios
+    wanted = {*WorkerState} - {WorkerState.DRILLING}  # drills are in the scenarios
     wanted |= {*Stage, "held", "ready", commands.Recover, commands.Pause, commands.Prepare, commands.Publish}
     assert wanted <= met, wanted - met

@@ -258,14 +258,14 @@ def _back_at_once(state: JobState, lost: set[str], why: str) -> None:
 def _counts_drilled(state: JobState) -> None:
     """The spare of a drill counts as one of those that its node wants."""
     for node in state.nodes.values():
-        there = node.idle(WorkerState.STARTING, WorkerState.WARM, WorkerState.REHEARSING)
+        there = node.idle(WorkerState.STARTING, WorkerState.WARM, WorkerState.DRILLING)
         for _ in range(node.spares - len([worker for worker in there if worker.spare])):
             membership.start_worker(state, node, spare=True)
 
 
 def _takes_drilled(state: JobState, rank: int, taken: Any = ()) -> Any:
     """The spare of a drill is taken for a warm one."""
-    drilled = [worker for worker in state.workers.values() if worker.state is WorkerState.REHEARSING]
+    drilled = [worker for worker in state.workers.values() if worker.state is WorkerState.DRILLING]
     return next(iter(drilled), None) or choose_spare(state, rank)
 
 
@@ -284,7 +284,7 @@ call_off = drill.call_off
 def _any_stage(state: JobState) -> Any:
     """A spare that was told to begin is kept like one in its set-up."""
     spare = state.workers[state.drill.worker] if state.drill is not None else None
-    return spare if spare is not None and spare.state is WorkerState.REHEARSING else None
+    return spare if spare is not None and spare.state is WorkerState.DRILLING else None
 
 
 def _kept_for_nothing(state: JobState, spare: Any) -> None:

@@ -38,7 +38,7 @@ def device_failed(state: JobState, event: DeviceFailed) -> None:
     if event.blamed:
         device = (event.computes and worker.device) or event.device  # the worker's own earlier report is more reliable
         here = FailedDevice(worker.name, worker.node, device, worker.local_rank, event.rank, event.transaction, event.error)
-        training = worker.rank >= 0 and worker.state is not WorkerState.REHEARSING
+        training = worker.rank >= 0 and worker.state is not WorkerState.DRILLING
         if training and (before := _same_of_script(state, here, certain=event.certain)):
             _blame_script(state, event, worker, before)
             return

@@ -26,7 +26,7 @@ from understudy.messages import moves
 
 TIMER = "drain"
 ATTEMPTS = MOVES
-_IDLE = (WorkerState.STARTING, WorkerState.WARM, WorkerState.REHEARSING)
+_IDLE = (WorkerState.STARTING, WorkerState.WARM, WorkerState.DRILLING)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def settle(state: JobState) -> None:
 
 def _end_spares(state: JobState, node: Node) -> None:
     for spare in [worker for worker in node.workers.values() if worker.spare and worker.rank < 0 and worker.state in _IDLE]:
-        if spare.state is WorkerState.REHEARSING:
+        if spare.state is WorkerState.DRILLING:
             drill.call_off(state, f"node {node.name} is drained")
         if spare.state is not WorkerState.LOST:
             fence(state, spare, "its node is drained")

@@ -4,7 +4,7 @@
     ready       it has: Drill to the rank and to the spare, which meet and both compute the rank's next step
     drilled     the spare's verdict; it is ended, because its process belongs to that rank
 
-During the drill the spare is `REHEARSING`: neither member nor donor, and not counted as a spare. So a fresh one is started in its place at
+During the drill the spare is `DRILLING`: neither member nor donor, and not counted as a spare. So a fresh one is started in its place at
 once. Any other incident (a loss, a migration, the end of the job) calls the drill off: nothing waits for it.
 
 The spare is ended then, with one exception: before both were told to begin, a loss keeps a spare that is still in the rank's set-up as a
@@ -66,7 +66,7 @@ def asked(state: JobState, event: DrillAsked) -> None:
     state.drilled += 1
     state.drill = DrillUnderWay(state.drilled, rank, spare.name, state.holder(rank).name, event.reason, event.step)
     state.report(drills.BEGINS(number=state.drilled, spare=spare.name, node=spare.node, rank=rank))
-    state.set_worker_state(spare, WorkerState.REHEARSING)
+    state.set_worker_state(spare, WorkerState.DRILLING)
     state.timer(TIMER, state.timeouts.hang_first)
     if spare.prepare is None:
         spare.local_rank = local_rank(state, spare, rank)
@@ -82,7 +82,7 @@ def asked(state: JobState, event: DrillAsked) -> None:
 def ready(state: JobState, spare: Worker) -> None:
     """Begin the comparison, because the spare has completed the set-up."""
     drill = state.drill
-    assert drill is not None, "else nobody rehearses"
+    assert drill is not None, "else no spare is drilling"
     if drill.running:
         return
     if state.workers[drill.holder].state is not WorkerState.MEMBER:  # its script had ended, so that was no loss
@@ -114,7 +114,7 @@ def repeat(state: JobState, worker: Worker) -> None:
 
 def drilled(state: JobState, event: Drilled) -> None:
     drill = state.drill
-    assert drill is not None, "else nobody rehearses"
+    assert drill is not None, "else no spare is drilling"
     if (drill.number, drill.rank) != (event.drill, event.rank):
         state.ignore(event, RefusalReason.OVER)
         return
@@ -161,7 +161,7 @@ def in_set_up(state: JobState) -> Worker | None:
     if state.drill is None or state.drill.running:
         return None
     spare = state.workers[state.drill.worker]
-    return spare if spare.state is WorkerState.REHEARSING else None
+    return spare if spare.state is WorkerState.DRILLING else None
 
 
 def call_off(state: JobState, why: str) -> None:
@@ -192,7 +192,7 @@ def _conclude(
         state.end(NOT_SURVIVABLE, drills.REQUIRED(result=told(result)))
         return
     spare = state.workers[drill.worker]
-    if spare.state is WorkerState.REHEARSING:
+    if spare.state is WorkerState.DRILLING:
         fence(state, spare, f"drill {drill.number} is over")
     node = state.nodes[spare.node]
     node.spares, node.refused = node.spares + node.refused, 0  # there may be room again

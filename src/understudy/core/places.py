@@ -66,7 +66,7 @@ def displaced(state: JobState, node: Node) -> int:
 
 def room(state: JobState, node: Node) -> int:
     """Return how many ranks could come to the node in total, including those that wait for the next spare to start."""
-    idle = len(node.idle(*_IDLE, WorkerState.REHEARSING))
+    idle = len(node.idle(*_IDLE, WorkerState.DRILLING))
     if not bounded(state, node):
         return node.spares if state.spec.replenish else idle
     return len(open_places(node)) if state.spec.replenish and node.spares else min(idle, len(open_places(node)))
@@ -117,7 +117,7 @@ def local_rank(state: JobState, worker: Worker, rank: int, taken: Container[str]
         places = [number for number in open_places(node) if number not in _ahead(node, WorkerState.WARM)]
         return places[promised] if promised < len(places) else -1
     held = {other.local_rank for other in node.idle(*_TAKEN)}
-    used = held | failed | _ahead(node, WorkerState.WARM, WorkerState.REHEARSING)
+    used = held | failed | _ahead(node, WorkerState.WARM, WorkerState.DRILLING)
     return next(number for number in range(len(used) + 1) if number not in used)
 
 

@@ -58,7 +58,7 @@ def prepare(state: JobState) -> None:
         node = state.nodes[worker.node]
         if worker.prepare is not None or not worker.spare or worker.node in busy or not state.trusted(node) or node.claim >= 0:
             continue
-        if bounded(state, node) and node.idle(WorkerState.REHEARSING):
+        if bounded(state, node) and node.idle(WorkerState.DRILLING):
             continue  # the drill uses the place until it is over
         rank = _likely(state, worker)
         if rank is None:
@@ -136,7 +136,7 @@ def prepared(state: JobState, event: Prepared) -> None:
         if state.incident is None:
             top_up(state)
         return
-    if worker.state is WorkerState.REHEARSING:
+    if worker.state is WorkerState.DRILLING:
         drill.ready(state, worker)
         return
     worker.ready = True

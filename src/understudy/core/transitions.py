@@ -11,7 +11,7 @@ A worker has a rank from WARM on, if ever, and keeps it for life; it never comes
     STARTING ----> WARM ----> MEMBER <-----------> LEAVING     its rank moves, or stays after all
        |            |           ^  |                  |
        |            +------> NEWCOMER                 |
-       |            +<-----> REHEARSING               |    a spare in a drill; back: a loss came before it had begun
+       |            +<-----> DRILLING                 |    a spare in a drill; back: a loss came before it had begun
        |            |           |  |                  |
        +------------+-----------+--+------------------+---> RELEASED ----> LOST    told to exit, and gone
        +------------+-----------+--+------------------+-----------------> LOST     gone, or fenced
@@ -58,7 +58,7 @@ class WorkerState(StrEnum):
 
     STARTING = "starting"  # not warm yet
     WARM = "warm"  # holds no rank
-    REHEARSING = "rehearsing"  # computes a step in parallel with a rank, to compare the results
+    DRILLING = "rehearsing"  # computes a step in parallel with a rank, to compare the results
     NEWCOMER = "newcomer"  # took a rank in the middle of the job; its state is not verified yet
     MEMBER = "training"  # holds a rank
     LEAVING = "leaving"  # healthy; its rank moves to a newcomer that is not verified yet
@@ -79,13 +79,13 @@ class RefusalReason(StrEnum):
     TRANSITION = "transition"  # a bug in `core`: no table contains this transition
 
 
-STARTING, WARM, REHEARSING, NEWCOMER, MEMBER, LEAVING, RELEASED, LOST = WorkerState
+STARTING, WARM, DRILLING, NEWCOMER, MEMBER, LEAVING, RELEASED, LOST = WorkerState
 FORMING, TRAINING, QUIESCING, RESUMING, ENDED = Phase
 
 WORKER: Mapping[WorkerState, frozenset[WorkerState]] = {
     STARTING: frozenset({WARM, RELEASED, LOST}),
-    WARM: frozenset({MEMBER, NEWCOMER, REHEARSING, RELEASED, LOST}),
-    REHEARSING: frozenset({WARM, RELEASED, LOST}),
+    WARM: frozenset({MEMBER, NEWCOMER, DRILLING, RELEASED, LOST}),
+    DRILLING: frozenset({WARM, RELEASED, LOST}),
     NEWCOMER: frozenset({MEMBER, RELEASED, LOST}),
     MEMBER: frozenset({LEAVING, RELEASED, LOST}),
     LEAVING: frozenset({MEMBER, RELEASED, LOST}),
@@ -113,8 +113,8 @@ SPEAKERS: Mapping[type[Any], frozenset[WorkerState]] = {
     events.ScriptFailed: _THERE - {RELEASED},
     events.DeviceFailed: _THERE - {RELEASED},
     events.UsesDevice: _HAD_A_RANK - {RELEASED},
-    events.Prepared: frozenset({WARM, REHEARSING}),
-    events.Drilled: frozenset({REHEARSING}),
+    events.Prepared: frozenset({WARM, DRILLING}),
+    events.Drilled: frozenset({DRILLING}),
     events.DrillBroken: frozenset({MEMBER, LEAVING}),
     events.Registered: frozenset({MEMBER}),
     events.StateListed: frozenset({MEMBER}),

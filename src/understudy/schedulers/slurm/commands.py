@@ -73,9 +73,7 @@ _FORMAT = "%N|%o|%T|%u|%H|%E"  # the reason is last: it may contain any characte
 def nodes(names: Collection[str] = ()) -> list[NodeLine]:
     """Return the nodes of these names, in any order; all if none is given."""
     words = ["sinfo", "--noheader", "--Node", f"--format={_FORMAT}"]
-    lines = run(*words, *([f"--nodes={','.join(names)}"] if names else [])).split(
-        "\n"
-    )  # a reason may have other separators
+    lines = run(*words, *([f"--nodes={','.join(names)}"] if names else [])).split("\n")  # a reason may have other separators
     found: dict[str, NodeLine] = {}
     for line in lines:
         parts = [part.strip() for part in line.split("|", 5)]
