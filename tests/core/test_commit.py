@@ -31,7 +31,7 @@ def test_a_lost_rank_that_may_have_passed_the_vote() -> None:
 
 
 def test_setup() -> None:
-    assert decide({0: Position(-1, RUNNING)}, {}, [1]).anew
+    assert decide({0: Position(-1, RUNNING)}, {}, [1]).from_scratch
     assert decide({0: Position(-1, VOTED)}, {0: [SnapshotRef(1, -1)]}, [1]).start == 0
 
 

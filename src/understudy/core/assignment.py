@@ -125,7 +125,7 @@ def _best(state: JobState, rank: int, pool: list[Worker], taken: Container[str] 
         local = local_rank(state, worker, rank, taken)
         if local < 0:
             continue
-        key = state.spec.bounded_places and local >= state.spec.workers_per_node, _behind(worker)
+        key = state.spec.bounded_places and local >= state.spec.workers_per_node, _preparation_order(worker)
         if worker.node not in best or key < best[worker.node][0]:
             best[worker.node] = key, worker
     home = state.nodes[state.holder(rank).node] if rank in state.ranks else None
@@ -161,7 +161,7 @@ def _far(node: Node, home: Node | None) -> int:
     return sum(here[near] != there[near] for near in NEAR if near in here and near in there)
 
 
-def _behind(spare: Worker) -> int:
+def _preparation_order(spare: Worker) -> int:
     """Return 0 for a spare that has completed the set-up, 1 for one that has not begun it, 2 for one in the middle of it."""
     if spare.prepare is None:
         return 1

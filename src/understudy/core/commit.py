@@ -50,7 +50,7 @@ class Decision:
     holders: tuple[int, ...]
 
     @property
-    def anew(self) -> bool:
+    def from_scratch(self) -> bool:
         return self.start == SETUP
 
     @property

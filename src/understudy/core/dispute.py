@@ -80,10 +80,10 @@ def _hold(state: JobState, sides: tuple[tuple[int, ...], ...], found: str) -> No
 def _dispute(state: JobState, sides: tuple[tuple[int, ...], ...], found: str, detail: str) -> OpenIncident:
     """Pause the job: stop all decisions, and abort the workers that are still running."""
     state.dispute = Dispute(sides, tuple(_at(state, rank).name for side in sides for rank in side), detail, found)
-    return _told(state, found, detail)
+    return _report(state, found, detail)
 
 
-def _told(state: JobState, found: str, detail: str) -> OpenIncident:
+def _report(state: JobState, found: str, detail: str) -> OpenIncident:
     state.report(detail)
     incident = open_incident(state, state.now, found)
     incident.note(detail)
@@ -110,9 +110,9 @@ def redo_differs(state: JobState, event: RedoDiffers) -> None:
     what = {"rank": rank, "worker": worker.name, "transaction": event.transaction, "step": event.step, "detail": event.detail}
     found = disputes.REDO_DIFFERS(**what)
     if detail := _expected(state, event, rank, what):
-        incident = _told(state, found, detail)
+        incident = _report(state, found, detail)
     elif state.dispute is not None or (state.incident is not None and state.incident.held_in == event.generation):
-        incident = _told(state, found, found)  # another rank has reported it before, and may have been decided on already
+        incident = _report(state, found, found)  # another rank has reported it before, and may have been decided on already
     else:
         incident = _dispute(state, (tuple(sorted(state.ranks)),), found, disputes.REDO_HELD(**what))
         incident.held_in = event.generation

@@ -183,13 +183,13 @@ def _conclude(
         proofs.since(state, drill.holder),
     )
     state.drills = [*state.drills, result][-KEPT:]
-    state.report(told(result))
+    state.report(describe(result))
     grades.drilled(state, result)
     proofs.concluded(state, result)
     if drill.running and fresh:  # called off: the rank is informed by the other event
         state.emit(DrillOver(drill.holder, state.generation, drill.number))
     if state.spec.require_drill and verdict in (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE):
-        state.end(NOT_SURVIVABLE, drills.REQUIRED(result=told(result)))
+        state.end(NOT_SURVIVABLE, drills.REQUIRED(result=describe(result)))
         return
     spare = state.workers[drill.worker]
     if spare.state is WorkerState.DRILLING:
@@ -205,7 +205,7 @@ def advice(verdict: str, rank: int) -> str:
     return drills.TRY_AGAIN(rank=rank) if verdict == DrillVerdict.BROKEN else ""
 
 
-def told(result: DrillResult) -> Text:
+def describe(result: DrillResult) -> Text:
     """Describe the result for the user."""
     number, rank, step = result.number, result.rank, result.step
     more = f": {result.detail}" if result.detail else ""

@@ -62,7 +62,7 @@ def under_way(state: JobState) -> bool:
     return asked or TIMER in state.timers or any(clearing(state, node) for node in _joined(state))
 
 
-def said(state: JobState) -> str:
+def scheduler_report(state: JobState) -> str:
     """Return what the scheduler reported, for the reason why the job has ended."""
     if not state.spec.floating:
         return ""

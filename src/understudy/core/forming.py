@@ -36,7 +36,7 @@ def give_out_ranks(state: JobState) -> None:
             state.incident.assigned(rank, worker.name, state.now)
 
 
-def start_anew(state: JobState, reason: str) -> None:
+def restart_all(state: JobState, reason: str) -> None:
     """End every holder and start the ranks again in a new generation, because nothing was done yet."""
     if state.restarts >= state.spec.max_restarts:
         state.end(1, forming.STARTED_TOO_OFTEN(restarts=state.restarts, most=state.spec.max_restarts, reason=reason))

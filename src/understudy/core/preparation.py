@@ -190,7 +190,7 @@ def start_over(state: JobState, vacant: list[int]) -> None:
         starting = [worker for worker in starting if worker not in coming]
         for worker in [other for other in others if _is_in(state, other, domain)][: domains[domain] - len(coming)]:
             others.remove(worker)
-            _anew(state, worker, "a rank is lost for which it is not prepared")
+            _restart(state, worker, "a rank is lost for which it is not prepared")
 
 
 def make_room(state: JobState, rank: int) -> bool:
@@ -209,7 +209,7 @@ def make_room(state: JobState, rank: int) -> bool:
     staying = [worker for worker in there if worker.prepare is not None and not _is_left(state, worker.prepare.rank)]
     if not staying or state.unprepared.get(rank, 0) >= ATTEMPTS:
         return False
-    _anew(state, staying[-1], f"rank {rank} leaves node {home}, and it is not prepared for that")
+    _restart(state, staying[-1], f"rank {rank} leaves node {home}, and it is not prepared for that")
     top_up(state)
     return True
 
@@ -228,7 +228,7 @@ def _is_in(state: JobState, worker: Worker, domain: str) -> bool:
     return not domain or nvlink_domain(state.nodes[worker.node]) == domain
 
 
-def _anew(state: JobState, worker: Worker, why: str) -> None:
+def _restart(state: JobState, worker: Worker, why: str) -> None:
     assert worker.prepare is not None
     node = state.nodes[worker.node]
     fence(state, worker, why)

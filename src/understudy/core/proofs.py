@@ -76,7 +76,7 @@ def proven(state: JobState, rank: int) -> int:
     return found.step if found is not None and found.verdict in PROVEN else -1
 
 
-def standing(state: JobState, rank: int) -> Text:
+def describe(state: JobState, rank: int) -> Text:
     """Describe the drills of a rank for the report of an incident."""
     found = verdict(state, rank)
     if found is None:

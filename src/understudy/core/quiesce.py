@@ -44,7 +44,7 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
     if survivors or all(state.holder(leaver.rank).state is WorkerState.LOST for leaver in leavers):
         survivors += leavers  # they may get their ranks back
     if not survivors and not state.begun:
-        forming.start_anew(state, reason)
+        forming.restart_all(state, reason)
         return
     if not survivors:
         state.end(1, recoveries.NO_STATE_LEFT(reason=reason))
@@ -210,16 +210,16 @@ def advance(state: JobState) -> None:
         if not state.incident.decision:
             state.incident.step = min(answer.step for answer in recovery.answers.values())
         state.incident.transaction = max(0, decision.start)
-        state.incident.decision = "start anew" if decision.anew else decision.decision
-    if decision.anew:
-        forming.start_anew(state, recovery.reason)
+        state.incident.decision = "start anew" if decision.from_scratch else decision.decision
+    if decision.from_scratch:
+        forming.restart_all(state, recovery.reason)
         return
     leaving = state.migration.ranks if state.migration is not None else ()
     uncovered = [rank for rank in decision.uncovered if rank not in leaving]
     vacant = state.vacant()
     stuck = bool(uncovered or (vacant and not _may_come(state)))
     if stuck and decision.start == 0 and state.restarts < state.spec.max_restarts:
-        forming.start_anew(state, recovery.reason)  # the set-up is done, but still no transaction
+        forming.restart_all(state, recovery.reason)  # the set-up is done, but still no transaction
         return
     if uncovered:
         state.end(1, _uncovered(recovery, decision, uncovered))
@@ -239,7 +239,7 @@ def no_spare(state: JobState, vacant: list[int], waited: float = 0.0) -> Text:
         "workers": ", ".join(state.describe(state.holder(rank)) for rank in vacant),
         "missing": len(vacant),
         "spares": state.spec.spares + len(vacant),
-        "claims": floating.said(state),
+        "claims": floating.scheduler_report(state),
     }
     return recoveries.WAITED_FOR_SPARE(**what, seconds=waited) if waited else recoveries.NO_SPARE_LEFT(**what)
 

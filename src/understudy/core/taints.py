@@ -188,7 +188,7 @@ def leave(state: JobState) -> None:
                 return
             continue
         state.failed_moves[rank] = state.failed_moves.get(rank, 0) + 1
-        found.append(move_of(state, rank, spare, _told(node, why)))
+        found.append(move_of(state, rank, spare, _describe(node, why)))
     if found:
         begin(state, found)
         return
@@ -207,7 +207,7 @@ def _leavers(state: JobState) -> Iterator[tuple[int, Node, Taint]]:
                 yield rank, node, why
 
 
-def _told(node: Node, why: Taint) -> Text:
+def _describe(node: Node, why: Taint) -> Text:
     if why.device:
         return moves.DEVICE_TAINTED(device=why.device, node=node.name, reason=why.reason)
     return (moves.DRAINED if node.drain is not None else moves.TAINTED)(node=node.name, reason=why.reason)
