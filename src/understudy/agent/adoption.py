@@ -31,7 +31,7 @@ MANNERS = 5.0  # seconds for a process that has connected to identify itself
 
 
 @dataclass(frozen=True)
-class Left:
+class AbandonedWorker:
     """A worker whose agent is gone."""
 
     worker: str
@@ -55,7 +55,7 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Met:
+class IntroducedWorker:
     """A worker that introduces itself. The caller that adopts it owns `link` and the outputs."""
 
     introduction: Introduction
@@ -64,7 +64,7 @@ class Met:
     stdout: int
     stderr: int
 
-    def refuse(self) -> None:
+    def reject(self) -> None:
         """Reject the worker; it ends."""
         for fd in (self.stdout, self.stderr):
             os.close(fd)
@@ -73,7 +73,7 @@ class Met:
             os.kill(self.pid, signal.SIGKILL)
 
 
-def left_behind(folder: Path) -> list[Left]:
+def abandoned(folder: Path) -> list[AbandonedWorker]:
     """Return the workers according to the pages in `folder`. A page without an owner is of a process that had not become a worker yet."""
     found = []
     for path in sorted(folder.glob("*.page")):
@@ -83,7 +83,7 @@ def left_behind(folder: Path) -> list[Left]:
             continue
         pid, since = page.owner()
         if pid:
-            found.append(Left(path.stem, page, pid, open_process(pid, since)))
+            found.append(AbandonedWorker(path.stem, page, pid, open_process(pid, since)))
         else:
             page.close()
     return found
@@ -91,7 +91,7 @@ def left_behind(folder: Path) -> list[Left]:
 
 def has_workers(folder: Path) -> bool:
     """Return whether any of them is alive."""
-    found = left_behind(folder)
+    found = abandoned(folder)
     for left in found:
         left.page.close()
         if left.pidfd is not None:
@@ -102,7 +102,7 @@ def has_workers(folder: Path) -> bool:
 class Reception:
     """The socket where workers introduce themselves. `on_met` runs on the event loop."""
 
-    def __init__(self, folder: Path, on_met: Callable[[Met], None]) -> None:
+    def __init__(self, folder: Path, on_met: Callable[[IntroducedWorker], None]) -> None:
         """Open the socket. Raises `OSError`."""
         self._folder = folder
         self._on_met = on_met
@@ -151,7 +151,7 @@ class Reception:
         self._forget(guest)
         for fd in guest.fds:
             os.set_inheritable(fd, False)
-        self._on_met(Met(introduction, guest.pid, guest.sock, stdout, stderr))
+        self._on_met(IntroducedWorker(introduction, guest.pid, guest.sock, stdout, stderr))
 
     def _forget(self, guest: _Guest) -> None:
         if guest.limit is not None:

@@ -163,7 +163,7 @@ class NodeDetectors:
         """
         with self._lock:
             one.since = None
-            self._told_apart(one)
+            self._note_known(one)
             if one.silent is not None:
                 for evidence in found[:MOST]:
                     self._hear(one, evidence)
@@ -175,12 +175,12 @@ class NodeDetectors:
         if one.out or self._closed.is_set():
             return
         one.out = True
-        self._told_apart(one)
+        self._note_known(one)
         now = self._clock()
         text = service_jobs.DETECTOR_LEFT_OUT(detector=one.title, reason=why)
         self._remember(one, Seen(one.title, "node", "note", LEFT_OUT, "", text, now, 0.0))
 
-    def _told_apart(self, one: _Running) -> None:
+    def _note_known(self, one: _Running) -> None:
         """Record that it is known whether this detector runs."""
         with self._lock:
             self._unknown -= not one.known

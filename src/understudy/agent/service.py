@@ -24,7 +24,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from understudy.agent import memory, notices, processes, unled
-from understudy.agent.adoption import Met, Reception, left_behind
+from understudy.agent.adoption import IntroducedWorker, Reception, abandoned
 from understudy.agent.check import NodeCheck
 from understudy.agent.config import AgentConfig, instance
 from understudy.agent.descendants import reap
@@ -294,7 +294,7 @@ class Agent:
     # Workers of an agent before this one.
 
     def _take_up(self) -> None:
-        for left in left_behind(self._config.run_dir / WORKERS):
+        for left in abandoned(self._config.run_dir / WORKERS):
             worker = left.taken_up(self._config.node, self._routes.fresh(left.worker))
             self._strays.taken_up = True
             self._know(worker)
@@ -303,7 +303,7 @@ class Agent:
                 self._lifelines.watch(worker)
                 self._loop.call_later(reattach.AWAY, self._unmet, worker)
 
-    def _met(self, met: Met) -> None:
+    def _met(self, met: IntroducedWorker) -> None:
         who = met.introduction
         worker = self._workers.get(who.worker)
         if worker is None and who.worker not in self._starting and not self._end.done():
@@ -312,7 +312,7 @@ class Agent:
                 self._strays.taken_up = True
                 self._know(worker)
         if worker is None or worker.link is not None or worker.pid != met.pid or not worker.alive:
-            met.refuse()
+            met.reject()
             return
         worker.leaving = who.leaving
         worker.replay_buffer.enter(who.generation)

@@ -200,7 +200,7 @@ class Journal:
                 self.trouble = self._refuses = ""
                 self._tell(orchestrators.JOURNAL_WRITTEN_AGAIN(path=database.shown(self.place)))
             if older is not None:
-                self._tell(migrations.told(database.shown(self.place), older))
+                self._tell(migrations.notice(database.shown(self.place), older))
         engine.dispose()
 
     def _take(self, limit: float | None) -> bool:

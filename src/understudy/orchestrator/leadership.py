@@ -46,7 +46,7 @@ class Leadership:
                 fence, why = None, orchestrators.DATABASE_UNUSABLE(database=shown(self._database), reason=_reason(error))
             if fence is not None:
                 if self._lease.migrated is not None:
-                    self._tell(migrations.told(shown(self._database), self._lease.migrated))
+                    self._tell(migrations.notice(shown(self._database), self._lease.migrated))
                 if not self._term.worth_taking(asked, time.monotonic()):
                     continue  # migrating an older journal has used up the lease: try again, which is quick
                 self.fence = fence

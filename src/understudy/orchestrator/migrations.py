@@ -86,6 +86,6 @@ def migrate(connection: sa.Connection, found: int) -> None:
     connection.execute(sa.text("update version set version = :version"), {"version": VERSION})
 
 
-def told(place: str, found: int) -> str:
+def notice(place: str, found: int) -> str:
     """Return the message about the migrated journal at `place`, which was of version `found`."""
     return orchestrators.JOURNAL_UPGRADED(path=place, found=found, known=VERSION)

@@ -158,7 +158,7 @@ class JobSummary:
     text: str  # the state in one line
     devices: tuple[str, ...] = ()  # by rank, the device of its holder; "": none, or unknown
 
-    def besides_step(self) -> JobSummary:
+    def without_step(self) -> JobSummary:
         return replace(self, step=0)
 
 

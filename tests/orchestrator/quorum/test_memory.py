@@ -71,7 +71,7 @@ class Cluster3(Cluster):
         for leader in self.up():
             for other in self.up():
                 if leader.leads() and other is not leader and not self.cut_off & {leader.number, other.number}:
-                    other.memory.told(leader.memory.known())
+                    other.memory.learn(leader.memory.known())
 
     def accused(self, by: int | None = None) -> set[int]:
         """Who would find, from what the others (or this one) tell it, that it has forgotten something."""
@@ -225,9 +225,9 @@ def test_a_term_that_is_only_asked_about_is_no_term(message: RaftMessage) -> Non
 def test_nobody_believes_others_about_itself_or_a_list_of_another_size() -> None:
     memory = Memory(0, 3, {})
     more = Acknowledged(5, 7, 5, 6, 5)
-    memory.told(Known((more, more)))
+    memory.learn(Known((more, more)))
     assert memory.known() == Known((NOTHING, NOTHING, NOTHING))
-    memory.told(Known((more, more, NOTHING)))
+    memory.learn(Known((more, more, NOTHING)))
     assert memory.known() == Known((NOTHING, more, NOTHING))
 
 

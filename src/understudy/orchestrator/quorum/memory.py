@@ -98,7 +98,7 @@ class Memory:
                 self.note(member, Acknowledged(raft.term, last, raft.term_of(last), committed, raft.term_of(committed)))
         self.note(self._number, Acknowledged(committed=raft.committed, committed_term=raft.term_of(raft.committed)))
 
-    def told(self, known: Known) -> None:
+    def learn(self, known: Known) -> None:
         """Learn from the leader's knowledge."""
         if len(known.members) == len(self._of):
             for member, more in enumerate(known.members):

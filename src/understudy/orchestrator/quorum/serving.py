@@ -69,7 +69,7 @@ async def serve(
             over.set()
 
     member = make(apply)
-    member.deposed = _start_anew
+    member.deposed = _restart_process
     front = Front(member.leading, access, member if isinstance(member, Member) else None)
     server = Server(front, certificates, False, lambda: announce_all(folder, urls), LONGEST)
     asked = asyncio.Event()
@@ -128,10 +128,10 @@ async def _lead(
         watching.cancel()
     writer.end()
     with suppress(TimeoutError):
-        await asyncio.wait_for(_all_told(member), FAREWELL)
+        await asyncio.wait_for(_all_informed(member), FAREWELL)
 
 
-async def _all_told(member: Candidate) -> None:
+async def _all_informed(member: Candidate) -> None:
     """Wait until every other member knows that everything is committed."""
     written = asyncio.Event()
     member.mark(written.set)
@@ -146,6 +146,6 @@ async def _first(*waiting: Any) -> None:
     await asyncio.wait({asyncio.ensure_future(each) for each in waiting}, return_when=asyncio.FIRST_COMPLETED)
 
 
-def _start_anew(why: str) -> None:
+def _restart_process(why: str) -> None:
     say(quorums.LEADS_NO_MORE(reason=why))
     os.execv(sys.executable, sys.orig_argv)

@@ -123,7 +123,7 @@ class KubernetesAllocation(Allocation):
         known = job_status.labels(now, self._keys, self._retired)
         for name, pod in there.items():
             self._label(pod, known.get(name) or names.spare(self._keys))
-        changed = self._shown is None or now.besides_step() != self._shown.besides_step()
+        changed = self._shown is None or now.without_step() != self._shown.without_step()
         if not changed and (now == self._shown or time.monotonic() - self._shown_at < SHOWN_AGAIN):
             return
         job = self._write_status(now, there)
