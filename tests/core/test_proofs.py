@@ -9,7 +9,7 @@ from tests.said import codes, said
 from understudy.core import commands, events
 from understudy.core.coverage import Replicas
 from understudy.core.model import DrillVerdict, JobSpec
-from understudy.core.proofs import LEAST, proven, standing, turn
+from understudy.core.proofs import LEAST, describe, proven, turn
 from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import disputes, drills, moves
 from understudy.messages.base import Message
@@ -112,9 +112,9 @@ def test_without_knowing_roles_a_rank_proves_itself_only() -> None:
     assert [proven(job.machine.state, rank) for rank in range(3)] == [21, -1, -1]
     registered(job, 0, 1, 0)
     assert [proven(job.machine.state, rank) for rank in range(3)] == [21, -1, 21]
-    assert standing(job.machine.state, 0) == drills.WAS_PROVEN(which="rank 0", step=21, drill=1)
-    assert standing(job.machine.state, 2) == drills.WAS_PROVEN(which="rank 0, with the role of rank 2,", step=21, drill=1)
-    assert standing(job.machine.state, 1) == drills.UNPROVEN(rank=1)
+    assert describe(job.machine.state, 0) == drills.WAS_PROVEN(which="rank 0", step=21, drill=1)
+    assert describe(job.machine.state, 2) == drills.WAS_PROVEN(which="rank 0, with the role of rank 2,", step=21, drill=1)
+    assert describe(job.machine.state, 1) == drills.UNPROVEN(rank=1)
 
 
 def test_a_rank_that_was_found_wrong_later_is_not_proven_any_more() -> None:
@@ -122,11 +122,11 @@ def test_a_rank_that_was_found_wrong_later_is_not_proven_any_more() -> None:
     drill(job, 20, SAME, rank=1)
     drill(job, 32, DIFFERENT, rank=1)
     assert proven(job.machine.state, 1) == -1
-    assert standing(job.machine.state, 1) == drills.FOUND_OTHERWISE(rank=1, drill=2, of=1, step=33, verdict="different")
+    assert describe(job.machine.state, 1) == drills.FOUND_OTHERWISE(rank=1, drill=2, of=1, step=33, verdict="different")
     drill(job, 64, BROKEN, rank=1)
-    assert said(standing(job.machine.state, 1), drills.FOUND_OTHERWISE, drill=2), "of one that broke nothing is known"
+    assert said(describe(job.machine.state, 1), drills.FOUND_OTHERWISE, drill=2), "of one that broke nothing is known"
     drill(job, 128, DrillVerdict.PARTLY, rank=1)
-    assert standing(job.machine.state, 1) == drills.WAS_PROVEN_PARTLY(which="rank 1", step=129, drill=4)
+    assert describe(job.machine.state, 1) == drills.WAS_PROVEN_PARTLY(which="rank 1", step=129, drill=4)
 
 
 def test_nothing_is_proven_of_what_is_registered_later() -> None:
@@ -162,7 +162,7 @@ def test_an_incident_says_whether_its_rank_was_proven_and_a_survivor_is_drilled_
         drill(job, 20, rank=1)
     newcomer = assigned(job.lose("w1")).worker
     incident = job.machine.state.incident
-    assert incident is not None and incident.notes == [standing(job.machine.state, 1)]
+    assert incident is not None and incident.notes == [describe(job.machine.state, 1)]
     assert codes(incident.notes) == [(drills.WAS_PROVEN if before else drills.UNPROVEN).code]
     job.rest()
     job.verify()

@@ -172,7 +172,7 @@ def regrade(state: JobState, index: int, grade: Grade, why: Text) -> None:
 def lost(state: JobState, incident: OpenIncident, rank: int) -> None:
     """Note in the incident whether the lost rank was proven to be survivable."""
     if state.spec.drill_at or state.drills:
-        incident.note(standing(state, rank))
+        incident.note(describe(state, rank))
 
 
 def redone(incident: OpenIncident) -> None:

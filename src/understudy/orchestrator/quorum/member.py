@@ -255,7 +255,7 @@ class Member:
 
     def _hear(self, raft: Raft, sender: int, message: RaftMessage | Known, now: float) -> None:
         if isinstance(message, Known):
-            self._memory.told(message)
+            self._memory.learn(message)
             return
         raft.receive(sender, message, now)
         self._memory.hear(sender, message, raft)
