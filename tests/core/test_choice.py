@@ -207,7 +207,7 @@ def enlist(state: JobState, draw: random.Random, which: WorkerState) -> Worker:
 
 @settings(max_examples=400, deadline=None)
 @given(st.integers(0, 1 << 40))
-def test_the_program_chooses_what_the_table_says(seed: int) -> None:
+def test_the_choice_follows_the_table(seed: int) -> None:
     state = cluster(random.Random(seed))
     for rank in state.ranks:
         found = choose_spare(state, rank)

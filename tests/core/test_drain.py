@@ -59,7 +59,7 @@ def test_several_nodes_are_looked_at_as_one() -> None:
     assert drain.plan(job.machine.state, ["n0", "n1"]).refused == moves.NOWHERE_TO_GO(ranks="ranks 0, 1, 2, 3")
 
 
-def test_a_plan_says_how_many_spares_and_pauses_it_takes() -> None:
+def test_a_plan_counts_spares_and_pauses() -> None:
     job = Job(JobSpec("job", 4, 2, nodes=2, spares=0), spares={2: 3})
     plan = drain.plan(job.machine.state, ["n0"])
     assert (plan.ranks, plan.warm, plan.coming, plan.wait, plan.pauses(4)) == ((0, 1), 2, 1, 0, 1)
@@ -82,7 +82,7 @@ def test_no_rank_goes_from_one_drained_node_to_another() -> None:
     assert {job.node_of(move.newcomer) for move in migration.moves} == {"n2"}
 
 
-def test_spares_of_a_node_without_ranks_are_ended_at_once_and_start_again_behind_it() -> None:
+def test_spares_of_a_node_without_ranks_are_ended_at_once_and_start_again_after_the_drain() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={2: 2})
     said = job.submit(events.NodeTainted("n2", "a new kernel", "drain", leave=True))
     assert [command.worker for command in of(commands.KillWorker, said)] == ["w2", "w3"]
@@ -111,7 +111,7 @@ def test_a_rank_whose_move_has_failed_twice_is_tried_again_when_somebody_asks_ag
     assert assigned(job.submit(DRAIN)).rank == 0
 
 
-def test_what_a_rank_waits_for_is_said() -> None:
+def test_the_reason_why_a_rank_waits_is_reported() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=2))
     job.lose("w3")
     job.submit(DRAIN)

@@ -32,13 +32,13 @@ def test_of_spares_that_are_prepared_for_others_one_on_a_trusted_node_is_started
     assert there.name in killed(job.lose(state.ranks[free]))
 
 
-def test_when_all_start_anew_a_spare_that_is_not_prepared_stays() -> None:
+def test_a_spare_that_is_not_prepared_survives_a_restart_of_all_ranks() -> None:
     job = Job(JobSpec("job", 1, 1, spares=1), forming=True)
     job.warm()
     assert "w1" not in killed(job.lose("w0")) and job.machine.state.restarts == 1
 
 
-def test_a_newcomer_that_is_not_verified_in_time_is_told_so_also_when_its_rank_only_moves() -> None:
+def test_a_newcomer_that_is_not_verified_in_time_is_reported_even_if_its_rank_only_moves() -> None:
     job = Job(JobSpec("job", 2, 2, spares=2))
     newcomer = moving(job)
     ended = killed(job.submit(events.Expired("resume")))
@@ -91,7 +91,7 @@ def test_a_newcomer_that_has_finished_is_verified_whatever_was_lost_on_the_way()
     assert "resume" not in job.machine.state.timers
 
 
-def test_a_rank_that_moved_and_is_lost_with_its_newcomer_stays_on_nobody() -> None:
+def test_a_rank_that_moved_and_is_lost_with_its_newcomer_has_no_holder() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={1: 1, 2: 1})
     newcomer = moving(job)
     assert job.node_of(newcomer) == job.node_of("w1") == "n1"
@@ -154,7 +154,7 @@ def test_a_rank_that_may_have_moved_on_does_not_go_back_to_its_old_worker(stand:
     assert {recover.start for recover in of(commands.Recover, said)} == {2}
 
 
-def test_a_vote_before_the_boundary_says_nothing_of_who_has_gone_on_from_it() -> None:
+def test_a_vote_before_the_boundary_does_not_show_which_ranks_went_on() -> None:
     """They were told to roll forward to the boundary, and are stopped before they hear of it."""
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
@@ -190,7 +190,7 @@ def test_an_old_worker_is_not_all_that_is_left_if_the_newcomer_is_there() -> Non
     assert said(end.message, recoveries.NO_STATE_LEFT)
 
 
-def test_nobody_waits_for_an_old_worker_whose_rank_has_moved() -> None:
+def test_no_rank_waits_for_an_old_worker_whose_rank_has_moved() -> None:
     job = Job(JobSpec("job", 3, 3, spares=2))
     newcomer = moving(job)
     generation = job.machine.state.generation
@@ -201,7 +201,7 @@ def test_nobody_waits_for_an_old_worker_whose_rank_has_moved() -> None:
     assert release.worker == "w1" and recovery.waiting == {"w0", newcomer}
 
 
-def test_a_set_up_ahead_that_raises_in_an_incident_is_replaced_behind_it() -> None:
+def test_a_spare_whose_set_up_raises_in_an_incident_is_replaced_after_it() -> None:
     job = Job(JobSpec("job", 2, 2, spares=2, prepared=1))
     (spare,) = [w.name for w in job.machine.state.idle(WorkerState.WARM) if w.prepare is not None]
     job.submit(events.Prepared(spare, 0))
@@ -240,7 +240,7 @@ def test_a_spare_is_prepared_for_no_rank_once_too_many_were_not() -> None:
     assert [worker.prepare for worker in job.machine.state.idle(WorkerState.WARM)] == [None]
 
 
-def test_a_newcomer_that_is_lost_at_the_boundary_stands_in_the_incident() -> None:
+def test_a_newcomer_that_is_lost_at_the_boundary_is_in_the_incident() -> None:
     job = Job(JobSpec("job", 3, 3, spares=2))
     newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
     job.submit(events.NewcomerReady(newcomer, 1))
@@ -281,7 +281,7 @@ def test_a_newcomer_that_is_lost_with_another_rank_while_its_own_moves_gives_it_
     assert job.machine.state.ranks[1] == "w1"
 
 
-def test_a_newcomer_that_was_not_told_to_go_on_has_committed_nothing() -> None:
+def test_a_newcomer_without_a_recover_has_committed_nothing() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = assigned(job.lose("w1")).worker
     job.submit(events.Committed(newcomer, job.machine.state.generation, 1, 2))

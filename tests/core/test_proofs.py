@@ -142,7 +142,7 @@ def test_nothing_is_proven_of_what_is_registered_later() -> None:
     assert proven(job.machine.state, 1) == 621
 
 
-def test_what_says_nothing_of_this_job_is_not_taken() -> None:
+def test_an_irrelevant_event_is_ignored() -> None:
     job = job_of(2)
     registered(job, 0, 0, 0)
     job.submit(events.Registered("w0", 7, 4, (0, 1), "a"))
@@ -173,7 +173,7 @@ def test_an_incident_says_whether_its_rank_was_proven_and_a_survivor_is_drilled_
     assert (waits(job) > 0) == before and turn(job.machine.state) == 0
 
 
-def test_an_incident_of_a_job_without_drills_says_nothing_of_them() -> None:
+def test_an_incident_of_a_job_without_drills_does_not_mention_them() -> None:
     job = job_of(2, drill_at=0)
     job.lose("w1")
     assert job.machine.state.incident is not None and job.machine.state.incident.notes == []
@@ -188,7 +188,7 @@ def test_a_job_that_must_be_survivable_ends_if_it_is_not(verdict: DrillVerdict) 
     assert ended is None or (ended.exit_code == 3 and "net.drop.p" in ended.message and said(ended.message, drills.REQUIRED))
 
 
-def test_the_table_of_names_says_who_has_which_role() -> None:
+def test_the_table_of_names_gives_the_roles() -> None:
     table = Replicas(
         {"a/parameter/w": (0, 0, -1, -1), "b/parameter/w": (-1, -1, 0, 1), "c": (0, 1, 2, 3), "a/parameter/w/gradient": (0, -1, -1, -1)}
     )
@@ -209,7 +209,7 @@ def test_ranks_hear_whether_all_newcomers_were_proven(drilled: list[int]) -> Non
     assert len(said) == 3 and {command.proven for command in said} == {len(drilled) == 2}
 
 
-def test_nothing_is_proven_where_nobody_is_new() -> None:
+def test_nothing_is_proven_without_a_newcomer() -> None:
     job = job_of(2)
     drill(job, 20, rank=1)
     job.submit(events.CommunicationBroken("w0", 0, "reset"))
@@ -283,7 +283,7 @@ def test_a_collective_that_differs_in_a_redo_holds_the_job_only_where_a_drill_ha
     assert state.incident.differed and ("a counter moves" in state.incident.notes[-1]) == (message is disputes.REDO_AS_DRILLED)
 
 
-def test_an_incident_says_into_how_many_collectives_of_the_redo_the_same_was_put() -> None:
+def test_an_incident_counts_the_collectives_of_the_redo_with_the_same_input() -> None:
     job = job_of(3)
     redoing(job)
     generation = job.machine.state.generation

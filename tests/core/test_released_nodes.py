@@ -67,7 +67,7 @@ def test_one_is_refused_in_a_recovery_unless_it_is_lost() -> None:
     assert may(job)
 
 
-def test_a_node_that_nobody_knows_or_that_has_gone_is_refused() -> None:
+def test_an_unknown_or_released_node_is_ignored() -> None:
     job = job_of()
     leave(job)
     job.submit(events.NodeReleased("n9"))

@@ -140,7 +140,7 @@ def test_a_generation_that_is_over_is_over(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_agent_that_connects_again_hears_what_is_under_way_and_nothing_else(seed: int) -> None:
+def test_a_reconnected_agent_gets_what_is_under_way_and_nothing_else(seed: int) -> None:
     walk = Walk(seed)
     for event in walk.goes_on(70):
         walk.submit(event)

@@ -80,7 +80,7 @@ def test_one_rank_stays_until_the_others_have_moved() -> None:
     assert migration(job).ranks == (1,)
 
 
-def test_a_newcomer_that_is_lost_while_it_sets_up_keeps_nobody() -> None:
+def test_a_newcomer_that_is_lost_while_it_sets_up_delays_no_other_move() -> None:
     job = drained(spares=2)
     ready(job, 1)
     lost = migration(job).moves[0].newcomer
@@ -89,7 +89,7 @@ def test_a_newcomer_that_is_lost_while_it_sets_up_keeps_nobody() -> None:
     assert job.machine.state.holder(0).node == "n0"
 
 
-def test_a_newcomer_that_does_not_come_to_its_end_keeps_nobody() -> None:
+def test_a_newcomer_that_does_not_finish_its_set_up_delays_no_other_move() -> None:
     job = drained(spares=2)
     ready(job, 1)
     said = job.submit(events.Expired("migration"))

@@ -32,7 +32,7 @@ def test_a_spare_that_is_prepared_for_another_rank_lives_on_while_a_free_one_is_
     assert assigned(said).worker == "w4" and killed(said) == ["w2"]
 
 
-def test_it_is_ended_only_where_a_rank_would_wait_for_nobody() -> None:
+def test_it_is_ended_only_if_no_other_spare_may_come() -> None:
     job = prepared((0,), spares=1)
     said = job.lose("w2")
     assert killed(said) == ["w2", "w3"], "its process is rank 0's and can take no other"

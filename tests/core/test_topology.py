@@ -75,7 +75,7 @@ def test_a_failure_domain_is_an_option_a_label_or_the_node(option: str, label: s
     assert job.machine.state.nodes["n7"].domain == found
 
 
-def test_what_the_scheduler_says_of_a_place_counts_where_the_agent_says_nothing() -> None:
+def test_the_scheduler_s_label_counts_if_the_agent_gives_none() -> None:
     job = placed("a", "", "b", "b")
     for event in (("n0", "z"), ("n1", "z"), ("n9", "z")):
         job.submit(events.NodeLabelled(event[0], (("nvlink", event[1]), ("switch", "s"))))
@@ -118,7 +118,7 @@ def test_groups_that_cannot_be_change_nothing() -> None:
     }
 
 
-def test_what_cannot_be_kept_together_is_said_once() -> None:
+def test_a_group_that_cannot_be_kept_together_is_reported_once() -> None:
     job = placed("a", "b", "", "a", kept=("tp", "cp"))
     (first, second, third) = of(commands.Tell, job.submit(events.GroupsListed("w0", 2, (*TP, events.RankGroup("dp", (0, 3))))))
     assert said(first.text, texts.UNKNOWN_GROUPS, names="cp", known="dp, tp")
@@ -223,7 +223,7 @@ def test_of_a_rank_that_leaves_its_node_a_spare_in_the_rack_is_started_over_thou
     assert job.node_of(assigned(answer).worker) == "n4"
 
 
-def test_ranks_that_start_anew_leave_no_domain() -> None:
+def test_restarted_ranks_leave_no_domain() -> None:
     job = Job(JobSpec("job", 4, 1, nodes=4, spares=0, keep_together=("tp",)), forming=True)
     for node, rack in zip(job.machine.state.nodes.values(), "abcd", strict=True):
         node.given = {"nvlink-domain": rack}

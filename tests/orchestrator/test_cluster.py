@@ -280,7 +280,7 @@ def test_what_people_say_of_nodes_is_kept(tmp_path: Path) -> None:
     assert len(told) == 1
 
 
-def test_what_people_have_said_and_how_long_jobs_wait_outlive_a_restart(tmp_path: Path) -> None:
+def test_operators_marks_and_waiting_times_outlive_a_restart(tmp_path: Path) -> None:
     """Also where no earlier version has kept whom people trusted: the jobs' events say it, but not what one job's operators have said."""
 
     def recorded(name: str, *told: Event) -> Recorded:

@@ -183,7 +183,7 @@ def test_what_is_over_takes_no_room() -> None:
     assert len(node.suspected) == SUSPICIONS
 
 
-def test_who_may_tell_it(within: Callable[..., None]) -> None:
+def test_roles_that_may_report_evidence(within: Callable[..., None]) -> None:
     async def check(served: Served) -> None:
         for role in Role:
             expected = 200 if role in (Role.EVIDENCE, Role.OPERATE, Role.SUBMIT) else 403
@@ -229,7 +229,7 @@ def test_an_alert_comes_and_goes(within: Callable[..., None]) -> None:
     within(check)
 
 
-def test_alerts_that_go_nowhere_are_answered_and_told_once(within: Callable[..., None]) -> None:
+def test_alerts_without_effect_are_answered_and_reported_once(within: Callable[..., None]) -> None:
     async def check(served: Served) -> None:
         found = await served.alerts(alert(node="nobody"), alert(node="n0"), alert(node="n1", severity="p1"))
         assert [(one["node"], bool(one["refused"])) for one in found] == [("", True), ("n0", False), ("n1", False)]
@@ -290,7 +290,7 @@ def test_alerts_that_go_nowhere_are_answered_and_told_once(within: Callable[...,
         ([{**ITEM, "until": time.time() + 4e8}], 409, http_requests.UNTIL_TOO_FAR.code),
     ],
 )
-def test_what_is_wrong_is_told_and_changes_nothing(within: Callable[..., None], body: Any, status: int, words: str) -> None:
+def test_an_invalid_report_is_answered_and_changes_nothing(within: Callable[..., None], body: Any, status: int, words: str) -> None:
     coded = {400: http_requests.NOT_SERVED, 422: http_requests.MALFORMED}
 
     async def check(served: Served) -> None:
@@ -343,7 +343,7 @@ def test_a_time_that_it_lasts(within: Callable[..., None]) -> None:
     within(check)
 
 
-def test_a_flood_is_refused_as_a_whole_and_reaches_nobody(within: Callable[..., None]) -> None:
+def test_a_flood_is_refused_as_a_whole_and_reaches_no_job(within: Callable[..., None]) -> None:
     """Of one kind of token. Alertmanager is told so in words after which it comes again."""
 
     async def check(served: Served) -> None:

@@ -171,7 +171,7 @@ def test_texts_are_cut_to_what_they_may_have(text: str, most: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["w\ud800", "a\x00b", "é" * NAME, "x" * (NAME + 1), "\x1b[2J", "a\nb"])
-def test_a_name_that_cannot_be_told_is_refused(name: str) -> None:
+def test_a_name_that_cannot_be_printed_is_refused(name: str) -> None:
     for event in (events.WorkerStarted(name, "n0", 1), events.NodeJoined("n0", "h", 0, workers=("w0", name))):
         with refused(BadMessage, wire.MALFORMED, type=type(event).__name__) as caught:
             decode(encode(event))
@@ -223,7 +223,7 @@ def test_a_row_that_cannot_be_read_puts_its_own_job_aside(tmp_path: Path) -> Non
         journal.read(place, "bad")
 
 
-def test_a_writer_that_fails_in_whatever_way_says_so_and_tries_again(tmp_path: Path) -> None:
+def test_a_writer_reports_any_failure_and_tries_again(tmp_path: Path) -> None:
     """Names with halves of surrogate pairs ended its thread once, in silence. Nothing gets so far any more; if it did, this happens."""
     told: list[str] = []
     failed, over = threading.Event(), threading.Event()

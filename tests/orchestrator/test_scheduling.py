@@ -107,7 +107,7 @@ def test_what_is_known_of_a_node_begins_changes_and_ends() -> None:
     assert (last.kind, last.until > 0) == ("drain", True)
 
 
-def test_a_node_s_place_is_told_once_and_again_when_it_changes() -> None:
+def test_a_node_s_place_is_reported_once_and_again_when_it_changes() -> None:
     around = Around()
     for labels in ((), (("nvlink-domain", "c1"),), (("nvlink-domain", "c1"),), (("nvlink-domain", "c2"),), ()):
         around.sees(NodeSeen("n0", "idle", labels=labels), NodeSeen("n77", "idle", labels=labels))
@@ -127,7 +127,7 @@ def test_what_speaks_against_a_node_only_a_little_is_a_note_and_happens_now_at_t
     assert all(abs(one.happened - time.time()) < 600 for one in around.observed)
 
 
-def test_a_new_leader_says_again_what_holds_and_ends_what_does_not() -> None:
+def test_a_new_leader_repeats_valid_findings_and_ends_the_others() -> None:
     around = Around()
     around.sees(DOWN, replace(DOWN, name="n3"))
     around.turn()
@@ -146,7 +146,7 @@ def test_a_new_leader_says_again_what_holds_and_ends_what_does_not() -> None:
 
 @pytest.mark.parametrize("error", [SchedulerFailed("no"), SchedulerAway("no")])
 @pytest.mark.parametrize("call", ["look", "record", "claims", "claim", "give_back"])
-def test_it_is_told_once_and_asked_again(call: str, error: SchedulerFailed) -> None:
+def test_a_failure_is_reported_once_and_the_request_repeated(call: str, error: SchedulerFailed) -> None:
     around = Around(replace(SPEC, floating=2), Back(release=False))
     around.lose_node("n1")
     around.lose_node("n2")
@@ -309,7 +309,7 @@ def test_one_with_an_orchestrator_goes_if_the_scheduler_has_taken_it(taken: bool
     assert around.made_up.calls("release") == released
 
 
-def test_one_that_is_lost_goes_also_with_an_orchestrator_and_nobody_is_dismissed() -> None:
+def test_a_lost_node_goes_even_with_an_orchestrator_and_no_agent_is_dismissed() -> None:
     around = Around()
     around.lose_node("n2")
     around.turn(2)
@@ -408,7 +408,7 @@ def test_the_story_of_nodes_that_were_left() -> None:
 # -- the end ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_at_the_end_nobody_waits_for_nodes_that_are_lost() -> None:
+def test_the_end_does_not_wait_for_lost_nodes() -> None:
     """Those that are there end by themselves, and some take their time."""
     around = Around(count=3)
     around.turn()
@@ -428,7 +428,7 @@ def test_at_the_end_what_is_claimed_is_given_back() -> None:
 
 
 @pytest.mark.parametrize(("error", "told"), [(SchedulerFailed("no"), "no"), (TimeoutError(), "it does not answer")])
-def test_at_the_end_a_scheduler_that_fails_is_told_of(error: Exception, told: str) -> None:
+def test_a_scheduler_that_fails_at_the_end_is_reported(error: Exception, told: str) -> None:
     around = Around()
     around.turn()
     around.made_up.fails["finish"] = error

@@ -154,7 +154,7 @@ def test_a_silent_node_is_evidence_and_a_policy_may_keep_it_away(policy: str, un
     run(scenario)
 
 
-def test_nothing_is_said_of_a_job_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_evidence_is_made_for_a_job_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     def scenario() -> None:
         job = Running()
         job.service.submit(NodesLost(tuple(LostNode(node, "gone") for node in ("n0", "n1"))))

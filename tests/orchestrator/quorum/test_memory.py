@@ -85,7 +85,7 @@ class Cluster3(Cluster):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 30), st.sampled_from([3, 5]))
-def test_nobody_is_accused_whose_disk_is_its_own(seed: int, size: int) -> None:
+def test_no_member_with_its_own_disk_is_accused(seed: int, size: int) -> None:
     """Crashes, losses, partitions, messages that come late and twice: a bound that is out of date is a bound."""
     chance = random.Random(seed)
     cluster = Cluster3(size, chance)
@@ -132,7 +132,7 @@ def restored(cluster: Cluster3, number: int, then: Callable[[], None]) -> None:
     cluster.disks[number], cluster.saved[number] = old, saved
 
 
-def test_a_member_that_was_restored_is_found_by_the_leader_and_by_whom_that_has_told() -> None:
+def test_a_restored_member_is_detected_by_the_leader_and_by_members_that_it_informed() -> None:
     cluster = three()
     words(cluster, ["a", "b"])
     restored(cluster, 1, lambda: words(cluster, ["c", "d", "e", "f", "g"]))
@@ -222,7 +222,7 @@ def test_a_term_that_is_only_asked_about_is_no_term(message: RaftMessage) -> Non
     assert memory.of(1) == NOTHING
 
 
-def test_nobody_believes_others_about_itself_or_a_list_of_another_size() -> None:
+def test_a_member_ignores_others_about_itself_and_lists_of_another_size() -> None:
     memory = Memory(0, 3, {})
     more = Acknowledged(5, 7, 5, 6, 5)
     memory.learn(Known((more, more)))

@@ -151,7 +151,9 @@ def test_a_claim_that_is_refused_again_and_again_is_reported_once(
     assert events == ['pods "gpt-claim-4" is forbidden: exceeded quota: few, used: pods=4', "violates PodSecurity"]
 
 
-def test_the_status_is_written_beside_the_controller(server: Server, ours: KubernetesAllocation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_status_is_written_alongside_the_controller(
+    server: Server, ours: KubernetesAllocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Which has shown something since it was read."""
     condition = {"type": "CreationFailed", "status": "True"}
     refused = [True]

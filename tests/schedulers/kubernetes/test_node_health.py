@@ -81,7 +81,7 @@ def test_a_pod_that_is_deleted_and_one_that_is_to_be_left() -> None:
     assert asked is not None and (asked.kind, asked.reason) == ("asked", kubernetes_jobs.POD_TO_BE_LEFT(reason="a bad DIMM"))
 
 
-def test_all_troubles_are_told_and_the_first_names_them() -> None:
+def test_all_troubles_are_reported_and_the_first_gives_the_kind() -> None:
     found = seen(pod("gpt-1", node="w1"), of_node(node(True, [taint("x=:NoExecute")]), Evidence()))
     assert (found.name, found.state, found.trouble, found.suspect) == ("gpt-1", "Running on w1", "cordon", True)
     assert found.reason == f"{kubernetes_jobs.CORDONED(node='w1')}; {kubernetes_jobs.TAINTED(node='w1', taint='x=:NoExecute')}"

@@ -132,7 +132,7 @@ def test_a_node_that_is_refused(said: str, kind: type[Exception], programs: Prog
         ("12|CANCELLED||None|", ClaimedNode(True, "", "Slurm job 12 cancelled")),
     ],
 )
-def test_how_one_stands(line: str, held: ClaimedNode, programs: Programs) -> None:
+def test_the_state_of_a_claim(line: str, held: ClaimedNode, programs: Programs) -> None:
     programs.answer("squeue", line + mark() + "\n")
     assert claims().held() == {4: held}
     (call,) = programs.calls("squeue")
@@ -277,7 +277,7 @@ def test_one_that_begins_later_may_be_near_its_peers_then(programs: Programs) ->
     assert claims().held() == {4: ClaimedNode(False, "", "Slurm job 12 pending (BeginTime)")} and not programs.calls("scontrol")
 
 
-def test_what_becomes_of_it_stands_there_behind_its_mark(programs: Programs) -> None:
+def test_its_state_is_in_the_comment_after_its_mark(programs: Programs) -> None:
     found = claims()
     found.ask(4, WORK, (), "n2", "for rank 2")
     found.record(4, "rank 2 on n5\x1b[2J" + "x" * 5000)
