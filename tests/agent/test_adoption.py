@@ -31,7 +31,7 @@ PAGE += "p = P(Path(sys.argv[1])); p.assigned(3); p.enter(Activity.VOTED, 7)"
 def test_the_living_and_the_dead(tmp_path: Path) -> None:
     PageWriter(tmp_path / "w0.page").assigned(0)
     subprocess.run([sys.executable, "-c", PAGE, str(tmp_path / "w1.page")], check=True)
-    (tmp_path / "w2.page").write_bytes(bytes(4096))  # nobody's yet
+    (tmp_path / "w2.page").write_bytes(bytes(4096))  # not a worker yet
     (tmp_path / "w3.page").write_bytes(b"")
     living, dead = abandoned(tmp_path)
     assert (living.worker, living.pid) == ("w0", os.getpid())

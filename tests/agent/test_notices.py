@@ -1,4 +1,4 @@
-"""Signals for the script reach those that have a handler, and end nobody. Workers are real processes without a link."""
+"""Signals for the script reach the workers that have a handler, and end none. Workers are real processes without a link."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_a_server_that_is_away_is_no_refusal(server: Server) -> None:
 
 @pytest.mark.parametrize(("formed", "there"), [(False, []), (True, ["gpt-0", "gpt-1", "gpt-2"])])
 def test_an_orchestrator_that_is_refused(server: Server, formed: bool, there: list[str]) -> None:
-    """Without one, pods with workers are of no use; beside one that runs, they are."""
+    """Without one, pods with workers are useless; alongside a running one, they are not."""
     status(server)["formed"] = formed
     server.refuses["gpt-orchestrator-0"] = SchedulerFailed(QUOTA)
     turns(server)

@@ -220,7 +220,7 @@ def test_the_choice_follows_the_table(seed: int) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 1 << 40))
 def test_no_group_is_split_while_a_spare_inside_may_come(seed: int) -> None:
-    """The hard rule in words of its own: not by the table."""
+    """The hard rule, written independently of the table."""
     state = cluster(random.Random(seed))
     for rank in state.ranks:
         found, where = choose_spare(state, rank), domain_of(state, rank)

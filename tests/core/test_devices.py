@@ -1,4 +1,4 @@
-"""What is said of one device of a node speaks of the ranks on it, and of nobody else."""
+"""A taint of one device of a node concerns the ranks on it, and no others."""
 
 from __future__ import annotations
 

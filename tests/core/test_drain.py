@@ -122,7 +122,7 @@ def test_the_reason_why_a_rank_waits_is_reported() -> None:
 
 
 def test_a_node_is_empty_only_when_its_processes_are_known_to_have_ended() -> None:
-    """Whoever switches it off relies on that: also when its agent has not been heard yet, as after a new start of the orchestrator."""
+    """An operator relies on that to switch the node off, even before its agent has reconnected after a restart of the orchestrator."""
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={2: 1})
     job.submit(events.NodeTainted("n2", "a new kernel", "drain", leave=True))
 

@@ -280,7 +280,7 @@ def check_end(state: JobState) -> None:
 
 
 def check_drill(state: JobState) -> None:
-    """Whose spare computes beside a rank is nothing else, and is counted by nobody."""
+    """A spare in a drill has no other role, and no rule counts it."""
     drilling = [worker for worker in state.workers.values() if worker.state is WorkerState.DRILLING]
     if state.phase is Phase.ENDED:
         return
@@ -379,7 +379,7 @@ def check_places(state: JobState) -> None:
 
 
 def check_timers(state: JobState) -> None:
-    """Nobody waits without a limit, and no timer runs for what is over."""
+    """Every wait has a limit, and no timer runs for something that is over."""
     if state.phase is Phase.ENDED:
         return
     waited_for = state.recovery.waiting if state.recovery is not None else set()
@@ -407,7 +407,7 @@ def check_timers(state: JobState) -> None:
 
 
 def check_indexes(state: JobState) -> None:
-    """What is kept beside workers, nodes and ranks says the same as they do."""
+    """The indexes of workers, nodes and ranks agree with them."""
     gone = (WorkerState.LOST, WorkerState.RELEASED)
     assert list(state.ranks) in ([], list(range(state.spec.world_size)))
     assert state.places == {node.rank: node for node in state.nodes.values() if node.claim < 0 or not node.lost}
@@ -524,7 +524,7 @@ def test_any_order_of_events_keeps_the_rules_of_groups(
 
 
 def test_the_orders_that_are_tried_are_long() -> None:
-    """Else the test above could shrink to nothing, and nobody would see it."""
+    """Otherwise the test above could shrink to nothing without notice."""
     source = random.Random(1)
     lengths = []
     for _ in range(100):

@@ -140,8 +140,10 @@ def test_a_newcomer_that_is_ready_for_another_generation_moves_nothing() -> None
     "stand", [Position(2, VotePhase.RUNNING), Position(1, VotePhase.VOTED)], ids=["has passed a vote", "may have passed one"]
 )
 def test_a_rank_that_may_have_moved_on_does_not_go_back_to_its_old_worker(stand: Position) -> None:
-    """Its newcomer has voted, which is not known yet. The others stand behind that vote, or have voted and have the copies of who is lost
-    and who is not heard of, so that one of these may have gone on; the old worker stands in front of it.
+    """The newcomer of the moving rank has voted, which is not known yet.
+
+    The others are after that vote, or have voted and have the copies of the ranks that are lost or silent, so that one of these may have
+    gone on; the old worker is before the vote.
     """
     job = Job(JobSpec("job", 3, 3, spares=2))
     newcomer = moving(job)
@@ -174,7 +176,7 @@ def test_a_vote_before_the_boundary_does_not_show_which_ranks_went_on() -> None:
 
 
 def test_in_a_job_of_one_rank_the_old_worker_has_it_back() -> None:
-    """There is nobody else whose position could say otherwise."""
+    """There is no other rank whose position could show it."""
     job = Job(JobSpec("job", 1, 1, spares=2))
     newcomer = moving(job, rank=0)
     job.lose(newcomer)
@@ -183,7 +185,7 @@ def test_in_a_job_of_one_rank_the_old_worker_has_it_back() -> None:
 
 
 def test_an_old_worker_is_not_all_that_is_left_if_the_newcomer_is_there() -> None:
-    """That may have gone on with the rank that is lost, and nobody has heard of it."""
+    """A rank that is silent may have gone on with the lost one."""
     job = Job(JobSpec("job", 2, 2, spares=2))
     moving(job)
     (end,) = of(commands.EndJob, job.lose("w0"))

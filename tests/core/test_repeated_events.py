@@ -123,8 +123,8 @@ def _stale(worker: str, generation: int) -> list[events.Event]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_generation_that_is_over_is_over(seed: int) -> None:
-    """But for a rank that has not come to rest: of the generation before it may say, on its way to a boundary, that its replicas differ,
-    and always that a redo does.
+    """Except for a rank that has not quiesced: on its way to a boundary it may still report of the generation before that its replicas
+    differ, and always that a redo does.
     """
     walk = Walk(seed)
     for event in walk.goes_on(70):

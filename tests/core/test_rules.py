@@ -186,7 +186,7 @@ def test_a_newcomer_of_a_migration_that_is_lost_is_no_loss_of_its_rank() -> None
 
 
 def test_state_that_is_nowhere_before_the_first_transaction_was_never_trained() -> None:
-    """The set-up is done, two are lost with the only copies of what they had: all start anew, nothing is lost by that."""
+    """The set-up is done, and two ranks are lost with the only copies of their state: all restart, and nothing is lost by that."""
     job = Job(JobSpec("job", 4, 4, spares=2), forming=True)
     job.warm()
     job.lose("w2", "w3")
@@ -286,7 +286,7 @@ def test_a_restart_clears_broken_communication() -> None:
 
 
 def test_no_rank_moves_while_communication_is_broken() -> None:
-    """Who waits to hear why comes to no boundary."""
+    """A worker that waits for the reason reaches no boundary."""
     job = Job(JobSpec("job", 3, 3, spares=1))
     job.submit(events.CommunicationBroken("w1", 0, "reset"))
     assert job.machine.migration_refusal(0) == moves.NOT_SETTLED()

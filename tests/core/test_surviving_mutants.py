@@ -145,7 +145,7 @@ def test_before_ranks_are_assigned_a_warm_spare_replaces_a_lost_worker() -> None
     assert {command.worker for command in of(commands.Assign, said)} == {"w0", "w3"}
 
 
-# -- starting anew ----------------------------------------------------------------------------------------------------
+# -- restarting all ranks --------------------------------------------------------------------------------------------------
 
 
 def test_a_restart_of_all_ranks_clears_everything_under_way() -> None:
@@ -309,7 +309,7 @@ def test_a_node_that_is_lost_with_one_that_had_finished_and_one_that_had_not_tak
 
 
 def test_a_job_does_not_end_while_a_finished_rank_has_no_holder() -> None:
-    """It is lost while the others come to rest: what it had done may have to be done again."""
+    """It is lost while the others quiesce: its work may have to be done again."""
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.lose("w2")
     job.submit(events.Finished("w1", 0, 1))

@@ -320,7 +320,7 @@ def moves(job: Job) -> bool:
 
 
 def finish(job: Job) -> None:
-    """The move under way, if there is one, comes to its end."""
+    """Complete the move under way, if there is one."""
     state = job.machine.state
     job.warm()
     if state.migration is None:

@@ -196,7 +196,7 @@ def test_a_look_sorts_nodes_only_for_what_is_placed_or_kept(monkeypatch: pytest.
 
 
 def test_many_jobs_that_fit_are_placed_in_several_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Agents and other jobs are served in between; and a node that comes then makes no look of its own."""
+    """Agents and other jobs are served in between; and a node that connects then causes no separate check."""
     monkeypatch.setattr(module, "SETTLE", 0.0)
     monkeypatch.setattr(module, "PLACING", 0.0)
     monkeypatch.setattr(module, "REST", 1e9)

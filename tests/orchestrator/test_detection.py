@@ -108,7 +108,7 @@ def test_what_follows_from_a_policy_concerns_the_job_only(detector: str, by: str
 
 
 def test_a_policy_may_end_who_computes_on_a_device() -> None:
-    """A device that is gone answers nobody: its rank cannot give its state to a newcomer, as it would when it leaves."""
+    """A device that is gone does not answer: its rank cannot send its state to a newcomer, as it would when it leaves."""
     job = Answered('[[rule]]\nname = "gone"\nkind = "xid-79"\nsubject = ["device"]\naction = "lost"')
     worker = job.state.ranks[1]
     node = job.state.workers[worker].node

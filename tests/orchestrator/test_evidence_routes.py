@@ -63,7 +63,7 @@ class Served:
         return found
 
     def taints(self, name: str) -> dict[str, list[tuple[str, str]]]:
-        """The sources and parts of what taints the nodes of a job, behind a look at what has come."""
+        """Return the sources and parts of the taints of a job's nodes, after its evidence was evaluated."""
         service = self.job(name).service
         service.look()
         return {node.name: list(node.taints) for node in service.machine.state.nodes.values() if node.taints}
@@ -169,7 +169,7 @@ def test_a_node_of_a_service_without_a_job(within: Callable[..., None]) -> None:
 
 
 def test_what_is_over_takes_no_room() -> None:
-    """And there is an end to what is kept of a node, whoever sees it."""
+    """What is kept of a node is limited, whatever the source."""
     node = Node(Hello("n9", "10.0.0.9", 4, "", {}, ()), None, 0.0)
     hot = Evidence("webhook:site", Subject.NODE, "n9", Severity.SUSPECT, "hot", 90.0)
     for number in range(SUSPICIONS):

@@ -195,7 +195,7 @@ def test_nothing_to_mend_is_left_as_it_is() -> None:
 
 
 def test_thousands_of_nodes_that_are_lost_together_are_read_again(tmp_path: Path) -> None:
-    """The whole of an event that is our own has no limit: nobody else can make it long."""
+    """An event of the orchestrator itself has no limit as a whole: no other process can make it long."""
     lost = events.NodesLost(tuple(events.LostNode(f"n{number}", service_jobs.SILENT(seconds=2.0) * 3, 1.0) for number in range(12_000)))
     assert len(encode(lost)) > LIMIT
     file = journal.Journal(tmp_path / JOURNAL, lambda text: None)

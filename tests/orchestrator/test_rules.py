@@ -92,7 +92,7 @@ def test_nodes_that_are_lost_together_are_reported_together_in_order() -> None:
     job.away("n2")
     job.until(EVERY)
     job.away("n1")
-    job.now = 10.0  # nobody looked meanwhile
+    job.now = 10.0  # there was no check in the meantime
     gone = job.live.gone(NODES, job.connected, job.now, EPOCH + job.now)
     assert [one.node for one in gone.lost] == ["n2", "n1"]
 

@@ -1,4 +1,4 @@
-"""Who has forgotten what it had on its disk is found by those who know, and nobody else is accused, whatever happens."""
+"""A member that has forgotten entries of its disk is detected by those that know, and no other is accused, whatever happens."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Cluster3(Cluster):
         return [self.of(number) for number in range(self.size) if self.members[number] is not None]
 
     def share(self) -> None:
-        """What those that lead know of all others comes to those that hear them."""
+        """Send the leaders' knowledge of all members to those that hear them."""
         for leader in self.up():
             for other in self.up():
                 if leader.leads() and other is not leader and not self.cut_off & {leader.number, other.number}:
@@ -183,7 +183,7 @@ def test_what_is_committed_is_missed_in_any_later_term() -> None:
 
     restored(cluster, 1, five_words)
     knows = cluster.of(0)
-    cluster.committed = cluster.committed[:3]  # an empty one and two words: the rest is lost now, and nobody who is there knows it
+    cluster.committed = cluster.committed[:3]  # an empty one and two words: the rest is lost now, and no member there knows it
     cluster.members[0] = None
     cluster.start(1)
     cluster.start(2)

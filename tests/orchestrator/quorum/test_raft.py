@@ -163,10 +163,10 @@ def test_a_member_that_was_cut_off_deposes_no_leader() -> None:
 @pytest.mark.parametrize("asked", [0, 2], ids=["the leader", "a follower"])
 @pytest.mark.parametrize("pre_vote", [True, False])
 def test_no_member_votes_for_another_leader_while_one_may_decide(asked: int, pre_vote: bool) -> None:
-    """Nor does anybody raise its term (4.2.3): so the answers of a majority are a lease, and who was cut off deposes nobody."""
+    """No member raises its term either (4.2.3): so the answers of a majority are a lease, and one that was cut off deposes no leader."""
     cluster = Cluster(3, random.Random(4))
     cluster.run(1.0)
-    cluster.cut_off = {0, 1, 2}  # nobody hears of anybody from now on
+    cluster.cut_off = {0, 1, 2}  # no member hears of another from now on
     member = cluster.members[asked]
     assert member is not None
     ask = RequestVote(member.term + 1, 1 << 30, member.term, pre_vote)
@@ -197,7 +197,7 @@ def test_a_member_with_a_shorter_log_gets_no_vote() -> None:
 
 
 def test_a_vote_is_given_once_in_a_term() -> None:
-    """Also after the one who got it has led and is silent: another one of the same term could lead beside it."""
+    """Even after that leader has led and is silent: another one of the same term could lead at the same time."""
     member = Raft(0, 3, 0.0, lambda: 0.0)
     member.receive(1, RequestVote(1, 0, 0, pre_vote=False), 0.0)
     assert told(member) == [Vote(1, True, pre_vote=False)]
@@ -377,7 +377,7 @@ def test_who_is_refused_a_vote_has_not_got_it_later_either() -> None:
 
 
 def test_who_was_elected_leads_when_an_entry_of_its_own_is_committed() -> None:
-    """Until then it does not know what is, and it begins behind what it has itself."""
+    """Until then it does not know what is, and it begins after its own entries."""
     member = Raft(0, 3, 0.0, lambda: 0.0, (2, -1), [Entry(1, text) for text in "abcd"])
     member.receive(1, AppendEntries(2, 4, 1, (), 4, 0.0), 0.0)
     assert member.committed == 4

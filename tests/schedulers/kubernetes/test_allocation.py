@@ -131,7 +131,7 @@ def test_the_pod_of_a_claim_may_be_refused(server: Server, ours: KubernetesAlloc
 def test_a_claim_that_is_refused_again_and_again_is_reported_once(
     server: Server, ours: KubernetesAllocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each attempt has a number of its own, and others use more or less of the quota meanwhile."""
+    """Each attempt has a new number, and others use more or less of the quota in the meantime."""
     why = 'pods "gpt-claim-{number}" is forbidden: exceeded quota: few, used: pods={number}'
 
     def create(path: str, body: Object) -> Object:

@@ -48,7 +48,7 @@ def parts(model: type[BaseModel], schema: Object, place: str) -> Iterator[tuple[
 
 
 def _kind(annotation: Any) -> Any:
-    """Without the None that stands for what is not given."""
+    """Return the object without fields that are None because they were not given."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         (annotation,) = [each for each in typing.get_args(annotation) if each is not types.NoneType]
     return annotation

@@ -34,7 +34,7 @@ DISCOVERED: tuple[tuple[str, Object], ...] = (
     (f"/apis/{RESOURCE}", {"versions": [{"groupVersion": f"{RESOURCE}/v1", "version": "v1"}]}),
     (f"/apis/{RESOURCE}/v1", {"resources": [{"name": kind} for kind in ("resourceslices", "devicetaintrules", "resourceclaims")]}),
 )
-# Not asked for by a request of its own: the server looks at them when something else is made.
+# Not requested separately: the server checks them when something else is created.
 WITHOUT_ASKING = {
     (names.GROUP, "understudyjobs/finalizers", "update"),
     ("rbac.authorization.k8s.io", "clusterroles", "bind"),
@@ -119,7 +119,7 @@ def test_its_lock_is_the_only_thing_that_it_may_touch_where_it_runs(server: Reco
 
 
 def test_orchestrators_may_do_what_they_do_and_nothing_else(server: Recorder) -> None:
-    """Those of the namespace by one role, those of the cluster by the other. To cordon a node is up to whoever gives them that right."""
+    """Those of the namespace by one role, those of the cluster by the other. An administrator may add the right to cordon nodes."""
     server.put(path("nodes", ""), {"metadata": {"name": "w1", "labels": {}}, "status": {}})
     server.put(JOBS, resource())
     for number in range(2):

@@ -1,4 +1,4 @@
-"""What the environment of a step says, and the batch script that leads to one. Slurm's programs are stood in for by scripts on PATH."""
+"""The environment of a step, and the batch script that leads to one. Scripts on PATH replace Slurm's programs."""
 
 from __future__ import annotations
 
