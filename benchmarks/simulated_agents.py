@@ -26,7 +26,7 @@ from understudy.agent.orchestrator_link import ALONE
 from understudy.common.page_view import Activity, PageView
 from understudy.core import commands, events
 from understudy.core.buddies import Place, buddies
-from understudy.core.model import Position, BuddyCopyRef, VotePhase
+from understudy.core.model import BuddyCopyRef, Position, VotePhase
 from understudy.links import messages
 from understudy.links.sockets import dial
 

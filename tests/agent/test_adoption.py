@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from understudy.agent import adoption
-from understudy.agent.adoption import Met, Reception, has_workers, left_behind
+from understudy.agent.adoption import IntroducedWorker, Reception, abandoned, has_workers
 from understudy.agent.output import Route
 from understudy.common.bounds import known_pid
 from understudy.common.page_view import Activity
@@ -31,9 +31,9 @@ PAGE += "p = P(Path(sys.argv[1])); p.assigned(3); p.enter(Activity.VOTED, 7)"
 def test_the_living_and_the_dead(tmp_path: Path) -> None:
     PageWriter(tmp_path / "w0.page").assigned(0)
     subprocess.run([sys.executable, "-c", PAGE, str(tmp_path / "w1.page")], check=True)
-    (tmp_path / "w2.page").write_bytes(bytes(4096))  # nobody's yet
+    (tmp_path / "w2.page").write_bytes(bytes(4096))  # not a worker yet
     (tmp_path / "w3.page").write_bytes(b"")
-    living, dead = left_behind(tmp_path)
+    living, dead = abandoned(tmp_path)
     assert (living.worker, living.pid) == ("w0", os.getpid())
     worker = living.taken_up("node0", Route(""))
     assert worker.alive and worker.rank == 0 and worker.lost is None and not worker.ours
@@ -61,9 +61,9 @@ async def _heard(guest: socket.socket) -> bytes:
     return b""
 
 
-async def _meet(folder: Path, said: list[bytes], *, fds: int = 2) -> Met | None:
+async def _meet(folder: Path, said: list[bytes], *, fds: int = 2) -> IntroducedWorker | None:
     """What comes of it when somebody says this."""
-    met: asyncio.Future[Met] = asyncio.get_running_loop().create_future()
+    met: asyncio.Future[IntroducedWorker] = asyncio.get_running_loop().create_future()
     reception = Reception(folder, met.set_result)
     guest = socket.socket(socket.AF_UNIX)
     guest.connect(str(folder / reattach.FILE))

@@ -66,7 +66,9 @@ def test_what_one_sees_goes_over_the_wire_and_speaks_of_the_agent_s_own_node_onl
     assert found == Evidence("thermometer", Subject.DEVICE, "n7", Severity.SUSPECT, "91 degrees", 100.0, "hot", "gpu0", 200.0)
 
 
-def test_the_same_is_told_again_only_after_a_while(running: Callable[..., queue.Queue[Seen]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_evidence_is_repeated_only_after_a_while(
+    running: Callable[..., queue.Queue[Seen]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks = threading.Semaphore(0)
 
     def look() -> list[Evidence]:
@@ -184,7 +186,7 @@ def test_one_that_hangs_is_left_out_and_heard_no_more(running: Callable[..., que
     assert found.empty()
 
 
-def test_nobody_looks_after_the_end() -> None:
+def test_no_detector_runs_after_the_end() -> None:
     said: queue.Queue[Seen] = queue.Queue()
     detectors = NodeDetectors([Choice.of(detector(lambda: [HOT]))], said.put)
     said.get(timeout=LIMIT)
@@ -194,7 +196,7 @@ def test_nobody_looks_after_the_end() -> None:
         assert time.monotonic() < ends
 
 
-def test_what_ends_sooner_is_told_at_once_and_what_lasts_longer_with_the_next_repeat() -> None:
+def test_an_earlier_end_is_sent_at_once_and_a_later_one_with_the_next_repeat() -> None:
     memory = _Memory()
     assert memory.take(replace(SEEN, until=500.0), 100.0)
     for until in (500.0, 600.0, 700.0, 0.0):
@@ -212,7 +214,7 @@ def test_what_ends_soon_and_is_given_again_does_not_end_in_between() -> None:
     assert all(memory.take(replace(SEEN, until=now + 2.0), now) for now in (100.0, 101.0, 102.0))
 
 
-def test_a_suspicion_of_one_look_is_told_again_for_as_long_as_it_holds() -> None:
+def test_a_suspicion_of_one_check_is_repeated_as_long_as_it_is_valid() -> None:
     memory, until = _Memory(), 100.0 + 3 * AGAIN
     memory.take(replace(SEEN, until=until), 100.0)
     memory.take(replace(SEEN, severity="note", kind="loud"), 100.0)
@@ -222,7 +224,7 @@ def test_a_suspicion_of_one_look_is_told_again_for_as_long_as_it_holds() -> None
     assert [one.kind for one in memory.known(101.0 + KEPT)] == ["hot"]
 
 
-def test_a_clock_that_is_put_back_silences_nobody() -> None:
+def test_a_clock_that_is_set_back_silences_no_detector() -> None:
     memory = _Memory()
     assert memory.take(SEEN, 1000.0)
     assert memory.due(900.0) == [SEEN]
@@ -241,7 +243,7 @@ def test_what_is_kept_is_bounded_and_what_holds_stays_longest() -> None:
     assert "gpu0" not in {one.part for one in memory.known(301.0)}, "the oldest"
 
 
-def test_what_one_look_gave_is_told_again_by_the_agent(running: Callable[..., queue.Queue[Seen]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_agent_repeats_the_findings_of_one_check(running: Callable[..., queue.Queue[Seen]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detection, "AGAIN", 0.0)
     looks = iter([[HOT]])
     said = running(detector(lambda: next(looks, []), every=3600.0), clock=lambda: 150.0)
@@ -256,7 +258,7 @@ def test_who_is_left_out_is_known_to_the_next_orchestrator() -> None:
     detectors.close()
 
 
-def test_who_has_nothing_to_look_at_or_is_off_does_not_look_and_the_names_of_the_others_are_said() -> None:
+def test_detectors_that_have_nothing_to_detect_or_are_off_do_not_run_and_the_others_are_named() -> None:
     begun: queue.Queue[list[str]] = queue.Queue()
     choices = [
         Choice.of(detector(list, name="a")),
@@ -285,7 +287,7 @@ def test_close_ends_what_runs_and_waits_for_it(tmp_path: Path) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_a_detector_that_cannot_be_closed_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_detector_that_cannot_be_closed_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detection, "CLOSING", 0.01)
     stuck, closed = threading.Event(), threading.Event()
     looked = threading.Semaphore(0)

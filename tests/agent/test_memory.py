@@ -1,4 +1,4 @@
-"""Room for a spare: the numbers behind a refusal."""
+"""Memory for a spare: the numbers of a refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals for the script reach those that have a handler, and end nobody. Workers are real processes without a link."""
+"""Signals for the script reach the workers that have a handler, and end none. Workers are real processes without a link."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def test_a_script_with_a_handler_gets_it(workers: Workers) -> None:
 
 
 @pytest.mark.parametrize("code", ["", IGNORES, OTHER])
-def test_one_without_does_not_and_the_user_is_told(code: str, workers: Workers) -> None:
+def test_one_without_does_not_and_the_user_is_informed(code: str, workers: Workers) -> None:
     assert pass_on(signal.SIGUSR1, [workers.start(3, code)]) == agents.SIGNAL_KEPT(signal="SIGUSR1", ranks="rank 3")
     assert workers.processes[0].poll() is None
 
 
-def test_those_without_are_told_of_together(workers: Workers) -> None:
+def test_those_without_are_reported_together(workers: Workers) -> None:
     mixed = [workers.start(rank, code) for rank, code in ((7, ""), (5, HEARS), (2, ""))]
     assert pass_on(signal.SIGUSR1, mixed) == agents.SIGNAL_KEPT(signal="SIGUSR1", ranks="ranks 2, 7")
     assert workers.line(workers.processes[1]) == "heard\n"

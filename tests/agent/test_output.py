@@ -13,7 +13,7 @@ from understudy.agent.output import Output, Route
 
 
 def test_the_pipe_of_a_newcomer_with_the_number_of_an_ended_one_stays_open(tmp_path: Path) -> None:
-    """The kernel gives the lowest free number again: whoever waits for the old stream must not close the new one."""
+    """The kernel reuses the lowest free number: a task that waits for the old stream must not close the new one."""
 
     async def scenario() -> list[str]:
         lines: list[str] = []

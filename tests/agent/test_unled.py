@@ -1,4 +1,4 @@
-"""The end of a job that nobody leads, as its node knows it."""
+"""The end of a job without an orchestrator, as its node knows it."""
 
 from __future__ import annotations
 

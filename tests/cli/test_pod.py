@@ -21,10 +21,10 @@ from understudy.core.model import Timeouts
 from understudy.messages import kubernetes_jobs, starting
 from understudy.schedulers.kubernetes.jobset import JobSetAllocation, place_of
 from understudy.schedulers.kubernetes.manifest import Wish, manifest
-from understudy.schedulers.kubernetes.told import Told
+from understudy.schedulers.kubernetes.pod_settings import PodSettings
 from understudy.schedulers.registry import allocation, find
 
-TOLD = Told("gpt", 5, 4, 8, 8, -1, "http://a:1,http://b:1", "", asdict(Timeouts()), 60)
+TOLD = PodSettings("gpt", 5, 4, 8, 8, -1, "http://a:1,http://b:1", "", asdict(Timeouts()), 60)
 
 
 @pytest.fixture

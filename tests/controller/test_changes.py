@@ -30,7 +30,7 @@ def test_all_when_nothing_was_taken_for_long() -> None:
     assert changes.take(0.0) is None
 
 
-def test_whoever_waits_is_woken() -> None:
+def test_a_waiting_thread_is_woken() -> None:
     changes = Changes(Keys(GROUP))
     changes.take(LONG)
     found: list[set[tuple[str, str]] | None] = []

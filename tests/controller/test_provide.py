@@ -18,7 +18,7 @@ from understudy.controller.reports import KIND, Reports
 from understudy.messages import controller as messages
 from understudy.messages import kubernetes_api
 from understudy.schedulers.base import SchedulerAway, SchedulerFailed
-from understudy.schedulers.kubernetes import names, standing
+from understudy.schedulers.kubernetes import job_status, names
 from understudy.schedulers.kubernetes.api import Api, Conflict, ServerFailed, group_path, path
 
 JOBS = group_path(f"{GROUP}/{names.VERSION}", names.PLURAL, "ml")
@@ -88,7 +88,7 @@ def events(server: Server) -> list[tuple[str, str]]:
 def test_all_that_can_be_made(server: Server) -> None:
     turns(server)
     assert pods_of(server) == ["gpt-0", "gpt-1", "gpt-2", "gpt-orchestrator-0"]
-    assert events(server) == [("Normal", "PodsCreated")] and not standing.condition(status(server), KIND)
+    assert events(server) == [("Normal", "PodsCreated")] and not job_status.condition(status(server), KIND)
 
 
 @pytest.mark.parametrize("error", [SchedulerFailed(QUOTA), ServerFailed(kubernetes_api.REFUSED(request="", answer="", status=500))])
@@ -98,29 +98,29 @@ def test_a_pod_that_is_refused(server: Server, error: SchedulerFailed) -> None:
     (told,) = turns(server, 3)
     assert said(told, messages.TRIES_AGAIN, what="ml/gpt")
     assert pods_of(server) == ["gpt-0", "gpt-orchestrator-0"]
-    shown = standing.condition(status(server), KIND)
+    shown = job_status.condition(status(server), KIND)
     assert (shown["status"], shown["reason"], shown["message"]) == ("True", "Refused", str(error))
     assert events(server) == [("Normal", "PodsCreated"), ("Warning", KIND)], "once"
     server.refuses.clear()
     turns(server)
     assert pods_of(server) == ["gpt-0", "gpt-1", "gpt-2", "gpt-orchestrator-0"]
-    assert (standing.condition(status(server), KIND)["status"], len(events(server))) == ("False", 3)
+    assert (job_status.condition(status(server), KIND)["status"], len(events(server))) == ("False", 3)
 
 
 def test_a_server_that_is_away_is_no_refusal(server: Server) -> None:
     server.refuses["gpt-0"] = SchedulerAway("no answer")
     turns(server)
-    assert not standing.condition(status(server), KIND) and events(server) == [("Normal", "PodsCreated")]
+    assert not job_status.condition(status(server), KIND) and events(server) == [("Normal", "PodsCreated")]
 
 
 @pytest.mark.parametrize(("formed", "there"), [(False, []), (True, ["gpt-0", "gpt-1", "gpt-2"])])
 def test_an_orchestrator_that_is_refused(server: Server, formed: bool, there: list[str]) -> None:
-    """Without one, pods with workers are of no use; beside one that runs, they are."""
+    """Without one, pods with workers are useless; alongside a running one, they are not."""
     status(server)["formed"] = formed
     server.refuses["gpt-orchestrator-0"] = SchedulerFailed(QUOTA)
     turns(server)
     assert pods_of(server) == there or (formed and pods_of(server) == ["gpt-3", "gpt-4", "gpt-5"])
-    assert standing.condition(status(server), KIND)["status"] == "True"
+    assert job_status.condition(status(server), KIND)["status"] == "True"
 
 
 @pytest.mark.parametrize("others", [(), ("gpt-4",)])
@@ -156,7 +156,7 @@ def test_a_pod_that_is_refused_is_not_tried_again_at_once(server: Server, error:
     for _ in range(5):
         made._turn(None)
     assert (server.refused, server.numbers, len(told)) == (["gpt-3"], numbers, 1)
-    assert bool(standing.condition(status(server), KIND)) == (len(numbers) == 2), "it is shown until the next attempt"
+    assert bool(job_status.condition(status(server), KIND)) == (len(numbers) == 2), "it is shown until the next attempt"
     assert made._changes._later.keys() == {("ml", "gpt")}
     del server.objects["", "pods", "ml", "gpt-orchestrator-0"]
     made._turn(None)
@@ -165,7 +165,7 @@ def test_a_pod_that_is_refused_is_not_tried_again_at_once(server: Server, error:
     now[0] = FIRST
     made._turn(None)
     assert len(pods_of(server)) == 4 and made._refusals.pending("u-1") is None
-    assert standing.condition(status(server), KIND).get("status") != "True"
+    assert job_status.condition(status(server), KIND).get("status") != "True"
 
 
 def test_the_time_until_the_next_attempt_grows() -> None:
@@ -188,7 +188,7 @@ def test_how_much_of_a_quota_is_used_is_no_news(server: Server) -> None:
         before = len(events(server))
         reports.show_failure(job(status(server)), f"{JOBS}/gpt", "Refused", f"exceeded quota: used {used}")
         assert len(events(server)) == before + more
-        assert standing.condition(status(server), KIND)["message"] == f"exceeded quota: used {used}"
+        assert job_status.condition(status(server), KIND)["message"] == f"exceeded quota: used {used}"
 
 
 def test_a_pod_whose_image_is_tried_again_and_again_is_reported_once(server: Server) -> None:
@@ -198,13 +198,13 @@ def test_a_pod_whose_image_is_tried_again_and_again_is_reported_once(server: Ser
         stuck["status"]["containerStatuses"] = [{"state": {"waiting": {"reason": reason}}}]
         server.put(path("pods", "ml"), stuck)
         turns(server)
-        shown = standing.condition(status(server), KIND)
+        shown = job_status.condition(status(server), KIND)
         assert shown["reason"] == "PodCannotStart" and said(shown["message"], messages.POD_CANNOT_START, pod="gpt-1", reason=reason)
     assert events(server).count(("Warning", KIND)) == 1
     stuck["status"] = {"phase": "Running"}
     server.put(path("pods", "ml"), stuck)
     turns(server)
-    assert standing.condition(status(server), KIND)["status"] == "False"
+    assert job_status.condition(status(server), KIND)["status"] == "False"
 
 
 def test_a_pod_of_another_is_in_the_way(server: Server) -> None:
@@ -212,8 +212,8 @@ def test_a_pod_of_another_is_in_the_way(server: Server) -> None:
     server.put(path("pods", "ml"), {"metadata": {"name": "gpt-1", "labels": {}}, "spec": {}, "status": {}})
     made, told = controller(server)
     made._turn(None)
-    assert standing.condition(status(server), KIND)["reason"] == "NameTaken" and told
-    assert said(standing.condition(status(server), KIND)["message"], messages.NAME_TAKEN, kind="Pod", name="gpt-1")
+    assert job_status.condition(status(server), KIND)["reason"] == "NameTaken" and told
+    assert said(job_status.condition(status(server), KIND)["message"], messages.NAME_TAKEN, kind="Pod", name="gpt-1")
     assert "gpt-2" in pods_of(server)
 
 
@@ -221,7 +221,7 @@ def test_a_pod_of_a_deleted_job_of_its_name_is_waited_for(server: Server) -> Non
     left = pod("gpt-1", number=1, ownerReferences=[{"kind": names.KIND, "name": "gpt", "uid": "u-0"}])
     server.put(path("pods", "ml"), left)
     turns(server)
-    assert not standing.condition(status(server), KIND)
+    assert not job_status.condition(status(server), KIND)
     assert server.objects["", "pods", "ml", "gpt-1"]["metadata"]["ownerReferences"][0]["uid"] == "u-0", "it is not touched"
     del server.objects["", "pods", "ml", "gpt-1"]
     turns(server)
@@ -244,7 +244,7 @@ def test_an_object_of_another_owner(server: Server, where: str, owners: list[Obj
     (name,) = [what["metadata"]["name"] for place, what in objects.wanted(job(), "policy/v1") if place == where]
     server.put(where, {"metadata": {"name": name, "ownerReferences": owners}})
     turns(server, 2)
-    assert standing.condition(status(server), KIND)["reason"] == reason
+    assert job_status.condition(status(server), KIND)["reason"] == reason
     assert bool(pods_of(server)) == formed and (("Warning", KIND) in events(server)) == (reason == "NameTaken")
     kinds = {kind for (_, kind, _, _) in server.objects}
     assert {"serviceaccounts", "rolebindings", "clusterrolebindings", "secrets", "services", "networkpolicies"} <= kinds
@@ -264,7 +264,7 @@ def test_an_object_without_an_owner(server: Server, where: str, same: bool) -> N
     server.put(where, there)
     turns(server)
     assert bool(pods_of(server)) == (same or account)
-    assert standing.condition(status(server), KIND).get("reason") == (None if same or account else "NameTaken")
+    assert job_status.condition(status(server), KIND).get("reason") == (None if same or account else "NameTaken")
 
 
 def test_an_object_that_is_refused_keeps_no_pods_from_a_job_that_trains(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +278,7 @@ def test_an_object_that_is_refused_keeps_no_pods_from_a_job_that_trains(server: 
     assert pods_of(server) == []
     status(server)["formed"] = True
     turns(server)
-    assert len(pods_of(server)) == 4 and standing.condition(status(server), KIND)["reason"] == "Refused"
+    assert len(pods_of(server)) == 4 and job_status.condition(status(server), KIND)["reason"] == "Refused"
 
 
 def test_the_secret_of_another_job_is_not_taken(server: Server) -> None:
@@ -319,7 +319,7 @@ def test_a_conflict_is_no_refusal(server: Server) -> None:
     server.refuses["gpt-1"] = Conflict("please try again")
     made, told = controller(server)
     made._turn(None)
-    assert not told and "gpt-2" in pods_of(server) and not standing.condition(status(server), KIND)
+    assert not told and "gpt-2" in pods_of(server) and not job_status.condition(status(server), KIND)
     server.refuses.clear()
     made._changes.take(0.0)
     assert made._changes.take(60.0) == {("ml", "gpt")}

@@ -74,7 +74,7 @@ def test_a_pod_that_cannot_start_as_it_is(waiting: Object, reported: bool, forme
     assert not made.create and not made.delete, "it is left as it is"
 
 
-def test_a_pod_that_is_gone_is_replaced_by_a_spare_with_a_number_of_its_own() -> None:
+def test_a_missing_pod_is_replaced_by_a_spare_with_a_new_number() -> None:
     made = planned(job({**FORMED, "avoid": ["w1"]}), [WORKERS[0], WORKERS[2], *LEADERS])
     assert created(made) == ["gpt-3"] and made.next_number == 4
     (replacement,) = made.create
@@ -93,7 +93,7 @@ def test_one_that_is_about_to_go_is_replaced_at_once(left: Object) -> None:
     assert created(planned(job(FORMED), [WORKERS[0], left, WORKERS[2], *LEADERS])) == ["gpt-3"]
 
 
-def test_one_that_waits_for_what_it_may_have_by_now_is_made_anew() -> None:
+def test_a_pending_pod_with_an_outdated_exclusion_is_created_again() -> None:
     waits = worker(job(FORMED), 3, ["w1", "w2"])
     waits["metadata"] |= {"uid": "u-gpt-3"}
     there = [WORKERS[0], WORKERS[2], waits, *LEADERS]
@@ -105,7 +105,7 @@ def test_one_that_waits_for_what_it_may_have_by_now_is_made_anew() -> None:
 
 
 @pytest.mark.parametrize("operator", ["In", "NotIn"])
-def test_wishes_of_the_template_are_no_reason_to_make_a_pod_anew(operator: str) -> None:
+def test_preferences_of_the_template_are_no_reason_to_create_a_pod_again(operator: str) -> None:
     """However long it waits for them: the next one would have them, too."""
     wish = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": operator, "values": ["w9"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [wish]}}
@@ -134,7 +134,7 @@ def test_claimed_pods_do_not_count() -> None:
     assert planned(job(FORMED), [*WORKERS, claimed, *LEADERS]) == Plan(next_number=3)
 
 
-def test_an_orchestrator_is_made_anew() -> None:
+def test_an_orchestrator_is_created_again() -> None:
     ended = pod("gpt-orchestrator-0", "orchestrator", "Succeeded", number=0)
     assert planned(job(), [*WORKERS, ended, LEADERS[1]]).delete == [("gpt-orchestrator-0", "u-gpt-orchestrator-0", 5)]
     assert created(planned(job(), [*WORKERS, LEADERS[1]])) == ["gpt-orchestrator-0"]

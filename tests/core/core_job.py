@@ -51,7 +51,7 @@ class Job:
         return [c for name in workers for c in self.submit(events.WorkerLost(name, LossCause.KILLED, "signal 9", self.now))]
 
     def rest(self, transaction: int = 1) -> list[commands.Command]:
-        """All survivors come to rest in `transaction`, before its vote, with everybody's copy of the one before."""
+        """Let all survivors quiesce in `transaction`, before its vote, with every rank's copy of the one before."""
         state = self.machine.state
         assert state.recovery is not None
         copies = tuple(BuddyCopyRef(rank, transaction - 1) for rank in range(state.spec.world_size))
@@ -77,7 +77,7 @@ def assigned(said: list[commands.Command]) -> commands.Assign:
 
 
 def moving(job: Job, rank: int = 1) -> str:
-    """This rank is on its way to a newcomer, whose name this gives: everybody has come to the boundary."""
+    """Begin to move this rank, and return the name of its newcomer: all workers have reached the boundary."""
     newcomer = assigned(job.submit(events.MigrationAsked(rank, "asked"))).worker
     migration = job.machine.state.migration
     assert migration is not None

@@ -1,4 +1,4 @@
-"""Buddies: outside the rank's domain where that is possible, and nobody keeps more than another."""
+"""Buddies are outside of the rank's domain if possible, and no rank keeps more copies than another."""
 
 from __future__ import annotations
 

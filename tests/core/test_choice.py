@@ -207,7 +207,7 @@ def enlist(state: JobState, draw: random.Random, which: WorkerState) -> Worker:
 
 @settings(max_examples=400, deadline=None)
 @given(st.integers(0, 1 << 40))
-def test_the_program_chooses_what_the_table_says(seed: int) -> None:
+def test_the_choice_follows_the_table(seed: int) -> None:
     state = cluster(random.Random(seed))
     for rank in state.ranks:
         found = choose_spare(state, rank)
@@ -220,7 +220,7 @@ def test_the_program_chooses_what_the_table_says(seed: int) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 1 << 40))
 def test_no_group_is_split_while_a_spare_inside_may_come(seed: int) -> None:
-    """The hard rule in words of its own: not by the table."""
+    """The hard rule, written independently of the table."""
     state = cluster(random.Random(seed))
     for rank in state.ranks:
         found, where = choose_spare(state, rank), domain_of(state, rank)
@@ -267,11 +267,11 @@ def served(state: JobState, *ranks: int) -> dict[int, str]:
     """Loses these ranks; by rank, the node on which it is then."""
     taken = {}
     for rank in ranks:
-        state.become(state.holder(rank), WorkerState.LOST)
+        state.set_worker_state(state.holder(rank), WorkerState.LOST)
 
     def take(rank: int, spare: Worker) -> None:
         spare.rank, state.ranks[rank] = rank, spare.name
-        state.become(spare, WorkerState.NEWCOMER)
+        state.set_worker_state(spare, WorkerState.NEWCOMER)
         taken[rank] = spare.node
 
     serve(state, ranks, take)

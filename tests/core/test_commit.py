@@ -27,11 +27,11 @@ def test_a_lost_rank_that_may_have_passed_the_vote() -> None:
     assert decide(positions, {0: [BuddyCopyRef(1, 7)]}, [1]).start == 8
     assert decide(positions, {0: [BuddyCopyRef(1, 6)]}, [1]).start == 7
     assert decide(positions, {0: [BuddyCopyRef(1, 7)], 2: [BuddyCopyRef(3, 6)]}, [1, 3]).start == 7
-    assert decide(positions, {}, []).start == 8  # nobody was lost: everybody has voted
+    assert decide(positions, {}, []).start == 8  # no rank was lost: all have voted
 
 
 def test_setup() -> None:
-    assert decide({0: Position(-1, RUNNING)}, {}, [1]).anew
+    assert decide({0: Position(-1, RUNNING)}, {}, [1]).from_scratch
     assert decide({0: Position(-1, VOTED)}, {0: [BuddyCopyRef(1, -1)]}, [1]).start == 0
 
 

@@ -38,7 +38,7 @@ def test_donors_of_the_same_entries_send_the_same_share(total: int, donors: int)
     assert all(sent <= -(-total // donors) for sent in by_donor.values())
 
 
-def test_a_large_range_is_a_message_of_its_own_and_small_ones_share_one() -> None:
+def test_a_large_range_is_a_separate_message_and_small_ones_share_one() -> None:
     messages = stripe(1, {"large": 100, "s": 3, "t": 4}, dict.fromkeys(("large", "s", "t"), (0,)), chunk=60, small=10)
     assert [[(piece.entry, piece.start, piece.stop) for piece in message.pieces] for message in messages] == [
         [("large", 0, 60)],
@@ -57,7 +57,7 @@ def test_replicas_stay_apart_once_they_were_different() -> None:
     assert later.parted(first) == [] and first.parted(Replicas({})) == [], "what is not there any more is no difference"
 
 
-def test_who_lacks_an_entry_is_nobodys_replica_in_it() -> None:
+def test_a_rank_without_an_entry_has_no_replica_in_it() -> None:
     table = refine(None, [{"a": 1, "mine": 7}, {"a": 1}])
     assert table.of("mine", 0) == () and table.of("mine", 1) == ()
     assert table.entries(0) == ["a", "mine"] and table.entries(1) == ["a"]

@@ -55,7 +55,7 @@ def test_a_device_error_is_a_loss_and_taints_the_device(event: events.DeviceFail
     assert [part.cause for part in incident.ranks] == [LossCause.DEVICE]
 
 
-def test_a_rank_whose_device_failed_is_nobodys_donor() -> None:
+def test_a_rank_whose_device_failed_is_no_donor() -> None:
     job = Job(JobSpec("job", 3, 3, spares=1))
     job.submit(failed("w1", 1))
     late = job.submit(events.Quiesced("w1", 1, Position(1, VotePhase.VOTED), (), 1))
@@ -131,7 +131,7 @@ def test_a_disk_is_the_nodes_and_one_for_all_its_ranks() -> None:
     assert set(node.taints) == {(DEVICE, "disk")}, "two ranks with one disk are no two devices"
 
 
-def test_what_a_worker_has_told_of_its_device_counts_and_not_what_is_assumed_at_the_end() -> None:
+def test_a_worker_s_own_report_of_its_device_counts() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.submit(events.UsesDevice("w1", "gpu6"))
     job.submit(failed("w1", 1, device="gpu1"))
@@ -177,7 +177,7 @@ def test_two_ranks_of_a_node_within_a_step_speak_against_the_node(apart: int, su
     "an error that comes from the loss of a peer (NCCL, memory shared over NVLink)",
     "the ranks recover together; no device is blamed",
 )
-def test_what_follows_from_the_loss_of_a_peer_is_blamed_on_nobody() -> None:
+def test_a_consequence_of_the_loss_of_a_peer_is_blamed_on_no_device() -> None:
     job = Job(JobSpec("job", 3, 3, spares=3))
     job.lose("w0")
     said = job.submit(replace(suspect("w1", 1), blamed=False))
@@ -188,7 +188,7 @@ def test_what_follows_from_the_loss_of_a_peer_is_blamed_on_nobody() -> None:
     "in the set-up of the first ranks",
     "all ranks start again (`--max-restarts`), the device tainted",
 )
-def test_in_the_set_up_all_start_anew() -> None:
+def test_in_the_set_up_all_restart() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1), forming=True)
     job.warm()
     job.submit(failed("w1", 1, transaction=-1))
@@ -209,10 +209,10 @@ def test_of_a_spare_that_sets_up_ahead_nothing_but_itself_is_lost() -> None:
 
 
 @shows("in a spare that sets up ahead, or in a drill")
-def test_of_the_spare_of_a_drill_nothing_is_said_about_the_rank() -> None:
+def test_a_failure_of_a_drill_s_spare_does_not_concern_the_rank() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.submit(events.DrillAsked(1, "asked"))
-    (spare,) = [worker for worker in job.machine.state.workers.values() if worker.state is WorkerState.REHEARSING]
+    (spare,) = [worker for worker in job.machine.state.workers.values() if worker.state is WorkerState.DRILLING]
     job.submit(failed(spare.name, 1, device="gpu2"))
     (drill,) = job.machine.state.drills
     assert drill.verdict == "broken" and job.machine.incidents() == []

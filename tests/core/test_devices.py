@@ -1,4 +1,4 @@
-"""What is said of one device of a node speaks of the ranks on it, and of nobody else."""
+"""A taint of one device of a node concerns the ranks on it, and no others."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_person_who_trusts_a_device_does_not_trust_the_node() -> None:
     assert node.device_taints == {} and node.taint == "it is hot" and node.trusted_at == 0.0
 
 
-def test_what_was_said_of_the_node_before_a_rank_was_known_there_stays_so() -> None:
+def test_a_taint_from_before_a_rank_was_known_there_stays_with_the_node() -> None:
     job = Job(JobSpec("job", 4, 2, nodes=2, spares=4))
     job.submit(seen("gpu0"))
     job.submit(events.UsesDevice("w0", "gpu0"))
@@ -134,7 +134,7 @@ def asked(rank: int, to: str, device: str = "") -> events.MigrationAsked:
     return events.MigrationAsked(rank, "asked", to, device)
 
 
-def test_a_person_says_to_which_node_and_device() -> None:
+def test_an_operator_chooses_node_and_device() -> None:
     job = known(JobSpec("job", 2, 1, nodes=2, spares=4))
     to_usual = assigned(known(JobSpec("job", 2, 1, nodes=2, spares=4)).submit(asked(0, "n1")))
     assert job.node_of(to_usual.worker) == "n1" and to_usual.environment["LOCAL_RANK"] == "1"

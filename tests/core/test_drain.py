@@ -11,7 +11,7 @@ from understudy.core import commands, drain, events
 from understudy.core.model import JobSpec
 from understudy.core.transitions import WorkerState
 from understudy.messages import moves
-from understudy.orchestrator import doubts
+from understudy.orchestrator import taints_view
 
 DRAIN = events.NodeTainted("n0", "a new kernel", "drain", leave=True)
 
@@ -59,7 +59,7 @@ def test_several_nodes_are_looked_at_as_one() -> None:
     assert drain.plan(job.machine.state, ["n0", "n1"]).refused == moves.NOWHERE_TO_GO(ranks="ranks 0, 1, 2, 3")
 
 
-def test_a_plan_says_how_many_spares_and_pauses_it_takes() -> None:
+def test_a_plan_counts_spares_and_pauses() -> None:
     job = Job(JobSpec("job", 4, 2, nodes=2, spares=0), spares={2: 3})
     plan = drain.plan(job.machine.state, ["n0"])
     assert (plan.ranks, plan.warm, plan.coming, plan.wait, plan.pauses(4)) == ((0, 1), 2, 1, 0, 1)
@@ -82,7 +82,7 @@ def test_no_rank_goes_from_one_drained_node_to_another() -> None:
     assert {job.node_of(move.newcomer) for move in migration.moves} == {"n2"}
 
 
-def test_spares_of_a_node_without_ranks_are_ended_at_once_and_start_again_behind_it() -> None:
+def test_spares_of_a_node_without_ranks_are_ended_at_once_and_start_again_after_the_drain() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={2: 2})
     said = job.submit(events.NodeTainted("n2", "a new kernel", "drain", leave=True))
     assert [command.worker for command in of(commands.KillWorker, said)] == ["w2", "w3"]
@@ -111,7 +111,7 @@ def test_a_rank_whose_move_has_failed_twice_is_tried_again_when_somebody_asks_ag
     assert assigned(job.submit(DRAIN)).rank == 0
 
 
-def test_what_a_rank_waits_for_is_said() -> None:
+def test_the_reason_why_a_rank_waits_is_reported() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=2))
     job.lose("w3")
     job.submit(DRAIN)
@@ -122,12 +122,12 @@ def test_what_a_rank_waits_for_is_said() -> None:
 
 
 def test_a_node_is_empty_only_when_its_processes_are_known_to_have_ended() -> None:
-    """Whoever switches it off relies on that: also when its agent has not been heard yet, as after a new start of the orchestrator."""
+    """An operator relies on that to switch the node off, even before its agent has reconnected after a restart of the orchestrator."""
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={2: 1})
     job.submit(events.NodeTainted("n2", "a new kernel", "drain", leave=True))
 
     def stage(there: Collection[str] | None) -> str:
-        (found,) = doubts.drains(job.machine.state, lambda node: there)
+        (found,) = taints_view.drains(job.machine.state, lambda node: there)
         return found["stage"]
 
     assert [stage(there) for there in (None, {"w2"}, ())] == ["draining", "draining", "drained"]

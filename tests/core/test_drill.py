@@ -10,7 +10,7 @@ from tests.core.core_job import Job, moving, of
 from understudy.core import commands, events
 from understudy.core.drill import refusal
 from understudy.core.model import DrillVerdict, JobSpec
-from understudy.core.transitions import Why, WorkerState
+from understudy.core.transitions import RefusalReason, WorkerState
 from understudy.messages import drills, moves
 
 PLAIN = moves.NOT_SETTLED()
@@ -19,7 +19,7 @@ PLAIN = moves.NOT_SETTLED()
 def asked(job: Job, rank: int = 1) -> str:
     """The spare that sets up for a drill of this rank."""
     (prepare,) = of(commands.Prepare, job.submit(events.DrillAsked(rank, "asked")))
-    assert job.machine.state.workers[prepare.worker].state is WorkerState.REHEARSING
+    assert job.machine.state.workers[prepare.worker].state is WorkerState.DRILLING
     return prepare.worker
 
 
@@ -50,7 +50,7 @@ def test_no_drill_while_a_rank_moves_or_when_one_has_finished() -> None:
     assert refusal(job.machine.state, 0) == moves.ABOUT_TO_FINISH()
 
 
-def test_a_spare_that_says_twice_that_it_is_ready_begins_once() -> None:
+def test_a_spare_that_reports_twice_that_it_is_ready_begins_once() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     spare = asked(job)
     assert [drill.worker for drill in of(commands.Drill, job.submit(events.Prepared(spare, 1)))] == ["w1", spare]
@@ -65,12 +65,12 @@ def test_a_verdict_of_another_drill_is_counted_and_nothing_else() -> None:
         job.submit(events.Drilled(spare, drill, rank, DrillVerdict.SAME, 1, ""))
     for worker, drill in (("w1", 7), ("w0", 1)):
         job.submit(events.DrillBroken(worker, drill, "the spare did not come"))
-    assert job.machine.state.refused == {("Drilled", Why.OVER): 2, ("DrillBroken", Why.OVER): 3}
+    assert job.machine.state.refused == {("Drilled", RefusalReason.OVER): 2, ("DrillBroken", RefusalReason.OVER): 3}
     assert job.machine.state.drills == [] and job.machine.state.drill is not None
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_a_drill_that_takes_too_long_is_over_and_says_how_far_it_came(running: bool) -> None:
+def test_a_drill_that_takes_too_long_ends_and_reports_its_progress(running: bool) -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     spare = asked(job)
     if running:
@@ -90,7 +90,7 @@ def test_a_migration_calls_a_drill_off() -> None:
     assert result.detail == drills.DRILL_CALLED_OFF(why="rank 1 migrates") and job.machine.state.workers[spare].state is WorkerState.LOST
 
 
-def test_where_there_was_no_room_beside_a_drill_there_is_room_behind_it() -> None:
+def test_room_that_a_drill_took_is_free_after_it() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     spare = asked(job)
     (fresh,) = job.machine.state.idle(WorkerState.STARTING)
@@ -122,7 +122,7 @@ def test_a_spare_that_is_prepared_already_does_not_set_up_again() -> None:
     assert [drill.worker for drill in of(commands.Drill, said)] == ["w0", spare] and not of(commands.Prepare, said)
 
 
-def test_a_spare_that_is_prepared_for_another_rank_serves_only_whoever_asks_for_any() -> None:
+def test_a_spare_that_is_prepared_for_a_rank_serves_only_a_drill_of_any_rank() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=1, prepared=1), spares={0: 1, 1: 0})
     (spare,) = [worker.name for worker in job.machine.state.idle(WorkerState.WARM)]
     job.submit(events.DrillAsked(0, "asked"))
@@ -154,7 +154,7 @@ def test_a_rank_waits_for_its_spare_for_a_while_that_no_hang_watch_takes_for_a_h
     assert [drill.patience for drill in of(commands.Drill, job.submit(events.Prepared(spare, 1)))] == [patience] * 2
 
 
-def test_the_rank_hears_that_nobody_comes_to_its_step_any_more() -> None:
+def test_the_rank_learns_that_no_spare_joins_its_step() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     spare = asked(job)
     assert not of(commands.DrillOver, job.lose(spare)), "the rank has not been told of it"

@@ -110,7 +110,7 @@ def test_what_the_scheduler_should_know() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 99, 10**18, -7])
-def test_a_claim_that_nobody_knows_changes_little(number: int) -> None:
+def test_an_unknown_claim_changes_little(number: int) -> None:
     job = Job(spec())
     before = len(job.machine.state.nodes)
     said = joins(job, number, spares=-1)
@@ -119,7 +119,7 @@ def test_a_claim_that_nobody_knows_changes_little(number: int) -> None:
     assert job.machine.state.claimed <= 100, "hostile numbers are not counted on from"
 
 
-def test_a_stranger_ends_nobody_on_a_node_whose_name_it_takes() -> None:
+def test_a_stranger_ends_no_worker_on_a_node_whose_name_it_takes() -> None:
     job = Job(spec())
     said = job.submit(events.NodeJoined("n0", "evil", 9, spares=2, workers=(), claim=3))
     assert not of(commands.KillWorker, said) and job.machine.state.nodes["n0"].address == "h0"

@@ -294,7 +294,7 @@ def test_a_newcomer_of_the_incident_shows_nothing() -> None:
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_a_drill_of_a_newcomer_says_nothing_about_a_worker_that_is_older(before: bool) -> None:
+def test_a_drill_of_a_newcomer_does_not_cover_an_older_worker(before: bool) -> None:
     """Rank 1 was lost, and then rank 0, which has been there from the start: only a drill of another such rank shows something."""
     job = job_of(2, spares=1)
     redone(job, {1: Said(NOTHING)})
@@ -465,7 +465,7 @@ def test_a_redo_that_differs_is_named() -> None:
     assert incident.grade is UNPROVEN and said(incident.why, grades.DIFFERED) and "collective 0" in incident.why
 
 
-def test_what_is_seen_to_change_after_a_drill_makes_it_void() -> None:
+def test_state_that_changes_after_a_drill_invalidates_it() -> None:
     def listed(*names: str) -> events.StateListed:
         items = [events.StateItem("net", "", "registered", True, 8)]
         items += [events.StateItem(name, "train.py", "adopted", True, 8) for name in names]

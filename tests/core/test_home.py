@@ -14,7 +14,7 @@ def spec(after: float = 5.0, prepared: int = 0) -> JobSpec:
 
 
 def finish(job: Job) -> None:
-    """Those that move have set up, all come to the boundary, and one more step is committed."""
+    """Let the moving ranks set up, bring all to the boundary, and commit one more step."""
     state = job.machine.state
     migration = state.migration
     assert migration is not None

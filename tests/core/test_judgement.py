@@ -1,4 +1,4 @@
-"""Who is odd among replicas, and when nobody can tell."""
+"""Which of several replicas is odd, and when that cannot be decided."""
 
 from __future__ import annotations
 

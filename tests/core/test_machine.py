@@ -17,7 +17,7 @@ from understudy.core.model import BuddyCopyRef, JobSpec, LossCause, Position, Ti
 from understudy.core.places import bounded, open_places
 from understudy.core.state import CHECK, JobState, Node, Stage
 from understudy.core.topology import splits
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import forming, recoveries
 from understudy.messages.base import code_of
 
@@ -238,7 +238,7 @@ def labels_of(spec: JobSpec, node: int) -> tuple[tuple[str, str], ...]:
 def check(state: JobState) -> None:
     """What must hold after every event."""
     assert state.generation <= state.highest_announced_generation
-    assert not [what for what, why in state.refused if why is Why.TRANSITION], state.refused
+    assert not [what for what, why in state.refused if why is RefusalReason.TRANSITION], state.refused
     for rank in range(state.spec.world_size):
         holding = [w for w in state.workers.values() if w.rank == rank]
         members = [w for w in holding if w.state is WorkerState.MEMBER]
@@ -280,16 +280,16 @@ def check_end(state: JobState) -> None:
 
 
 def check_drill(state: JobState) -> None:
-    """Whose spare computes beside a rank is nothing else, and is counted by nobody."""
-    rehearsing = [worker for worker in state.workers.values() if worker.state is WorkerState.REHEARSING]
+    """A spare in a drill has no other role, and no rule counts it."""
+    drilling = [worker for worker in state.workers.values() if worker.state is WorkerState.DRILLING]
     if state.phase is Phase.ENDED:
         return
     drill = state.drill
-    assert [worker.name for worker in rehearsing] == ([drill.worker] if drill is not None else [])
+    assert [worker.name for worker in drilling] == ([drill.worker] if drill is not None else [])
     if drill is None:
         return
     assert state.phase is Phase.TRAINING and state.all_committed and state.migration is None, "something more important is under way"
-    (spare,) = rehearsing
+    (spare,) = drilling
     assert spare.rank < 0 and spare.assign is None and spare.recovered < 0, "it has, or had, a rank"
     assert spare.name not in state.ranks.values() and spare not in state.idle(*WorkerState)
     assert spare.prepare is not None and spare.prepare.rank == drill.rank and spare.ready == drill.running
@@ -312,14 +312,14 @@ def check_taints(state: JobState) -> None:
         return
     for rank, name in state.ranks.items():
         node = state.nodes[state.workers[name].node]
-        if any(taint.leave for taint in node.taints.values()) and state.unmoved.get(rank, 0) < drain.ATTEMPTS:
+        if any(taint.leave for taint in node.taints.values()) and state.failed_moves.get(rank, 0) < drain.ATTEMPTS:
             spare = choose_spare(state, rank)
             assert spare is None or state.nodes[spare.node].taint, f"rank {rank} stays on a node that is to be left"
             assert state.unprepared.get(rank, 0) >= preparation.ATTEMPTS or not _room(state, node), f"nobody makes room for rank {rank}"
     for node in state.nodes.values():
         for rank in range(node.rank * state.spec.workers_per_node, (node.rank + 1) * state.spec.workers_per_node):
             away = rank in state.ranks and state.holder(rank).node != node.name
-            if away and node.home_at < 0 and not node.lost and state.unmoved.get(rank, 0) < home.ATTEMPTS:
+            if away and node.home_at < 0 and not node.lost and state.failed_moves.get(rank, 0) < home.ATTEMPTS:
                 fit = [spare for spare in node.idle(WorkerState.WARM) if spare.prepare is None or spare.prepare.rank == rank]
                 assert not fit or node.taints, f"rank {rank} does not go home"
 
@@ -346,7 +346,7 @@ def check_floating(state: JobState) -> None:
         return
     leaving = [node for node in state.nodes.values() if any(taint.leave for taint in node.taints.values())]
     left = [w.rank for node in leaving for w in node.workers.values() if w.state is WorkerState.MEMBER]
-    left = [rank for rank in left if state.unmoved.get(rank, 0) < drain.ATTEMPTS]
+    left = [rank for rank in left if state.failed_moves.get(rank, 0) < drain.ATTEMPTS]
     for name in serving:
         there = [w for w in state.nodes[name].workers.values() if w.state not in (WorkerState.STARTING, WorkerState.WARM)]
         assert there or left, f"nobody needs {name}, and it is not given back"
@@ -379,7 +379,7 @@ def check_places(state: JobState) -> None:
 
 
 def check_timers(state: JobState) -> None:
-    """Nobody waits without a limit, and no timer runs for what is over."""
+    """Every wait has a limit, and no timer runs for something that is over."""
     if state.phase is Phase.ENDED:
         return
     waited_for = state.recovery.waiting if state.recovery is not None else set()
@@ -407,7 +407,7 @@ def check_timers(state: JobState) -> None:
 
 
 def check_indexes(state: JobState) -> None:
-    """What is kept beside workers, nodes and ranks says the same as they do."""
+    """The indexes of workers, nodes and ranks agree with them."""
     gone = (WorkerState.LOST, WorkerState.RELEASED)
     assert list(state.ranks) in ([], list(range(state.spec.world_size)))
     assert state.places == {node.rank: node for node in state.nodes.values() if node.claim < 0 or not node.lost}
@@ -524,7 +524,7 @@ def test_any_order_of_events_keeps_the_rules_of_groups(
 
 
 def test_the_orders_that_are_tried_are_long() -> None:
-    """Else the test above could shrink to nothing, and nobody would see it."""
+    """Otherwise the test above could shrink to nothing without notice."""
     source = random.Random(1)
     lengths = []
     for _ in range(100):

@@ -10,7 +10,7 @@ from understudy.core import commands, events
 from understudy.core.migration import refusal
 from understudy.core.model import BuddyCopyRef, JobSpec, LossCause, Position, VotePhase
 from understudy.core.state import Stage
-from understudy.core.transitions import Why, WorkerState
+from understudy.core.transitions import RefusalReason, WorkerState
 from understudy.messages import losses, moves, recoveries
 
 
@@ -32,13 +32,13 @@ def test_of_spares_that_are_prepared_for_others_one_on_a_trusted_node_is_started
     assert there.name in killed(job.lose(state.ranks[free]))
 
 
-def test_when_all_start_anew_a_spare_that_is_not_prepared_stays() -> None:
+def test_a_spare_that_is_not_prepared_survives_a_restart_of_all_ranks() -> None:
     job = Job(JobSpec("job", 1, 1, spares=1), forming=True)
     job.warm()
     assert "w1" not in killed(job.lose("w0")) and job.machine.state.restarts == 1
 
 
-def test_a_newcomer_that_is_not_verified_in_time_is_told_so_also_when_its_rank_only_moves() -> None:
+def test_a_newcomer_that_is_not_verified_in_time_is_reported_even_if_its_rank_only_moves() -> None:
     job = Job(JobSpec("job", 2, 2, spares=2))
     newcomer = moving(job)
     ended = killed(job.submit(events.Expired("resume")))
@@ -91,7 +91,7 @@ def test_a_newcomer_that_has_finished_is_verified_whatever_was_lost_on_the_way()
     assert "resume" not in job.machine.state.timers
 
 
-def test_a_rank_that_moved_and_is_lost_with_its_newcomer_stays_on_nobody() -> None:
+def test_a_rank_that_moved_and_is_lost_with_its_newcomer_has_no_holder() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), spares={1: 1, 2: 1})
     newcomer = moving(job)
     assert job.node_of(newcomer) == job.node_of("w1") == "n1"
@@ -104,7 +104,7 @@ def test_a_newcomer_that_does_not_verify_in_a_generation_that_is_over_is_not_hea
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = assigned(job.lose("w1")).worker
     assert job.submit(events.VerifyFailed(newcomer, 1, "differs")) == []
-    assert job.machine.state.refused == {("VerifyFailed", Why.GENERATION): 1}
+    assert job.machine.state.refused == {("VerifyFailed", RefusalReason.GENERATION): 1}
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -133,15 +133,17 @@ def test_a_newcomer_that_is_ready_for_another_generation_moves_nothing() -> None
     migration = job.machine.state.migration
     assert migration is not None
     assert job.submit(events.NewcomerReady(newcomer, migration.generation + 1)) == []
-    assert job.machine.state.refused == {("NewcomerReady", Why.GENERATION): 1} and migration.stage is Stage.PREPARING
+    assert job.machine.state.refused == {("NewcomerReady", RefusalReason.GENERATION): 1} and migration.stage is Stage.PREPARING
 
 
 @pytest.mark.parametrize(
     "stand", [Position(2, VotePhase.RUNNING), Position(1, VotePhase.VOTED)], ids=["has passed a vote", "may have passed one"]
 )
 def test_a_rank_that_may_have_moved_on_does_not_go_back_to_its_old_worker(stand: Position) -> None:
-    """Its newcomer has voted, which is not known yet. The others stand behind that vote, or have voted and have the copies of who is lost
-    and who is not heard of, so that one of these may have gone on; the old worker stands in front of it.
+    """The newcomer of the moving rank has voted, which is not known yet.
+
+    The others are after that vote, or have voted and have the copies of the ranks that are lost or silent, so that one of these may have
+    gone on; the old worker is before the vote.
     """
     job = Job(JobSpec("job", 3, 3, spares=2))
     newcomer = moving(job)
@@ -154,7 +156,7 @@ def test_a_rank_that_may_have_moved_on_does_not_go_back_to_its_old_worker(stand:
     assert {recover.start for recover in of(commands.Recover, said)} == {2}
 
 
-def test_a_vote_before_the_boundary_says_nothing_of_who_has_gone_on_from_it() -> None:
+def test_a_vote_before_the_boundary_does_not_show_which_ranks_went_on() -> None:
     """They were told to roll forward to the boundary, and are stopped before they hear of it."""
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
@@ -174,7 +176,7 @@ def test_a_vote_before_the_boundary_says_nothing_of_who_has_gone_on_from_it() ->
 
 
 def test_in_a_job_of_one_rank_the_old_worker_has_it_back() -> None:
-    """There is nobody else whose position could say otherwise."""
+    """There is no other rank whose position could show it."""
     job = Job(JobSpec("job", 1, 1, spares=2))
     newcomer = moving(job, rank=0)
     job.lose(newcomer)
@@ -183,14 +185,14 @@ def test_in_a_job_of_one_rank_the_old_worker_has_it_back() -> None:
 
 
 def test_an_old_worker_is_not_all_that_is_left_if_the_newcomer_is_there() -> None:
-    """That may have gone on with the rank that is lost, and nobody has heard of it."""
+    """A rank that is silent may have gone on with the lost one."""
     job = Job(JobSpec("job", 2, 2, spares=2))
     moving(job)
     (end,) = of(commands.EndJob, job.lose("w0"))
     assert said(end.message, recoveries.NO_STATE_LEFT)
 
 
-def test_nobody_waits_for_an_old_worker_whose_rank_has_moved() -> None:
+def test_no_rank_waits_for_an_old_worker_whose_rank_has_moved() -> None:
     job = Job(JobSpec("job", 3, 3, spares=2))
     newcomer = moving(job)
     generation = job.machine.state.generation
@@ -201,7 +203,7 @@ def test_nobody_waits_for_an_old_worker_whose_rank_has_moved() -> None:
     assert release.worker == "w1" and recovery.waiting == {"w0", newcomer}
 
 
-def test_a_set_up_ahead_that_raises_in_an_incident_is_replaced_behind_it() -> None:
+def test_a_spare_whose_set_up_raises_in_an_incident_is_replaced_after_it() -> None:
     job = Job(JobSpec("job", 2, 2, spares=2, prepared=1))
     (spare,) = [w.name for w in job.machine.state.idle(WorkerState.WARM) if w.prepare is not None]
     job.submit(events.Prepared(spare, 0))
@@ -216,7 +218,7 @@ def test_a_migration_says_why_and_begins_once(reason: str) -> None:
     newcomer = assigned(job.submit(events.MigrationAsked(1, reason))).worker
     ready = events.NewcomerReady(newcomer, job.machine.state.highest_announced_generation)
     assert len(of(commands.Pause, job.submit(ready))) == 2 and job.submit(ready) == []
-    assert job.machine.state.refused == {("NewcomerReady", Why.OVER): 1}
+    assert job.machine.state.refused == {("NewcomerReady", RefusalReason.OVER): 1}
     assert job.machine.state.incident is not None and job.machine.state.incident.reason == (reason or moves.ASKED())
 
 
@@ -240,7 +242,7 @@ def test_a_spare_is_prepared_for_no_rank_once_too_many_were_not() -> None:
     assert [worker.prepare for worker in job.machine.state.idle(WorkerState.WARM)] == [None]
 
 
-def test_a_newcomer_that_is_lost_at_the_boundary_stands_in_the_incident() -> None:
+def test_a_newcomer_that_is_lost_at_the_boundary_is_in_the_incident() -> None:
     job = Job(JobSpec("job", 3, 3, spares=2))
     newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
     job.submit(events.NewcomerReady(newcomer, 1))
@@ -281,7 +283,7 @@ def test_a_newcomer_that_is_lost_with_another_rank_while_its_own_moves_gives_it_
     assert job.machine.state.ranks[1] == "w1"
 
 
-def test_a_newcomer_that_was_not_told_to_go_on_has_committed_nothing() -> None:
+def test_a_newcomer_without_a_recover_has_committed_nothing() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = assigned(job.lose("w1")).worker
     job.submit(events.Committed(newcomer, job.machine.state.generation, 1, 2))

@@ -147,8 +147,8 @@ def test_a_worker_that_was_released_is_not_waited_for_when_its_host_restarts() -
     job.verify()
     job.commit(1)
     holder = job.machine.state.holder(0)
-    job.machine.state.become(holder, WorkerState.LEAVING)
-    job.machine.state.become(holder, WorkerState.RELEASED)
+    job.machine.state.set_worker_state(holder, WorkerState.LEAVING)
+    job.machine.state.set_worker_state(holder, WorkerState.RELEASED)
     assert places.open_places(job.machine.state.nodes["n2"]) == []
     job.submit(events.NodeJoined("n2", "h2", 2, workers=()))
     assert places.open_places(job.machine.state.nodes["n2"]) == [0]

@@ -9,8 +9,8 @@ from tests.said import codes, said
 from understudy.core import commands, events
 from understudy.core.coverage import Replicas
 from understudy.core.model import DrillVerdict, JobSpec
-from understudy.core.proofs import LEAST, proven, standing, turn
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.proofs import LEAST, describe, proven, turn
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import disputes, drills, moves
 from understudy.messages.base import Message
 
@@ -112,9 +112,9 @@ def test_without_knowing_roles_a_rank_proves_itself_only() -> None:
     assert [proven(job.machine.state, rank) for rank in range(3)] == [21, -1, -1]
     registered(job, 0, 1, 0)
     assert [proven(job.machine.state, rank) for rank in range(3)] == [21, -1, 21]
-    assert standing(job.machine.state, 0) == drills.WAS_PROVEN(which="rank 0", step=21, drill=1)
-    assert standing(job.machine.state, 2) == drills.WAS_PROVEN(which="rank 0, with the role of rank 2,", step=21, drill=1)
-    assert standing(job.machine.state, 1) == drills.UNPROVEN(rank=1)
+    assert describe(job.machine.state, 0) == drills.WAS_PROVEN(which="rank 0", step=21, drill=1)
+    assert describe(job.machine.state, 2) == drills.WAS_PROVEN(which="rank 0, with the role of rank 2,", step=21, drill=1)
+    assert describe(job.machine.state, 1) == drills.UNPROVEN(rank=1)
 
 
 def test_a_rank_that_was_found_wrong_later_is_not_proven_any_more() -> None:
@@ -122,11 +122,11 @@ def test_a_rank_that_was_found_wrong_later_is_not_proven_any_more() -> None:
     drill(job, 20, SAME, rank=1)
     drill(job, 32, DIFFERENT, rank=1)
     assert proven(job.machine.state, 1) == -1
-    assert standing(job.machine.state, 1) == drills.FOUND_OTHERWISE(rank=1, drill=2, of=1, step=33, verdict="different")
+    assert describe(job.machine.state, 1) == drills.FOUND_OTHERWISE(rank=1, drill=2, of=1, step=33, verdict="different")
     drill(job, 64, BROKEN, rank=1)
-    assert said(standing(job.machine.state, 1), drills.FOUND_OTHERWISE, drill=2), "of one that broke nothing is known"
+    assert said(describe(job.machine.state, 1), drills.FOUND_OTHERWISE, drill=2), "of one that broke nothing is known"
     drill(job, 128, DrillVerdict.PARTLY, rank=1)
-    assert standing(job.machine.state, 1) == drills.WAS_PROVEN_PARTLY(which="rank 1", step=129, drill=4)
+    assert describe(job.machine.state, 1) == drills.WAS_PROVEN_PARTLY(which="rank 1", step=129, drill=4)
 
 
 def test_nothing_is_proven_of_what_is_registered_later() -> None:
@@ -142,13 +142,17 @@ def test_nothing_is_proven_of_what_is_registered_later() -> None:
     assert proven(job.machine.state, 1) == 621
 
 
-def test_what_says_nothing_of_this_job_is_not_taken() -> None:
+def test_an_irrelevant_event_is_ignored() -> None:
     job = job_of(2)
     registered(job, 0, 0, 0)
     job.submit(events.Registered("w0", 7, 4, (0, 1), "a"))
     job.submit(events.Registered("w2", 0, 4, (0, 1), "a"))
     assert job.machine.state.roles == ()
-    assert job.machine.state.refused == {("Registered", Why.UNKNOWN): 1, ("Registered", Why.GENERATION): 1, ("Registered", Why.STATE): 1}
+    assert job.machine.state.refused == {
+        ("Registered", RefusalReason.UNKNOWN): 1,
+        ("Registered", RefusalReason.GENERATION): 1,
+        ("Registered", RefusalReason.STATE): 1,
+    }
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -158,7 +162,7 @@ def test_an_incident_says_whether_its_rank_was_proven_and_a_survivor_is_drilled_
         drill(job, 20, rank=1)
     newcomer = assigned(job.lose("w1")).worker
     incident = job.machine.state.incident
-    assert incident is not None and incident.notes == [standing(job.machine.state, 1)]
+    assert incident is not None and incident.notes == [describe(job.machine.state, 1)]
     assert codes(incident.notes) == [(drills.WAS_PROVEN if before else drills.UNPROVEN).code]
     job.rest()
     job.verify()
@@ -169,7 +173,7 @@ def test_an_incident_says_whether_its_rank_was_proven_and_a_survivor_is_drilled_
     assert (waits(job) > 0) == before and turn(job.machine.state) == 0
 
 
-def test_an_incident_of_a_job_without_drills_says_nothing_of_them() -> None:
+def test_an_incident_of_a_job_without_drills_does_not_mention_them() -> None:
     job = job_of(2, drill_at=0)
     job.lose("w1")
     assert job.machine.state.incident is not None and job.machine.state.incident.notes == []
@@ -184,7 +188,7 @@ def test_a_job_that_must_be_survivable_ends_if_it_is_not(verdict: DrillVerdict) 
     assert ended is None or (ended.exit_code == 3 and "net.drop.p" in ended.message and said(ended.message, drills.REQUIRED))
 
 
-def test_the_table_of_names_says_who_has_which_role() -> None:
+def test_the_table_of_names_gives_the_roles() -> None:
     table = Replicas(
         {"a/parameter/w": (0, 0, -1, -1), "b/parameter/w": (-1, -1, 0, 1), "c": (0, 1, 2, 3), "a/parameter/w/gradient": (0, -1, -1, -1)}
     )
@@ -205,7 +209,7 @@ def test_ranks_hear_whether_all_newcomers_were_proven(drilled: list[int]) -> Non
     assert len(said) == 3 and {command.proven for command in said} == {len(drilled) == 2}
 
 
-def test_nothing_is_proven_where_nobody_is_new() -> None:
+def test_nothing_is_proven_without_a_newcomer() -> None:
     job = job_of(2)
     drill(job, 20, rank=1)
     job.submit(events.CommunicationBroken("w0", 0, "reset"))
@@ -216,7 +220,7 @@ def test_nothing_is_proven_where_nobody_is_new() -> None:
 def test_a_table_of_a_generation_that_is_over_is_refused_as_such() -> None:
     job = job_of(2)
     job.submit(events.Registered("w0", 7, 4, (0, 1), "a"))
-    assert job.machine.state.refused == {("Registered", Why.GENERATION): 1}
+    assert job.machine.state.refused == {("Registered", RefusalReason.GENERATION): 1}
 
 
 def test_what_a_rank_has_compared_is_of_no_matter_when_its_incident_is_over() -> None:
@@ -279,7 +283,7 @@ def test_a_collective_that_differs_in_a_redo_holds_the_job_only_where_a_drill_ha
     assert state.incident.differed and ("a counter moves" in state.incident.notes[-1]) == (message is disputes.REDO_AS_DRILLED)
 
 
-def test_an_incident_says_into_how_many_collectives_of_the_redo_the_same_was_put() -> None:
+def test_an_incident_counts_the_collectives_of_the_redo_with_the_same_input() -> None:
     job = job_of(3)
     redoing(job)
     generation = job.machine.state.generation

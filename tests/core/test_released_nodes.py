@@ -8,7 +8,7 @@ from tests.core.core_job import Job, of
 from understudy.core import commands, events
 from understudy.core.drain import releasable
 from understudy.core.model import JobSpec
-from understudy.core.transitions import Why
+from understudy.core.transitions import RefusalReason
 from understudy.messages import moves
 
 LEFT = events.NodeReleased("n2")
@@ -46,14 +46,14 @@ def test_one_that_is_not_left_or_not_for_good_stays(leaves: bool, until: float) 
     leave(job, leaves=leaves, until=until)
     assert not may(job)
     job.submit(LEFT)
-    assert not job.machine.state.nodes["n2"].gone and job.machine.state.refused[REFUSED, Why.STATE] == 1
+    assert not job.machine.state.nodes["n2"].gone and job.machine.state.refused[REFUSED, RefusalReason.STATE] == 1
 
 
 def test_one_is_refused_while_a_rank_is_there_or_moves() -> None:
     job = job_of()
     leave(job, "n0")
     assert job.machine.state.migration is not None and not may(job, "n0")
-    assert job.submit(events.NodeReleased("n0")) == [] and job.machine.state.refused[REFUSED, Why.STATE] == 1
+    assert job.submit(events.NodeReleased("n0")) == [] and job.machine.state.refused[REFUSED, RefusalReason.STATE] == 1
     leave(job)
     assert not may(job), "a rank may be on its way there"
 
@@ -67,13 +67,13 @@ def test_one_is_refused_in_a_recovery_unless_it_is_lost() -> None:
     assert may(job)
 
 
-def test_a_node_that_nobody_knows_or_that_has_gone_is_refused() -> None:
+def test_an_unknown_or_released_node_is_ignored() -> None:
     job = job_of()
     leave(job)
     job.submit(events.NodeReleased("n9"))
     job.submit(LEFT)
     assert job.submit(LEFT) == []
-    assert job.machine.state.refused[REFUSED, Why.UNKNOWN] == 1 and job.machine.state.refused[REFUSED, Why.STATE] == 1
+    assert job.machine.state.refused[REFUSED, RefusalReason.UNKNOWN] == 1 and job.machine.state.refused[REFUSED, RefusalReason.STATE] == 1
 
 
 def test_its_spares_end_and_are_not_started_again() -> None:
@@ -117,4 +117,4 @@ def test_a_claimed_node_is_given_back_by_its_claim() -> None:
     lose_node(job, "n7")
     assert not may(job, "n7")
     job.submit(events.NodeReleased("n7"))
-    assert job.machine.state.refused[REFUSED, Why.STATE] == 1
+    assert job.machine.state.refused[REFUSED, RefusalReason.STATE] == 1

@@ -123,8 +123,8 @@ def _stale(worker: str, generation: int) -> list[events.Event]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_generation_that_is_over_is_over(seed: int) -> None:
-    """But for a rank that has not come to rest: of the generation before it may say, on its way to a boundary, that its replicas differ,
-    and always that a redo does.
+    """Except for a rank that has not quiesced: on its way to a boundary it may still report of the generation before that its replicas
+    differ, and always that a redo does.
     """
     walk = Walk(seed)
     for event in walk.goes_on(70):
@@ -140,7 +140,7 @@ def test_a_generation_that_is_over_is_over(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_agent_that_connects_again_hears_what_is_under_way_and_nothing_else(seed: int) -> None:
+def test_a_reconnected_agent_gets_what_is_under_way_and_nothing_else(seed: int) -> None:
     walk = Walk(seed)
     for event in walk.goes_on(70):
         walk.submit(event)
@@ -207,6 +207,6 @@ def test_the_walks_meet_what_they_are_for() -> None:
             met |= {"held"} if state.dispute is not None else set()
             met |= {"ready"} if any(worker.ready for worker in state.idle(WorkerState.WARM)) else set()
             assert len(of(commands.EndJob, answer)) <= 1
-    wanted = {*WorkerState} - {WorkerState.REHEARSING}  # drills are in the scenarios
+    wanted = {*WorkerState} - {WorkerState.DRILLING}  # drills are in the scenarios
     wanted |= {*Stage, "held", "ready", commands.Recover, commands.Pause, commands.Prepare, commands.Publish}
     assert wanted <= met, wanted - met

@@ -96,7 +96,7 @@ def incident(job: Job) -> Incident:
     return job.machine.incidents()[-1]
 
 
-def test_a_phase_outside_of_an_incident_is_nobodys() -> None:
+def test_a_phase_outside_of_an_incident_is_ignored() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     assert job.submit(events.PhaseDone("w0", 0, "redo", 0.0, 1.0)) == []
     assert job.machine.incidents() == []
@@ -162,7 +162,7 @@ def test_the_same_rank_lost_again_and_again_at_one_transaction(cause: LossCause,
         (loading.OTHER_BATCH(rank=2, iteration=4, found=1, wanted=2), recoveries.UNLIKE_AGAIN),
     ],
 )
-def test_a_newcomer_that_does_not_verify_again_and_again_is_the_scripts_fault_if_it_says_so(detail: str, told: Message) -> None:
+def test_a_newcomer_that_repeatedly_does_not_verify_is_the_scripts_fault_if_it_reports_that(detail: str, told: Message) -> None:
     job = Job(JobSpec("job", 3, 3, spares=3, max_losses_per_transaction=2))
     job.lose("w2")
     said: list[commands.Command] = []
@@ -186,7 +186,7 @@ def test_a_newcomer_of_a_migration_that_is_lost_is_no_loss_of_its_rank() -> None
 
 
 def test_state_that_is_nowhere_before_the_first_transaction_was_never_trained() -> None:
-    """The set-up is done, two are lost with the only copies of what they had: all start anew, nothing is lost by that."""
+    """The set-up is done, and two ranks are lost with the only copies of their state: all restart, and nothing is lost by that."""
     job = Job(JobSpec("job", 4, 4, spares=2), forming=True)
     job.warm()
     job.lose("w2", "w3")
@@ -255,7 +255,7 @@ def test_a_timer_that_was_not_set_means_nothing() -> None:
     assert job.machine.state.phase is Phase.TRAINING
 
 
-def test_a_worker_that_nobody_knows_is_ended_and_its_name_is_not_used_again() -> None:
+def test_an_unknown_worker_with_a_number_is_ended_and_its_name_is_not_reused() -> None:
     job = Job(JobSpec("job", 2, 2, spares=0))
     assert killed(job.submit(events.WorkerStarted("w7", "n0", 55))) == ["w7"]
     job.submit(events.NodeJoined("n1", "h1", 1, spares=1))
@@ -273,7 +273,7 @@ def test_the_first_end_counts() -> None:
 # -- what walks in any order have found --------------------------------------------------------------------------------
 
 
-def test_a_start_anew_forgets_that_communication_was_broken() -> None:
+def test_a_restart_clears_broken_communication() -> None:
     """Else the next break would count as known, no timer would run, and everybody would wait."""
     job = Job(JobSpec("job", 2, 2, spares=2), forming=True)
     job.warm()
@@ -286,7 +286,7 @@ def test_a_start_anew_forgets_that_communication_was_broken() -> None:
 
 
 def test_no_rank_moves_while_communication_is_broken() -> None:
-    """Who waits to hear why comes to no boundary."""
+    """A worker that waits for the reason reaches no boundary."""
     job = Job(JobSpec("job", 3, 3, spares=1))
     job.submit(events.CommunicationBroken("w1", 0, "reset"))
     assert job.machine.migration_refusal(0) == moves.NOT_SETTLED()
@@ -302,7 +302,7 @@ def test_a_rank_that_was_about_to_move_stays_if_communication_breaks() -> None:
     assert job.machine.state.migration is None and job.machine.state.ranks[0] == "w0"
 
 
-def test_a_newcomer_that_was_told_nothing_has_nothing_to_say() -> None:
+def test_a_newcomer_without_a_recover_cannot_report() -> None:
     """Also one that names the generation before all others."""
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = assigned(job.submit(events.MigrationAsked(0, "drain"))).worker

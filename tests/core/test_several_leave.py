@@ -80,7 +80,7 @@ def test_one_rank_stays_until_the_others_have_moved() -> None:
     assert migration(job).ranks == (1,)
 
 
-def test_a_newcomer_that_is_lost_while_it_sets_up_keeps_nobody() -> None:
+def test_a_newcomer_that_is_lost_while_it_sets_up_delays_no_other_move() -> None:
     job = drained(spares=2)
     ready(job, 1)
     lost = migration(job).moves[0].newcomer
@@ -89,7 +89,7 @@ def test_a_newcomer_that_is_lost_while_it_sets_up_keeps_nobody() -> None:
     assert job.machine.state.holder(0).node == "n0"
 
 
-def test_a_newcomer_that_does_not_come_to_its_end_keeps_nobody() -> None:
+def test_a_newcomer_that_does_not_finish_its_set_up_delays_no_other_move() -> None:
     job = drained(spares=2)
     ready(job, 1)
     said = job.submit(events.Expired("migration"))
@@ -117,7 +117,7 @@ def moving() -> Job:
 
 
 def test_while_they_move_those_of_which_nothing_is_known_go_back() -> None:
-    """The newcomer of rank 0 is verified; rank 2 is lost, and nobody has passed the boundary."""
+    """The newcomer of rank 0 is verified; rank 2 is lost, and no rank has passed the boundary."""
     job = moving()
     first, second = migration(job).moves
     job.submit(events.Verified(first.newcomer, job.machine.state.generation, 3))
@@ -143,7 +143,7 @@ def test_while_they_move_and_others_are_beyond_the_boundary_all_have_moved() -> 
 
 
 def test_both_of_a_pair_lost_while_they_move() -> None:
-    """Nobody has passed the boundary: the other rank goes back to its leaver, and a spare takes this one."""
+    """No rank has passed the boundary: the other rank goes back to its leaver, and a spare takes this one."""
     job = moving()
     first, second = migration(job).moves
     job.lose(first.leaver, first.newcomer)

@@ -1,4 +1,4 @@
-"""A section that has failed on one rank: everybody goes back to its begin, nobody is lost, and the incident has no grade."""
+"""A section that has failed on one rank: all ranks go back to its begin, none is lost, and the incident has no grade."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_rank_that_is_lost_meanwhile_makes_it_a_recovery_like_any_other() -> N
 
 
 def test_a_rank_on_its_way_to_a_boundary_is_heard() -> None:
-    """The others wait for it in a collective of the section, and would never come to their vote."""
+    """The others wait for it in a collective of the section, and would never reach their vote."""
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = assigned(job.submit(events.MigrationAsked(1, "asked"))).worker
     migration, before = job.machine.state.migration, job.machine.state.generation

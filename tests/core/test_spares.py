@@ -32,7 +32,7 @@ def test_a_spare_that_is_prepared_for_another_rank_lives_on_while_a_free_one_is_
     assert assigned(said).worker == "w4" and killed(said) == ["w2"]
 
 
-def test_it_is_ended_only_where_a_rank_would_wait_for_nobody() -> None:
+def test_it_is_ended_only_if_no_other_spare_may_come() -> None:
     job = prepared((0,), spares=1)
     said = job.lose("w2")
     assert killed(said) == ["w2", "w3"], "its process is rank 0's and can take no other"
@@ -62,7 +62,7 @@ def raises(job: Job, worker: str, rank: int) -> list[commands.Command]:
 
 
 def test_a_set_up_ahead_that_raises_when_its_rank_is_lost_is_one_more_loss() -> None:
-    """Beside the rank, which was alive, the script may have raised because of it: it is tried once more before the job ends."""
+    """The script may have raised because the rank was alive at the same time: it is tried once more before the job ends."""
     job = Job(JobSpec("job", 2, 2, spares=2, prepared=1))
     spare = next(worker.name for worker in job.machine.state.idle(WorkerState.WARM) if worker.prepare is not None)
     job.lose("w3" if spare == "w2" else "w2")
@@ -144,7 +144,7 @@ def test_no_spare_sets_up_ahead_while_a_rank_moves() -> None:
 
 @pytest.mark.parametrize("replenish", [True, False])
 def test_a_spare_that_is_lost_while_a_rank_waits_for_it(replenish: bool) -> None:
-    """Another one is started; where spares are not replaced nobody will come, and the job ends at once."""
+    """Another one is started; without replenishing no spare will come, and the job ends at once."""
     job = Job(JobSpec("job", 3, 3, spares=1, replenish=replenish), forming=True)
     for number in range(3):
         job.submit(events.WorkerStarted(f"w{number}", "n0", 100))

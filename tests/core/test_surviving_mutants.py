@@ -11,7 +11,7 @@ from understudy.core.incident import OpenIncident
 from understudy.core.machine import MOST_NOTICES, Machine
 from understudy.core.migration import refusal
 from understudy.core.model import BuddyCopyRef, JobSpec, LossCause, Position, Timeouts, VotePhase
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import disputes, forming, losses, moves, recoveries
 from understudy.messages.base import Message
 
@@ -23,7 +23,7 @@ def killed(said: list[commands.Command]) -> dict[str, str]:
 # -- ranks that there are not -----------------------------------------------------------------------------------------
 
 
-def test_replicas_that_there_are_not_speak_against_nobody() -> None:
+def test_ranks_that_do_not_exist_count_against_no_replica() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     assert job.submit(events.ReplicasDiffer("w0", 0, (9,), (), "differs")) == []
     assert job.submit(events.ReplicasDiffer("w0", 0, (), ((9,), (-1, 7)), "differs")) == []
@@ -31,7 +31,7 @@ def test_replicas_that_there_are_not_speak_against_nobody() -> None:
     assert list(killed(job.submit(events.ReplicasDiffer("w0", 0, (9, 1), (), "differs")))) == ["w1"]
 
 
-def test_who_is_believed_is_one_of_the_ranks_that_there_are() -> None:
+def test_only_an_existing_rank_can_be_believed() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.submit(events.ReplicasDiffer("w0", 0, (), ((0,), (1, 9)), "differs"))
     job.rest()
@@ -51,7 +51,7 @@ def test_believing_one_does_not_replace_one_that_is_lost_already() -> None:
     assert said_so(end.message, recoveries.NO_SPARE_LEFT) and job.machine.state.nodes["n0"].taint == ""
 
 
-def test_when_all_that_differ_are_lost_nobody_is_asked_any_more() -> None:
+def test_a_dispute_ends_when_all_that_differ_are_lost() -> None:
     job = Job(JobSpec("job", 3, 3, spares=2))
     job.submit(events.ReplicasDiffer("w0", 0, (), ((0,), (1,)), "differs"))
     job.lose("w0", "w1")
@@ -119,7 +119,7 @@ def test_what_a_node_had_no_room_for_is_not_asked_of_it_while_it_is_lost_nor_whe
     assert [start.node for start in of(commands.StartWorker, job.commit(1))] == ["n0"]
 
 
-def test_a_spare_that_is_lost_in_an_incident_is_replaced_behind_it() -> None:
+def test_a_spare_that_is_lost_in_an_incident_is_replaced_after_it() -> None:
     job = Job(JobSpec("job", 2, 2, spares=2))
     newcomer = assigned(job.lose("w1")).worker
     job.rest()
@@ -136,7 +136,7 @@ def test_a_spare_that_is_not_replaced_is_wanted_no_more_and_the_others_are() -> 
     assert node.spares == 2
 
 
-def test_before_there_are_ranks_a_warm_spare_stands_in_for_a_worker_that_is_lost() -> None:
+def test_before_ranks_are_assigned_a_warm_spare_replaces_a_lost_worker() -> None:
     job = Job(JobSpec("job", 2, 2, spares=2), forming=True)
     for name in ("w0", "w3"):
         job.submit(events.WorkerStarted(name, "n0", 1))
@@ -145,10 +145,10 @@ def test_before_there_are_ranks_a_warm_spare_stands_in_for_a_worker_that_is_lost
     assert {command.worker for command in of(commands.Assign, said)} == {"w0", "w3"}
 
 
-# -- starting anew ----------------------------------------------------------------------------------------------------
+# -- restarting all ranks --------------------------------------------------------------------------------------------------
 
 
-def test_when_all_start_anew_nothing_is_left_of_what_was_going_on() -> None:
+def test_a_restart_of_all_ranks_clears_everything_under_way() -> None:
     job = Job(JobSpec("job", 2, 2, spares=2), forming=True)
     job.warm()
     job.lose("w1")
@@ -159,7 +159,7 @@ def test_when_all_start_anew_nothing_is_left_of_what_was_going_on() -> None:
     assert not any([state.recovery, state.migration, state.dispute, state.crashes])
 
 
-def test_who_may_not_start_anew_any_more_hears_how_many_spares_would_have_helped() -> None:
+def test_a_job_without_restarts_left_reports_how_many_spares_would_have_helped() -> None:
     job = Job(JobSpec("job", 2, 2, spares=0, max_restarts=0), forming=True)
     job.warm()
     said = job.lose("w1")
@@ -203,7 +203,7 @@ def test_limits_below_a_second(limits: dict[str, float]) -> None:
             Timeouts(**{**limits, name: 0.0})
 
 
-def test_who_finished_and_was_lost_is_needed_by_those_that_stand_still() -> None:
+def test_a_finished_and_lost_rank_is_needed_by_ranks_that_wait() -> None:
     """They are asked, and nothing is decided before they have answered."""
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.submit(events.Finished("w1", 0))
@@ -214,12 +214,12 @@ def test_who_finished_and_was_lost_is_needed_by_those_that_stand_still() -> None
     assert not job.machine.state.workers["w1"].finished
 
 
-def test_a_connection_that_broke_is_told_once_and_only_in_its_generation() -> None:
+def test_a_broken_connection_is_reported_once_and_only_in_its_generation() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     assert job.submit(events.CommunicationBroken("w0", 4, "reset")) == []
     assert job.submit(events.CommunicationBroken("w0", 0, "reset")) != []
     assert job.submit(events.CommunicationBroken("w1", 0, "reset")) == []
-    refused = {("CommunicationBroken", Why.GENERATION): 1, ("CommunicationBroken", Why.AGAIN): 1}
+    refused = {("CommunicationBroken", RefusalReason.GENERATION): 1, ("CommunicationBroken", RefusalReason.AGAIN): 1}
     assert job.machine.state.refused == refused
 
 
@@ -231,13 +231,13 @@ def test_an_agent_that_comes_back_hears_of_the_rank_and_not_of_the_set_up_that_c
     assert of(commands.Assign, said) and not of(commands.Prepare, said)
 
 
-def test_a_spare_in_the_middle_of_its_set_up_goes_behind_one_that_has_not_begun() -> None:
+def test_a_spare_in_the_middle_of_its_set_up_comes_after_one_that_has_not_begun() -> None:
     job = Job(JobSpec("job", 2, 2, spares=2, prepared=1))
     assert [worker.name for worker in job.machine.state.idle(WorkerState.WARM) if worker.prepare is not None] == ["w2"]
     assert assigned(job.lose("w0")).worker == "w3"
 
 
-def test_who_has_done_a_transaction_does_not_start_anew_because_another_stands_before_it() -> None:
+def test_a_rank_with_a_transaction_does_not_restart_because_another_has_none() -> None:
     job = Job(JobSpec("job", 2, 2, spares=2), forming=True)
     job.warm()
     job.submit(events.Committed("w0", 0, 0, 1))
@@ -247,7 +247,7 @@ def test_who_has_done_a_transaction_does_not_start_anew_because_another_stands_b
     assert said_so(end.message, recoveries.NO_STATE_LEFT) and job.machine.state.restarts == 0
 
 
-def test_a_worker_of_which_nobody_has_heard_is_ended_and_its_name_not_used_again() -> None:
+def test_an_unknown_worker_is_ended_and_its_name_is_not_reused() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     assert killed(job.submit(events.WorkerStarted("w9", "n0", 7))) == {"w9": "fenced"}
     assert job.machine.state.workers["w9"].state is WorkerState.LOST
@@ -276,7 +276,7 @@ def test_an_incident_keeps_the_step_of_its_first_decision() -> None:
 def test_a_phase_of_no_incident_is_counted() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.submit(events.PhaseDone("w0", 0, "redo", 0.0, 1.0))
-    assert job.machine.state.refused == {("PhaseDone", Why.OVER): 1}
+    assert job.machine.state.refused == {("PhaseDone", RefusalReason.OVER): 1}
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_who_failed_is_named(worker: str, rank: int, message: Message, who: dict
     assert end.message == message(**who, step=3, report="OSError: the file is locked\n...")
 
 
-def test_who_finished_says_how_far_it_came() -> None:
+def test_a_finished_worker_reports_its_step() -> None:
     """What pages said may be lost with the orchestrator that had read them."""
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.submit(events.Finished("w1", 0, 16))
@@ -308,8 +308,8 @@ def test_a_node_that_is_lost_with_one_that_had_finished_and_one_that_had_not_tak
     assert [(part.rank, part.cause) for part in incident.ranks] == [(0, LossCause.NODE), (1, LossCause.NODE)]
 
 
-def test_a_job_does_not_end_while_nobody_holds_a_rank_that_had_finished() -> None:
-    """It is lost while the others come to rest: what it had done may have to be done again."""
+def test_a_job_does_not_end_while_a_finished_rank_has_no_holder() -> None:
+    """It is lost while the others quiesce: its work may have to be done again."""
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.lose("w2")
     job.submit(events.Finished("w1", 0, 1))
@@ -342,7 +342,7 @@ def test_what_an_incident_notes_it_notes_once() -> None:
     assert incident.notes == ["a", "b"]
 
 
-def test_a_rank_that_is_lost_again_and_again_at_the_first_transaction_is_told_so() -> None:
+def test_a_rank_that_is_repeatedly_lost_at_the_first_transaction_is_named() -> None:
     job = Job(JobSpec("job", 2, 2, spares=2, max_losses_per_transaction=1), forming=True)
     job.warm()
     job.lose("w1")
@@ -353,7 +353,7 @@ def test_a_rank_that_is_lost_again_and_again_at_the_first_transaction_is_told_so
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
-def test_who_would_start_anew_without_all_nodes_does_not() -> None:
+def test_ranks_do_not_restart_without_all_nodes() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=0), forming=True)
     job.warm()
     job.submit(events.NodesLost((events.LostNode("n1", "silent"),)))
@@ -362,7 +362,7 @@ def test_who_would_start_anew_without_all_nodes_does_not() -> None:
     assert end.exit_code == 1 and said_so(end.message, forming.NODES_MISSING) and not of(commands.StartWorker, said)
 
 
-def test_who_was_told_to_go_and_is_gone_is_lost_and_no_incident() -> None:
+def test_a_released_worker_that_has_gone_is_lost_without_an_incident() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = moving(job)
     job.verify()
@@ -377,7 +377,7 @@ def test_who_was_told_to_go_and_is_gone_is_lost_and_no_incident() -> None:
 def test_state_that_is_nowhere_ends_the_job() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     assert job.submit(events.Uncovered("w0", 7, "optimizer state of rank 1")) == []
-    assert job.machine.state.refused == {("Uncovered", Why.GENERATION): 1}
+    assert job.machine.state.refused == {("Uncovered", RefusalReason.GENERATION): 1}
     (end,) = of(commands.EndJob, job.submit(events.Uncovered("w0", 0, "optimizer state of rank 1")))
     assert (end.exit_code, end.message) == (1, recoveries.STATE_NOWHERE_ALONE(detail="optimizer state of rank 1"))
 
@@ -386,7 +386,7 @@ def test_an_answer_for_a_generation_that_is_over_is_counted() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.lose("w1")
     job.submit(events.Quiesced("w0", 0, Position(1, VotePhase.RUNNING), (), 1))
-    assert job.machine.state.refused == {("Quiesced", Why.GENERATION): 1}
+    assert job.machine.state.refused == {("Quiesced", RefusalReason.GENERATION): 1}
     assert job.machine.state.recovery is not None and job.machine.state.recovery.waiting == {"w0"}
 
 
@@ -399,7 +399,7 @@ def test_the_only_survivor_that_crashes_at_once_ends_the_job() -> None:
     assert "SIGSEGV" in end.message and said_so(end.message, losses.SURVIVORS_CRASH)
 
 
-def test_who_waited_in_vain_for_a_spare_to_warm_fails() -> None:
+def test_a_job_fails_if_no_spare_warms_in_time() -> None:
     """And one that warms later takes no rank of a job that is over."""
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = assigned(job.lose("w1")).worker
@@ -440,4 +440,4 @@ def test_so_many_notices_are_kept() -> None:
     for number in range(MOST_NOTICES + 1):
         told = of(commands.Tell, job.submit(events.Notice("w0", -1, f"notice {number}")))
         assert len(told) == (number < MOST_NOTICES)
-    assert job.machine.state.refused == {("Notice", Why.LIMIT): 1} and len(job.machine.state.notices) == MOST_NOTICES
+    assert job.machine.state.refused == {("Notice", RefusalReason.LIMIT): 1} and len(job.machine.state.notices) == MOST_NOTICES

@@ -12,7 +12,7 @@ from tests.said import codes, said
 from understudy.core import commands, events, preparation, topology
 from understudy.core.model import JobSpec, LossCause, Position, VotePhase
 from understudy.core.topology import failure_domain, meanings, numbers
-from understudy.core.transitions import Why, WorkerState
+from understudy.core.transitions import RefusalReason, WorkerState
 from understudy.messages import recoveries
 from understudy.messages import topology as texts
 
@@ -75,13 +75,13 @@ def test_a_failure_domain_is_an_option_a_label_or_the_node(option: str, label: s
     assert job.machine.state.nodes["n7"].domain == found
 
 
-def test_what_the_scheduler_says_of_a_place_counts_where_the_agent_says_nothing() -> None:
+def test_the_scheduler_s_label_counts_if_the_agent_gives_none() -> None:
     job = placed("a", "", "b", "b")
     for event in (("n0", "z"), ("n1", "z"), ("n9", "z")):
         job.submit(events.NodeLabelled(event[0], (("nvlink", event[1]), ("switch", "s"))))
     nodes = job.machine.state.nodes
     assert [nodes[name].labels for name in ("n0", "n1")] == [{"nvlink-domain": x, "switch": "s"} for x in ("a", "z")]
-    assert job.machine.state.refused["NodeLabelled", Why.UNKNOWN] == 1
+    assert job.machine.state.refused["NodeLabelled", RefusalReason.UNKNOWN] == 1
     job.submit(events.NodeLabelled("n1", ()))
     assert nodes["n1"].labels == {}, "a pod of this name runs on another host now"
 
@@ -113,12 +113,12 @@ def test_groups_that_cannot_be_change_nothing() -> None:
     job.submit(events.GroupsListed("w9", 1, ()))
     assert job.machine.state.groups == before
     assert {why: count for (kind, why), count in job.machine.state.refused.items() if kind == "GroupsListed"} == {
-        Why.UNKNOWN: 4,
-        Why.AGAIN: 1,
+        RefusalReason.UNKNOWN: 4,
+        RefusalReason.AGAIN: 1,
     }
 
 
-def test_what_cannot_be_kept_together_is_said_once() -> None:
+def test_a_group_that_cannot_be_kept_together_is_reported_once() -> None:
     job = placed("a", "b", "", "a", kept=("tp", "cp"))
     (first, second, third) = of(commands.Tell, job.submit(events.GroupsListed("w0", 2, (*TP, events.RankGroup("dp", (0, 3))))))
     assert said(first.text, texts.UNKNOWN_GROUPS, names="cp", known="dp, tp")
@@ -223,7 +223,7 @@ def test_of_a_rank_that_leaves_its_node_a_spare_in_the_rack_is_started_over_thou
     assert job.node_of(assigned(answer).worker) == "n4"
 
 
-def test_ranks_that_start_anew_leave_no_domain() -> None:
+def test_restarted_ranks_leave_no_domain() -> None:
     job = Job(JobSpec("job", 4, 1, nodes=4, spares=0, keep_together=("tp",)), forming=True)
     for node, rack in zip(job.machine.state.nodes.values(), "abcd", strict=True):
         node.given = {"nvlink-domain": rack}
@@ -310,7 +310,7 @@ def test_a_rank_that_cannot_go_home_does_not_hold_the_others_back(hinders: str) 
         assert not moves(job)
         job.submit(events.StartRefused(second, "n1", "no room"))
     else:
-        state.unmoved[1] = 2
+        state.failed_moves[1] = 2
         job.warm(first)
     assert state.migration is not None and [move.rank for move in state.migration.moves] == [0]
 
@@ -320,7 +320,7 @@ def moves(job: Job) -> bool:
 
 
 def finish(job: Job) -> None:
-    """The move under way, if there is one, comes to its end."""
+    """Complete the move under way, if there is one."""
     state = job.machine.state
     job.warm()
     if state.migration is None:

@@ -9,7 +9,7 @@ from tests.core.core_job import Job, assigned, of
 
 from understudy.core import commands, events
 from understudy.core.model import JobSpec, LossCause, Position, VotePhase
-from understudy.core.transitions import DURING, JOB, SPEAKERS, WORKER, Phase, Why, WorkerState
+from understudy.core.transitions import DURING, JOB, SPEAKERS, WORKER, Phase, RefusalReason, WorkerState
 
 DEAD: dict[type, tuple[object, ...]] = {
     events.PhaseDone: ("setup", 0.0, 1.0),
@@ -34,8 +34,8 @@ def test_lost_and_ended_are_the_end_and_can_be_reached_from_everywhere() -> None
 
 
 @pytest.mark.parametrize("kind", DEAD, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("worker, why", [("w1", Why.STATE), ("w9", Why.UNKNOWN)])
-def test_a_fenced_or_unknown_workers_word_is_counted_and_changes_nothing(kind: typing.Any, worker: str, why: Why) -> None:
+@pytest.mark.parametrize("worker, why", [("w1", RefusalReason.STATE), ("w9", RefusalReason.UNKNOWN)])
+def test_a_fenced_or_unknown_workers_word_is_counted_and_changes_nothing(kind: typing.Any, worker: str, why: RefusalReason) -> None:
     job = Job(JobSpec("job", 3, 3, spares=1))
     job.lose("w1")
     job.rest()
@@ -61,7 +61,7 @@ def test_after_the_end_only_a_taint_is_heard() -> None:
     assert job.submit(events.WorkerLost("w1", LossCause.KILLED, "signal 15", job.now)) == []
     job.submit(events.NodeTainted("n0", "loud"))
     assert job.machine.state.nodes["n0"].taint == "loud"
-    assert job.machine.state.refused == {("WorkerLost", Why.PHASE): 1}
+    assert job.machine.state.refused == {("WorkerLost", RefusalReason.PHASE): 1}
 
 
 def test_a_step_that_no_table_knows_is_not_taken_and_is_counted() -> None:
@@ -69,18 +69,21 @@ def test_a_step_that_no_table_knows_is_not_taken_and_is_counted() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     state = job.machine.state
     job.lose("w1")
-    state.become(state.workers["w1"], WorkerState.MEMBER)
+    state.set_worker_state(state.workers["w1"], WorkerState.MEMBER)
     job.submit(events.StopAsked("enough", 0))
-    state.enter(Phase.TRAINING)
+    state.set_phase(Phase.TRAINING)
     assert state.workers["w1"].state is WorkerState.LOST and state.phase is Phase.ENDED
-    assert state.refused == {("worker lost -> training", Why.TRANSITION): 1, ("job ended -> training", Why.TRANSITION): 1}
+    assert state.refused == {
+        ("worker lost -> training", RefusalReason.TRANSITION): 1,
+        ("job ended -> training", RefusalReason.TRANSITION): 1,
+    }
 
 
 def test_a_word_that_is_refused_does_not_keep_the_same_one_from_being_heard_when_its_time_has_come() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = assigned(job.lose("w1")).worker
     early = events.Verified(newcomer, 1, 3)
-    assert job.submit(early) == [] and job.machine.state.refused == {("Verified", Why.GENERATION): 1}
+    assert job.submit(early) == [] and job.machine.state.refused == {("Verified", RefusalReason.GENERATION): 1}
     job.rest()
     assert [timer.timer for timer in of(commands.SetTimer, job.submit(early))] == ["resume"]
     assert job.machine.state.workers[newcomer].state is WorkerState.MEMBER

@@ -20,7 +20,7 @@ from tests.matrix.results import Result
 from tests.matrix.run import Finished, compare, last_step, log_of, undisturbed
 from tests.model.validate import Validator
 from understudy.core.events import Event
-from understudy.links.messages import recalled
+from understudy.links.messages import decode_trusted
 from understudy.orchestrator import views
 from understudy.orchestrator.settings import Settings
 
@@ -178,7 +178,7 @@ class KubernetesJob:
                 settings = Settings.from_json(json.loads(content)["settings"])
             elif kind == "event":
                 now, _, text = content.partition(" ")
-                event, _ = recalled(text)
+                event, _ = decode_trusted(text)
                 assert isinstance(event, Event)
                 events.append((float(now), event))
         assert settings is not None

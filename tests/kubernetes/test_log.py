@@ -17,10 +17,10 @@ from tests.said import refused
 from understudy.messages import kubernetes_api, kubernetes_jobs
 from understudy.schedulers.base import SchedulerAway
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, path
-from understudy.schedulers.kubernetes.lock import GROUP as GROUP_OF_LEASES
-from understudy.schedulers.kubernetes.lock import Lock, Lost
-from understudy.schedulers.kubernetes.log import MOST, Log, Overtaken, parts
-from understudy.schedulers.kubernetes.watched import Watched
+from understudy.schedulers.kubernetes.config_map_log import MOST, ConfigMapLog, Overtaken, parts
+from understudy.schedulers.kubernetes.informer import Informer
+from understudy.schedulers.kubernetes.leader_lease import GROUP as GROUP_OF_LEASES
+from understudy.schedulers.kubernetes.leader_lease import LeaderLease, Lost
 
 pytestmark = [needs_kubernetes, pytest.mark.timeout(300)]
 GROUP = "understudy.dev"
@@ -38,8 +38,8 @@ def owner_of(cluster: Cluster) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": made["metadata"]["uid"]}
 
 
-def log_of(cluster: Cluster, api: Api, owner: Object) -> Log:
-    return Log(api, GROUP, cluster.namespace, "gpt", owner)
+def log_of(cluster: Cluster, api: Api, owner: Object) -> ConfigMapLog:
+    return ConfigMapLog(api, GROUP, cluster.namespace, "gpt", owner)
 
 
 def test_who_has_been_overtaken_cannot_write(kubernetes_cluster: Cluster) -> None:
@@ -128,7 +128,7 @@ def test_the_lock_of_a_deleted_job_of_the_same_name(kubernetes_cluster: Cluster)
     """It is not taken, though its holder is gone, since Kubernetes would remove it under the new holder."""
     api, namespace = api_of(kubernetes_cluster), kubernetes_cluster.namespace
     owners = owner_of(kubernetes_cluster), another_owner(kubernetes_cluster)
-    first, second = (Lock(api, namespace, "gpt", name, 1, owner) for name, owner in zip(("0 x", "0 y"), owners, strict=True))
+    first, second = (LeaderLease(api, namespace, "gpt", name, 1, owner) for name, owner in zip(("0 x", "0 y"), owners, strict=True))
     assert first.take() == 1
     first.give_up()
     assert second.take() is None and second.other == ""
@@ -140,7 +140,7 @@ def test_the_lock_of_a_deleted_job_of_the_same_name(kubernetes_cluster: Cluster)
 def test_a_lock_without_an_owner_may_be_taken(kubernetes_cluster: Cluster) -> None:
     """Kubernetes will not remove it: it was left by `kubectl delete --cascade=orphan`."""
     api, namespace, owner = api_of(kubernetes_cluster), kubernetes_cluster.namespace, owner_of(kubernetes_cluster)
-    left, ours = Lock(api, namespace, "gpt", "0 x", 1), Lock(api, namespace, "gpt", "0 y", 1, owner)
+    left, ours = LeaderLease(api, namespace, "gpt", "0 x", 1), LeaderLease(api, namespace, "gpt", "0 y", 1, owner)
     assert left.take() == 1
     left.give_up()
     assert ours.take() == 2
@@ -149,7 +149,7 @@ def test_a_lock_without_an_owner_may_be_taken(kubernetes_cluster: Cluster) -> No
 
 def test_one_has_the_lock(kubernetes_cluster: Cluster) -> None:
     api = api_of(kubernetes_cluster)
-    first, second = (Lock(api, kubernetes_cluster.namespace, "gpt", f"{name} x", 2) for name in "01")
+    first, second = (LeaderLease(api, kubernetes_cluster.namespace, "gpt", f"{name} x", 2) for name in "01")
     assert first.take() == 1
     assert second.take() is None and second.other == "0 x"
     first.renew()
@@ -181,7 +181,7 @@ def test_a_label_that_is_written_from_what_was_read_before_is_refused(kubernetes
 
 def test_what_is_known_of_pods_while_the_server_goes_and_comes(kubernetes_cluster: Cluster) -> None:
     api = api_of(kubernetes_cluster)
-    watched = Watched(api, path("pods", kubernetes_cluster.namespace), labelSelector="mine=yes")
+    watched = Informer(api, path("pods", kubernetes_cluster.namespace), labelSelector="mine=yes")
 
     def known() -> list[str]:
         return sorted(each["metadata"]["name"] for each in watched.objects())

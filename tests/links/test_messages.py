@@ -21,10 +21,10 @@ from understudy.links.messages import (
     Part,
     ToWorkers,
     decode,
+    decode_untrusted,
     encode,
     encode_all,
     pack,
-    taken,
     unfold,
 )
 from understudy.messages import wire
@@ -122,7 +122,7 @@ def test_text_that_python_made_of_undecodable_bytes_survives() -> None:
 @pytest.mark.parametrize("said", ["0", "-1", "null"])
 def test_a_process_id_that_is_not_known_is_none(said: str) -> None:
     """An earlier version writes 0. The journal gets None."""
-    message, written = taken(f'{{"type":"WorkerStarted","worker":"w0","node":"n0","pid":{said}}}')
+    message, written = decode_untrusted(f'{{"type":"WorkerStarted","worker":"w0","node":"n0","pid":{said}}}')
     assert message == events.WorkerStarted("w0", "n0", None)
     assert json.loads(written)["pid"] is None
     assert decode(written) == message

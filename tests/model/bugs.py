@@ -40,7 +40,7 @@ from understudy.core.commands import Drill, KillWorker
 from understudy.core.commit import Decision
 from understudy.core.model import LossCause, Position, VotePhase
 from understudy.core.state import CHECK, DRAIN, JobState
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 
 KILL = Bounds(transactions=1, faults={"kill": 1})
 KILLS = Bounds(transactions=1, faults={"kill": 2}, together=2, spares=2)
@@ -143,7 +143,7 @@ def _early(state: JobState, event: events.Quiesced) -> None:
 
 def _unfenced(state: JobState, worker: Any, reason: str) -> None:
     """The old worker is not ended."""
-    state.become(worker, WorkerState.LOST)
+    state.set_worker_state(worker, WorkerState.LOST)
 
 
 def _fence_forgotten(state: JobState, event: events.WorkerStarted) -> None:
@@ -186,7 +186,7 @@ def _nothing_repeated(state: JobState, node: Any) -> None:
     """Commands that an orchestrator sent before it was killed are not sent again."""
 
 
-def _words_of_the_dead(kind: Any, speaker: WorkerState | None, phase: Phase) -> Why | None:
+def _words_of_the_dead(kind: Any, speaker: WorkerState | None, phase: Phase) -> RefusalReason | None:
     """A newcomer that is fenced can still say that it is verified."""
     return None if kind is events.Verified and speaker is not None else refusal(kind, speaker, phase)
 
@@ -220,7 +220,7 @@ def _moves_unasked(state: JobState, event: events.NewcomerReady) -> None:
     if state.migration is not None:
         (move,) = state.migration.moves
         leaver, newcomer = state.workers[move.leaver], state.workers[move.newcomer]
-        state.become(newcomer, WorkerState.MEMBER)
+        state.set_worker_state(newcomer, WorkerState.MEMBER)
         state.ranks[move.rank] = newcomer.name
         membership.fence(state, leaver, "moved")
         state.migration = None
@@ -250,7 +250,7 @@ def _back_at_once(state: JobState, lost: set[str], why: str) -> None:
     if state.migration is None or leaver is None or leaver.name in lost or state.migration.moves[0].newcomer not in lost:
         disrupted(state, lost, why)
         return
-    state.become(leaver, WorkerState.MEMBER)
+    state.set_worker_state(leaver, WorkerState.MEMBER)
     state.ranks[leaver.rank] = leaver.name
     state.migration = None
 
@@ -258,14 +258,14 @@ def _back_at_once(state: JobState, lost: set[str], why: str) -> None:
 def _counts_drilled(state: JobState) -> None:
     """The spare of a drill counts as one of those that its node wants."""
     for node in state.nodes.values():
-        there = node.idle(WorkerState.STARTING, WorkerState.WARM, WorkerState.REHEARSING)
+        there = node.idle(WorkerState.STARTING, WorkerState.WARM, WorkerState.DRILLING)
         for _ in range(node.spares - len([worker for worker in there if worker.spare])):
             membership.start_worker(state, node, spare=True)
 
 
 def _takes_drilled(state: JobState, rank: int, taken: Any = ()) -> Any:
     """The spare of a drill is taken for a warm one."""
-    drilled = [worker for worker in state.workers.values() if worker.state is WorkerState.REHEARSING]
+    drilled = [worker for worker in state.workers.values() if worker.state is WorkerState.DRILLING]
     return next(iter(drilled), None) or choose_spare(state, rank)
 
 
@@ -284,7 +284,7 @@ call_off = drill.call_off
 def _any_stage(state: JobState) -> Any:
     """A spare that was told to start is kept like one in its set-up."""
     spare = state.workers[state.drill.worker] if state.drill is not None else None
-    return spare if spare is not None and spare.state is WorkerState.REHEARSING else None
+    return spare if spare is not None and spare.state is WorkerState.DRILLING else None
 
 
 def _kept_for_nothing(state: JobState, spare: Any) -> None:

@@ -41,10 +41,10 @@ def _look_at(after: JobState, command: commands.Command) -> None:
         drill = after.drill
         if drill is None or (drill.number, drill.rank) != (command.number, command.rank) or not drill.running:
             raise Wrong(f"{command} is of no drill that is under way")
-        state = {drill.worker: WorkerState.REHEARSING, drill.holder: WorkerState.MEMBER}.get(worker.name)
+        state = {drill.worker: WorkerState.DRILLING, drill.holder: WorkerState.MEMBER}.get(worker.name)
         if worker.state is not state:
             raise Wrong(f"{command} is told to one that is {worker.state}")
-    elif worker.state is WorkerState.REHEARSING and not isinstance(command, commands.Prepare):
+    elif worker.state is WorkerState.DRILLING and not isinstance(command, commands.Prepare):
         raise Wrong(f"{command} is told to the spare of a drill")
 
 

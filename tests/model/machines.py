@@ -121,7 +121,7 @@ def _taints(node: Node) -> tuple[Any, ...]:
 
 def _node(n: Node) -> tuple[Any, ...]:
     devices = tuple(sorted(n.devices.items())), tuple(sorted((*key, taint.leave, taint.device) for key, taint in n.device_taints.items()))
-    return n.name, n.spares, n.refused, n.failed_starts, n.lost, _taints(n), devices, n.home_at, n.awaits, n.claim, n.room
+    return n.name, n.spares, n.refused, n.failed_starts, n.lost, _taints(n), devices, n.home_at, n.spares_for_return, n.claim, n.room
 
 
 def machine_key(machine: Machine, heard: bool = True) -> Any:
@@ -157,7 +157,7 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
         tuple(map(_node, s.nodes.values())),
         workers,
         tuple(sorted(s.ranks.items())), frozenset(s.finished_then_lost), tuple(sorted(s.unprepared.items())),
-        s.unprepared_in_a_row, tuple(sorted(s.unmoved.items())), bool(s.broken), frozenset(s.timers),
+        s.unprepared_in_a_row, tuple(sorted(s.failed_moves.items())), bool(s.broken), frozenset(s.timers),
         None if recovery is None else (
             recovery.generation, recovery.planned, recovery.store, frozenset(recovery.waiting), recovery.unexplained, recovery.counted,
             tuple(sorted((name, answer.position, answer.copies) for name, answer in recovery.answers.items())),

@@ -354,7 +354,7 @@ def _is_over(machine: Machine, event: events.Event) -> bool:
             return worker.state is not WorkerState.STARTING and event.rank in (-1, worker.rank)
         case events.Drilled() | events.DrillBroken():
             return s.drill is None or s.drill.number != event.drill
-        case events.Prepared() if worker.state is WorkerState.REHEARSING:
+        case events.Prepared() if worker.state is WorkerState.DRILLING:
             return worker.ready
         case events.Prepared():
             return worker.state not in (WorkerState.STARTING, WorkerState.WARM)

@@ -196,7 +196,7 @@ def test_a_look_sorts_nodes_only_for_what_is_placed_or_kept(monkeypatch: pytest.
 
 
 def test_many_jobs_that_fit_are_placed_in_several_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Agents and other jobs are served in between; and a node that comes then makes no look of its own."""
+    """Agents and other jobs are served in between; and a node that connects then causes no separate check."""
     monkeypatch.setattr(module, "SETTLE", 0.0)
     monkeypatch.setattr(module, "PLACING", 0.0)
     monkeypatch.setattr(module, "REST", 1e9)
@@ -280,7 +280,7 @@ def test_what_people_say_of_nodes_is_kept(tmp_path: Path) -> None:
     assert len(told) == 1
 
 
-def test_what_people_have_said_and_how_long_jobs_wait_outlive_a_restart(tmp_path: Path) -> None:
+def test_operators_marks_and_waiting_times_outlive_a_restart(tmp_path: Path) -> None:
     """Also where no earlier version has kept whom people trusted: the jobs' events say it, but not what one job's operators have said."""
 
     def recorded(name: str, *told: Event) -> Recorded:

@@ -108,7 +108,7 @@ def test_what_follows_from_a_policy_concerns_the_job_only(detector: str, by: str
 
 
 def test_a_policy_may_end_who_computes_on_a_device() -> None:
-    """A device that is gone answers nobody: its rank cannot give its state to a newcomer, as it would when it leaves."""
+    """A device that is gone does not answer: its rank cannot send its state to a newcomer, as it would when it leaves."""
     job = Answered('[[rule]]\nname = "gone"\nkind = "xid-79"\nsubject = ["device"]\naction = "lost"')
     worker = job.state.ranks[1]
     node = job.state.workers[worker].node
@@ -122,7 +122,7 @@ def test_a_policy_may_end_who_computes_on_a_device() -> None:
     assert isinstance(again, NodeTainted) and again.part == "GPU-5a" and not again.leave, "nobody computes there any more"
 
 
-def test_a_note_is_for_a_person_and_told_once() -> None:
+def test_a_note_is_only_shown_and_reported_once() -> None:
     job = Answered()
     for _ in range(3):
         assert job.sees(Evidence("d", Subject.DEVICE, "n0", Severity.NOTE, "warm", 1.0, part="gpu0"), 5.0) is None

@@ -115,7 +115,7 @@ def test_for_a_person_it_is_a_table(dry_run: Callable[..., Result]) -> None:
     assert said(dry_run(THRICE, []).output, tools.DRY_RUN_NOTHING, evidence="0 pieces")
 
 
-def test_where_there_is_no_journal_that_is_said(tmp_path: Path) -> None:
+def test_a_missing_journal_is_reported(tmp_path: Path) -> None:
     missing = CliRunner().invoke(understudy.cli.app, ["policy", "check", "--dry-run", str(tmp_path)])
     assert missing.exit_code == 2 and said(missing.output, orchestrators.NO_JOURNAL, folder=tmp_path)
 

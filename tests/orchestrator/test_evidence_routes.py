@@ -63,7 +63,7 @@ class Served:
         return found
 
     def taints(self, name: str) -> dict[str, list[tuple[str, str]]]:
-        """The sources and parts of what taints the nodes of a job, behind a look at what has come."""
+        """Return the sources and parts of the taints of a job's nodes, after its evidence was evaluated."""
         service = self.job(name).service
         service.look()
         return {node.name: list(node.taints) for node in service.machine.state.nodes.values() if node.taints}
@@ -169,7 +169,7 @@ def test_a_node_of_a_service_without_a_job(within: Callable[..., None]) -> None:
 
 
 def test_what_is_over_takes_no_room() -> None:
-    """And there is an end to what is kept of a node, whoever sees it."""
+    """What is kept of a node is limited, whatever the source."""
     node = Node(Hello("n9", "10.0.0.9", 4, "", {}, ()), None, 0.0)
     hot = Evidence("webhook:site", Subject.NODE, "n9", Severity.SUSPECT, "hot", 90.0)
     for number in range(SUSPICIONS):
@@ -183,7 +183,7 @@ def test_what_is_over_takes_no_room() -> None:
     assert len(node.suspected) == SUSPICIONS
 
 
-def test_who_may_tell_it(within: Callable[..., None]) -> None:
+def test_roles_that_may_report_evidence(within: Callable[..., None]) -> None:
     async def check(served: Served) -> None:
         for role in Role:
             expected = 200 if role in (Role.EVIDENCE, Role.OPERATE, Role.SUBMIT) else 403
@@ -229,7 +229,7 @@ def test_an_alert_comes_and_goes(within: Callable[..., None]) -> None:
     within(check)
 
 
-def test_alerts_that_go_nowhere_are_answered_and_told_once(within: Callable[..., None]) -> None:
+def test_alerts_without_effect_are_answered_and_reported_once(within: Callable[..., None]) -> None:
     async def check(served: Served) -> None:
         found = await served.alerts(alert(node="nobody"), alert(node="n0"), alert(node="n1", severity="p1"))
         assert [(one["node"], bool(one["refused"])) for one in found] == [("", True), ("n0", False), ("n1", False)]
@@ -290,7 +290,7 @@ def test_alerts_that_go_nowhere_are_answered_and_told_once(within: Callable[...,
         ([{**ITEM, "until": time.time() + 4e8}], 409, http_requests.UNTIL_TOO_FAR.code),
     ],
 )
-def test_what_is_wrong_is_told_and_changes_nothing(within: Callable[..., None], body: Any, status: int, words: str) -> None:
+def test_an_invalid_report_is_answered_and_changes_nothing(within: Callable[..., None], body: Any, status: int, words: str) -> None:
     coded = {400: http_requests.NOT_SERVED, 422: http_requests.MALFORMED}
 
     async def check(served: Served) -> None:
@@ -343,7 +343,7 @@ def test_a_time_that_it_lasts(within: Callable[..., None]) -> None:
     within(check)
 
 
-def test_a_flood_is_refused_as_a_whole_and_reaches_nobody(within: Callable[..., None]) -> None:
+def test_a_flood_is_refused_as_a_whole_and_reaches_no_job(within: Callable[..., None]) -> None:
     """Of one kind of token. Alertmanager is told so in words after which it comes again."""
 
     async def check(served: Served) -> None:

@@ -31,7 +31,7 @@ from understudy.common.page_view import Activity, PageView
 from understudy.core import events
 from understudy.core.machine import Machine
 from understudy.core.model import JobSpec, LossCause, Timeouts
-from understudy.links.messages import LIMIT, BadMessage, decode, encode, recalled, taken
+from understudy.links.messages import LIMIT, BadMessage, decode, decode_trusted, decode_untrusted, encode
 from understudy.messages import orchestrators, service_jobs, tools, wire
 from understudy.orchestrator import journal, metrics, views
 from understudy.orchestrator.jobs import ServedJob
@@ -97,11 +97,11 @@ def _strings(value: Any) -> list[str]:
 @example(events.WorkerStarted("w\ud800", "n0", 1))
 def test_what_a_link_takes_is_read_again_as_it_was_taken(event: events.Event) -> None:
     try:
-        message, written = taken(encode(event))
+        message, written = decode_untrusted(encode(event))
     except BadMessage:
         return
     assert len(written) <= LIMIT and written.isascii()
-    assert recalled(written) == (message, written)
+    assert decode_trusted(written) == (message, written)
     assert all(map(_written, _strings(json.loads(written))))
 
 
@@ -115,7 +115,7 @@ def test_whatever_is_taken_can_be_handled_kept_shown_and_measured(
     machine, kept = Machine(SPEC, SETTINGS.timeouts), []
     for event in [*STORY[:known], *hostile]:
         try:
-            message, written = taken(encode(event))
+            message, written = decode_untrusted(encode(event))
         except BadMessage:
             continue
         for command in machine.handle(cast("events.Event", message), 5.0):
@@ -171,7 +171,7 @@ def test_texts_are_cut_to_what_they_may_have(text: str, most: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["w\ud800", "a\x00b", "é" * NAME, "x" * (NAME + 1), "\x1b[2J", "a\nb"])
-def test_a_name_that_cannot_be_told_is_refused(name: str) -> None:
+def test_a_name_that_cannot_be_printed_is_refused(name: str) -> None:
     for event in (events.WorkerStarted(name, "n0", 1), events.NodeJoined("n0", "h", 0, workers=("w0", name))):
         with refused(BadMessage, wire.MALFORMED, type=type(event).__name__) as caught:
             decode(encode(event))
@@ -182,8 +182,8 @@ def test_a_traceback_loses_neither_its_event_nor_its_last_line() -> None:
     path = "caf\udce9.py"
     long = f"Traceback in {path}\n" + "🙂" * 100_000 + "\nValueError: the end"
     sent = bounded(events.ScriptFailed("w0", 0, 1, path, long))  # as a worker does before it speaks
-    (heard, written) = taken(encode(sent))
-    assert heard == sent and isinstance(heard, events.ScriptFailed) and recalled(written)[0] == heard
+    (heard, written) = decode_untrusted(encode(sent))
+    assert heard == sent and isinstance(heard, events.ScriptFailed) and decode_trusted(written)[0] == heard
     assert heard.summary == "caf\\udce9.py" and heard.traceback.startswith("Traceback") and heard.traceback.endswith("the end")
     assert size(heard.traceback) <= TEXT
 
@@ -195,7 +195,7 @@ def test_nothing_to_mend_is_left_as_it_is() -> None:
 
 
 def test_thousands_of_nodes_that_are_lost_together_are_read_again(tmp_path: Path) -> None:
-    """The whole of an event that is our own has no limit: nobody else can make it long."""
+    """An event of the orchestrator itself has no limit as a whole: no other process can make it long."""
     lost = events.NodesLost(tuple(events.LostNode(f"n{number}", service_jobs.SILENT(seconds=2.0) * 3, 1.0) for number in range(12_000)))
     assert len(encode(lost)) > LIMIT
     file = journal.Journal(tmp_path / JOURNAL, lambda text: None)
@@ -223,7 +223,7 @@ def test_a_row_that_cannot_be_read_puts_its_own_job_aside(tmp_path: Path) -> Non
         journal.read(place, "bad")
 
 
-def test_a_writer_that_fails_in_whatever_way_says_so_and_tries_again(tmp_path: Path) -> None:
+def test_a_writer_reports_any_failure_and_tries_again(tmp_path: Path) -> None:
     """Names with halves of surrogate pairs ended its thread once, in silence. Nothing gets so far any more; if it did, this happens."""
     told: list[str] = []
     failed, over = threading.Event(), threading.Event()

@@ -147,7 +147,7 @@ def test_no_journal(tmp_path: Path) -> None:
         views.offline_status(tmp_path)
 
 
-def test_a_disk_that_refuses_is_told_once_and_caught_up_later(tmp_path: Path) -> None:
+def test_a_disk_that_rejects_writes_is_reported_once_and_caught_up_later(tmp_path: Path) -> None:
     obstacle = tmp_path / JOURNAL
     obstacle.mkdir()  # nothing can be written under this name
     told: list[str] = []
@@ -213,7 +213,7 @@ def test_settings_that_are_not() -> None:
     assert "hang_floor" in str(caught.value)
 
 
-def test_a_full_disk_behind_the_terminal_does_not_end_who_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_for_the_output_does_not_end_the_reporting_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """`understudy run > output 2>&1` on a disk that is full: the journal's thread tells that it cannot write, and has to go on."""
     with open("/dev/full", "w") as full:
         monkeypatch.setattr(sys, "stderr", full)

@@ -27,7 +27,7 @@ from understudy.orchestrator import database, journal, migrations, views
 from understudy.orchestrator.leadership import Leadership
 
 STOPPED = events.StopAsked("after the upgrade", 3)
-# Brings a journal to this version with a step behind the real ones that says so and waits, in the middle of the transaction.
+# Migrates a journal with an extra step after the real ones that reports itself and waits, in the middle of the transaction.
 IN_THE_MIDDLE = """
 import pathlib, signal, sys
 from understudy.orchestrator import database, migrations

@@ -32,7 +32,7 @@ async def drained(served: Served, token: str, **words: Any) -> httpx.Response:
     return await served.post({"force": True, **words}, token, "/v1/nodes/n1/drain")
 
 
-def test_what_an_operator_of_a_job_says_concerns_that_job(within: Callable[..., None]) -> None:
+def test_a_decision_of_a_job_s_operator_concerns_that_job(within: Callable[..., None]) -> None:
     async def check(served: Served) -> None:
         assert served.cluster is not None
         for what, body in (("taint", {"reason": "loud"}), ("drain", {"reason": "to look", "force": True})):
@@ -49,7 +49,7 @@ def test_what_an_operator_of_a_job_says_concerns_that_job(within: Callable[..., 
     within(check)
 
 
-def test_what_is_said_for_all_jobs_is_taken_back_for_all(within: Callable[..., None]) -> None:
+def test_a_taint_for_all_jobs_is_lifted_for_all(within: Callable[..., None]) -> None:
     async def check(served: Served) -> None:
         assert served.cluster is not None
         assert (await served.post({"reason": "its fan"}, OF_ALL, "/v1/nodes/n1/taint")).status_code == 200

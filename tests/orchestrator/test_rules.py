@@ -45,7 +45,7 @@ class Job:
         return found
 
 
-def test_who_is_connected_and_speaks_is_not_lost() -> None:
+def test_a_connected_node_with_messages_is_not_lost() -> None:
     assert Job().until(100.0) == []
 
 
@@ -57,7 +57,7 @@ def test_a_node_whose_agent_stays_away_is_lost_once() -> None:
     assert not job.live.waits
 
 
-def test_who_comes_back_in_time_is_not_lost() -> None:
+def test_a_node_that_comes_back_in_time_is_not_lost() -> None:
     job = Job()
     job.away("n1")
     assert job.until(LIMIT - EVERY) == [] and job.live.waits
@@ -81,23 +81,23 @@ def test_the_only_host_is_up_and_its_silence_means_nothing() -> None:
     assert when == 50.0 + GRACE
 
 
-def test_who_is_connected_and_silent_is_lost_and_is_to_be_disconnected() -> None:
+def test_a_connected_silent_node_is_lost_and_must_be_disconnected() -> None:
     ((when, (lost,), silent),) = Job().until(10.0, speak=("n0", "n2"))
     assert LIMIT < when <= LIMIT + 2 * EVERY and lost.node == "n1" and silent == ("n1",)
     assert lost.happened == pytest.approx(EPOCH)
 
 
-def test_who_is_lost_together_is_told_of_together_in_the_order_in_which_it_happened() -> None:
+def test_nodes_that_are_lost_together_are_reported_together_in_order() -> None:
     job = Job()
     job.away("n2")
     job.until(EVERY)
     job.away("n1")
-    job.now = 10.0  # nobody looked meanwhile
+    job.now = 10.0  # there was no check in the meantime
     gone = job.live.gone(NODES, job.connected, job.now, EPOCH + job.now)
     assert [one.node for one in gone.lost] == ["n2", "n1"]
 
 
-def test_after_a_restart_agents_have_time_unless_their_host_says_nothing_in_any_other_way() -> None:
+def test_after_a_restart_agents_have_time_unless_their_host_is_silent_in_every_way() -> None:
     for silent, expected in (({}, GRACE), ({2: EPOCH - 1.0}, LIMIT + MARGIN)):
         job = Job(silent=silent)
         job.away("n2", anew=True)

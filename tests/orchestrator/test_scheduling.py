@@ -20,7 +20,7 @@ from understudy.orchestrator import scheduling
 from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.orchestrator.scheduling import Scheduling, story
 from understudy.policy.rules import Back
-from understudy.schedulers.base import TAKEN, Held, NodeSeen, SchedulerAway, SchedulerFailed, Work
+from understudy.schedulers.base import TAKEN, ClaimedNode, NodeSeen, SchedulerAway, SchedulerFailed, Work
 
 DOWN = NodeSeen("n2", "down*", "down", True, "down*: a bad DIMM (root)", 1000.0)
 SPEC = JobSpec("job", 2, 1, nodes=2, spares=0)
@@ -107,7 +107,7 @@ def test_what_is_known_of_a_node_begins_changes_and_ends() -> None:
     assert (last.kind, last.until > 0) == ("drain", True)
 
 
-def test_a_node_s_place_is_told_once_and_again_when_it_changes() -> None:
+def test_a_node_s_place_is_reported_once_and_again_when_it_changes() -> None:
     around = Around()
     for labels in ((), (("nvlink-domain", "c1"),), (("nvlink-domain", "c1"),), (("nvlink-domain", "c2"),), ()):
         around.sees(NodeSeen("n0", "idle", labels=labels), NodeSeen("n77", "idle", labels=labels))
@@ -127,7 +127,7 @@ def test_what_speaks_against_a_node_only_a_little_is_a_note_and_happens_now_at_t
     assert all(abs(one.happened - time.time()) < 600 for one in around.observed)
 
 
-def test_a_new_leader_says_again_what_holds_and_ends_what_does_not() -> None:
+def test_a_new_leader_repeats_valid_findings_and_ends_the_others() -> None:
     around = Around()
     around.sees(DOWN, replace(DOWN, name="n3"))
     around.turn()
@@ -146,12 +146,12 @@ def test_a_new_leader_says_again_what_holds_and_ends_what_does_not() -> None:
 
 @pytest.mark.parametrize("error", [SchedulerFailed("no"), SchedulerAway("no")])
 @pytest.mark.parametrize("call", ["look", "record", "claims", "claim", "give_back"])
-def test_it_is_told_once_and_asked_again(call: str, error: SchedulerFailed) -> None:
+def test_a_failure_is_reported_once_and_the_request_repeated(call: str, error: SchedulerFailed) -> None:
     around = Around(replace(SPEC, floating=2), Back(release=False))
     around.lose_node("n1")
     around.lose_node("n2")
     around.lose_node("n3")
-    around.made_up.held[9] = Held()
+    around.made_up.held[9] = ClaimedNode()
     around.made_up.fails[call] = error
     around.turn(3)
     if call == "claim" and type(error) is SchedulerFailed:
@@ -237,7 +237,7 @@ def test_nothing_is_asked_for_that_the_journal_may_not_have() -> None:
 def test_what_the_scheduler_has_beyond_that_is_given_back() -> None:
     around = floating()
     around.lose_node("n1")
-    around.made_up.held.update({7: Held(node="n9"), 8: Held(True, "n8", "cancelled")})
+    around.made_up.held.update({7: ClaimedNode(node="n9"), 8: ClaimedNode(True, "n8", "cancelled")})
     around.turn(2)
     assert around.made_up.calls("give_back") == [("give_back", 7)], "not what has ended"
 
@@ -251,7 +251,7 @@ def test_a_claim_that_is_refused_or_ends_is_over() -> None:
     around = floating()
     around.lose_node("n1")
     around.turn()
-    around.made_up.held[0] = Held(True, "", "Slurm job 12 preempted")
+    around.made_up.held[0] = ClaimedNode(True, "", "Slurm job 12 preempted")
     around.turn(2)
     assert around.claims_ended() == [events.ClaimEnded(0, "Slurm job 12 preempted")] and around.made_up.calls("give_back") == []
 
@@ -261,7 +261,7 @@ def test_what_becomes_of_a_claimed_node_is_recorded_there_when_it_changes() -> N
     around.lose_node("n1")
     around.turn()
     around.job.submit(events.NodeJoined("n9", "h9", 9, spares=2, claim=0))
-    around.made_up.held[0] = Held(False, node="n9")
+    around.made_up.held[0] = ClaimedNode(False, node="n9")
     around.turn(2)
     assert around.made_up.calls("record_claim") == [("record_claim", 0, "made-up-7: no rank on n9")]
     around.job.warm()
@@ -309,7 +309,7 @@ def test_one_with_an_orchestrator_goes_if_the_scheduler_has_taken_it(taken: bool
     assert around.made_up.calls("release") == released
 
 
-def test_one_that_is_lost_goes_also_with_an_orchestrator_and_nobody_is_dismissed() -> None:
+def test_a_lost_node_goes_even_with_an_orchestrator_and_no_agent_is_dismissed() -> None:
     around = Around()
     around.lose_node("n2")
     around.turn(2)
@@ -408,7 +408,7 @@ def test_the_story_of_nodes_that_were_left() -> None:
 # -- the end ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_at_the_end_nobody_waits_for_nodes_that_are_lost() -> None:
+def test_the_end_does_not_wait_for_lost_nodes() -> None:
     """Those that are there end by themselves, and some take their time."""
     around = Around(count=3)
     around.turn()
@@ -422,13 +422,13 @@ def test_at_the_end_nobody_waits_for_nodes_that_are_lost() -> None:
 def test_at_the_end_what_is_claimed_is_given_back() -> None:
     around = floating()
     around.turn()
-    around.made_up.held = {1: Held(), 2: Held(node="n8"), 3: Held(node="n1"), 4: Held(True)}
+    around.made_up.held = {1: ClaimedNode(), 2: ClaimedNode(node="n8"), 3: ClaimedNode(node="n1"), 4: ClaimedNode(True)}
     around.finish()
     assert around.made_up.calls("give_back") == [("give_back", 1), ("give_back", 2)], "n1 is there, and ends by itself"
 
 
 @pytest.mark.parametrize(("error", "told"), [(SchedulerFailed("no"), "no"), (TimeoutError(), "it does not answer")])
-def test_at_the_end_a_scheduler_that_fails_is_told_of(error: Exception, told: str) -> None:
+def test_a_scheduler_that_fails_at_the_end_is_reported(error: Exception, told: str) -> None:
     around = Around()
     around.turn()
     around.made_up.fails["finish"] = error

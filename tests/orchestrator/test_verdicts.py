@@ -1,4 +1,4 @@
-"""What the core decides by itself is evidence, too; and nobody else can speak in its name, or in a person's."""
+"""The core's own decisions are evidence, too; and no other source can use its name, or an operator's."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run(scenario: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("name", ["operator", "corrupt", "drain", "check", "heartbeat"])
 def test_no_other_detector_can_speak_as_a_person_or_the_core_does(name: str) -> None:
-    """One on a node, or whoever has its agent's token: it neither taints the node nor lifts what a person has said."""
+    """A process on a node, or with its agent's token: it neither taints the node nor lifts an operator's taint."""
 
     def scenario() -> None:
         job = Running()
@@ -93,7 +93,7 @@ def test_no_other_detector_can_speak_as_a_person_or_the_core_does(name: str) -> 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["run", "service"])
 def test_in_a_service_a_job_s_part_is_no_witness_against_the_node(shared: bool) -> None:
-    """Whoever has submitted the job has its token."""
+    """The submitter of the job has its token."""
 
     def scenario() -> None:
         job = Running(shared=shared)
@@ -154,7 +154,7 @@ def test_a_silent_node_is_evidence_and_a_policy_may_keep_it_away(policy: str, un
     run(scenario)
 
 
-def test_nothing_is_said_of_a_job_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_evidence_is_made_for_a_job_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     def scenario() -> None:
         job = Running()
         job.service.submit(NodesLost(tuple(LostNode(node, "gone") for node in ("n0", "n1"))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from understudy.schedulers.base import Allocation, Held, NodeSeen, Place, Work
+from understudy.schedulers.base import Allocation, ClaimedNode, NodeSeen, Place, Work
 
 
 def place(count: int, number: int = 0, labels: tuple[tuple[str, str], ...] = ()) -> Place:
@@ -18,7 +18,7 @@ class MadeUp(Allocation):
         self.place = place(count, number, labels)
         self.told: list[tuple[object, ...]] = []
         self.seen: dict[str, NodeSeen] = {name: NodeSeen(name, "allocated") for name in self.place.nodes}
-        self.held: dict[int, Held] = {}
+        self.held: dict[int, ClaimedNode] = {}
         self.fails: dict[str, Exception] = {}  # by the name of the call
         self.cannot: set[str] = set()  # nodes that cannot be given back
 
@@ -59,9 +59,9 @@ class MadeUp(Allocation):
 
     def claim(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
         self._call("claim", number, *sorted(avoid))
-        self.held[number] = Held()
+        self.held[number] = ClaimedNode()
 
-    def claims(self) -> Mapping[int, Held]:
+    def claims(self) -> Mapping[int, ClaimedNode]:
         self._call("claims")
         return dict(self.held)
 

@@ -38,7 +38,7 @@ def main() -> int:
     become_subreaper()
     (config.run_dir / WORKERS).mkdir(parents=True, exist_ok=True)
     code = asyncio.run(serve(config, os.environ.get(TOKEN_VARIABLE, ""), control))
-    with contextlib.suppress(OSError):  # a full disk: who looks for it asks the orchestrator, too
+    with contextlib.suppress(OSError):  # a full disk: the orchestrator knows it, too
         (config.run_dir / ENDED).write_text(f"{code}\n")
     return code
 

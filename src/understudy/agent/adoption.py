@@ -1,7 +1,7 @@
-"""Workers of an agent that is gone: the one that is started in its place finds them by their pages, and they introduce themselves.
+"""Adopt the workers of an agent that is gone: the new agent finds them by their pages, and they introduce themselves.
 
-Training went on meanwhile. A worker that has ended since is a loss like any other, told late; how it ended is no longer known, nor what it
-printed last. What the gone agent had sent on counts as said: orchestrator and workers repeat the rest.
+Training went on in the meantime. A worker that has ended since is a loss like any other, reported late; how it ended and its last output
+are unknown. Messages that the former agent had forwarded are not repeated; the orchestrator and the workers repeat the rest.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from understudy.links.page import PageReader, open_process
 from understudy.links.reattach import Introduction
 from understudy.messages import agents
 
-MANNERS = 5.0  # seconds that who has connected may take to say who it is
+MANNERS = 5.0  # seconds for a process that has connected to identify itself
 
 
 @dataclass(frozen=True)
-class Left:
-    """A worker of an agent that is gone."""
+class AbandonedWorker:
+    """A worker whose agent is gone."""
 
     worker: str
     page: PageReader
@@ -40,7 +40,7 @@ class Left:
     pidfd: int | None  # None: it has ended
 
     def taken_up(self, node: str, route: Route) -> Worker:
-        """What the agent of `node` knows of it now. Owns `page` and `pidfd` from here on."""
+        """Return the worker for the new agent of `node`, which owns `page` and `pidfd` from here on."""
         known = Worker(self.worker, self.pid, -1, route, ours=False, page=self.page, rank=self.page.rank())
         if self.pidfd is not None:
             known.pidfd = self.pidfd
@@ -55,8 +55,8 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Met:
-    """A worker that introduces itself. Who takes it up owns `link` and the outputs."""
+class IntroducedWorker:
+    """A worker that introduces itself. The caller that adopts it owns `link` and the outputs."""
 
     introduction: Introduction
     pid: int
@@ -64,8 +64,8 @@ class Met:
     stdout: int
     stderr: int
 
-    def refuse(self) -> None:
-        """It belongs to nobody, and ends."""
+    def reject(self) -> None:
+        """Reject the worker; it ends."""
         for fd in (self.stdout, self.stderr):
             os.close(fd)
         self.link.close()
@@ -73,8 +73,8 @@ class Met:
             os.kill(self.pid, signal.SIGKILL)
 
 
-def left_behind(folder: Path) -> list[Left]:
-    """What the pages in `folder` tell. A page without an owner is of a process that had not begun to be a worker."""
+def abandoned(folder: Path) -> list[AbandonedWorker]:
+    """Return the workers according to the pages in `folder`. A page without an owner is of a process that had not become a worker yet."""
     found = []
     for path in sorted(folder.glob("*.page")):
         try:
@@ -83,15 +83,15 @@ def left_behind(folder: Path) -> list[Left]:
             continue
         pid, since = page.owner()
         if pid:
-            found.append(Left(path.stem, page, pid, open_process(pid, since)))
+            found.append(AbandonedWorker(path.stem, page, pid, open_process(pid, since)))
         else:
             page.close()
     return found
 
 
 def has_workers(folder: Path) -> bool:
-    """Whether any of them is alive."""
-    found = left_behind(folder)
+    """Return whether any of them is alive."""
+    found = abandoned(folder)
     for left in found:
         left.page.close()
         if left.pidfd is not None:
@@ -100,10 +100,10 @@ def has_workers(folder: Path) -> bool:
 
 
 class Reception:
-    """Where workers introduce themselves. `on_met` runs on the event loop."""
+    """The socket where workers introduce themselves. `on_met` runs on the event loop."""
 
-    def __init__(self, folder: Path, on_met: Callable[[Met], None]) -> None:
-        """Raises `OSError`."""
+    def __init__(self, folder: Path, on_met: Callable[[IntroducedWorker], None]) -> None:
+        """Open the socket. Raises `OSError`."""
         self._folder = folder
         self._on_met = on_met
         self._loop = asyncio.get_running_loop()
@@ -151,7 +151,7 @@ class Reception:
         self._forget(guest)
         for fd in guest.fds:
             os.set_inheritable(fd, False)
-        self._on_met(Met(introduction, guest.pid, guest.sock, stdout, stderr))
+        self._on_met(IntroducedWorker(introduction, guest.pid, guest.sock, stdout, stderr))
 
     def _forget(self, guest: _Guest) -> None:
         if guest.limit is not None:
@@ -169,7 +169,7 @@ class Reception:
 class _Guest:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        # None: it is outside of our process namespace (the kernel says 0), so nobody here could watch or end it.
+        # None: it is outside of this process namespace (the kernel says 0), so no process here could watch or end it.
         self.pid = known_pid(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
         self.said = bytearray()
         self.fds: list[int] = []

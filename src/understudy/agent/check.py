@@ -1,6 +1,6 @@
-"""The check that a node passes before it is trusted again (`understudy.checks`): in a process of its own, with a limit.
+"""Run the check that a node must pass before it is trusted again (`understudy.checks`), in a separate process with a time limit.
 
-It runs on a thread that starts it and waits for it, so nobody else collects its exit status, and it ends if the agent does.
+A thread starts the process and waits for it, so that no other code collects its exit status. It ends if the agent does.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from understudy.messages import agents
 
 LIMIT = 600.0  # seconds
 MOST_OUTPUT = 1 << 20  # bytes
-TOLD = 1000  # characters of why it has failed
+TOLD = 1000  # characters of the reason for a failure
 
 
 class NodeCheck:
-    """At most one at a time."""
+    """The check of this node; at most one runs at a time."""
 
     def __init__(self, node: str, folder: Path, tell: Callable[[NodeChecked], None]) -> None:
-        """`folder`: on the disk that is tried out. `tell` is called on another thread."""
+        """Create the check. `folder`: on the disk that is tested. `tell` is called on another thread."""
         self._node = node
         self._folder = folder
         self._tell = tell
@@ -41,13 +41,13 @@ class NodeCheck:
         self._closed = False
 
     def begin(self) -> None:
-        """Nothing, if one is running: it tells how it went."""
+        """Begin a check. Does nothing if one is running, which will report its result."""
         if self._running is None or not self._running.is_alive():
             self._running = threading.Thread(target=self._run, name="understudy-check", daemon=True)
             self._running.start()
 
     def close(self) -> None:
-        """Ends it with everything that it has started. Nothing is told any more."""
+        """End the check with all its processes. Nothing is reported any more."""
         self._closed = True
         self._kill()
 
@@ -60,7 +60,7 @@ class NodeCheck:
             self._tell(answer)
 
     def _judged(self) -> NodeChecked:
-        # The network needs somebody at the other end, and detectors look at this node all the time.
+        # Testing the network needs a second host, and detectors watch this node all the time.
         options = Options(folder=str(self._folder), skip=("network", "detectors"))
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "understudy.checks", "--json", options.model_dump_json()],

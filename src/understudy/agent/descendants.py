@@ -1,17 +1,16 @@
-"""Which processes are ours, and how none of them is left behind.
+"""Find all processes that belong to a job, so that none of them is left running.
 
-Theory. A process whose parent died is adopted by its nearest ancestor that is a *child subreaper*. The command line
-and every agent are subreapers, so whatever a worker started (data loader processes, shells, daemons in sessions of
-their own) stays below them whoever dies, and can be found and killed. In the other direction each of our processes
-asks the kernel for a signal at its parent's death (`common.dying`). So one surviving process of ours is enough to clean up after the
-others.
+Theory. A process whose parent died is adopted by its nearest ancestor that is a *child subreaper*. The command line and every agent are
+subreapers. So everything that a worker started (data loader processes, shells, daemons in separate sessions) stays below them whichever
+process dies, and can be found and killed. In the other direction each of our processes asks the kernel for a signal at its parent's death
+(`common.dying`). So one surviving process of ours is enough to clean up.
 
-A stray belongs to the worker whose name it carries in its environment, or whose session it lives in; strays without
-either mark are left alone until the job ends, because a living worker may own them.
+A stray belongs to the worker that its environment names, or in whose session it is. Strays without either mark are left alone until the job
+ends, because a living worker may own them.
 
-Limits: Linux only. When the command line and its agent are killed in the same instant, workers end themselves after a while
-(`links.reattach`), but processes that one put into sessions of their own are adopted by whatever sits above, and outlive
-the job. A process of another user (setuid) cannot be killed.
+Limits: Linux only. If the command line and its agent are killed at the same instant, workers end themselves after a while
+(`links.reattach`), but processes that a worker put into separate sessions are adopted by an ancestor outside of the job, and outlive it. A
+process of another user (setuid) cannot be killed.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from understudy.messages import agents
 
 _PR_SET_CHILD_SUBREAPER = 36
 _OF_THIS_THREAD = 0x20000000  # __WNOTHREAD
-ROUND = 0.003  # seconds between rounds of killing: adopted processes bring no event to wait for
+ROUND = 0.003  # seconds between rounds of killing: there is no event for adopted processes
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -52,7 +51,7 @@ def _read(pid: int) -> Process | None:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    # The command name is in parentheses and may itself hold anything, so the fields start at the last one.
+    # The command name is in parentheses and may itself contain any character, so the fields start at the last parenthesis.
     fields = stat[stat.rindex(b")") + 2 :].split()
     return Process(pid, int(fields[1]), int(fields[3]), fields[0].decode())
 
@@ -64,7 +63,7 @@ def _all() -> Iterator[Process]:
 
 
 def descendants(root: int) -> list[Process]:
-    """Every process below `root`, which is not itself in the list."""
+    """Return every process below `root`, without `root` itself."""
     children: dict[int, list[Process]] = {}
     for process in _all():
         children.setdefault(process.parent, []).append(process)
@@ -78,7 +77,7 @@ def descendants(root: int) -> list[Process]:
 
 
 def environment_entry(pid: int, name: str) -> str | None:
-    """The value that a process was started with, or None."""
+    """Return the value that a process was started with, or None."""
     try:
         block = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -91,7 +90,9 @@ def environment_entry(pid: int, name: str) -> str | None:
 
 
 def _children() -> Iterator[Process]:
-    """Of this process: its own and the adopted ones. Costs what there is of them, not what there is on the host."""
+    """Yield the children of this process, including adopted ones. The cost depends on their number, not on the number of processes of the
+    host.
+    """
     try:
         lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
     except OSError:  # a thread has ended in between
@@ -104,10 +105,10 @@ def _children() -> Iterator[Process]:
 
 
 def reap(keep: Container[int]) -> None:
-    """Collect children of the main thread that have ended, except those in `keep`, whose exit status is wanted elsewhere. Called there.
+    """Collect children of the main thread that have ended, except those in `keep`, whose exit status is needed elsewhere.
 
-    The kernel gives orphans to the main thread. What another thread has started is a child of that one, which wants its exit status: a
-    detector that runs a program, and whose number nobody knows until it has been started.
+    Call it on the main thread, to which the kernel gives orphans. A process that another thread has started is a child of that thread,
+    which needs its exit status: for example a program of a detector, whose pid is unknown until it has started.
     """
     for process in _children():
         if process.state == "Z" and process.pid not in keep:
@@ -116,11 +117,10 @@ def reap(keep: Container[int]) -> None:
 
 
 def kill_round(chosen: Callable[[Process], bool], keep: Container[int], everywhere: bool = False) -> list[int]:
-    """SIGKILL every descendant of this process (or `everywhere` on this host) that is `chosen` and not in `keep`; returns those that
-    were still there.
+    """SIGKILL every descendant of this process (or `everywhere` on this host) that is `chosen` and not in `keep`.
 
-    Call it until nothing is left: the victims may have forked in between, and their children are adopted, and found,
-    only when they are gone. Collects nobody: it may run on any thread.
+    Return those that were still there. Call it until there are none: the victims may have forked in the meantime, and their children are
+    adopted, and found, only when they are gone. It collects no exit status, so it may run on any thread.
     """
     among = (p for p in _all() if p.pid != os.getpid()) if everywhere else descendants(os.getpid())
     left = [p.pid for p in among if p.state != "Z" and p.pid not in keep and chosen(p)]
@@ -131,7 +131,7 @@ def kill_round(chosen: Callable[[Process], bool], keep: Container[int], everywhe
 
 
 def kill_all(patience: float = 3.0) -> list[int]:
-    """SIGKILL everything below this process; blocks until it is gone. Returns what `patience` seconds left alive."""
+    """SIGKILL everything below this process; block until it is gone. Return the processes that are still alive after `patience` seconds."""
     limit = time.monotonic() + patience
     while (left := kill_round(lambda process: True, ())) and time.monotonic() < limit:
         time.sleep(ROUND)

@@ -1,21 +1,21 @@
-"""Detectors that look at this node: each on a thread of its own, so that one that hangs or takes long holds up itself only.
+"""Detectors on this node: each on its own thread, so that one that hangs or is slow delays only itself.
 
-What they give goes to the orchestrator, which decides what follows, and may be given in one look only. So it is kept here (`_Memory`):
+Their evidence goes to the orchestrator, which decides what follows. A detector may report it only once, so it is kept here (`_Memory`):
 
-- What is new, or ends sooner than was told, is told at once. What has only been given again, or lasts longer, is told with the next repeat:
-  a detector that looks often costs the connection little.
-- A suspicion that holds is told again every `AGAIN` seconds, for as long as it holds. A job that has come to this node since hears of it
-  so. The orchestrator acts once, and does not take up again what was seen before a person said that the node is to be trusted.
-- After each connect, perhaps to another orchestrator, all of it is told (`known`): suspicions that hold or are over, and notes of the last
-  `KEPT` seconds. So nothing has to wait for a connection.
+- New evidence, or evidence that ends earlier than reported, is sent at once. Evidence that is only reported again, or lasts longer, is sent
+  with the next repeat: a detector that runs often costs the connection little.
+- A valid suspicion is repeated every `AGAIN` seconds, as long as it is valid, so that a job that has come to this node since learns of it.
+  The orchestrator acts once, and ignores evidence from before the time at which an operator marked the node as trusted.
+- After each connect, perhaps to another orchestrator, all of it is sent (`known`): suspicions that are valid or have ended, and notes of
+  the last `KEPT` seconds. So no evidence has to wait for a connection.
 
-What is given with an `until` that has passed is over, and takes the place of what held. A detector has room for `MOST` pieces; the oldest
-go, first of those that do not hold.
+Evidence with an `until` in the past has ended, and replaces the valid one. Each detector may keep `MOST` pieces; the oldest are dropped,
+first those that are not valid.
 
-A detector that raises, takes longer than its limit or floods is left out from then on and told about: that is evidence about itself, and,
-if its look waits for a device, about that device, until the look ends. What it had seen before stands.
+A detector that raises, exceeds its time limit or floods is disabled, and this is reported: as evidence about the detector, and, if its
+check waits for a device, about that device, until the check ends. Its earlier evidence stays valid.
 
-Known limits: what was seen is forgotten with this process. The agent that follows it sees again what is still to be seen.
+Known limits: evidence is lost with this process. Its successor detects again what is still detectable.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from understudy.detectors.choice import Choice
 from understudy.links.messages import Seen
 from understudy.messages import agents, service_jobs
 
-AGAIN = 10.0  # seconds between two times that the same is told
+AGAIN = 10.0  # seconds between two repeats
 KEPT = 3600.0  # seconds
-MOST = 100  # pieces of evidence in one look, and of one detector that are kept
-NO_ANSWER = "no-answer"  # kind of evidence against a device in which a look hangs
-LOOK = 1.0  # seconds between two looks at the detectors themselves
-CLOSING = 15.0  # seconds for them to end what they have started
+MOST = 100  # pieces of evidence from one check, and of one detector that are kept
+NO_ANSWER = "no-answer"  # kind of evidence against a device in which a check hangs
+LOOK = 1.0  # seconds between two checks of the detectors themselves
+CLOSING = 15.0  # seconds for them to end the programs that they have started
 _ABOUT = (Subject.NODE, Subject.DEVICE, Subject.LINK)
 
 
 def looking(node: str, names: Sequence[str]) -> str:
-    """For people; `names` are those of detectors, one at least."""
+    """Return a line about the detectors that are running; `names`: at least one."""
     *others, last = names
     return agents.DETECTORS_LOOK(node=node, detectors=f"{', '.join(others)} and {last} look" if others else f"{last} looks")
 
@@ -56,8 +56,10 @@ class NodeDetectors:
         begun: Callable[[list[str]], None] = lambda names: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`send` and `begun` are called on any thread; `begun` once, with the names of those that look, when it is known of all. `clock`
-        gives unix time. Starts one thread for each, and one that watches their limits.
+        """Start one thread for each detector, and one that watches their limits.
+
+        `send` and `begun` are called on any thread; `begun` once, with the names of the detectors that run, when this is known of all.
+        `clock` returns unix time.
         """
         self._send = send
         self._begun = begun
@@ -65,14 +67,16 @@ class NodeDetectors:
         self._closed = threading.Event()
         self._lock = threading.RLock()
         self._running = [_Running(choice) for choice in choices if not choice.off]
-        self._unknown = len(self._running)  # of how many it is not known whether they look
+        self._unknown = len(self._running)  # number of detectors of which it is not known yet whether they run
         for one in self._running:
             threading.Thread(target=self._run, args=(one,), name=f"understudy-detector-{one.title}", daemon=True).start()
         if self._running:
             threading.Thread(target=self._watch, name="understudy-detectors", daemon=True).start()
 
     def close(self) -> None:
-        """They look no more, and what they have started ends. Waits for that. One that hangs goes with the process."""
+        """Stop the detectors, and wait until the programs that they have started have ended. A detector that hangs ends with the
+        process.
+        """
         self._closed.set()
         made = [one.detector for one in self._running if one.detector is not None]
         closing = [threading.Thread(target=_close, args=(detector,), name="understudy-detector-close", daemon=True) for detector in made]
@@ -83,7 +87,7 @@ class NodeDetectors:
             thread.join(max(0.0, ends - time.monotonic()))
 
     def known(self) -> list[Seen]:
-        """All that an orchestrator should know that may know nothing of this node."""
+        """Return everything for an orchestrator that may know nothing of this node."""
         with self._lock:
             return [seen for one in self._running for seen in one.memory.known(self._clock())]
 
@@ -105,7 +109,7 @@ class NodeDetectors:
                 for evidence in found:
                     self._hear(one, evidence)
                 self._closed.wait(detector.every)
-        except Exception as error:  # whatever it raises speaks against itself only
+        except Exception as error:  # any exception disables only this detector
             self._returned(one, [])
             self._leave_out(one, f"{type(error).__name__}: {error}")
 
@@ -146,18 +150,20 @@ class NodeDetectors:
                         self._send(seen)
 
     def _suspect(self, one: _Running) -> None:
-        """A look takes too long. If it waits for a device, that speaks against the device."""
+        """Report a check that takes too long. If it waits for a device, this is evidence against the device."""
         if device := one.stuck_in(time.monotonic()):
             now, detail = self._clock(), agents.NO_ANSWER(device=device, detector=one.title, seconds=one.limit / 2)
             one.silent = Seen(one.title, "device", "suspect", NO_ANSWER, device, detail, now, 0.0)
             self._remember(one, one.silent)
 
     def _returned(self, one: _Running, found: Sequence[Evidence]) -> bool:
-        """A look has come to its end. Return whether it took too long: then the device that it asked has answered, perhaps with evidence
-        against itself, which is the last that is heard."""
+        """Finish a check, and return whether it took too long.
+
+        Then the device has answered, perhaps with evidence against itself, which is the last that this detector reports.
+        """
         with self._lock:
             one.since = None
-            self._told_apart(one)
+            self._note_known(one)
             if one.silent is not None:
                 for evidence in found[:MOST]:
                     self._hear(one, evidence)
@@ -169,13 +175,13 @@ class NodeDetectors:
         if one.out or self._closed.is_set():
             return
         one.out = True
-        self._told_apart(one)
+        self._note_known(one)
         now = self._clock()
         text = service_jobs.DETECTOR_LEFT_OUT(detector=one.title, reason=why)
         self._remember(one, Seen(one.title, "node", "note", LEFT_OUT, "", text, now, 0.0))
 
-    def _told_apart(self, one: _Running) -> None:
-        """It is known of this one whether it looks."""
+    def _note_known(self, one: _Running) -> None:
+        """Record that it is known whether this detector runs."""
         with self._lock:
             self._unknown -= not one.known
             last, one.known = not one.known and self._unknown == 0, True
@@ -189,12 +195,12 @@ class _Running:
         self.title = choice.name
         self.limit = NodeDetector.limit
         self.detector: NodeDetector | None = None
-        self.since: float | None = None  # its look goes on since then, by the monotonic clock
-        self.known = False  # it looks, or not
-        self.out = False  # it is left out
-        self._late = False  # its look took too long at the last look at it
-        self._asked = "", 0.0  # the device that it asked then, and since when
-        self.silent: Seen | None = None  # the device in which a look of it has hung
+        self.since: float | None = None  # the begin of its current check, by the monotonic clock
+        self.known = False  # whether it is known that it runs, or does not
+        self.out = False  # it is disabled
+        self._late = False  # its check took too long when last examined
+        self._asked = "", 0.0  # the device that it waited for then, and since when
+        self.silent: Seen | None = None  # the device in which its check has hung
         self.memory = _Memory()
 
     def begin(self, now: float) -> None:
@@ -202,7 +208,7 @@ class _Running:
         self.since, self._late, self._asked = now, False, ("", now)
 
     def is_late(self, now: float) -> bool:
-        """Return whether the present look takes too long, twice in a row: once may mean that this process was stopped."""
+        """Return whether the current check takes too long, twice in a row: once may mean that this process was stopped."""
         asked = self.detector.reading if self.detector is not None else ""
         if asked != self._asked[0]:
             self._asked = asked, now
@@ -210,12 +216,12 @@ class _Running:
         return late and self._late
 
     def stuck_in(self, now: float) -> str:
-        """Return the device for which the present look has waited for most of its time, or ""."""
+        """Return the device for which the current check has waited for most of its time, or ""."""
         device, since = self._asked
         return device if now - since > self.limit / 2 else ""
 
     def make(self) -> NodeDetector | None:
-        """None: there is nothing to look at."""
+        """Create the detector; None if there is nothing to detect."""
         if self._choice.missing():
             return None
         detector = self._choice.make()
@@ -225,25 +231,25 @@ class _Running:
 
 
 def _close(detector: NodeDetector) -> None:
-    with contextlib.suppress(Exception):  # there is nobody left to tell
+    with contextlib.suppress(Exception):  # there is no caller left to report to
         detector.close()
 
 
 @dataclass
 class _Told:
-    seen: Seen  # as it was given last
-    until: float  # as it was told last
-    at: float  # unix time at which it was
+    seen: Seen  # as last reported by the detector
+    until: float  # as last sent
+    at: float  # unix time at which it was sent
 
 
 class _Memory:
-    """What one detector has given. All times are unix times."""
+    """The evidence of one detector. All times are unix times."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[str, str, str, str], _Told] = {}
 
     def take(self, seen: Seen, now: float) -> bool:
-        """Whether it is to be told at once."""
+        """Keep evidence, and return whether it must be sent at once."""
         key = seen.subject, seen.part, seen.kind, seen.severity
         known = self._told.get(key)
         if known is not None:
@@ -258,7 +264,7 @@ class _Memory:
         return True
 
     def due(self, now: float) -> list[Seen]:
-        """What is to be told again."""
+        """Return the evidence that must be repeated now."""
         due = [one for one in self._told.values() if _holds(one.seen, now) and not 0 <= now - one.at < AGAIN]
         for one in due:
             one.until, one.at = one.seen.until, now
@@ -273,5 +279,5 @@ def _end(until: float) -> float:
 
 
 def _holds(seen: Seen, now: float) -> bool:
-    """A note does not: it was told."""
+    """Return whether evidence is a valid suspicion. A note is not: it is sent once."""
     return seen.severity == "suspect" and not 0 < seen.until <= now

@@ -1,4 +1,4 @@
-"""Errors of many ranks: what a person reads of those that are not the first one of the job, which is reported last and once."""
+"""Fold the errors of many ranks into a few lines. The first error of the job is reported separately, last and once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from understudy.messages import agents
 
 
 def folded(failures: Collection[ScriptFailed], reported: str) -> list[str]:
-    """Return lines about these failures. `reported`: the end of the job in words, with the traceback of its first error."""
+    """Return lines about these failures. `reported`: the message about the end of the job, with the traceback of its first error."""
     by_text: dict[str, set[int]] = {}
     for failure in failures:
         if failure.rank >= 0:
@@ -33,7 +33,7 @@ def _is_first(failure: ScriptFailed, reported: str) -> bool:
 
 
 def _ranks(ranks: Iterable[int]) -> str:
-    """As "ranks 1-3, 7"."""
+    """Format ranks as "ranks 1-3, 7"."""
     runs = [[rank for _, rank in run] for _, run in groupby(enumerate(sorted(ranks)), key=lambda pair: pair[1] - pair[0])]
     shown = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
     return f"rank{'s' * (len(shown) > len(str(runs[0][0])))} {shown}"

@@ -1,4 +1,4 @@
-"""Workers that have begun to end are noticed by their lifelines (`links.lifeline`), which their pidfds tell much later."""
+"""Detect workers that have begun to end by their lifelines (`links.lifeline`), long before their pidfds report it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from understudy.agent.worker import Worker
 from understudy.common.names import page_path
 from understudy.links.lifeline import Lifeline
 
-DYING_EVERY = 0.001  # seconds between two looks at a worker that has begun to end, until the kernel says how
-DYING_LIMIT = 5.0  # after that its pidfd will tell
+DYING_EVERY = 0.001  # seconds between two checks of a worker that has begun to end, until the kernel reports how
+DYING_LIMIT = 5.0  # after that, its pidfd reports it
 
 
 class Lifelines:
-    """`on_dying` is called on the event loop, with how the worker ends and the unix time at which it began to."""
+    """Watches lifelines. `on_dying` is called on the event loop, with how the worker ends and the unix time at which it began to."""
 
     def __init__(self, run_dir: Path, on_dying: Callable[[Worker, processes.Ending, float], None]) -> None:
         self._run_dir = run_dir
@@ -27,11 +27,11 @@ class Lifelines:
         self._loop = asyncio.get_running_loop()
 
     def watch(self, worker: Worker) -> None:
-        """Waits on a thread, which costs nothing."""
+        """Wait for the worker's end on a thread, which costs nothing."""
         try:
             lifeline = Lifeline(page_path(self._run_dir, worker.name))
         except (OSError, ValueError):
-            return  # no page: its pidfd will tell
+            return  # no page: its pidfd will report it
 
         def wait() -> None:
             if lifeline.wait():
@@ -45,10 +45,10 @@ class Lifelines:
             return
         ending = processes.dying(worker.pid)
         if ending is not None and ending.exit_code == 0:
-            return  # its pidfd tells for sure: some kernels say so of a process that is being killed
+            return  # its pidfd is reliable: some kernels report this for a process that is being killed
         if ending is not None:
             if worker.link is not None:
-                worker.link.drain()  # what it said last decides whether this is a loss
+                worker.link.drain()  # its last message decides whether this is a loss
             self._on_dying(worker, ending, happened)
         elif time.monotonic() < limit:
             self._loop.call_later(DYING_EVERY, self._look, worker, happened, limit)

@@ -1,8 +1,8 @@
-"""From the bytes that a worker prints to lines for a terminal that many workers share.
+"""Split the output of a worker into lines for a terminal that many workers share.
 
-A line may come in pieces, be endless, hold anything, or be redrawn with carriage returns (progress bars). Complete
-lines come out at once; of a line that is redrawn only the newest state, and only as often as `tick` is called; a
-piece that stays without its newline for a whole tick comes out as it is (a prompt, a last word before a hang).
+A line may come in pieces, be endless, contain any bytes, or be redrawn with carriage returns (progress bars). Complete lines are returned
+at once. Of a line that is redrawn only the newest state is returned, and only as often as `tick` is called. A piece without a newline for a
+whole tick is returned as it is (a prompt, the last output before a hang).
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ _SEQUENCE = re.compile(
 )
 _KEPT = re.compile(
     "\x1b\\[[0-9;:]*m|\x1b\\]8;.*", re.DOTALL
-)  # colours and links; what moves the cursor would write over other ranks' lines
+)  # colours and links; sequences that move the cursor would overwrite other ranks' lines
 
 
 def printable(line: bytes) -> str:
-    """What can be shown of any bytes: UTF-8 where it is, escapes such as \\x00 where it is not. Sequences of a terminal pass whole, if they
-    only change how text looks, or not at all.
+    """Decode bytes for display: UTF-8 where it is valid, escapes such as \\x00 elsewhere.
+
+    Sequences of a terminal are kept if they only change how text looks, or nothing.
     """
     pieces = _SEQUENCE.split(line.decode("utf-8", "backslashreplace"))
     for at, piece in enumerate(pieces):
@@ -37,11 +38,11 @@ def printable(line: bytes) -> str:
 class Lines:
     def __init__(self) -> None:
         self._part = bytearray()  # after the last newline or carriage return
-        self._drawn = b""  # what stood before the last carriage return, if not yet shown
+        self._drawn = b""  # the text before the last carriage return, if not yet shown
         self._fresh = False  # `_part` has grown since the last tick
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that `data` completes."""
+        """Return the lines that `data` completes."""
         self._part += data
         self._fresh = True
         *complete, rest = self._part.split(b"\n")
@@ -57,7 +58,7 @@ class Lines:
         return lines
 
     def tick(self) -> list[bytes]:
-        """What should be shown although its line has not ended. Call it about once a second."""
+        """Return text to be shown although its line has not ended. Call it about once a second."""
         lines = []
         if self._drawn:
             lines.append(self._drawn)
@@ -69,13 +70,13 @@ class Lines:
         return lines
 
     def end(self) -> list[bytes]:
-        """The rest, when the stream has ended."""
+        """Return the rest, when the stream has ended."""
         rest = bytes(self._part) or self._drawn
         self._part.clear()
         self._drawn = b""
         return [rest] if rest else []
 
     def _shown(self, line: bytes) -> bytes:
-        """Of a complete line: its state after the last redraw."""
+        """Return the state of a complete line after the last redraw."""
         drawn, self._drawn = self._drawn, b""
         return next((state for state in reversed(line.split(b"\r")) if state), drawn)

@@ -1,7 +1,7 @@
 """The agent's end of the socket to one worker: lines of `links.messages` both ways.
 
-A worker speaks for itself only: an event that it cannot be the source of, or that names another worker, is refused like
-any other malformed line. Refused lines are reported and dropped; they never end the link, let alone the agent.
+A worker can only send events of its own: an event that it cannot be the source of, or that names another worker, is rejected like any
+malformed line. Rejected lines are reported and dropped; they never end the link or the agent.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from understudy.messages import wire
 
 
 def check(line: bytes, worker: str) -> FromWorker:
-    """The event in `line`, if `worker` may say it. Raises `BadMessage`."""
+    """Return the event in `line`, if `worker` may send it. Raises `BadMessage`."""
     try:
         message = messages.decode(line)
-    except RecursionError as error:  # JSON nested by the thousand
+    except RecursionError as error:  # thousands of nested JSON arrays or objects
         raise messages.BadMessage(wire.NESTED_TOO_DEEPLY()) from error
     if not isinstance(message, FromWorker):
         raise messages.BadMessage(wire.NOT_A_WORKERS(type=type(message).__name__))
@@ -54,7 +54,7 @@ class WorkerLink:
         self._loop.add_reader(sock.fileno(), self.drain)
 
     def send(self, command: commands.Command) -> None:
-        """Never blocks: what the socket does not take at once (a stopped worker) waits here."""
+        """Send a command without blocking: what the socket does not take at once (a stopped worker) waits here."""
         if not self._open:
             return
         waiting = bool(self._outgoing)
@@ -63,7 +63,7 @@ class WorkerLink:
             self._flush()
 
     def drain(self) -> None:
-        """Read what there is now. Called by the loop, and once more when the worker has ended, before its judgement."""
+        """Read the available data. Called by the loop, and once more when the worker has ended, before its end is evaluated."""
         while self._open:
             try:
                 data = self._sock.recv(1 << 16)

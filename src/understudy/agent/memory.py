@@ -1,8 +1,8 @@
-"""Is there room for one more spare? `common.room` counts what is free.
+"""Decide whether there is memory for one more spare. `common.room` measures what is free.
 
-A spare waits with the footprint of a warm worker. It grows to that of a rank only when it takes one over, and then in
-the room that the lost worker leaves; so the warm footprint and a reserve are what must be free. On a GPU the same
-holds for device memory, which a warm worker does not touch.
+A spare has the footprint of a warm worker. It grows to that of a rank only when it takes one over, and then into the memory that the lost
+worker leaves; so the warm footprint and a reserve must be free. On a GPU the same holds for device memory, which a warm worker does not
+use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RESERVE = 256 << 20
 
 
 def refusal(footprint: int | None, now: Room) -> str | None:
-    """Why a spare should not be started, or None. `footprint`: the largest of the warm workers measured so far."""
+    """Return why a spare should not be started, or None. `footprint`: the largest of the warm workers measured so far."""
     needed = max(FIRST_GUESS, footprint or 0)
     if now.available >= needed + RESERVE:
         return None
@@ -26,7 +26,7 @@ def refusal(footprint: int | None, now: Room) -> str | None:
 
 
 def footprint(pid: int) -> int | None:
-    """What a process shares with no other, in bytes; None if it is gone."""
+    """Return the bytes that a process shares with no other; None if it is gone."""
     try:
         return int(psutil.Process(pid).memory_full_info().uss)
     except psutil.Error:

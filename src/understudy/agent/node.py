@@ -1,10 +1,10 @@
-"""The agent of a node that serves any number of jobs, `understudy agent`: connects to the orchestrator and takes parts in jobs.
+"""The agent of a node that serves any number of jobs, `understudy agent`: it connects to the orchestrator and runs parts of jobs.
 
-A *part* is what one job has on this node: a process of its own (`python -m understudy.agent`, as `understudy run` starts it) that
-owns the job's workers here and talks to the orchestrator itself. So this process may be ended and started again at any time: parts, and
-training, go on; the next one finds them by the files in its state folder. A part that is killed is started again, and takes up its workers.
+A *part* is one job's process on this node (`python -m understudy.agent`, as `understudy run` starts it). It owns the job's workers here and
+talks to the orchestrator itself. So this process may be restarted at any time: parts, and training, go on; the next one finds them by the
+files in its state folder. A part that is killed is restarted, and adopts its workers.
 
-Detectors look at the node from here, once for all its jobs, and with this process's own environment instead of a job's. A part has none.
+Detectors run in this process, once for all jobs of the node, with this process's own environment instead of a job's. Parts run none.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class NodeConfig:
     state: Path
     certificate: str = ""
     heartbeat: float = 0.5
-    detectors: str = ""  # the text of their file; empty: there is none
+    detectors: str = ""  # the text of their file; empty: none
 
     def hello(self, parts: tuple[messages.Part, ...]) -> Hello:
         return Hello(self.node, self.address, self.slots, self.domain, self.labels, parts)
@@ -62,7 +62,7 @@ class NodeConfig:
 
 @dataclass
 class _Running:
-    """A part's process, and what it was started for."""
+    """A part's process, and the message that started it."""
 
     wanted: StartPart
     pid: int
@@ -76,7 +76,9 @@ class _Running:
 
 @dataclass(frozen=True)
 class _Noted:
-    """A part, for the next life of this agent: in a file that only its owner can read, as it holds the job's token."""
+    """The record of a part for the next process of this agent. The file is only readable by its owner, because it contains the
+    job's token.
+    """
 
     wanted: StartPart
     pid: int
@@ -99,7 +101,7 @@ class NodeAgent:
         )
 
     async def run(self) -> None:
-        """Until cancelled. Raises `Refused`."""
+        """Run until cancelled. Raises `Refused`."""
         become_subreaper()  # workers whose part is gone stay below this process
         self._adopt()
         self._detectors = NodeDetectors(self._choices(), self._seen, self._looking)
@@ -175,7 +177,7 @@ class NodeAgent:
         self._say(agents.PART_STARTED(job=part.job, node_rank=part.node_rank, slots=part.slots, spares=part.spares))
 
     def _launch(self, message: StartPart) -> _Running:
-        """Raises `OSError` or `subprocess.SubprocessError`."""
+        """Start a part's process. Raises `OSError` or `subprocess.SubprocessError`."""
         folder = self._folder(message.part.job)
         environment = {**message.environment, TOKEN_VARIABLE: message.token}
         with (folder / "agent.log").open("ab") as log:
@@ -190,7 +192,7 @@ class NodeAgent:
             )
         running = _Running(message, process.pid, os.pidfd_open(process.pid))
         self._note(folder, _Noted(message, process.pid, started(process.pid)))
-        process.returncode = 0  # its exit status is not needed: `ENDED` tells more, and to every life of this agent
+        process.returncode = 0  # its exit status is not needed: `ENDED` tells more, and to every process of this agent
         return running
 
     def _watch(self, running: _Running) -> None:
@@ -211,7 +213,7 @@ class NodeAgent:
         self._link.send(PartEnded(job, 1 if code is None else code))
 
     def _start_again(self, running: _Running) -> bool:
-        """A part that was killed, so that it takes up its workers. False: it is given up."""
+        """Restart a part that was killed, so that it adopts its workers. Return False if it is given up."""
         job = running.part.job
         if not running.restarts.take(time.monotonic()):
             self._say(agents.PART_KILLED_OFTEN(job=job, times=running.restarts.exceeded))
@@ -233,7 +235,7 @@ class NodeAgent:
     # -- detectors ----------------------------------------------------------------------------------------------------
 
     def _choices(self) -> list[Choice]:
-        """Raises `ValueError`. What they see counts from the time on at which the jobs began that are here still."""
+        """Return the detectors to run. Raises `ValueError`. They see what happened since the begin of the jobs that are still here."""
         began = [time.time()]
         for job in self._running:
             with contextlib.suppress(OSError):
@@ -242,7 +244,7 @@ class NodeAgent:
         return choose(self._config.detectors, names=tuple(names), since=min(began))
 
     def _seen(self, seen: Seen) -> None:
-        """On a detector's thread."""
+        """Send evidence. Called on a detector's thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._link.send, seen)
 
@@ -261,7 +263,7 @@ class NodeAgent:
         unfinished.rename(folder / NOTE)
 
     def _adopt(self) -> None:
-        """Takes up the parts that an earlier life of this agent has started; those that were killed since are started again."""
+        """Adopt the parts of an earlier process of this agent; restart those that were killed since."""
         for path in sorted((self._config.state / "parts").glob(f"*/{NOTE}")):
             with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
                 noted = _NOTE.validate_json(path.read_bytes())
@@ -278,7 +280,7 @@ class NodeAgent:
 
 
 def _exit_code(folder: Path) -> int | None:
-    """Of a part that has ended in order."""
+    """Return the exit code of a part that has ended normally."""
     with contextlib.suppress(OSError, ValueError):
         return int((folder / ENDED).read_text())
     return None

@@ -1,7 +1,7 @@
-"""Signals for the script: what a scheduler sends some time before it ends a job, so that the script can save what it has.
+"""Pass signals on to the script: a scheduler sends one some time before it ends a job, so that the script can save its state.
 
-Slurm sends it to our command only, or, with `proctrack/linuxproc`, to every process of the job. Ours, and spares, ignore it (`cli.start`);
-a handler of the script may run twice there.
+Slurm sends it to our command only, or, with `proctrack/linuxproc`, to every process of the job. Our own processes, and spares, ignore it
+(`cli.start`); a handler of the script may run twice there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from understudy.messages import agents
 
 
 def pass_on(number: signal.Signals, workers: Sequence[Worker]) -> str | None:
-    """To those workers whose script has a handler for it: it would end the others. Gives a line for the user about these."""
+    """Send the signal to the workers whose script has a handler for it; it would end the others. Return a line for the user about those."""
     deaf = [worker for worker in workers if not _pass_on(number, worker)]
     if not deaf:
         return None

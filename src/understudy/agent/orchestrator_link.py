@@ -1,12 +1,11 @@
-"""The agent's connection to the orchestrator: a WebSocket that comes back whenever it is lost.
+"""The agent's connection to the orchestrator: a WebSocket that reconnects whenever it is lost.
 
-Training never waits for it. While the orchestrator is away, events are kept; after each connect the agent introduces
-itself, repeats what it knows of its workers (`resync_events`), and then sends what was kept. The orchestrator takes repeats
-for what they are. There is no limit to the waiting here; `away` tells the agent how long it has been. What detectors see is not
-kept: of that the agent repeats what holds by then.
+Training never waits for it. While the orchestrator is not connected, events are kept. After each connect the agent introduces itself,
+repeats what it knows of its workers (`resync_events`), and then sends the kept events. The orchestrator recognizes repeats. The wait has no
+limit here; `away` tells the agent how long it lasts. Evidence of detectors is not kept: the agent repeats what is still valid.
 
-Only the orchestrator itself may send an agent away whose workers train, or that it has admitted before: a refusal then counts only with
-the proof that it knows the agent's token (`links.proof`). Others may stand in its place while it is away.
+Only the orchestrator itself may reject an agent whose workers train, or that it has admitted before: such a refusal counts only with the
+proof that it knows the agent's token (`links.proof`). Another process may listen at its address while it is away.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from understudy.messages import agents
 
 FIRST_RETRY, LAST_RETRY = 0.05, 1.0  # seconds
 ALONE = SocketLimits(open=5.0, ping=2.5, pong=5.0, close=1.0, largest=4 * messages.LIMIT)
-ONE_OF_SEVERAL = replace(ALONE, open=1.5, ping=1.0, pong=2.0)  # where there are other orchestrators to try
-TELL_AFTER = 5.0  # seconds without a connection before the user hears of it
+ONE_OF_SEVERAL = replace(ALONE, open=1.5, ping=1.0, pong=2.0)  # if there are other orchestrators to try
+TELL_AFTER = 5.0  # seconds without a connection before the user is informed
 MOST_LINES = 4 << 20  # characters that wait for the orchestrator
 MOST_AT_ONCE = 1 << 16
-MOST_DETAIL = 500  # characters of why an orchestrator refuses
+MOST_DETAIL = 500  # characters of the reason for a refusal
 _REFUSALS = {401, 403, 404, 409}
 _REFUSED_CLOSE = {1008, 4401, 4403, 4409}
 _ASIDE = 4002
@@ -46,11 +45,11 @@ Sent = events.Event | messages.Seen | messages.NodeMessage
 
 
 class Refused(Exception):
-    """The orchestrator does not want this agent: trying again would not help."""
+    """The orchestrator rejects this agent: trying again would not help."""
 
 
 class OrchestratorLink:
-    """`address` gives the orchestrator's URL, or None while it is not known yet; `path` is the WebSocket's there."""
+    """The connection. `address` returns the orchestrator's URL, or None while it is unknown; `path` is that of the WebSocket."""
 
     def __init__(
         self,
@@ -64,8 +63,10 @@ class OrchestratorLink:
         serves: Callable[[], bool],
         shows: Callable[[], dict[str, str]] = dict,
     ) -> None:
-        """`serves`: whether workers run here that an end of this agent would end. `shows`: more headers of each request to connect."""
-        self._address = address  # one URL, or several with commas between them, of which one leads
+        """Create the link. `serves`: whether workers run here that an end of this agent would end. `shows`: further headers of each request
+        to connect.
+        """
+        self._address = address  # one URL, or several separated by commas, of which one leads
         self._turn = self._count = 0
         self._path = path
         self._token = token
@@ -75,22 +76,22 @@ class OrchestratorLink:
         self._say = say
         self._serves = serves
         self._shows = shows
-        self._admitted = False  # by an orchestrator, in this life
+        self._admitted = False  # by an orchestrator, in this process
         self._led = False  # something was received over this connection
-        self._known = False  # one has proven that it knows the token: the others do, too
+        self._known = False  # one has proven that it knows the token, so the others do, too
         self._kept: deque[Sent] = deque()
         self._pages: messages.Pages | None = None
         self._ahead = False
         self._lines: deque[str] = deque()
         self._waiting = 0  # characters in them
-        self._dropped = 0  # characters that are gone
+        self._dropped = 0  # characters that were dropped
         self._something = asyncio.Event()
-        self.over = False  # the job is ending: that nobody answers is no news
-        self._fence = 0  # the highest that an orchestrator has shown
+        self.over = False  # the job is ending: a missing answer is not reported
+        self._fence = 0  # the highest of any orchestrator
         self._away_since: float | None = time.monotonic()  # None: connected
 
     def away(self) -> float:
-        """Seconds without a connection; 0 while there is one."""
+        """Return the seconds without a connection; 0 while there is one."""
         return 0.0 if self._away_since is None else time.monotonic() - self._away_since
 
     def send(self, event: Sent) -> None:
@@ -100,15 +101,16 @@ class OrchestratorLink:
         self._something.set()
 
     def send_pages(self, pages: messages.Pages, ahead: bool) -> None:
-        """Only the newest pages matter: what could not be sent is replaced. `ahead`: before the events that wait, one of which may end the
-        job, and with it this connection.
+        """Send pages. Only the newest ones matter: unsent ones are replaced.
+
+        `ahead`: before the events that wait, one of which may end the job, and with it this connection.
         """
         self._pages = pages
         self._ahead |= ahead
         self._something.set()
 
     def send_lines(self, text: str) -> None:
-        """Lines that wait are kept up to a limit; then the oldest are dropped, and how many is said."""
+        """Queue lines of output, up to a limit; then the oldest are dropped, and their number is reported."""
         self._lines.append(text)
         self._waiting += len(text)
         while self._waiting > MOST_LINES:
@@ -118,7 +120,7 @@ class OrchestratorLink:
         self._something.set()
 
     async def run(self) -> None:
-        """Until cancelled. Raises `Refused`."""
+        """Connect and send until cancelled. Raises `Refused`."""
         backoff = Backoff(FIRST_RETRY, LAST_RETRY)
         told = False
         while True:
@@ -150,7 +152,7 @@ class OrchestratorLink:
                     trouble = f"HTTP status {error.response.status_code}" + (_detail(error.response) if proven else "")
                     if error.response.status_code in _REFUSALS and not others and self._may_refuse(proven):
                         raise Refused(agents.REFUSED(url=address, reason=trouble)) from error
-                except InvalidURI as error:  # its own, or one to which it was sent on
+                except InvalidURI as error:  # its own URL, or one to which it was redirected
                     if self._may_refuse(False):
                         raise Refused(agents.NOT_AN_ADDRESS(url=address)) from error
                     trouble = str(error)
@@ -162,9 +164,9 @@ class OrchestratorLink:
                     if error.rcvd is not None and error.rcvd.code in _REFUSED_CLOSE:
                         if self._may_refuse(proven):
                             raise Refused(agents.NODE_REFUSED(url=address, reason=error.rcvd.reason or error.rcvd.code)) from error
-                        self._away_since = away_since  # nobody leads this node
+                        self._away_since = away_since  # no orchestrator leads this node
                     elif error.rcvd is not None and error.rcvd.code == _ASIDE and not self._led:
-                        self._away_since = away_since  # nor if the job is put aside as soon as this agent has come
+                        self._away_since = away_since  # the same if the job is put aside as soon as this agent has connected
                     trouble = "it closed the connection"
                 except (OSError, InvalidHandshake, TimeoutError) as error:
                     trouble = str(error) or type(error).__name__
@@ -179,7 +181,7 @@ class OrchestratorLink:
     def _is_proven(self, nonce: str, response: Response | None) -> bool:
         if response is None:
             return False
-        if not self._token:  # the orchestrator has shown a certificate
+        if not self._token:  # the orchestrator has presented a certificate
             return self._tls is not None and response.status_code not in (401, 404)
         given = response.headers.get_all(proof.PROOF)
         return len(given) == 1 and proof.is_proven(self._token, nonce, given[0])
@@ -188,17 +190,17 @@ class OrchestratorLink:
         return proven or not (self._admitted or self._serves())
 
     def _next(self) -> str | None:
-        """The address to try now: each in turn."""
+        """Return the address to try now: each in turn."""
         addresses = [part for part in (self._address() or "").split(",") if part]
         self._turn, self._count = self._turn + 1, len(addresses)
         return addresses[self._turn % len(addresses)].strip() if addresses else None
 
     def _others(self) -> bool:
-        """Whether there is another address to try: one that says no may be an old leader."""
+        """Return whether there is another address to try: a refusal may come from an old leader."""
         return "," in (self._address() or "")
 
     async def _talk(self, socket: ClientConnection) -> None:
-        # What is kept and will be repeated anyway goes out once, in the repeat, where it is in the right order.
+        # Kept events that are repeated anyway are sent once, in the repeat, where they are in the right order.
         repeated = self._resync_events()
         kept = [event for event in self._kept if event not in repeated and not isinstance(event, messages.Seen)]
         self._kept = deque([*repeated, *kept])
@@ -208,7 +210,7 @@ class OrchestratorLink:
         try:
             done, _ = await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            await socket.close()  # an orderly shutdown: the orchestrator counts who has gone
+            await socket.close()  # an orderly shutdown: the orchestrator counts the agents that have gone
             raise
         finally:
             for task in (sending, receiving):
@@ -218,7 +220,7 @@ class OrchestratorLink:
             task.result()
 
     async def _send_all(self, socket: ClientConnection) -> None:
-        await socket.send(messages.encode(self._kept[0]))  # who this is has a frame of its own
+        await socket.send(messages.encode(self._kept[0]))  # the introduction is a separate frame
         self._kept.popleft()
         while True:
             await self._something.wait()
@@ -238,7 +240,7 @@ class OrchestratorLink:
                 text = self._lines[0]
                 for start in range(0, len(text), MOST_AT_ONCE):
                     await socket.send(messages.encode(messages.Lines(text[start : start + MOST_AT_ONCE])))
-                if self._lines and self._lines[0] is text:  # else it was dropped meanwhile
+                if self._lines and self._lines[0] is text:  # otherwise it was dropped in the meantime
                     self._waiting -= len(self._lines.popleft())
             await self._send_pages(socket)
 
@@ -261,7 +263,7 @@ class OrchestratorLink:
 
 
 def _detail(response: Response) -> str:
-    """Return what an answer says in addition to its status, as it can be shown; "" if it says nothing."""
+    """Return what an answer says in addition to its status, in printable form; "" if it says nothing."""
     try:
         said = json.loads(response.body or b"")["detail"]
     except (ValueError, LookupError, TypeError):

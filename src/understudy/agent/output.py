@@ -1,9 +1,9 @@
 """Workers' stdout and stderr: prefixed on the terminal, kept unprefixed for each worker in the run directory.
 
-Reading happens on the event loop, writing on two threads (`writers`). When what waits to be written passes `HIGH`, the
-workers' pipes are not read, so that a fast printer waits for the disk as it would with any launcher; but for at most
-`STALL` seconds. After that output is dropped, with a line that says how much, until the writer is empty again: a
-terminal stopped with Ctrl-S or a hanging file system must not stop the training.
+Reading happens on the event loop, writing on two threads (`writers`). When more than `HIGH` bytes wait to be written, the workers' pipes
+are not read, so that a fast printer waits for the disk as it would with any launcher; but for at most `STALL` seconds. After that output is
+dropped, with a line that says how much, until the writer is empty again: a terminal stopped with Ctrl-S or a hanging file system must not
+stop the training.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PIPE = 1 << 20
 
 @dataclass
 class Route:
-    """Where a worker's output goes now; it changes when the worker takes a rank."""
+    """The destination of a worker's output; it changes when the worker takes a rank."""
 
     prefix: str
     shown: dict[str, bool] = field(default_factory=lambda: {"stdout": True, "stderr": True})
@@ -41,7 +41,7 @@ class Output:
     """Owns the pipes given to `attach`, and both writers."""
 
     def __init__(self, folder: Path, stream: Callable[[str], None] | None = None) -> None:
-        """`stream` takes the prefixed lines instead of the terminal; it is called on a writer's thread."""
+        """Create the output. `stream` takes the prefixed lines instead of the terminal; it is called on a writer's thread."""
         self._folder = folder
         self._loop = asyncio.get_running_loop()
         self._streams: dict[int, _Stream] = {}
@@ -56,12 +56,12 @@ class Output:
         self._ticking = self._loop.call_later(TICK, self._tick)
 
     def say(self, text: str) -> None:
-        """A line of our own, for people."""
+        """Print a line of the agent itself."""
         self._terminal.put("stderr", f"understudy: {plain(text)}\n".encode())
 
     def attach(self, worker: str, route: Route, stdout: int, stderr: int) -> None:
         log = str(self._folder / f"{worker}.log")
-        self._files.put(log, b"")  # the file exists from the start, also for a worker that never prints
+        self._files.put(log, b"")  # the file exists from the start, even for a worker that never prints
         for name, fd in (("stdout", stdout), ("stderr", stderr)):
             os.set_blocking(fd, False)
             with contextlib.suppress(OSError):  # over the user's limit for pipes
@@ -71,7 +71,7 @@ class Output:
                 self._loop.add_reader(fd, self._read, self._streams[fd])
 
     def printed(self, worker: str, data: bytes, *, shown: bool) -> None:
-        """As if `worker` had printed this on its stderr. `shown`: on the terminal, too."""
+        """Handle `data` as if `worker` had printed it on its stderr. `shown`: on the terminal, too."""
         for stream in self._streams.values():
             if (stream.worker, stream.name) == (worker, "stderr") and data:
                 self._files.put(stream.log, data)
@@ -81,7 +81,7 @@ class Output:
                     self._show(stream, data.splitlines())
 
     async def drain(self, worker: str | None, patience: float) -> None:
-        """Read to the end of the ended worker's streams, or of all. A stray that holds them open is not waited for."""
+        """Read to the end of the ended worker's streams, or of all. A stray that keeps them open is not waited for."""
         streams = [s for s in self._streams.values() if worker in (None, s.worker)]
         if streams:
             await asyncio.wait([s.ended for s in streams], timeout=patience)
@@ -134,7 +134,7 @@ class Output:
         self._terminal.put(stream.name, text)
 
     def _look(self) -> None:
-        """Stop reading for a while when a writer does not keep up."""
+        """Stop reading for a while if a writer does not keep up."""
         if self._paused or not any(way.full for way in self._ways):
             return
         self._paused = True
@@ -157,7 +157,7 @@ class Output:
                 self._loop.add_reader(stream.fd, self._read, stream)
 
     def _wake(self) -> None:
-        """On a writer's thread: it has nothing left to write."""
+        """Resume reading. Called on a writer's thread when it has nothing left to write."""
         if not (self._paused or any(way.dropping for way in self._ways)):  # the usual case: let the loop sleep
             return
         with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -177,7 +177,7 @@ class Output:
             way.dropped = 0
 
     def _failed(self, path: str, error: OSError) -> None:
-        """On the writer's thread."""
+        """Report a failed write. Called on the writer's thread."""
         self.say(agents.LOG_UNWRITTEN(path=path, reason=error.strerror))
 
     def _tick(self) -> None:
@@ -189,7 +189,7 @@ class Output:
                 self._show(stream, lines)
 
     def _end(self, stream: _Stream) -> None:
-        if self._streams.get(stream.fd) is not stream:  # ended before; the number may be a newer worker's pipe by now
+        if self._streams.get(stream.fd) is not stream:  # ended before; the number may belong to a newer worker's pipe now
             return
         del self._streams[stream.fd]
         self._loop.remove_reader(stream.fd)
@@ -203,7 +203,7 @@ class Output:
 
 
 class _Way:
-    """A writer, and whether it has been given up for now."""
+    """A writer, and whether its output is being dropped."""
 
     def __init__(self, name: str, writer: Writer) -> None:
         self.name = name
@@ -219,7 +219,7 @@ class _Way:
 
     @property
     def full(self) -> bool:
-        """Worth waiting for."""
+        """Return whether readers should wait for it."""
         return not self.dropping and self.writer.pending > HIGH
 
 

@@ -1,8 +1,8 @@
-"""One worker process: how it is started, how its end is noticed, how it is stopped.
+"""One worker process: start it, detect its end, stop it.
 
-A worker gets a session of its own (so that a signal reaches it and what it forked), the command's stdin, and its end of a
-socketpair. It outlives its agent (`links.reattach`). Its lifeline (`links.lifeline`) tells that it begins to end,
-its pidfd that it has ended; neither is polled, and SIGCHLD is not used.
+A worker gets a session of its own (so that a signal reaches it and its forks), the command's stdin, and its end of a socketpair. It
+outlives its agent (`links.reattach`). Its lifeline (`links.lifeline`) shows that it begins to end, its pidfd that it has ended; neither is
+polled, and SIGCHLD is not used.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ NCCL_WATCHDOG = {
 
 
 def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str) -> dict[str, str]:
-    """What a worker sees before it has a rank; the rank's part comes with `Assign`."""
+    """Return the environment of a worker without a rank; `Assign` has the variables of the rank."""
     environment = {name: value for name, value in base.items() if name != TOKEN_VARIABLE}
     environment[WORKER_VARIABLE] = worker
     environment[RUN_DIR_VARIABLE] = str(config.run_dir)
@@ -83,8 +83,8 @@ def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str
     environment.setdefault("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "0")
     # An abort breaks connections on purpose, and torch warns of each with a C++ stack trace.
     environment.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    # torch's stores look up the names of addresses when they connect. A question that is lost is asked again after one second instead of
-    # five, for which a recovery would wait, and in all for as long as before, where a name server is slow.
+    # torch's stores look up the names of addresses when they connect. A lost query is repeated after one second instead of
+    # five, for which a recovery would wait, and in total for as long as before, if a name server is slow.
     environment.setdefault("RES_OPTIONS", "timeout:1 attempts:5")
     environment.setdefault("PYTHONHASHSEED", hash_seed(config.job))
     if config.workers_per_node > 1:
@@ -93,14 +93,15 @@ def worker_environment(config: AgentConfig, base: Mapping[str, str], worker: str
 
 
 def hash_seed(job: str) -> str:
-    """The same on all nodes of a job: a set of strings has the same order in every rank, and in a newcomer on whatever node."""
+    """Return the hash seed of all nodes of a job: a set of strings has the same order in every rank, and in a newcomer on any node."""
     return str(1 + int.from_bytes(hashlib.sha256(job.encode()).digest()[:4], "little") % 0xFFFF_FFFE)  # 0 would turn it off
 
 
 @dataclass(frozen=True)
 class Ends:
-    """Both ends of a new worker's link (a socketpair), stdout and stderr (pipes), in this order. The worker also keeps the ends of the
-    pipes that are read, for the next agent.
+    """Both ends of a new worker's link (a socketpair), stdout and stderr (pipes), in this order.
+
+    The worker also keeps the reading ends of the pipes, for the next agent.
     """
 
     ours: tuple[socket.socket, int, int]
@@ -129,7 +130,7 @@ def command_line(config: AgentConfig, worker: str, fd: int, page: Path, *more: s
 
 
 def start(config: AgentConfig, worker: str) -> Started:
-    """Raises `OSError` or `subprocess.SubprocessError` when the process cannot be started."""
+    """Start a worker. Raises `OSError` or `subprocess.SubprocessError` if the process cannot be started."""
     ends = Ends.make()
     link, stdout, stderr, *outputs = ends.theirs
     try:
@@ -153,12 +154,12 @@ def start(config: AgentConfig, worker: str) -> Started:
         raise
     finally:
         ends.close_theirs()
-    process.returncode = 0  # we collect the exit status ourselves, through the pidfd
+    process.returncode = 0  # the exit status is collected through the pidfd
     return Started(process.pid, pidfd, *ends.ours)
 
 
 def collect(pidfd: int) -> Ending | None:
-    """The end of the process, once; None while it runs."""
+    """Collect and return the end of the process, once; None while it runs."""
     status = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
     if status is None:
         return None
@@ -168,15 +169,15 @@ def collect(pidfd: int) -> Ending | None:
 
 
 def seen(pid: int) -> Ending:
-    """The end of a worker that another agent has started: its exit status goes to whoever is its parent now."""
+    """Return the end of a worker that another agent has started: only its parent gets its exit status."""
     return dying(pid) or Ending(LossCause.KILLED, "how it ended went to another process, as its agent had been started again", 1)
 
 
 def dying(pid: int) -> Ending | None:
-    """The end of a process whose threads are already stopping, before the kernel is done with it; None while it runs.
+    """Return the end of a process whose threads are already stopping, before the kernel is done with it; None while it runs.
 
-    Its lifeline says when to look (`links.lifeline`). The flag PF_EXITING is in field 9 of /proc/PID/stat, and field 52 then
-    holds the exit status as wait(2) gives it (see proc_pid_stat(5)).
+    Its lifeline says when to check (`links.lifeline`). The flag PF_EXITING is in field 9 of /proc/PID/stat, and field 52 then holds the
+    exit status as wait(2) returns it (see proc_pid_stat(5)).
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -200,22 +201,22 @@ def _signalled(number: int) -> Ending:
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """To a worker and its forks in its process group. Only before its end is collected: then the number is free."""
+    """Send a signal to a worker and its forks in its process group. Only before its end is collected: then the number is free."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 
 
 def signal_one(pidfd: int, number: signal.Signals) -> None:
-    """To a worker alone. Only before its end is collected."""
+    """Send a signal to a worker alone. Only before its end is collected."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         signal.pidfd_send_signal(pidfd, number)
 
 
 def left_by(config: AgentConfig, worker: str, pid: int, process: Process) -> bool:
-    """Does `process` come from this worker?"""
+    """Return whether this worker has started `process`."""
     return process.session == pid or (environment_entry(process.pid, WORKER_VARIABLE) == worker and of_run(config, process))
 
 
 def of_run(config: AgentConfig, process: Process) -> bool:
-    """Does `process` come from a worker of this agent, or of one before it?"""
+    """Return whether a worker of this agent, or of one before it, has started `process`."""
     return environment_entry(process.pid, RUN_DIR_VARIABLE) == str(config.run_dir)

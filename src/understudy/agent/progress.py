@@ -1,4 +1,4 @@
-"""The pages of a node's workers: sent to the orchestrator as the node's heartbeat, and looked at when there is no orchestrator."""
+"""The pages of a node's workers: sent to the orchestrator as the node's heartbeat, and checked when there is no orchestrator."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from understudy.links.page import PageReader
 from understudy.messages import agents
 
 SILENT = 2.0  # seconds without a beat after which the kernel is asked about a process
-STILL = 10.0  # seconds in one place after which it is asked about its main thread
+STILL = 10.0  # seconds at one position after which it is asked about its main thread
 
 
 class Progress:
     def __init__(
         self, config: AgentConfig, workers: Mapping[str, Worker], orchestrator: OrchestratorLink, forgotten: Callable[[str], None]
     ) -> None:
-        """`forgotten` is called when nobody leads this node any more; it is given the reason."""
+        """Create the reporter. `forgotten` is called, with the reason, when no orchestrator leads this node any more."""
         self._config = config
         self._workers = workers
         self._orchestrator = orchestrator
@@ -32,7 +32,7 @@ class Progress:
         self._watch = HangWatch(config.timeouts)
 
     def report(self, ahead: bool = False) -> None:
-        """`ahead`: before what workers have said."""
+        """Send the pages. `ahead`: before pending events of workers."""
         pages = {}
         for worker in self._workers.values():
             if not worker.alive and worker.page is None:
@@ -48,7 +48,9 @@ class Progress:
         self._orchestrator.send_pages(messages.Pages(self._config.node, time.monotonic(), pages), ahead)
 
     def look_whether_forgotten(self) -> None:
-        """Nobody leads this node any more, and its workers do not get on by themselves: the job has gone on without them, or is over."""
+        """Detect that no orchestrator leads this node any more and its workers cannot continue: the job went on without them, or
+        is over.
+        """
         away, limits = self._orchestrator.away(), self._config.timeouts
         holders = [worker.name for worker in self._workers.values() if worker.alive and worker.rank >= 0 and worker.page is not None]
         allowed = (min(self._watch.granted(holder), max(self._watch.limit(holder), limits.hang_first)) for holder in holders)
@@ -59,7 +61,7 @@ class Progress:
 
 
 def _with_process(view: PageView, pid: int) -> PageView:
-    """Add what the kernel knows of a process that is silent, or stands still (proc_pid_status(5))."""
+    """Add the kernel's information about a process that is silent, or makes no progress (proc_pid_status(5))."""
     now = time.monotonic()
     if now - view.beat_at < SILENT and now - view.since < STILL:
         return view

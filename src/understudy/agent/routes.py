@@ -1,7 +1,7 @@
-"""Where each worker's output goes: the prefix, torchrun's filters, and torchrun's files per local rank.
+"""The destination of each worker's output: the prefix, torchrun's filters, and torchrun's files per local rank.
 
-torchrun's `--redirects` and `--tee` speak of local ranks, so they apply once a worker has one. Its files lie in
-`LOG_DIR/<run id>_<random>/attempt_<n>/<local rank>/stdout.log`; the next worker of a rank continues them.
+torchrun's `--redirects` and `--tee` refer to local ranks, so they apply once a worker has one. Its files are `LOG_DIR/<run
+id>_<random>/attempt_<n>/<local rank>/stdout.log`; the next worker of a rank appends to them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Routes:
         self._folder: Path | None = None
 
     def fresh(self, worker: str) -> Route:
-        """For a worker without a rank."""
+        """Return the route of a worker without a rank."""
         return Route(f"[{worker}] ")
 
     def assigned(self, route: Route, worker: str, rank: int, environment: Mapping[str, str]) -> None:
-        """The worker has taken a rank."""
+        """Change the route of a worker that has taken a rank."""
         local = int(environment.get("LOCAL_RANK", "0"))
         config = self._config
         visible = config.shown_local_ranks is None or local in config.shown_local_ranks

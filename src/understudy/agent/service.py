@@ -1,12 +1,12 @@
-"""The agent: carries out what the orchestrator commands for this node, and reports what happens here.
+"""The agent: it executes the orchestrator's commands for this node, and reports what happens here.
 
-One event loop owns everything; only output is written on other threads. A worker's end comes in through its lifeline and its pidfd, its
-words through its socket, its progress through its page. Before a loss is judged, what the worker said last is read:
-a worker that was released, or whose script failed, is not lost.
+One event loop owns everything; only output is written on other threads. A worker's end is detected by its lifeline and its pidfd, its
+messages come through its socket, its progress through its page. Before a loss is reported, the worker's last messages are read: a worker
+that was released, or whose script failed, is not lost.
 
-The agent outlives a lost orchestrator (it buffers and reconnects) but not the command line above it, whose end
-arrives as a signal and as the end of the control socket, whichever is first. It first ends everything below it, unless
-it is killed: then the next one takes the workers up (`adoption.py`).
+The agent outlives a lost orchestrator (it buffers and reconnects) but not the command line that started it, whose end arrives as a signal
+or as the end of the control socket, whichever is first. It first ends everything below it, unless it is killed: then the next agent adopts
+the workers (`adoption.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from understudy.agent import memory, notices, processes, unled
-from understudy.agent.adoption import Met, Reception, left_behind
+from understudy.agent.adoption import IntroducedWorker, Reception, abandoned
 from understudy.agent.check import NodeCheck
 from understudy.agent.config import AgentConfig, instance
 from understudy.agent.descendants import reap
@@ -65,7 +65,7 @@ ToWorker = (
 )
 REAP_EVERY = 4  # heartbeats
 SILENT_GRACE = 5.0  # seconds that a worker may live on after it has closed its link
-REFUSALS_TOLD = 3  # malformed lines of one worker that are told; a worker that writes junk may write much of it
+REFUSALS_TOLD = 3  # malformed lines of one worker that are reported; a worker that writes junk may write much of it
 
 
 class Agent:
@@ -80,14 +80,14 @@ class Agent:
         self._template = Template(config, self._own)
         self._lifelines = Lifelines(config.run_dir, self._report_loss)
         self._strays = Strays(config, self._own, self._output.say)
-        self._starting: dict[str, bool] = {}  # workers that are no processes yet; False: killed meanwhile
+        self._starting: dict[str, bool] = {}  # workers that have no process yet; False: killed in the meantime
         self._end: asyncio.Future[End] = self._loop.create_future()
         self._choices = choose(config.detectors, names=[socket.gethostname()], since=config.began or time.time()) if config.looks else []
         self._detectors: NodeDetectors | None = None
         self._check = NodeCheck(config.node, config.run_dir, self._checked)
         self._shutdown = Shutdown(config, self._workers, self._output.say)
         self._footprint: int | None = None
-        self._world_size = 0  # of a job whose orchestrator cannot be started; 0: not known to be so
+        self._world_size = 0  # of a job whose orchestrator cannot be started; 0: this is not known
         self._failures: dict[str, events.ScriptFailed] = {}  # by worker
         self._tasks: set[asyncio.Task[None]] = set()
         self._control = SupervisorLink(control, self._stop, self._parent_gone, self._notice, self._unled) if control is not None else None
@@ -107,7 +107,7 @@ class Agent:
 
     async def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays nohup
+            if signal.getsignal(number) is not signal.SIG_IGN:  # respect nohup
                 self._loop.add_signal_handler(number, self._stop, number, 128 + number, starting.SIGNAL_RECEIVED(signal=number.name))
         self._take_up()
         reception = None
@@ -142,7 +142,7 @@ class Agent:
         return end.exit_code
 
     def _tell(self, end: End) -> None:
-        """Tell the command line how the job ends; the last word counts."""
+        """Tell the command line how the job ends; the last message counts."""
         if self._control is not None:
             self._control.tell(Ending(end.exit_code, end.message, end.told))
 
@@ -150,13 +150,13 @@ class Agent:
 
     def _stop(self, number: signal.Signals, exit_code: int, reason: str) -> None:
         if self._end.done():
-            self._shutdown.hurry.set()  # asked twice: no more grace
+            self._shutdown.hurry.set()  # requested twice: no more grace
         else:
             self._end.set_result(End(exit_code, reason, number))
             self._orchestrator.over = True
 
     def _notice(self, number: signal.Signals) -> None:
-        """Workers that hold no rank are not in the script."""
+        """Pass a signal to the workers with a rank; others do not run the script."""
         text = notices.pass_on(number, [worker for worker in self._workers.values() if worker.alive and worker.rank >= 0])
         if text is not None:
             self._output.say(text)
@@ -165,7 +165,7 @@ class Agent:
         self._world_size = world_size
 
     def _look_whether_over(self) -> None:
-        """An orchestrator that is there again says so itself."""
+        """End an unled job if it is over. An orchestrator that is connected again ends it itself."""
         if not self._orchestrator.away():
             self._world_size = 0
         end = unled.end_of(self._workers.values(), self._world_size) if self._world_size else None
@@ -182,7 +182,7 @@ class Agent:
         try:
             await self._orchestrator.run()
         except Refused as error:
-            if self._control is None:  # else the command line says it last
+            if self._control is None:  # otherwise the command line prints it last
                 self._output.say(str(error))
             if not self._end.done():
                 self._end.set_result(End(1, str(error)))
@@ -213,13 +213,13 @@ class Agent:
                 self._check.begin()
             case commands.EndJob():
                 if not self._end.done():
-                    if message.exit_code == 0:  # what let them go may have been lost with a connection
+                    if message.exit_code == 0:  # the message that released them may have been lost with a connection
                         self._release_finished()
                     self._end.set_result(End(message.exit_code, message.message, patient=True, told=True))
                     self._orchestrator.over = True
             case _ if isinstance(message, ToWorker):
                 worker = self._workers.get(message.worker)
-                if worker is not None and worker.alive:  # else: its loss is on its way to the orchestrator
+                if worker is not None and worker.alive:  # otherwise its loss is being reported to the orchestrator
                     self._relay(worker, message)
             case _:
                 self._output.say(agents.NOT_FOR_NODE(type=type(message).__name__))
@@ -270,7 +270,7 @@ class Agent:
         self._know(worker)
         assert worker.started is not None
         self._orchestrator.send(worker.started)
-        if not wanted:  # killed, or the job's end, while it was being started
+        if not wanted:  # killed, or the job ended, while it was being started
             processes.signal_group(worker.pid, signal.SIGKILL)
 
     def _know(self, worker: Worker) -> None:
@@ -294,7 +294,7 @@ class Agent:
     # Workers of an agent before this one.
 
     def _take_up(self) -> None:
-        for left in left_behind(self._config.run_dir / WORKERS):
+        for left in abandoned(self._config.run_dir / WORKERS):
             worker = left.taken_up(self._config.node, self._routes.fresh(left.worker))
             self._strays.taken_up = True
             self._know(worker)
@@ -303,7 +303,7 @@ class Agent:
                 self._lifelines.watch(worker)
                 self._loop.call_later(reattach.AWAY, self._unmet, worker)
 
-    def _met(self, met: Met) -> None:
+    def _met(self, met: IntroducedWorker) -> None:
         who = met.introduction
         worker = self._workers.get(who.worker)
         if worker is None and who.worker not in self._starting and not self._end.done():
@@ -312,7 +312,7 @@ class Agent:
                 self._strays.taken_up = True
                 self._know(worker)
         if worker is None or worker.link is not None or worker.pid != met.pid or not worker.alive:
-            met.refuse()
+            met.reject()
             return
         worker.leaving = who.leaving
         worker.replay_buffer.enter(who.generation)
@@ -355,7 +355,7 @@ class Agent:
             self._footprint = max(self._footprint or 0, size or 0)
         elif isinstance(event, events.Finished):
             worker.finished = True
-            self._progress.report(ahead=True)  # how far it came; nothing may be left to read a moment later
+            self._progress.report(ahead=True)  # its progress; nothing may be left to read a moment later
         elif isinstance(event, events.ScriptFailed):
             worker.leaving = worker.failed = True
             if worker.rank >= 0:
@@ -370,7 +370,7 @@ class Agent:
             self._orchestrator.send(events.Notice(worker.name, worker.rank, text))
 
     def _silent(self, worker: Worker) -> None:
-        """It has closed its end of the link: it is about to end, or it closed what it should not, and cannot be led."""
+        """Give a worker that has closed its end of the link time to end: otherwise it cannot be controlled any more."""
         worker.silent = True
 
         def look() -> None:
@@ -382,13 +382,13 @@ class Agent:
         self._loop.call_later(SILENT_GRACE, look)
 
     def _ended(self, worker: Worker) -> None:
-        """The kernel says that the process has ended."""
-        # Its forks share its sockets to the other ranks: while one lives, those see no end. Its process group's number
-        # stays taken until the exit status is collected, so this cannot hit anybody else.
+        """Handle the end of a process, as the kernel reports it."""
+        # Its forks share its sockets to the other ranks: while one lives, the others do not notice the end. Its process group's number
+        # stays in use until the exit status is collected, so this cannot hit any other process.
         processes.signal_group(worker.pid, signal.SIGKILL)
         happened = time.time()
         ending = processes.collect(worker.pidfd) if worker.ours else processes.seen(worker.pid)
-        if ending is None:  # woken without reason
+        if ending is None:  # woken without a reason
             return
         self._own.discard(worker.pid)
         self._loop.remove_reader(worker.pidfd)
@@ -406,16 +406,16 @@ class Agent:
         self._spawn(self._output.drain(worker.name, patience=2.0))
 
     def _report_loss(self, worker: Worker, ending: processes.Ending, happened: float) -> None:
-        """Once for each worker that ends while the job goes on; of one that was released the orchestrator hears that it has gone."""
+        """Report the end of a worker once while the job runs; for a released worker, that it has gone."""
         if worker.failed or worker.lost is not None or self._end.done():
             return
-        if worker.failing is not None:  # an exit handler, or somebody, has ended it before it could say so
+        if worker.failing is not None:  # an exit handler, or a signal, has ended it before it could report that
             self._heard(worker, worker.failing)
             return
         for other in list(self._workers.values()):
             if other.link is not None:
-                other.link.drain()  # what they had said by then comes first: one of them may have just taken over from another
-        self._progress.report()  # where it stood
+                other.link.drain()  # their messages up to now come first: one of them may have just replaced another
+        self._progress.report()  # its last position
         if worker.ended_well(ending):
             worker.finished = True
             view = worker.look()
@@ -444,23 +444,23 @@ class Agent:
             await asyncio.sleep(self._config.timeouts.heartbeat)
 
     def _seen(self, seen: messages.Seen) -> None:
-        """On a detector's thread."""
+        """Send evidence. Called on a detector's thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._orchestrator.send, seen)
 
     def _looking(self, names: list[str]) -> None:
-        """On a detector's thread. Who has given a file hears what came of it."""
+        """Report which detectors run, if the user has given a file. Called on a detector's thread."""
         if names and self._config.detectors:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._output.say, looking(self._config.node, names))
 
     def _checked(self, answer: events.NodeChecked) -> None:
-        """On the check's thread."""
+        """Send the result of the check. Called on the check's thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._orchestrator.send, answer)
 
     def _stream(self, text: str) -> None:
-        """On a writer's thread."""
+        """Send output. Called on a writer's thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._orchestrator.send_lines, text)
 

@@ -1,4 +1,4 @@
-"""How an agent ends its workers: they are asked, those that have finished get time for their exit handlers, then they are killed."""
+"""End the workers of an agent: ask them to end, give those that have finished time for their exit handlers, then kill them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from understudy.messages import agents
 
 @dataclass(frozen=True)
 class End:
-    """Why and how the agent ends."""
+    """The reason and the way in which the agent ends."""
 
     exit_code: int
     message: str = ""
-    number: signal.Signals = signal.SIGTERM  # what the workers get
-    patient: bool = False  # workers that are leaving by themselves get the time for it
-    told: bool = False  # by the orchestrator
+    number: signal.Signals = signal.SIGTERM  # the signal for the workers
+    patient: bool = False  # workers that are leaving by themselves get time for it
+    told: bool = False  # the orchestrator has ordered it
 
 
 class Shutdown:
@@ -34,9 +34,9 @@ class Shutdown:
         self._loop = asyncio.get_running_loop()
 
     async def stop(self, end: End) -> None:
-        """Returns when all have ended, or do not end although they were killed."""
-        # Exit handlers are the script's. A spare has none, and one that still warms would not even hear that it may go; where it has run
-        # the script ahead, they are another's, whose files they might write over.
+        """End the workers; return when all have ended, or do not end although they were killed."""
+        # Exit handlers belong to the script. A spare has none; one that is still warming would not even receive the message. If it has run
+        # the script in advance, they are another rank's, whose files they might overwrite.
         released = [w for w in self._workers.values() if w.leaving and not w.failed and w.rank >= 0]
         leaving = [w for w in released if w.alive and end.patient]
         for worker in self._workers.values():
@@ -57,7 +57,7 @@ class Shutdown:
         await self._all_ended(5.0)
 
     def cut_off(self) -> End | None:
-        """The job's end, if a process did not end well although its script had: threads, exit handlers or finalizers failed."""
+        """Return the job's end if a process failed although its script had ended well: threads, exit handlers or finalizers failed."""
         ended = [w for w in self._workers.values() if w.finished and w.leaving and not w.failed and w.ours]
         bad = [(w, w.ending) for w in ended if w.ending is not None and w.ending.exit_code != 0]
         if not bad:
@@ -66,12 +66,12 @@ class Shutdown:
         return End(bad[0][1].exit_code, agents.CUT_OFF(how=how))
 
     def _ask_to_end(self, worker: Worker, number: signal.Signals) -> None:
-        """A rank alone, without the processes of its data loaders and others that it has started: it may need them until it has saved."""
+        """Signal a rank without its data loaders and other processes that it has started: it may need them until it has saved."""
         if worker.rank < 0:
             processes.signal_group(worker.pid, signal.SIGKILL)
             return
         processes.signal_one(worker.pidfd, number)
-        processes.signal_group(worker.pid, signal.SIGCONT)  # a stopped process would not hear the other
+        processes.signal_group(worker.pid, signal.SIGCONT)  # a stopped process would not receive the other signal
 
     async def _all_ended(self, patience: float) -> None:
         limit = self._loop.time() + patience

@@ -1,4 +1,4 @@
-"""The agent's end of the socket to the command line that has started it (`links.supervision`)."""
+"""The agent's end of the socket to the command line that started it (`links.supervision`)."""
 
 from __future__ import annotations
 

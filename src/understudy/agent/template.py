@@ -1,4 +1,4 @@
-"""The agent's side of the template of workers (`worker.process.template`): it starts one, asks it for workers, replaces a lost one."""
+"""The agent's side of the template of workers (`worker.process.template`): start it, ask it for workers, replace a lost one."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from understudy.common.names import WORKER_VARIABLE, WORKERS, page_path
 from understudy.links.fork import PLACEHOLDER, ForkRequest
 from understudy.messages import agents
 
-SWITCH = "UNDERSTUDY_FORK"  # "0": every worker is started by itself
+SWITCH = "UNDERSTUDY_FORK"  # "0": every worker is started separately
 ATTEMPTS = 3  # templates that may be killed, one after the other, before a worker is given up
 ENDING = 10.0  # seconds that a template which has closed its socket may take to end
-TOLD = 2000  # characters of a failed template's output that are told
+TOLD = 2000  # characters of a failed template's output that are reported
 
 
 class Template:
-    """Starts workers. `own`: pids whose exit status is collected here or by the caller, and by nobody else."""
+    """Starts workers. `own`: pids whose exit status is collected here or by the caller, and nowhere else."""
 
     def __init__(self, config: AgentConfig, own: set[int]) -> None:
         self._config = config
@@ -40,7 +40,7 @@ class Template:
         self._apart = config.worker_command != WORKER_COMMAND or os.environ.get(SWITCH) == "0"
 
     async def start(self, worker: str) -> Started:
-        """A new worker, in `own` already. Raises `OSError` or `subprocess.SubprocessError` when it cannot be started."""
+        """Start a worker, whose pid is in `own` already. Raises `OSError` or `subprocess.SubprocessError` if it cannot be started."""
         async with self._turn:
             for _ in range(ATTEMPTS):
                 if self._closed:
@@ -55,7 +55,7 @@ class Template:
         raise OSError(agents.TEMPLATE_KILLED())
 
     async def _fork(self, worker: str) -> Started | None:
-        """None: try again, with another template or none."""
+        """Fork a worker; None: try again, with another template or without one."""
         if self._process is None:
             self._launch()
         assert self._connection is not None
@@ -79,7 +79,7 @@ class Template:
                 self._own.add(pid)
                 try:
                     return Started(pid, os.pidfd_open(pid), *ends.ours)
-                except ProcessLookupError:  # killed and collected in this instant
+                except ProcessLookupError:  # killed and collected at this instant
                     self._own.discard(pid)
             ends.close_ours()
             return None
@@ -107,7 +107,7 @@ class Template:
         self._connection = ours
 
     async def _ask(self, worker: str, fds: list[int]) -> dict[str, int | str] | None:
-        """None: the template is gone."""
+        """Send the request and return the answer; None: the template is gone."""
         assert self._connection is not None
         new = worker_environment(self._config, os.environ, worker)
         different = {name: value for name, value in new.items() if self._environment.get(name) != value}
@@ -120,10 +120,10 @@ class Template:
         return json.loads(answer) if answer else None
 
     async def close(self) -> None:
-        """Ends the template, if there is one, and collects it: an orphan is left to the host's first process, which may let it lie."""
+        """End the template, if there is one, and collect it: an orphan goes to the host's first process, which may not collect it."""
         self._closed = True
         if self._process is not None:
-            self._process.kill()  # whoever waits for its answer hears that it is gone
+            self._process.kill()  # a caller that waits for its answer notices that it is gone
         async with self._turn:
             if self._process is not None and self._connection is not None:
                 self._connection.close()
@@ -131,7 +131,7 @@ class Template:
                     await asyncio.to_thread(self._process.wait, ENDING)
 
     async def _bury(self) -> None:
-        """Forgets a template that is gone. Raises `OSError` if it ended by itself: another one would, too."""
+        """Collect a template that is gone. Raises `OSError` if it ended by itself: another one would, too."""
         assert self._process is not None and self._connection is not None
         self._connection.close()
         try:

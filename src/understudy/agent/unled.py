@@ -1,9 +1,9 @@
-"""How a job ends that nobody can lead, because its orchestrator cannot read the journal: as far as its node can know that.
+"""Detect the end of a job without an orchestrator (the journal cannot be read), as far as this node can know it.
 
-Training needs no orchestrator, but its end does: ranks that have finished wait for the others. Where all ranks are on this node, its agent
-knows when they have. A rank whose script has failed ends the job, as with an orchestrator; one that is lost is not replaced, and the
-others wait for it, until the journal is restored or the limit of a node that nobody leads is over. On several nodes no agent knows of all
-ranks, and that limit ends each.
+Training needs no orchestrator, but the end of the job does: ranks that have finished wait for the others. If all ranks are on this node,
+its agent knows when they have finished. A rank whose script has failed ends the job, as with an orchestrator. A lost rank is not replaced,
+and the others wait for it until the journal is restored or the limit of a node without an orchestrator is over. With several nodes no agent
+knows of all ranks, and that limit ends each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from understudy.messages import agents
 
 
 def end_of(workers: Iterable[Worker], world_size: int) -> End | None:
-    """The job's end, if it is there. `world_size`: of the job, all of whose ranks may be elsewhere."""
+    """Return the job's end, if it is reached. `world_size`: of the job, all of whose ranks may be on other nodes."""
     finished = 0
     for worker in _holders(workers).values():
         if worker.failed and worker.alive and not worker.fenced:  # it waits to be ended. One that has ended counted as a loss
@@ -29,8 +29,9 @@ def end_of(workers: Iterable[Worker], world_size: int) -> End | None:
 
 
 def _holders(workers: Iterable[Worker]) -> dict[int, Worker]:
-    """By rank, the one of its workers on this node that counts: the last one that was given the rank, or, while that one only sets up for a
-    migration, the one that still trains.
+    """Return, by rank, the worker on this node that counts.
+
+    It is the last one that was given the rank; or, while that one only sets up for a migration, the one that still trains.
     """
     found: dict[int, Worker] = {}
     for worker in sorted(workers, key=lambda worker: worker.replay_buffer.generation):  # stable

@@ -1,4 +1,4 @@
-"""What the agent knows of one worker."""
+"""The agent's record of one worker."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Worker:
     rank: int = -1
     leaving: bool = False  # released, or its script failed: its exit is not a loss
     failed: bool = False  # its script failed: it waits to be ended
-    fenced: bool = False  # the orchestrator has had it killed: it is no part of the job
-    silent: bool = False  # has closed its link
-    refused: int = 0  # lines of it that were not messages
+    fenced: bool = False  # the orchestrator has had it killed: it is not part of the job
+    silent: bool = False  # it has closed its link
+    refused: int = 0  # number of its lines that were not messages
     started: events.WorkerStarted | None = None
     warm: events.WorkerWarm | None = None
     lost: events.WorkerLost | None = None
     finished: bool = False  # its script has ended well
     ending: Ending | None = None  # of its process
-    failing: events.ScriptFailed | None = None  # its script has failed, and still ends
+    failing: events.ScriptFailed | None = None  # its script has failed, and the process is still ending
     replay_buffer: ReplayBuffer = field(default_factory=ReplayBuffer)
 
     def tell(self, command: Command) -> None:
@@ -54,7 +54,7 @@ class Worker:
         self.replay_buffer.remember(event)
 
     def resync_events(self) -> list[events.Event]:
-        """What an orchestrator has to know of this worker, in order."""
+        """Return the events that an orchestrator needs about this worker, in order."""
         if self.lost is not None:
             return [*self.replay_buffer.events, self.lost]
         if not self.alive:
@@ -63,7 +63,9 @@ class Worker:
         return [event for event in (self.started, warm, *self.replay_buffer.events) if event is not None]
 
     def ended_well(self, ending: Ending) -> bool:
-        """Whether it has exited with code 0 where a script may end: outside of transactions. Many scripts call `os._exit(0)` there."""
+        """Return whether it has exited with code 0 where a script may end: outside of transactions. Many scripts call
+        `os._exit(0)` there.
+        """
         view = self.look()
         outside = view is None or view.activity in (Activity.SETUP, Activity.IDLE)
         mine = self.rank >= 0 and not (self.finished or self.leaving or self.failing)
@@ -72,12 +74,12 @@ class Worker:
     def look(self) -> PageView | None:
         if self.page is None:
             return None
-        with contextlib.suppress(ValueError):  # an activity that is none: somebody else wrote to the file
+        with contextlib.suppress(ValueError):  # an invalid activity: another process wrote to the file
             return self.page.read()
         return None
 
     def whereabouts(self) -> str:
-        """Where a rank stood when it was lost, in words, or "": its page outlives it."""
+        """Describe the position of a rank when it was lost, or "": its page outlives it."""
         view = self.look()
         if view is None or self.rank < 0:
             return ""

@@ -1,8 +1,8 @@
 """Threads that write workers' output, so that neither a stuck terminal nor a slow disk ever stops the agent.
 
-`put` never blocks. What waits is bounded by the caller, who looks at `pending` and stops reading, or drops, when it
-grows (see `output`). A target that fails (disk full, terminal gone) is told once and tried again with the next data,
-except a terminal whose other end is closed, which never comes back.
+`put` never blocks. The caller limits pending data: it checks `pending` and stops reading, or drops, when it grows (see `output`). A target
+that fails (disk full, terminal gone) is reported once and tried again with the next data, except a terminal whose other end is closed,
+which never comes back.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from pathlib import Path
 
 
 class Writer:
-    """Writes what it is given, in order, on one thread; `on_drained` is called there whenever nothing waits, `finish` for a target that
-    needs no more for now.
+    """Writes data in order on one thread.
+
+    `on_drained` is called there whenever nothing is pending, `finish` for a target that needs no more for now.
     """
 
     def __init__(
@@ -47,13 +48,13 @@ class Writer:
             self._changed.notify()
 
     def finished(self, target: str) -> None:
-        """All that is to come for now has been put."""
+        """Mark a target whose data is complete for now."""
         with self._changed:
             self._items.append((target, None))
             self._changed.notify()
 
     def close(self, patience: float) -> bool:
-        """Write the rest, for at most `patience` seconds. False: some of it did not get out."""
+        """Write the rest, for at most `patience` seconds. Return False if some of it was not written."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -67,7 +68,7 @@ class Writer:
                     self._changed.wait()
                 if not self._items:
                     return
-                # Neighbours for the same target go out in one write: many short lines are the usual case.
+                # Adjacent items for the same target are written at once: many short lines are the usual case.
                 target, data = self._items.popleft()
                 parts: list[bytes] = []
                 size = 0
@@ -90,7 +91,7 @@ class Writer:
 
 
 class Terminal:
-    """Our own stdout and stderr, which may be a terminal, a file or a pipe to anything."""
+    """The agent's stdout and stderr, which may be a terminal, a file or a pipe."""
 
     def __init__(self) -> None:
         self._gone: set[int] = set()
@@ -101,19 +102,20 @@ class Terminal:
         while view and fd not in self._gone:
             try:
                 view = view[os.write(fd, view) :]
-            except BlockingIOError:  # somebody else, on the same terminal, has made it non-blocking
+            except BlockingIOError:  # another process on the same terminal has made it non-blocking
                 poll = select.poll()
                 poll.register(fd, select.POLLOUT)
                 poll.poll()
             except OSError as error:
                 if error.errno == errno.ENOSPC:
                     return
-                self._gone.add(fd)  # `| head` has ended, the terminal was closed: training goes on, the files have it all
+                self._gone.add(fd)  # `| head` has ended, the terminal was closed: training goes on, and the files have all output
 
 
 class LogFiles:
-    """Files by path, opened at first use, appended to, and closed when they are finished: an agent may have thousands of workers, one
-    after another. One that gets more after that is opened again.
+    """Files by path: opened at first use, appended to, and closed when they are finished.
+
+    An agent may have thousands of workers, one after another. A closed file that gets more data is opened again.
     """
 
     def __init__(self, on_failure: Callable[[str, OSError], None]) -> None:
@@ -139,5 +141,5 @@ class LogFiles:
     def finish(self, target: str) -> None:
         fd = self._files.pop(target, None)
         if fd is not None:
-            with contextlib.suppress(OSError):  # what a network's file system could not keep, which it says late
+            with contextlib.suppress(OSError):  # a network file system may report a failed write only now
                 os.close(fd)

@@ -27,7 +27,7 @@ from understudy.core.model import Timeouts
 from understudy.links.messages import ONLY
 from understudy.messages import starting
 from understudy.schedulers.kubernetes.names import ADDRESS_VARIABLE, HOST_VARIABLE, NODE_VARIABLE, POD_VARIABLE
-from understudy.schedulers.kubernetes.told import Told
+from understudy.schedulers.kubernetes.pod_settings import PodSettings
 
 MARGIN = 10  # seconds before the kill, for an orderly end
 OURS = (  # flags that the resource replaces
@@ -42,7 +42,7 @@ OURS = (  # flags that the resource replaces
 def serve_pod(flags: Flags, name: str) -> int:
     """Serve until the job, or this pod's part in it, is over; return the exit code. Raises `Usage` and `NoRun`."""
     try:
-        told = TypeAdapter(Told).validate_json(os.environ.pop(POD_VARIABLE))
+        told = TypeAdapter(PodSettings).validate_json(os.environ.pop(POD_VARIABLE))
         timeouts = TypeAdapter(Timeouts).validate_python(told.timeouts)
     except ValidationError as error:
         raise Usage(starting.POD_VARIABLE_REFUSED(variable=POD_VARIABLE, reason=str(error))) from error

@@ -1,1 +1,1 @@
-"""The controller on Kubernetes: it makes the pods of each `UnderstudyJob`, and what they need. What for, their orchestrators say."""
+"""The controller on Kubernetes: it makes the pods of each `UnderstudyJob` and the objects that they need. Orchestrators manage the pods."""

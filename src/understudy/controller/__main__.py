@@ -1,4 +1,4 @@
-"""`python -m understudy.controller`, or `understudy kubernetes controller`: looks after all UnderstudyJobs, until it is ended."""
+"""`python -m understudy.controller`, or `understudy kubernetes controller`: manage all UnderstudyJobs until stopped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prometheus_client import start_http_server
 
 from understudy.common.console import say
 from understudy.controller.controller import Controller
-from understudy.controller.lead import Lead
+from understudy.controller.leader_election import LeaderElection
 from understudy.messages import controller as messages
 from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.kubernetes.api import Api
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     except (SchedulerFailed, OSError) as error:
         say(str(error))
         return 2
-    lead = Lead(api, here, f"{socket.gethostname()} {secrets.token_hex(8)}", say)
+    lead = LeaderElection(api, here, f"{socket.gethostname()} {secrets.token_hex(8)}", say)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     lead.wait()
     try:

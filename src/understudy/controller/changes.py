@@ -1,4 +1,4 @@
-"""Which jobs have to be looked at: what has changed, as the threads that watch say, until somebody takes it."""
+"""The set of jobs to reconcile: watching threads add changed jobs, until the controller's loop takes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Changes:
         self._later: dict[tuple[str, str], float] = {}  # jobs, and when they are due (CLOCK_MONOTONIC)
         self._all = True
         self._there = threading.Condition()
-        self._last = 0.0  # when everything was taken (CLOCK_MONOTONIC)
+        self._last = 0.0  # the last full reconciliation (CLOCK_MONOTONIC)
 
     def of_job(self, job: Object | None) -> None:
         self._note(job, (job or {}).get("metadata", {}).get("name", ""))
@@ -29,14 +29,14 @@ class Changes:
             self._there.notify()
 
     def of_job_later(self, job: Object, seconds: float) -> None:
-        """It has to be looked at again by then, whether it changes or not."""
+        """Add the job again after this time, whether it changes or not."""
         with self._there:
             key = (job["metadata"].get("namespace", ""), job["metadata"]["name"])
             self._later[key] = time.monotonic() + seconds
             self._there.notify()
 
     def take(self, most: float) -> set[tuple[str, str]] | None:
-        """When there is something, or everything was taken `most` seconds ago. None: everything."""
+        """Wait for changed jobs and return them; None: all, because the last time was `most` seconds ago."""
         with self._there:
             left = min([self._last + most, *self._later.values()]) - time.monotonic()
             if not (self._jobs or self._all) and left > 0:

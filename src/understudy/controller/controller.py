@@ -1,7 +1,7 @@
-"""The loop: what is there of each job is compared with what should be, whenever something has changed, and now and then.
+"""The control loop: compare the objects of each job with the wanted ones after every change, and at intervals.
 
-Several controllers may run; who has the lock works. Everything that is done is done to what was just read, with its version or under a name
-that only one can have, so one that has lost the lock without noticing does no harm.
+Several controllers may run; the holder of the lease works. Every change is made to what was just read, with its version or under a name
+that only one writer can create, so a controller that has lost the lease without noticing does no harm.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from understudy.controller.reports import Reports
 from understudy.messages import controller as messages
 from understudy.orchestrator.settings import Settings
 from understudy.schedulers.base import SchedulerAway, SchedulerFailed
-from understudy.schedulers.kubernetes import names, standing
+from understudy.schedulers.kubernetes import job_status, names
 from understudy.schedulers.kubernetes.api import Api, Conflict, Exists, Missing, Object, ServerFailed, group_path, labelled, path
+from understudy.schedulers.kubernetes.informer import Informer
 from understudy.schedulers.kubernetes.names import Keys
 from understudy.schedulers.kubernetes.resource import OVER, Job
-from understudy.schedulers.kubernetes.watched import Watched
 
-WHOLE = 10.0  # seconds after which every job is looked at although nothing has changed
-SOON = 1.0  # seconds after which a job is looked at again that waits for what Kubernetes is about to remove
-PAUSE = 0.2  # seconds between two looks: many changes come together
-ENSURED = 60.0  # seconds after which it is made sure again that a job has all that it needs beside its pods
+WHOLE = 10.0  # seconds after which every job is reconciled although nothing has changed
+SOON = 1.0  # seconds after which a job is reconciled again that waits for Kubernetes to remove something
+PAUSE = 0.2  # seconds between two rounds: many changes come together
+ENSURED = 60.0  # seconds after which the objects of a job other than its pods are checked again
 
 JOBS = Gauge("understudy_controller_jobs", "Jobs, by phase.", ["phase"])
 ERRORS = Counter("understudy_controller_errors", "Jobs that could not be looked after, each time.")
@@ -39,8 +39,10 @@ ERRORS = Counter("understudy_controller_errors", "Jobs that could not be looked 
 
 class Controller:
     def __init__(self, api: Api, group: str, image: str, namespace: str, drains: str, tell: Callable[[str], None]) -> None:
-        """`image`: of orchestrators. `namespace`: the only one whose jobs are looked after; "": all. `drains`: GROUP/VERSION of the
-        cluster's DrainRequests; "": it has none. Raises `SchedulerFailed`.
+        """Create the controller.
+
+        `image`: of orchestrators. `namespace`: the only one whose jobs are managed; "": all. `drains`: GROUP/VERSION of the cluster's
+        DrainRequests; "": it has none. Raises `SchedulerFailed`.
         """
         self._api = api
         self._group = group
@@ -48,9 +50,9 @@ class Controller:
         self._image = image
         self._tell = tell
         self._changes = Changes(self._keys)
-        self._jobs = Watched(api, self._path(namespace), self._changes.of_job)
-        self._pods = Watched(api, path("pods", namespace), self._changes.of_pod, labelSelector=self._keys.job)
-        self._nodes = Watched(api, path("nodes", ""))
+        self._jobs = Informer(api, self._path(namespace), self._changes.of_job)
+        self._pods = Informer(api, path("pods", namespace), self._changes.of_pod, labelSelector=self._keys.job)
+        self._nodes = Informer(api, path("nodes", ""))
         self._budgets = objects.budget_version(api)
         self._drains = DrainRequests(api, drains, self._keys, self._changes.of_request) if drains else None
         self._reports = Reports(api)
@@ -59,13 +61,13 @@ class Controller:
         self._ensured: dict[str, float] = {}  # by the uid of a job, when that was last (CLOCK_MONOTONIC)
 
     def run(self, lead: Callable[[], bool]) -> None:
-        """As long as `lead`."""
+        """Work as long as `lead` returns True."""
         while lead():
             self._turn(self._changes.take(WHOLE))
             time.sleep(PAUSE)
 
     def _turn(self, changed: set[tuple[str, str]] | None) -> None:
-        """`changed`: jobs by namespace and name; None: all."""
+        """Reconcile jobs. `changed`: jobs by namespace and name; None: all."""
         try:
             silent = {node["metadata"]["name"] for node in self._nodes.objects() if _is_silent(node)}
             jobs, pods = self._jobs.objects(), self._pods.objects()
@@ -87,11 +89,11 @@ class Controller:
             self._attempt("drain requests", partial(self._drains.turn, pods))
 
     def _attempt(self, what: str, work: Callable[[], None], again: Object | None = None) -> None:
-        """`again`: the job that it is about."""
+        """Do one piece of work, and report its failure. `again`: the job to which it belongs."""
         try:
             work()
             self._told.pop(what, None)
-        except (Missing, Conflict):  # it has changed since it was read: the next time
+        except (Missing, Conflict):  # it has changed since it was read: try again the next time
             if again is not None:
                 self._changes.of_job(again)
         except SchedulerFailed as error:
@@ -137,12 +139,13 @@ class Controller:
             objects.unmake(self._api, self._keys, job.namespace, job.name, job.uid)
         if made.gone:
             now = self._api.read(where)
-            if now["metadata"]["uid"] == job.uid:  # no other one, made since somebody has taken the finalizer away
+            if now["metadata"]["uid"] == job.uid:  # not another one that was made after the finalizer was removed
                 self._let_go(where, now)
 
     def _provide(self, job: Job, where: str, made: Plan, known: set[str], pending: SchedulerFailed | None) -> None:
-        """Make what is wanted, or show why it cannot be made. `known`: the names of pods with the job's label. `pending`: why pods with
-        workers are not created yet, which is shown as before.
+        """Make what is wanted, or show why it cannot be made.
+
+        `known`: the names of pods with the job's label. `pending`: why pods with workers are not created yet, which is shown as before.
         """
         try:
             problem = self._ensure(job)
@@ -172,8 +175,9 @@ class Controller:
                 self._reports.show_success(job, where)
 
     def _ensure(self, job: Job) -> SchedulerFailed | None:
-        """Return why an object that the job needs cannot be made. A job that has formed gets its pods all the same: it trains with the
-        objects that are there.
+        """Make the objects that the job needs; return why one cannot be made.
+
+        A job that has formed gets its pods anyway: it trains with the existing objects.
         """
         if time.monotonic() - self._ensured.get(job.uid, -ENSURED) < ENSURED:
             return None
@@ -185,8 +189,10 @@ class Controller:
         return None
 
     def _create(self, job: Job, where: str, made: Plan, known: set[str]) -> None:
-        """A pod with workers that is refused is the last that is tried, since the others are like it. Before the job has formed, so is an
-        orchestrator: without it, pods with workers would only keep their devices from others.
+        """Create pods.
+
+        If a pod with workers is rejected, no more are tried, because the others are like it. Before the job has formed, the same applies to
+        an orchestrator: without it, pods with workers would only block devices.
         """
         created: list[Object] = []
         failed: SchedulerFailed | None = None
@@ -197,8 +203,8 @@ class Controller:
             except Exists:
                 if name not in known:
                     failed = failed or objects.NameTaken(messages.NAME_TAKEN(kind="Pod", name=name, namespace=job.namespace))
-                # Otherwise, one of ours, or of a deleted job of this name, is not gone yet. When it is, the job is looked at.
-            except Conflict:  # others count against the quota at the same time
+                # Otherwise, one of ours, or of a deleted job of this name, is not gone yet. The job is reconciled when it is.
+            except Conflict:  # others use the quota at the same time
                 self._changes.of_job_later(job.raw, SOON)
             except SchedulerFailed as error:
                 failed = failed or error
@@ -214,8 +220,9 @@ class Controller:
             raise failed
 
     def _take_back(self, job: Job, where: str, made: Plan, number: int, error: SchedulerFailed) -> None:
-        """The number of a pod that was refused, and those after it, were not used. If a server that failed has made the pod all the same,
-        its number counts when the pods are listed.
+        """Release the number of a pod that was rejected, and those after it.
+
+        If a server that failed has made the pod anyway, its number counts when the pods are listed.
         """
         away = isinstance(error, SchedulerAway) and not isinstance(error, ServerFailed)
         if away or number < job.spec.total():
@@ -230,7 +237,7 @@ class Controller:
         self._api.replace(where, _with_finalizers(raw, left))
 
     def _cannot_be(self, where: str, raw: Object, why: str) -> None:
-        """It has been changed into what cannot be, or was never anything else. Of one that is deleted, the rest goes with it."""
+        """End a job whose resource is invalid. If it is being deleted, its objects go with it."""
         metadata = raw["metadata"]
         if "deletionTimestamp" in metadata:
             objects.unmake(self._api, self._keys, metadata["namespace"], metadata["name"], metadata["uid"])
@@ -243,16 +250,16 @@ class Controller:
             self._refuse(where, raw, why)
 
     def _refuse(self, where: str, raw: Object, why: str) -> None:
-        """The job cannot be: its resource says why."""
+        """Show on the resource why the job is invalid."""
         metadata, message = raw["metadata"], plain(why)[:1000]
-        conditions = standing.with_condition(raw.get("status") or {}, "Failed", True, "Refused", message, time.time())
+        conditions = job_status.with_condition(raw.get("status") or {}, "Failed", True, "Refused", message, time.time())
         change = {"phase": "Failed", "message": message, "exitCode": 2, "conditions": conditions}
         self._api.patch(f"{where}/status", {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": change})
         self._reports.show_event(raw, "Warning", "Refused", message)
         self._tell(messages.REFUSED(job=f"{metadata['namespace']}/{metadata['name']}", reason=why))
 
     def _fails(self, what: str, error: SchedulerFailed) -> None:
-        """Told once, until it goes well."""
+        """Report the failure once, until it succeeds."""
         ERRORS.inc()
         if self._told.get(what) != str(error):
             self._told[what] = str(error)
@@ -263,11 +270,11 @@ class Controller:
 
 
 def _ending(job: Job) -> float:
-    """Seconds. Of a job that is over by its own: since its conditions say so."""
+    """Return the seconds since the job is over, according to its conditions, or deleted."""
     if job.deleted:
-        return max(0.0, time.time() - standing.moment(job.raw["metadata"]["deletionTimestamp"]))
+        return max(0.0, time.time() - job_status.moment(job.raw["metadata"]["deletionTimestamp"]))
     since = [
-        standing.moment(each.get("lastTransitionTime"))
+        job_status.moment(each.get("lastTransitionTime"))
         for each in job.status.get("conditions") or []
         if each.get("type") in ("Complete", "Failed") and each.get("status") == "True"
     ]

@@ -1,8 +1,8 @@
-"""NVSentinel's custom drain: a `DrainRequest` names a node whose work is to leave; its condition `DrainComplete` says that it has.
+"""NVSentinel's custom drain: a `DrainRequest` names a node whose work must leave; its condition `DrainComplete` says that it has.
 
-The ranks leave as for any other reason: pods there get the annotation that says so, which their orchestrators take for evidence. Whoever
-drains may take a request back at any time, by deleting it. NVSentinel makes them from a template of the installation's, and looks for the
-condition (`deploy/kubernetes/nvsentinel`).
+The ranks leave as for any other reason: pods there get the annotation that orchestrators take as evidence. A request can be cancelled at
+any time by deleting it. NVSentinel makes requests from a template of the installation, and waits for the condition
+(`deploy/kubernetes/nvsentinel`).
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from collections.abc import Callable, Sequence
 
 from understudy.common.bounds import plain
 from understudy.messages import controller
-from understudy.schedulers.kubernetes import names, standing
+from understudy.schedulers.kubernetes import job_status, names
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, path
+from understudy.schedulers.kubernetes.informer import Informer
 from understudy.schedulers.kubernetes.names import Keys
-from understudy.schedulers.kubernetes.watched import Watched
 
 PLURAL = "drainrequests"
 COMPLETE = "DrainComplete"
-BY = "DrainRequest "  # begins our annotations
+BY = "DrainRequest "  # the beginning of our annotations
 
 
 class DrainRequests:
     def __init__(self, api: Api, group: str, keys: Keys, changed: Callable[[Object | None], None]) -> None:
-        """`group`: with its version."""
+        """Watch the requests. `group`: with its version."""
         self._api = api
         self._group = group
         self._keys = keys
-        self._requests = Watched(api, group_path(group, PLURAL, ""), changed)
+        self._requests = Informer(api, group_path(group, PLURAL, ""), changed)
 
     def turn(self, pods: Sequence[Object]) -> None:
-        """`pods`: all of ours. Raises `SchedulerFailed`."""
+        """Annotate pods and complete requests. `pods`: all of ours. Raises `SchedulerFailed`."""
         workers = [pod for pod in pods if pod["metadata"]["labels"].get(self._keys.role) != names.ORCHESTRATOR]
         running = [pod for pod in workers if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
         wanted: dict[str, str] = {}  # by the uid of a pod
@@ -65,7 +65,7 @@ class DrainRequests:
             "status": "True",
             "reason": "NoRanksThere",
             "message": controller.NO_RANKS_THERE(),
-            "lastTransitionTime": standing.stamp(time.time()),
+            "lastTransitionTime": job_status.stamp(time.time()),
         }
         where = group_path(self._group, PLURAL, metadata["namespace"], metadata["name"], "status")
         change = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": {"conditions": [*others, ours]}}

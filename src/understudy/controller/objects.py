@@ -1,5 +1,6 @@
-"""What a job on Kubernetes needs beside its pods. All of it goes with the resource, but for the right to read nodes, which is the
-cluster's.
+"""The Kubernetes objects that a job needs in addition to its pods.
+
+They are deleted with the resource, except the permission to read nodes, which is a cluster-wide object.
 """
 
 from __future__ import annotations
@@ -16,31 +17,32 @@ from understudy.schedulers.kubernetes.resource import Job, owned
 
 RBAC = "rbac.authorization.k8s.io/v1"
 NETWORKING = "networking.k8s.io/v1"
-ROLE, NODE_ROLE = "understudy-orchestrator", "understudy-node-reader"  # cluster roles that the installation makes
-MORE = 1 << 20  # pods than any job has
-BUDGETS = ("policy/v1", "policy/v1beta1")  # the first that the server has
+ROLE, NODE_ROLE = "understudy-orchestrator", "understudy-node-reader"  # cluster roles of the installation
+MORE = 1 << 20  # more pods than any job has
+BUDGETS = ("policy/v1", "policy/v1beta1")  # the first that the server has is used
 
 
 def binding(namespace: str, job: str) -> str:
-    """Of the right to read nodes: it is of no namespace."""
+    """Return the name of the binding for reading nodes, which has no namespace."""
     return f"understudy:{namespace}:{job}"
 
 
 class NameTaken(SchedulerFailed):
-    """An object that the job needs cannot be made, because one of this name belongs to something else."""
+    """An object that the job needs cannot be made, because an unrelated object has its name."""
 
 
 class Leftover(SchedulerFailed):
-    """The same, and Kubernetes is about to remove that one: its owner was a job of this name, which is deleted."""
+    """As `NameTaken`, but Kubernetes is about to remove the object: its owner was a deleted job of this name."""
 
 
 def make(api: Api, job: Job, budgets: str) -> None:
-    """Make what the job lacks; what it has stays as it is. `budgets`: the version of PodDisruptionBudgets (`budget_version`). Raises
-    `NameTaken` or `Leftover` for the first object that is in the way, after the others were made, and what `Api` raises.
+    """Make missing objects of the job; existing ones stay as they are. `budgets`: the version of PodDisruptionBudgets (`budget_version`).
+
+    Raises `NameTaken` or `Leftover` for the first object that is in the way, after the others were made, and the errors of `Api`.
     """
     problem: SchedulerFailed | None = None
     for where, what in wanted(job, budgets):
-        if what["kind"] == "Secret":  # we may make secrets, and read none
+        if what["kind"] == "Secret":  # the controller may create secrets, but not read them
             _create(api, where, what)
             continue
         there = _read(api, f"{where}/{what['metadata']['name']}")
@@ -55,22 +57,24 @@ def make(api: Api, job: Job, budgets: str) -> None:
 
 
 def unmake(api: Api, keys: Keys, namespace: str, name: str, uid: str) -> None:
-    """Remove what does not go with the resource of this job. That of a later job of the same name stays."""
+    """Remove the objects of this job that are not deleted with its resource. Those of a later job of the same name stay."""
     there = _read(api, group_path(RBAC, "clusterrolebindings", "", binding(namespace, name)))
     if there is not None and _bound_to(there, keys) in ("", uid):
         _delete(api, there)
 
 
 def _serves(there: Object, what: Object) -> bool:
-    """Return whether an object without an owner is as good as ours: a ServiceAccount that somebody has made beforehand, with rights in a
-    cloud or secrets for images, or what `kubectl delete --cascade=orphan` has left of a job of this name.
+    """Return whether an existing object without an owner is sufficient.
+
+    It may be a ServiceAccount that an administrator has prepared, with rights in a cloud or image pull secrets, or be left by `kubectl
+    delete --cascade=orphan` of a job of this name.
     """
     wanted = {key: value for key, value in what.items() if key not in ("apiVersion", "kind", "metadata")}
     return not there["metadata"].get("ownerReferences") and _has(there, wanted)
 
 
 def _has(there: object, wanted: object) -> bool:
-    """The server adds fields."""
+    """Return whether the object has all wanted fields; the server adds others."""
     if isinstance(wanted, dict):
         return isinstance(there, dict) and all(_has(there.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list):
@@ -87,7 +91,7 @@ def _in_the_way(there: Object, kind: str, job: Job) -> SchedulerFailed:
 
 
 def _unless_stale(api: Api, there: Object | None, keys: Keys, uid: str) -> Object | None:
-    """The binding has no owner, so Kubernetes does not remove it with a job whose finalizer was taken away by hand: remove it here."""
+    """Remove a stale binding. It has no owner, so Kubernetes does not remove it with a job whose finalizer was removed by hand."""
     if there is None or _bound_to(there, keys) in ("", uid):
         return there
     _delete(api, there)
@@ -95,7 +99,7 @@ def _unless_stale(api: Api, there: Object | None, keys: Keys, uid: str) -> Objec
 
 
 def _bound_to(there: Object, keys: Keys) -> str:
-    """The uid of the job for which the binding was made; "": by an earlier version, which did not write it."""
+    """Return the uid of the job for which the binding was made; "": from an earlier version, which did not write it."""
     return str((there["metadata"].get("labels") or {}).get(keys.uid, ""))
 
 
@@ -122,12 +126,12 @@ def budget_version(api: Api) -> str:
 def _create(api: Api, where: str, what: Object) -> None:
     try:
         api.create(where, what)
-    except Conflict:  # it is there, or another controller was faster
+    except Conflict:  # it exists, or another controller was faster
         return
 
 
 def wanted(job: Job, budgets: str) -> list[tuple[str, Object]]:
-    """Where each is created, and what."""
+    """Return the path and content of each object."""
     return [(where, {"apiVersion": version, **what}) for where, version, what in [*_rights(job), *_network(job, budgets)]]
 
 

@@ -1,8 +1,8 @@
-"""What a job's pods should be, and what to do about those that are. Rules only: no I/O, no clock.
+"""Decide which pods of a job to create and delete. Rules only: no I/O, no clock.
 
-Before the job has formed, each of its pods has its number, and one that fails is made anew. From then on a pod that is not there any more
-is replaced by one with a new number, which is the next spare: which ranks are where, and when a pod is not needed any more, only the
-orchestrator knows (`schedulers.kubernetes.allocation`).
+Before the job has formed, each of its pods has a fixed number, and a failed one is created again. From then on a missing pod is replaced by
+one with a new number, which is the next spare. Only the orchestrator knows which ranks are where, and when a pod is no longer needed
+(`schedulers.kubernetes.allocation`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.names import Keys
 from understudy.schedulers.kubernetes.resource import Job, owned
 
-FAREWELL = 30.0  # seconds for a job that is deleted to end in order
+FAREWELL = 30.0  # seconds for a deleted job to end normally
 AFTER = 20.0  # seconds for pods to end by themselves when the job is over
-QUICK = 5  # seconds of grace for what is ended by us
+QUICK = 5  # seconds of grace for pods that the controller ends
 TERMINAL = ("Succeeded", "Failed")
 STUCK = ("CreateContainerConfigError", "CreateContainerError", "InvalidImageName", "ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff")
 
@@ -28,16 +28,18 @@ STUCK = ("CreateContainerConfigError", "CreateContainerError", "InvalidImageName
 class Plan:
     create: list[Object] = field(default_factory=list)
     delete: list[tuple[str, str, int | None]] = field(default_factory=list)  # name, uid, seconds of grace
-    next_number: int = 0  # of the next pod that comes later
+    next_number: int = 0  # of the next replacement pod
     restarts: int = 0  # of pods before the job has formed
-    failed: str = ""  # the job cannot be: why
-    stuck: str = ""  # a pod cannot start as it is, which only a person can change: why
+    failed: str = ""  # why the job is impossible
+    stuck: str = ""  # why a pod cannot start, which only an operator can change
     gone: bool = False  # nothing of it is left
 
 
 def plan(job: Job, there: Sequence[Object], image: str, silent: Collection[str], ending: float, may_create: bool = True) -> Plan:
-    """`there`: pods with its label. `image`: of orchestrators. `silent`: nodes of the cluster that do not answer. `ending`: for how many
-    seconds the job has been over, or deleted; 0: it is neither. `may_create`: whether pods with workers may be created now.
+    """Return the plan for one job.
+
+    `there`: pods with its label. `image`: of orchestrators. `silent`: nodes of the cluster that do not answer. `ending`: for how many
+    seconds the job has been over, or deleted; 0: neither. `may_create`: whether pods with workers may be created now.
     """
     keys = Keys(job.group)
     status = job.status
@@ -76,7 +78,7 @@ def plan(job: Job, there: Sequence[Object], image: str, silent: Collection[str],
 
 
 def _orchestrators(job: Job, there: Sequence[Object], image: str, silent: Collection[str], made: Plan) -> None:
-    """One on a node that does not answer is replaced: its number is free when its object is gone."""
+    """Plan the orchestrators' pods. One on a node that does not answer is replaced: its number is free when its object is gone."""
     for number, name in enumerate(names.orchestrators(job.name, job.spec.orchestrators)):
         pod = next((pod for pod in there if pod["metadata"]["name"] == name), None)
         if pod is None:
@@ -88,8 +90,10 @@ def _orchestrators(job: Job, there: Sequence[Object], image: str, silent: Collec
 
 
 def _end(job: Job, there: Sequence[Object], silent: Collection[str], ending: float, made: Plan) -> None:
-    """Those that run end by themselves, in order, if there is somebody who tells them; what has ended stays until the job is deleted, for
-    whoever wants to read what it has printed.
+    """Plan the end of the job.
+
+    Running pods end by themselves, if there is an orchestrator to tell them. Ended pods stay until the job is deleted, so that their output
+    can be read.
     """
     running = [pod for pod in there if _phase(pod) == "Running"]
     waits = [pod for pod in there if _phase(pod) not in (*TERMINAL, "Running")]
@@ -104,8 +108,10 @@ def _end(job: Job, there: Sequence[Object], silent: Collection[str], ending: flo
 
 
 def _belongs(pod: Object, job: Job) -> bool:
-    """Pods of a deleted job of the same name are left to Kubernetes. Those that `kubectl delete --cascade=orphan` leaves behind end with
-    the job as well.
+    """Return whether the pod belongs to this job.
+
+    Pods of a deleted job of the same name are left to Kubernetes. Those that `kubectl delete --cascade=orphan` leaves end with the job as
+    well.
     """
     return owned(pod, job.uid) or (job.deleted and not pod["metadata"].get("ownerReferences"))
 
@@ -116,7 +122,7 @@ def _deletion(pod: Object, silent: Collection[str]) -> tuple[str, str, int | Non
 
 
 def _why(pod: Object) -> str:
-    """Of its end."""
+    """Return why the pod has ended."""
     status = pod.get("status") or {}
     ended = [(each.get("state") or {}).get("terminated") for each in status.get("containerStatuses") or []]
     words = [f"exit code {each.get('exitCode')} ({each.get('reason', '')})" for each in ended if each]

@@ -1,6 +1,6 @@
-"""Jobs whose pods with workers are refused, and when they are created again.
+"""Delay the next attempt for jobs whose pods with workers are rejected.
 
-Each attempt reserves a number in the job's status. That write is a change of the job, after which the job is looked at again, so without a
+Each attempt reserves a number in the job's status. That write is a change of the job, which causes another reconciliation, so without a
 delay the next attempt would follow at once.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from understudy.schedulers.base import SchedulerFailed
 
-FIRST, MOST = 1.0, 30.0  # seconds after the first refusal, and after any: each time twice as many
+FIRST, MOST = 1.0, 30.0  # seconds after the first rejection, and the maximum: doubled each time
 
 
 @dataclass
@@ -28,14 +28,14 @@ class Refusals:
         self._known: dict[str, _Refused] = {}  # by the uid of a job
 
     def note(self, uid: str, error: SchedulerFailed) -> float:
-        """Record that a pod was refused. Return the seconds until the next attempt."""
+        """Record that a pod was rejected. Return the seconds until the next attempt."""
         before = self._known.get(uid)
         delay = FIRST if before is None else min(2 * before.delay, MOST)
         self._known[uid] = _Refused(error, delay, self._clock() + delay)
         return delay
 
     def pending(self, uid: str) -> SchedulerFailed | None:
-        """Return why the last pod was refused, or None if pods may be created now."""
+        """Return why the last pod was rejected, or None if pods may be created now."""
         found = self._known.get(uid)
         return found.error if found is not None and self._clock() < found.due else None
 

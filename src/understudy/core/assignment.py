@@ -1,32 +1,32 @@
-"""Who takes which rank, and the environment that comes with it.
+"""Choose the worker that takes a rank, and build its environment.
 
-The spare that takes a rank (`choose_spare`). Each row decides among those that the rows above have left:
+Each row of this table decides among the spares that the rows above it have left (`choose_spare`):
 
 | row         | a spare                                                                                                           |
 |-------------|-------------------------------------------------------------------------------------------------------------------|
-| *it could*  | is warm, on a node that is there and has a place (`places.py`), and not prepared for another rank or a distrusted device |
-| *trust*     | is on a node without a taint; on one with a taint only if no spare is elsewhere, not even one that starts, or none came |
+| *it could*  | is warm, on a node that is alive and has a place (`places.py`), and not prepared for another rank or a distrusted device |
+| *trust*     | is on a node without a taint; on one with a taint only if no other node has a spare, not even a starting one, or none came |
 | *together*  | is in the NVLink domain of the rank's group (`topology.py`), as long as a spare there may come, see below            |
-| *whole*     | of a group of which nobody is left: is in an NVLink domain with spares for all of its ranks, or lacks the fewest     |
+| *whole*     | of a group without any worker left: is in an NVLink domain with spares for all of its ranks, or lacks the fewest     |
 | *own*       | is the job's own before one on a claimed node                                                                       |
 | *place*     | would have a local rank below `LOCAL_WORLD_SIZE`                                                                    |
 | *away*      | if the rank's node is lost or tainted: is outside its failure domain, where more may be about to fail                |
 | *near*      | differs in the fewest labels of places in the network (`NEAR`)                                                      |
-| *prepared*  | has been through the set-up as this rank; then one that has that before it; then one in the middle of it             |
+| *prepared*  | has completed the set-up as this rank; then one that has not begun it; then one in the middle of it                  |
 | *home*      | is on the rank's own node, which keeps the rank's place among its local peers                                        |
 | *load*      | is on the node that carries the fewest ranks                                                                        |
 | *age*       | is the oldest                                                                                                      |
 
-*Together* is a rule and no wish: a warm spare outside is not taken while one inside may come, and the job holds for it. One may come if
-one is warm or starts there, on nodes as trusted as *trust* asks for. One that is prepared for another rank counts: it is started over. If
-none can come, or none has come within the limit of every set-up, a spare outside takes the rank, with a warning that names the group
-(`topology.GROUP_SPLIT`), because a slow group is better than no job. What would be started only because a spare there was used does not
-count: it would share the device of the rank that has taken it.
+*Together* is a rule, not a preference: a warm spare outside the domain is not taken while one inside may come, and the job waits for it.
+One may come if a spare is warm or starting there, on nodes as trusted as *trust* requires. A spare that is prepared for another rank
+counts: it is started over. If none can come, or none has come within the limit of every set-up, a spare outside takes the rank, with a
+warning that names the group (`topology.GROUP_SPLIT`), because a slow group is better than no job. A spare that would be started only
+because another one there was used does not count: it would share the device of the rank that the other one has taken.
 
-Where several ranks are vacant, those that can stay in their domain choose first (`serve`).
+If several ranks are vacant, those that can stay in their domain choose first (`serve`).
 
-Known limits: the history of nodes is not looked at. A newcomer on another node gets a local rank that is free there. A node that is claimed
-is not waited for, as nobody knows in which NVLink domain it will be.
+Known limits: the history of nodes is not considered. A newcomer on another node gets a local rank that is free there. The job does not wait
+for a claimed node, because its NVLink domain is not known in advance.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ _IDLE = (WorkerState.WARM, WorkerState.STARTING)
 
 
 def spare_share(spec: JobSpec, node_rank: int) -> int:
-    """Of the job's spares: those of a node without ranks; the others are spread over the nodes with ranks, the first get what is left."""
+    """Return a node's share of the job's spares.
+
+    A node without ranks gets its own; the others are spread over the nodes with ranks, and the first of these get the remainder.
+    """
     if node_rank >= spec.nodes:
         return spec.workers_per_node
     spread = spec.spares - spec.spare_nodes * spec.workers_per_node
@@ -53,7 +56,7 @@ def spare_share(spec: JobSpec, node_rank: int) -> int:
 
 
 def choose_spare(state: JobState, rank: int, taken: Container[str] = ()) -> Worker | None:
-    """Return the warm spare that takes `rank`, by the table above; None if there is none, or if one is to be waited for. `taken`: the names
+    """Return the warm spare that takes `rank`, by the table above; None if there is none, or if the job has to wait for one. `taken`: names
     of spares that other ranks are about to take.
     """
     pool, domain = [worker for worker in _trusted(state) if worker.name not in taken], held_to(state, rank)
@@ -62,15 +65,16 @@ def choose_spare(state: JobState, rank: int, taken: Container[str] = ()) -> Work
 
 
 def choose_anywhere(state: JobState, rank: int) -> Worker | None:
-    """Return the warm spare that takes `rank` when no spare is waited for any more: as `choose_spare` without the row *together*, and on a
-    node with a taint if none elsewhere is warm.
+    """Return the warm spare that takes `rank` when the wait for spares is over.
+
+    As `choose_spare` without the row *together*, and on a node with a taint if no other node has a warm spare.
     """
     idle = with_places(state, (worker for worker in state.idle(WorkerState.WARM) if not state.nodes[worker.node].lost))
     return _best(state, rank, _trusted(state)) or _best(state, rank, idle)
 
 
 def held_to(state: JobState, rank: int) -> str:
-    """Return the NVLink domain in which alone `rank` may go to a spare now, because one there may come; "" if it may go anywhere."""
+    """Return the NVLink domain to which `rank` is limited now, because a spare may come there; "" if it may go anywhere."""
     domain = domain_of(state, rank)
     if not domain:
         return ""
@@ -78,8 +82,9 @@ def held_to(state: JobState, rank: int) -> str:
 
 
 def serve(state: JobState, ranks: Iterable[int], take: Callable[[int, Worker], None]) -> None:
-    """Call `take` for each of these ranks that a warm spare can take now. Ranks that would leave their NVLink domain wait until all others
-    have chosen, so that they take no spare which another group needs.
+    """Call `take` for each of these ranks that a warm spare can take now.
+
+    Ranks that would leave their NVLink domain choose last, so that they take no spare that another group needs.
     """
     waiting = list(ranks)
     while waiting:
@@ -104,14 +109,14 @@ def serve(state: JobState, ranks: Iterable[int], take: Callable[[int, Worker], N
 
 
 def _trusted(state: JobState) -> list[Worker]:
-    """Spares that are warm or start, on nodes that are there and have places for them: on those without a taint, if any is."""
+    """Return spares that are warm or starting on live nodes with places for them; only those on nodes without a taint, if there are any."""
     idle = with_places(state, (worker for worker in state.idle(*_IDLE) if not state.nodes[worker.node].lost))
     return [worker for worker in idle if not state.nodes[worker.node].taints] or idle
 
 
 def _best(state: JobState, rank: int, pool: list[Worker], taken: Container[str] = ()) -> Worker | None:
-    """Return the best of those in `pool` that could take the rank."""
-    best: dict[str, tuple[tuple[bool, int], Worker]] = {}  # of each node: the others there are no better
+    """Return the best spare in `pool` that could take the rank."""
+    best: dict[str, tuple[tuple[bool, int], Worker]] = {}  # for each node; the others there are not better
     for worker in pool:
         if worker.state is not WorkerState.WARM or (worker.prepare is not None and worker.prepare.rank != rank):
             continue
@@ -120,7 +125,7 @@ def _best(state: JobState, rank: int, pool: list[Worker], taken: Container[str] 
         local = local_rank(state, worker, rank, taken)
         if local < 0:
             continue
-        key = state.spec.bounded_places and local >= state.spec.workers_per_node, _behind(worker)
+        key = state.spec.bounded_places and local >= state.spec.workers_per_node, _preparation_order(worker)
         if worker.node not in best or key < best[worker.node][0]:
             best[worker.node] = key, worker
     home = state.nodes[state.holder(rank).node] if rank in state.ranks else None
@@ -140,7 +145,7 @@ def _best(state: JobState, rank: int, pool: list[Worker], taken: Container[str] 
 
 
 def _wanted(state: JobState, rank: int) -> int:
-    """Spares that one NVLink domain should have for the rank's group, because it may go to any as a whole; 0: nothing of that kind."""
+    """Return how many spares an NVLink domain should have because the rank's group may move there as a whole; 0: this does not apply."""
     part = state.together.get(rank, ())
     home = nvlink_domain(state.nodes[state.holder(rank).node]) if rank in state.ranks else ""
     if not part or not home or domain_of(state, rank):
@@ -149,22 +154,22 @@ def _wanted(state: JobState, rank: int) -> int:
 
 
 def _far(node: Node, home: Node | None) -> int:
-    """How many of the labels of places in the network say that the two are not in one."""
+    """Return how many of the labels of places in the network differ between the two nodes."""
     if home is None:
         return 0
     here, there = node.labels, home.labels
     return sum(here[near] != there[near] for near in NEAR if near in here and near in there)
 
 
-def _behind(spare: Worker) -> int:
-    """0: it has been through the set-up; 1: it has that before it; 2: it is in the middle of it, and who knows how far."""
+def _preparation_order(spare: Worker) -> int:
+    """Return 0 for a spare that has completed the set-up, 1 for one that has not begun it, 2 for one in the middle of it."""
     if spare.prepare is None:
         return 1
     return 0 if spare.ready else 2
 
 
 def environment(state: JobState, rank: int, local: int, store: str) -> dict[str, str]:
-    """What torchrun gives its workers."""
+    """Return the variables that torchrun gives its workers."""
     host, _, port = store.rpartition(":")
     spec = state.spec
     return {

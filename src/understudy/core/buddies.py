@@ -1,11 +1,11 @@
-"""Whose memory keeps the copy of whose rank-local state.
+"""Choose the buddies of each rank: the ranks that keep a copy of its rank-local state.
 
-Every rank has up to two buddies. They should not fail together with it: they are outside its failure domain where that is possible,
-else on other nodes, else anywhere; and every rank keeps equally many copies.
+Every rank has up to two buddies. They should not fail together with it: they are outside its failure domain if possible, else on other
+nodes, else anywhere. Every rank keeps the same number of copies.
 
-Theory. Sort the ranks by domain and node, into a circle of n, and let the buddy of each be the one `shift` places further. Domains
-are blocks of the circle. If the largest has d places, a shift of at least d leaves every block, and one of at most n - d does not come
-around into it again; so any shift in [d, n - d] takes every rank out of its domain. The same holds for nodes.
+Theory. Sort the ranks by domain and node into a circle of n, and let the buddy of each be the one `shift` places further. Domains are
+blocks of the circle. If the largest has d places, a shift of at least d leaves every block, and one of at most n - d does not reach it
+again from the other side; so any shift in [d, n - d] takes every rank out of its domain. The same holds for nodes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ COUNT = 2
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where a rank's worker is. What has the same `domain` (a rack, a switch) is likely to fail together."""
+    """The location of a rank's worker. Places of the same `domain` (a rack, a switch) are likely to fail together."""
 
     domain: str
     node: str
 
 
 def buddies(places: Sequence[Place], count: int = COUNT) -> list[tuple[int, ...]]:
-    """For each rank those that keep its copy, by `places` of all ranks. The same wherever it is computed."""
+    """Return the buddies of each rank, given the `places` of all ranks. The result is the same on every rank."""
     size = len(places)
     circle = sorted(range(size), key=lambda rank: (places[rank], rank))
     where = {rank: index for index, rank in enumerate(circle)}

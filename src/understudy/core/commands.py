@@ -1,4 +1,4 @@
-"""What the machine asks for: the outputs of `Machine.handle`.
+"""The commands of the machine: the outputs of `Machine.handle`.
 
 Commands with a `worker` go to that worker through its agent, except `KillWorker`, which the agent itself carries out.
 """
@@ -16,12 +16,12 @@ class StartWorker:
 
     node: str
     worker: str
-    spare: bool  # a spare needs room to spare; a rank must start
+    spare: bool  # a spare is started only if there is memory for it; a rank must start
 
 
 @dataclass(frozen=True)
 class KillWorker:
-    """To the agent: SIGKILL the worker and everything that it started. This is also the fence of a hung worker."""
+    """To the agent: SIGKILL the worker and everything that it started. This also fences a hung worker."""
 
     worker: str
     reason: str
@@ -29,24 +29,24 @@ class KillWorker:
 
 @dataclass(frozen=True)
 class CheckNode:
-    """To the agent of `node`: let it pass its check (`understudy check-node`), and say how that went (`NodeChecked`)."""
+    """To the agent of `node`: run its check (`understudy check-node`), and report the result (`NodeChecked`)."""
 
     node: str
 
 
 @dataclass(frozen=True)
 class ClaimNode:
-    """To the service: ask the scheduler for one more node (`floating.py`). Its agent joins with this number, which is never used again."""
+    """To the service: ask the scheduler for one more node (`floating.py`). Its agent joins with this number, which is never reused."""
 
     claim: int
-    rank: int  # for which it is at first: for people
+    rank: int  # the rank for which it is claimed at first; only shown
     reason: str
     avoid: tuple[str, ...]  # names of nodes on which it must not be, sorted
 
 
 @dataclass(frozen=True)
 class GiveBackNode:
-    """To the service: what was asked for under this number is not needed, or not any more. Cancel what waits, and end what serves it."""
+    """To the service: the claim with this number is no longer needed. Cancel it if it is pending, and end the node that serves it."""
 
     claim: int
     node: str  # empty: none has joined
@@ -54,7 +54,7 @@ class GiveBackNode:
 
 @dataclass(frozen=True)
 class Assign:
-    """To a warm worker: take `rank` and run the script. A newcomer takes it in the middle of the job.
+    """To a warm worker: take `rank` and run the script. A newcomer takes it while the job runs.
 
     `environment` is torchrun's (RANK, WORLD_SIZE, MASTER_ADDR, ...). `store` (host:port) is the generation's rendezvous.
     """
@@ -70,9 +70,9 @@ class Assign:
 
 @dataclass(frozen=True)
 class Prepare:
-    """To a warm spare: run the script's set-up as `rank`, which nobody has lost yet, and wait for an `Assign` of that rank.
+    """To a warm spare: run the script's set-up as `rank`, which is not lost, and wait for an `Assign` of that rank.
 
-    The rank's buddies put the record of its set-up into `store`, where those of `generation` meet. `environment` as in `Assign`.
+    The rank's buddies put the record of its set-up into `store`, the rendezvous of `generation`. `environment` as in `Assign`.
     """
 
     worker: str
@@ -84,9 +84,9 @@ class Prepare:
 
 @dataclass(frozen=True)
 class Drill:
-    """To a rank, and to the spare that has been through the set-up of this rank: compute its next step both, and compare (`drill.py`).
+    """To a rank, and to the spare that has completed the set-up of this rank: both compute its next step, and compare (`drill.py`).
 
-    They meet in `store`, which is the rank's own. The rank waits for its spare for `patience` seconds at most, all in all.
+    They meet in `store`, which is the rank's own. The rank waits for its spare for `patience` seconds at most, in total.
     """
 
     worker: str
@@ -99,7 +99,7 @@ class Drill:
 
 @dataclass(frozen=True)
 class DrillOver:
-    """To the rank of a drill: its spare says, or is, no more. Whoever waits for it waits in vain."""
+    """To the rank of a drill: its spare has finished or is gone. Stop waiting for it."""
 
     worker: str
     generation: int
@@ -110,7 +110,7 @@ class DrillOver:
 class Abort:
     """To a survivor: the current generation is over. Break every pending collective, quiesce, answer `Quiesced`.
 
-    Holders of copies of the `lost` ranks publish them in `store` at once, for the newcomers.
+    Workers with copies of the `lost` ranks publish them in `store` at once, for the newcomers.
     """
 
     worker: str
@@ -122,12 +122,10 @@ class Abort:
 
 @dataclass(frozen=True)
 class Publish:
-    """To every worker, for newcomers of a planned migration and for spares that are prepared: put your copies of these ranks' setup into
-    `store`.
-    """
+    """To every worker: put your copies of these ranks' set-up into `store`, for newcomers of a planned migration or prepared spares."""
 
     worker: str
-    generation: int  # the coming one; for a spare that is prepared, the present one
+    generation: int  # the next one; for a prepared spare, the present one
     store: str
     ranks: tuple[int, ...]
 
@@ -146,8 +144,8 @@ class Pause:
 class Recover:
     """To every member of the new generation: survivors, newcomers, and healthy leavers as donors.
 
-    `start` is the next transaction to run. A survivor that stands in the vote of `start - 1` rolls forward; every other one
-    (re)does `start`. `holders[i]` is a rank that holds the copy for `newcomers[i]`, or -1.
+    `start` is the next transaction to run. A survivor in the vote of `start - 1` rolls forward; all others run or redo `start`.
+    `holders[i]` is a rank that holds the copy for `newcomers[i]`, or -1.
     """
 
     worker: str
@@ -157,13 +155,13 @@ class Recover:
     store: str
     newcomers: tuple[int, ...]
     holders: tuple[int, ...]
-    leavers: tuple[int, ...]  # ranks whose old worker is healthy and takes part as a donor
+    leavers: tuple[int, ...]  # ranks whose previous worker is healthy and takes part as a donor
     proven: bool = False  # a drill has passed for every newcomer's rank, and nothing has changed since
 
 
 @dataclass(frozen=True)
 class Release:
-    """To a worker: you are done (all finished, or your rank has moved): exit with this code."""
+    """To a worker: exit with this code, because all have finished or your rank has moved."""
 
     worker: str
     exit_code: int
@@ -179,7 +177,7 @@ class SetTimer:
 
 @dataclass(frozen=True)
 class EndJob:
-    """To the service: the job is over. Stop what is left and tell the user."""
+    """To the service: the job is over. Stop what is left and report it to the user."""
 
     exit_code: int
     message: str
@@ -187,14 +185,14 @@ class EndJob:
 
 @dataclass(frozen=True)
 class Tell:
-    """To the service: a line for the user's terminal."""
+    """To the service: print a line on the user's terminal."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Record:
-    """To the service: this belongs in the journal, too."""
+    """To the service: add this event to the journal."""
 
     event: IncidentGraded
 

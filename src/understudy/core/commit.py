@@ -1,24 +1,23 @@
-"""The one decision of a recovery: redo the transaction, or roll forward.
+"""Decide once per recovery: redo the transaction, or roll forward.
 
-A vote passes only if every rank has voted, and a rank's vote counts only once its buddy holds the rank's copy of that
-transaction. So the positions of the survivors are enough to know what may have happened to the lost ranks. With T the
-lowest transaction among the survivors:
+A vote passes only if every rank has voted, and a rank's vote counts only once its buddy holds the rank's copy of that transaction. So the
+positions of the survivors show what may have happened to the lost ranks. With T the lowest transaction among the survivors:
 
-- Some survivor is beyond T: the vote of T has passed, so every survivor at T has voted and holds complete gradients.
-  They roll forward. `start` is T + 1.
-- All survivors are at T and all have voted: nobody alive has passed the vote, but a lost rank may have, and if it has,
-  its buddy has its copy of T. With every absent rank's copy of T at hand, roll forward. Without, that rank cannot have
-  voted, so nobody has passed: redo T.
+- A survivor is beyond T: the vote of T has passed, so every survivor at T has voted and holds complete gradients. They roll forward.
+  `start` is T + 1.
+- All survivors are at T and all have voted: no survivor has passed the vote, but a lost rank may have. If it has, its buddy has its copy of
+  T. With every absent rank's copy of T at hand, roll forward. Without one of them, that rank cannot have voted, so no rank has passed: redo
+  T.
 - Otherwise the vote of T cannot have passed anywhere: redo T.
 
-Survivors may not be further apart than one transaction, because the vote is a barrier. T = -1 is the setup of the
-script, which ends with a vote of its own; "redo -1" means that nothing was done yet and the workers start anew.
+Survivors cannot be further apart than one transaction, because the vote is a barrier. T = -1 is the set-up of the script, which ends with a
+vote as well; "redo -1" means that nothing was done yet and the workers start from scratch.
 
-An absent rank is one without a survivor: lost, or held by a newcomer that has not been verified. Its newcomer needs the
-rank-local state as of `start - 1`, from a survivor that holds that copy.
+A rank without a survivor is *absent*: it is lost, or its holder is a newcomer that has not been verified. Its newcomer needs the rank-local
+state as of `start - 1`, from a survivor that holds that copy.
 
-Known limit: a copy carries no generation. Workers therefore drop their copies of `start` and later when they get
-`Recover`, so that no copy from an attempt that was undone can speak for the next attempt.
+Known limit: a copy carries no generation. Workers therefore drop their copies of `start` and later when they get `Recover`, so that no copy
+from an attempt that was undone counts for the next attempt.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ from understudy.core.model import BuddyCopyRef, Position, VotePhase
 REDO = "redo"
 ROLL_FORWARD = "roll forward"
 BOUNDARY = "boundary"
-SKIP = "skip"  # a section that has failed; of a closed incident
+SKIP = "skip"  # a failed section is skipped; only in a closed incident
 SETUP = -1
 
 
 class InvariantBroken(Exception):
-    """The survivors' positions cannot all be true. Going on would be wrong in silence."""
+    """The survivors' positions contradict each other. To go on could silently produce wrong results."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """`start` is the next transaction to run; `holders` pairs with the sorted absent ranks, -1 where nobody has the
-    copy.
+    """The decision of a recovery. `start` is the next transaction to run; `holders` pairs with the sorted absent ranks, -1 where no
+    survivor has the copy.
     """
 
     start: int
@@ -51,7 +50,7 @@ class Decision:
     holders: tuple[int, ...]
 
     @property
-    def anew(self) -> bool:
+    def from_scratch(self) -> bool:
         return self.start == SETUP
 
     @property
@@ -88,7 +87,7 @@ def decide(positions: Mapping[int, Position], copies: Mapping[int, Collection[Bu
 
 
 def _holders(copies: Mapping[int, Collection[BuddyCopyRef]], absent: Collection[int]) -> dict[tuple[int, int], int]:
-    """The lowest rank that holds each copy of an absent rank, by that rank and the copy's transaction."""
+    """Return the lowest rank that holds each copy, by absent rank and transaction."""
     found: dict[tuple[int, int], int] = {}
     for rank, held in copies.items():
         for copy in held:

@@ -1,9 +1,9 @@
-"""Who has whose state: replicas by content, and what each donor sends to a newcomer.
+"""Find the replicas of each part of the state, and split it among the donors.
 
-Every rank names the *entries* of its state (a parameter, a moment, a scheduler) and gives a digest of each. Two ranks are
-replicas in an entry while all comparisons so far found equal digests; once seen different, they are never replicas in it
-again. Equality found at a moment may be a coincidence (freshly zeroed moments), so comparisons are repeated, and those ranks
-that still count as replicas of a lost rank must agree with each other at the transfer itself.
+Every rank names the *entries* of its state (a parameter, a moment, a scheduler) and gives a digest of each. Two ranks are replicas in an
+entry as long as all comparisons found equal digests. Once they have differed, they are never replicas in it again. Equality may be a
+coincidence (freshly zeroed moments). So comparisons are repeated, and the replicas of a lost rank must agree with each other when the state
+is sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Replicas:
     classes: dict[str, tuple[int, ...]]
 
     def of(self, entry: str, rank: int) -> tuple[int, ...]:
-        """The other ranks that hold the same content of `entry` as `rank`; empty if it is unknown or unique."""
+        """Return the other ranks that hold the same content of `entry` as `rank`; empty if it is unknown or unique."""
         numbers = self.classes.get(entry)
         if numbers is None or numbers[rank] < 0:
             return ()
@@ -31,7 +31,7 @@ class Replicas:
         return [entry for entry, numbers in self.classes.items() if numbers[rank] >= 0]
 
     def parted(self, later: Replicas) -> list[str]:
-        """Entries in which ranks that were replicas here are none in `later`."""
+        """Return the entries in which replicas have diverged in `later`."""
         return [
             entry
             for entry, numbers in self.classes.items()
@@ -39,8 +39,9 @@ class Replicas:
         ]
 
     def roles(self) -> tuple[tuple[int, ...], str]:
-        """Ranks that hold entries of the same names (gradients, which come and go, do not count) have the same number; and the names, with
-        who holds them.
+        """Return a role number for each rank, and the names of the entries with their holders.
+
+        Ranks that hold entries of the same names have the same number. Gradients do not count, because they come and go.
         """
         holders = {entry: tuple(number >= 0 for number in row) for entry, row in self.classes.items() if not entry.endswith("/gradient")}
         kinds: dict[tuple[bool, ...], int] = {}
@@ -48,12 +49,12 @@ class Replicas:
         return roles, "\n".join(f"{entry} {held}" for entry, held in sorted(holders.items()))
 
     def local(self, rank: int) -> list[str]:
-        """Entries of `rank` that no other rank has: its rank-local state."""
+        """Return the entries of `rank` that no other rank has: its rank-local state."""
         return [entry for entry in self.entries(rank) if not self.of(entry, rank)]
 
 
 def refine(known: Replicas | None, digests: Sequence[Digests]) -> Replicas:
-    """Replica classes after one more comparison. `digests[r]` are those of rank r, all taken at the same boundary."""
+    """Return the replica classes after one more comparison. `digests[r]` are those of rank r, all taken at the same boundary."""
     names: dict[str, None] = {name: None for table in digests for name in table}
     classes = {}
     for name in names:
@@ -81,7 +82,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class TransferMessage:
-    """What one donor sends at once to one newcomer."""
+    """The pieces that one donor sends at once to one newcomer."""
 
     donor: int
     newcomer: int
@@ -93,11 +94,11 @@ class TransferMessage:
 
 
 def stripe(newcomer: int, sizes: Mapping[str, int], donors: Mapping[str, Sequence[int]], chunk: int, small: int) -> list[TransferMessage]:
-    """Splits the entries (bytes each) over all donors that have them, evenly, in messages of at most `chunk` bytes.
+    """Split the entries (sizes in bytes) evenly over all donors that have them, in messages of at most `chunk` bytes.
 
-    Entries with the same donors form one run of bytes, which is cut into as many equal parts as there are donors. A range of
-    `small` bytes or more is a message of its own, so that it needs no packing; smaller ones share messages. The result is
-    the same wherever it is computed, so donors and newcomer need not talk about it.
+    Entries with the same donors form one run of bytes, which is cut into as many equal parts as there are donors. A range of at least
+    `small` bytes is a message of its own, so that it needs no packing; smaller ones share messages. The result is the same on every rank,
+    so donors and newcomer need not exchange it.
     """
     runs: dict[tuple[int, ...], list[str]] = {}
     for entry, who in donors.items():
@@ -113,7 +114,7 @@ def stripe(newcomer: int, sizes: Mapping[str, int], donors: Mapping[str, Sequenc
 
 
 def _ranges(entries: Sequence[str], sizes: Mapping[str, int], low: int, high: int) -> list[Piece]:
-    """The parts of the concatenated `entries` that lie in the bytes [low, high)."""
+    """Return the parts of the concatenated `entries` that lie in the bytes [low, high)."""
     found = []
     offset = 0
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Where a person wants a rank to move: to a node, or to one device of it. Asked for, it goes there or nowhere."""
+"""Find the target of a migration: a node, or one device of it, that an operator has named. The rank goes there or nowhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from understudy.messages import moves
 from understudy.messages.base import Text
 
 _HOLDING = (WorkerState.NEWCOMER, WorkerState.MEMBER, WorkerState.LEAVING)
-INDEXED = "gpu"  # what devices are called that have an index
+INDEXED = "gpu"  # the names of devices that have an index begin with this
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def _fits(state: JobState, spare: Worker, rank: int, local: int) -> bool:
 
 
 def _local_rank(node: Node, device: str) -> int:
-    """The one with which a script goes to that device: as a worker there has told, else its index; -1: neither is known."""
+    """Return the local rank with which a script uses that device: as a worker there has reported, else its index; -1: unknown."""
     name = node.device_of(device) or device
     if told := [local for local, known in node.devices.items() if known == name]:
         return told[-1]

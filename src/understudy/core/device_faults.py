@@ -1,7 +1,7 @@
-"""A device that fails under its rank, and whose fault that is.
+"""Decide whether a device failure is the fault of the device, the node or the script.
 
-A rank whose exception speaks of its device (`DeviceFailed`) is lost, like one whose process was killed: no other rank gets its state. What
-else follows depends on whether others have said the same. The first row that fits decides:
+A rank whose exception names its device (`DeviceFailed`) is lost like one whose process was killed: no other rank gets its state. Earlier
+failures decide what else follows. The first row that matches applies:
 
     | the same error at the same transaction                   | another device                  | the script's fault: the job ends |
     | ... of the same rank                                     |                                 |                                  |
@@ -10,14 +10,14 @@ else follows depends on whether others have said the same. The first row that fi
     | any device error of another rank, within a step          | another device of the same node | the node is tainted, too         |
     | anything else                                            |                                 | the device is tainted            |
 
-A script's fault trusts again what was tainted for it, and burns no further spare: the second device is the last.
+If it is the script's fault, the taints that were set for it are removed, and no further spare is used: the second device is the last.
 
-An error that comes when a peer is lost already, and may come from that, is blamed on nobody: its rank is lost (its process cannot go on),
-and nothing is remembered.
+An error that may come from the loss of a peer is blamed on no device. Its rank is lost, because its process cannot go on, and the failure
+is not remembered.
 
-What all ranks of a node share, such as a disk, is one device, and a taint of it speaks of the node.
+A part that all ranks of a node share, such as a disk, counts as one device, and a taint of it applies to the node.
 
-Known limit: where no device is known, as on a CPU, each worker counts as one of its own.
+Known limit: where no device is known, as on a CPU, each worker counts as a separate device.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from understudy.core.state import DEVICE, FailedDevice, JobState, Taint, Worker
 from understudy.core.transitions import WorkerState
 from understudy.messages import losses, moves
 
-KEPT = 256  # of what is remembered
+KEPT = 256  # failures that are remembered
 WITHIN = 1  # transactions between two failures that count as one event on a node
 
 
 def device_failed(state: JobState, event: DeviceFailed) -> None:
     worker = state.workers[event.worker]
     if event.blamed:
-        device = (event.computes and worker.device) or event.device  # what the worker has told of itself before is no assumption
+        device = (event.computes and worker.device) or event.device  # the worker's own earlier report is more reliable
         here = FailedDevice(worker.name, worker.node, device, worker.local_rank, event.rank, event.transaction, event.error)
-        training = worker.rank >= 0 and worker.state is not WorkerState.REHEARSING
+        training = worker.rank >= 0 and worker.state is not WorkerState.DRILLING
         if training and (before := _same_of_script(state, here, certain=event.certain)):
             _blame_script(state, event, worker, before)
             return
@@ -47,7 +47,7 @@ def device_failed(state: JobState, event: DeviceFailed) -> None:
 
 
 def _same_of_script(state: JobState, here: FailedDevice, *, certain: bool) -> list[FailedDevice]:
-    """Failures that show that it is the script which fails."""
+    """Return the earlier failures that show that the script is at fault."""
     alike = [
         one for one in state.failed_devices if (one.error, one.transaction) == (here.error, here.transaction) and not one.is_device_of(here)
     ]

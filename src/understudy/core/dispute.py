@@ -1,24 +1,25 @@
-"""Replicas that differ: the odd one is replaced if most of its replicas speak against it, else the job is held. A redo that differs from
-what it redoes holds the job, too.
+"""Handle replicas that differ, and redone steps that differ from the first attempt.
 
-The workers compare (`worker/verification/comparison.py`, `redo.py`, and in every recovery) and say what they found; nobody of them goes on
+The workers compare (`worker/verification/comparison.py`, `redo.py`, and in every recovery) and report what they found; none of them goes on
 in that generation.
 
-    replicas_differ   who is odd: it is lost (or had finished, and is gone), its node is tainted, a spare takes its rank like after any loss
-                      nobody can tell: everyone comes to rest, and `quiesce.advance` decides nothing as long as there is a dispute
-    redo_differs      the same; all ranks stand in the vote of the redo, and only its state is left. So all of them are one side, and
-                      whoever is believed, all go on with it: the vote is rolled forward. If another loss forbids that, the step is done
-                      once more, and what that comes to nobody has believed: if it differs, the job is held again
-    pause             an incident is unproven, and the job is to wait then: all ranks are one side
-    believed          somebody has said who is right: those that hold something else are lost, and the job goes on
+    replicas_differ   if the majority shows which rank is odd, its worker is lost (or had finished, and is gone), its node is tainted, and
+                      a spare takes its rank as after any loss. Otherwise all ranks quiesce, and `quiesce.advance` decides nothing as long
+                      as there is a dispute
+    redo_differs      the same; all ranks are in the vote of the redo, and only its state is left. So all of them are one side, and
+                      whichever rank is chosen, all go on with it: the vote is rolled forward. If another loss prevents this, the step is
+                      redone once more, and no operator has approved the new result: if it differs, the job pauses again
+    pause             an incident is unproven, and the job must then wait: all ranks are one side
+    believed          an operator has decided which rank is right: ranks with other state are lost, and the job goes on
 
-Where it is known why a redo differs (the device does not compute reproducibly; a rank was corrupt before) it is told, and not held.
+If the reason for the difference is known (the device does not compute reproducibly; a rank was corrupt before), it is reported, and the job
+does not pause.
 
-A loss in a job that is held is a loss like others (the next generation, a spare sets up), but it settles nothing: that one of two
-replicas is gone does not make the other one right. Held is a state of the machine, so it is in the journal like all others.
+A loss in a paused job is handled like others (the next generation, a spare sets up), but it decides nothing: the loss of one of two
+replicas does not make the other one right. The dispute is part of the machine's state, so it is in the journal.
 
-Known limit: the rank-local state of an odd rank (random streams, data position) has no replica. Its newcomer gets what the odd worker
-handed to its buddies, and the incident says so.
+Known limit: the rank-local state of an odd rank (random streams, data position) has no replica. Its newcomer gets the copy that the odd
+worker sent to its buddies, and the incident says so.
 
 A redo that differs only in the inputs of collectives (`RedoDiffers.partly`) holds the job only if a drill of the role has passed, which
 shows that two attempts give the same, and the same call is issued in every step, so that the drill has seen it. Otherwise it is reported,
@@ -38,14 +39,14 @@ from understudy.core.model import DrillVerdict, LossCause
 from understudy.core.quiesce import advance, begin, is_attached
 from understudy.core.state import CORRUPT, Dispute, JobState, Taint, Worker
 from understudy.core.taints import taint
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import disputes, grades
 from understudy.messages.base import Text
 
 
 def replicas_differ(state: JobState, event: ReplicasDiffer) -> None:
     if not is_attached(state, event.worker, event.generation):
-        state.refuse(event, Why.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
         return
     odd = [_at(state, rank) for rank in event.odd if rank in state.ranks]
     sides = [tuple(rank for rank in side if rank in state.ranks) for side in event.sides]
@@ -56,7 +57,7 @@ def replicas_differ(state: JobState, event: ReplicasDiffer) -> None:
 
 
 def _at(state: JobState, rank: int) -> Worker:
-    """Who holds the state of `rank` that was compared: while a rank moves that is its old worker."""
+    """Return the worker with the state of `rank` that was compared: its old worker while the rank moves."""
     return next((leaver for leaver in state.leavers() if leaver.rank == rank), state.holder(rank))
 
 
@@ -66,7 +67,7 @@ def _replace(state: JobState, odd: list[Worker], detail: str) -> None:
     there = [worker for worker in odd if worker.state is not WorkerState.LOST]
     if there:
         lose(state, [Loss(worker, LossCause.CORRUPT, detail, state.now) for worker in there])
-    else:  # all of them had finished and are gone: the others, which have found it, stand still
+    else:  # all of them had finished and are gone: the others, which found the difference, do not go on
         finished_then_lost_needed(state, detail)
     if state.incident is not None and state.ended is None:
         for worker in odd:
@@ -82,38 +83,41 @@ def _hold(state: JobState, sides: tuple[tuple[int, ...], ...], found: str) -> No
 
 
 def _dispute(state: JobState, sides: tuple[tuple[int, ...], ...], found: str, detail: str) -> OpenIncident:
-    """From now on nothing is decided. Whoever still runs is told otherwise."""
+    """Pause the job: stop all decisions, and abort the workers that are still running."""
     state.dispute = Dispute(sides, tuple(_at(state, rank).name for side in sides for rank in side), detail, found)
-    return _told(state, found, detail)
+    return _report(state, found, detail)
 
 
-def _told(state: JobState, found: str, detail: str) -> OpenIncident:
-    state.tell(detail)
+def _report(state: JobState, found: str, detail: str) -> OpenIncident:
+    state.report(detail)
     incident = open_incident(state, state.now, found)
     incident.note(detail)
     return incident
 
 
 def redo_differs(state: JobState, event: RedoDiffers) -> None:
-    """It comes in a vote that nobody passes: before all ranks have committed in this generation, or, if that has ended meanwhile, before
-    its worker comes to rest."""
+    """Handle a redo that differs.
+
+    It is reported in a vote that no rank passes: before all ranks have committed in this generation, or, if that has ended in the meantime,
+    before its worker quiesces.
+    """
     worker, recovery = state.workers[event.worker], state.recovery
     if event.generation <= worker.differed:
-        state.refuse(event, Why.AGAIN)
+        state.ignore(event, RefusalReason.AGAIN)
         return
     at_rest = recovery is None or worker.name not in recovery.waiting
     resuming = state.phase is Phase.RESUMING and event.generation == state.generation
     if not resuming and (state.phase is not Phase.QUIESCING or at_rest or event.generation != worker.recovered):
-        state.refuse(event, Why.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
         return
     worker.differed = event.generation
     rank = worker.rank
     what = {"rank": rank, "worker": worker.name, "transaction": event.transaction, "step": event.step, "detail": event.detail}
     found = disputes.REDO_DIFFERS(**what)
     if detail := _expected(state, event, rank, what):
-        incident = _told(state, found, detail)
+        incident = _report(state, found, detail)
     elif state.dispute is not None or (state.incident is not None and state.incident.held_in == event.generation):
-        incident = _told(state, found, found)  # another rank has said so before, and perhaps was believed already
+        incident = _report(state, found, found)  # another rank has reported it before, and may have been decided on already
     else:
         incident = _dispute(state, (tuple(sorted(state.ranks)),), found, disputes.REDO_HELD(**what))
         incident.held_in = event.generation
@@ -124,10 +128,10 @@ def redo_differs(state: JobState, event: RedoDiffers) -> None:
 
 
 def _expected(state: JobState, event: RedoDiffers, rank: int, what: dict[str, object]) -> Text | None:
-    """That this redo (`what`) had to differ, or may, and why; None: it must not.
+    """Return why this redo (`what`) may differ, or had to; None if it must not.
 
-    Where a collective tells it, its numbers may be of no consequence, as times that are summed up for a person. Only a drill shows that two
-    attempts give it the same, and of a collective only that is issued in every step.
+    If the difference is in the input of a collective, the numbers may be irrelevant, such as times that are summed up for display. Only a
+    drill can show that two attempts give it the same input, and only for a collective that is issued in every step.
     """
     drilled = proofs.verdict(state, rank)
     if drilled is not None and drilled.verdict is DrillVerdict.NOT_REPRODUCIBLE:
@@ -151,7 +155,7 @@ def pause(state: JobState, unproven: OpenIncident) -> None:
 
 
 def refusal(state: JobState, rank: int) -> str:
-    """Why nobody can say now that `rank` is right; empty if somebody can."""
+    """Return why `rank` cannot be declared right now; empty if it can."""
     dispute = state.dispute
     if dispute is None or state.phase is Phase.ENDED:
         return disputes.NOT_HELD()
@@ -166,11 +170,11 @@ def refusal(state: JobState, rank: int) -> str:
 def believed(state: JobState, event: Believed) -> None:
     dispute, why_not = state.dispute, refusal(state, event.rank)
     if why_not or dispute is None:
-        state.tell(disputes.CANNOT_BE_BELIEVED(rank=event.rank, why=why_not))
+        state.report(disputes.CANNOT_BE_BELIEVED(rank=event.rank, why=why_not))
         return
     state.dispute = None
     said = disputes.BELIEVED_FOR(rank=event.rank, reason=event.reason) if event.reason else disputes.BELIEVED(rank=event.rank)
-    state.tell(said)
+    state.report(said)
     if state.incident is not None:
         state.incident.note(said)
         state.incident.believed = True

@@ -1,14 +1,14 @@
-"""A drain: a person wants a node empty, to patch it or to switch it off. A taint of its own source, which no detector lifts.
+"""Drain: empty a node, so that it can be patched or switched off. A taint of a separate source that no detector lifts.
 
-    (taints.py)   NodeTainted of source "drain": its ranks move away, as from any node that is to be left
-    settle        in plain training: when its ranks have left, its spares are ended, and that nothing of the job is there is told, once
-    overdue       at the deadline, what is still there is given up, so that spares elsewhere take it as after a loss; or it stays there
-                  for good, as was asked for
+    (taints.py)   NodeTainted of source "drain": its ranks move away, as from any node that must be left
+    settle        in plain training: when its ranks have left, its spares are ended; when nothing of the job is left, this is reported once
+    overdue       at the deadline, ranks and spares that are still there are given up, so that spares elsewhere take over as after a loss;
+                  or they stay, if that was asked for
 
-    releasable    a node of a scheduler's that is empty for good goes back to it
+    releasable    a node of a scheduler that is empty permanently is given back
     released
 
-No new rank and no spare goes to a drained node, also if the job has no other. Spares that are ended are not started elsewhere instead.
+No new rank and no spare goes to a drained node, even if the job has no other. Spares that are ended are not started elsewhere instead.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from understudy.core.assignment import choose_spare
 from understudy.core.events import NodeReleased
 from understudy.core.membership import fence
 from understudy.core.state import DRAIN, MOVES, JobState, Node, Worker
-from understudy.core.transitions import Why, WorkerState
+from understudy.core.transitions import RefusalReason, WorkerState
 from understudy.messages import moves
 
 TIMER = "drain"
 ATTEMPTS = MOVES
-_IDLE = (WorkerState.STARTING, WorkerState.WARM, WorkerState.REHEARSING)
+_IDLE = (WorkerState.STARTING, WorkerState.WARM, WorkerState.DRILLING)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What draining some nodes at the same time asks for."""
+    """The consequences of draining some nodes at the same time."""
 
-    ranks: tuple[int, ...]  # that leave
+    ranks: tuple[int, ...]  # that have to leave
     warm: int  # spares that could take one of them at once
     coming: int  # ranks that could follow: to spares that start, or will be started, and to nodes that may be claimed
     refused: str  # why it cannot be done; empty if it can
 
     def pauses(self, world_size: int) -> int:
-        """Pauses of the job if no rank has to wait for a spare: one rank stays where it is until the others have moved."""
+        """Return the number of pauses if no rank has to wait for a spare: one rank stays until the others have moved."""
         return -(-len(self.ranks) // max(1, world_size - 1))
 
     @property
     def wait(self) -> int:
-        """Ranks that follow when there are more spares; each may take a pause of its own."""
+        """Return how many ranks follow when there are more spares; each may need a separate pause."""
         return max(0, len(self.ranks) - self.warm)
 
 
 def plan(state: JobState, names: Collection[str]) -> Plan:
-    """That a move fails later is not known yet."""
+    """Return the plan. Moves may still fail later."""
     known = ", ".join(sorted(state.nodes)) or "none yet"
     missing = [name for name in names if name not in state.nodes]
     drained = [state.nodes[name] for name in names if name in state.nodes]
@@ -76,7 +76,7 @@ def plan(state: JobState, names: Collection[str]) -> Plan:
 
 
 def ranks_on(state: JobState, node: Node) -> list[int]:
-    """Ranks whose holder is there, and is not gone."""
+    """Return the ranks whose holder is there and not gone."""
     gone = (WorkerState.LOST, WorkerState.RELEASED)
     held = ((rank, state.holder(rank)) for rank in state.ranks)
     return sorted(rank for rank, worker in held if worker.node == node.name and worker.state not in gone)
@@ -90,20 +90,22 @@ def settle(state: JobState) -> None:
             _end_spares(state, node)
         done = all(worker.state in (WorkerState.LOST, WorkerState.RELEASED) for worker in node.workers.values())
         if done and not node.drain.done:
-            state.tell(moves.DRAIN_DONE(node=node.name))
+            state.report(moves.DRAIN_DONE(node=node.name))
         node.taints[DRAIN] = replace(node.drain, done=done)
 
 
 def _end_spares(state: JobState, node: Node) -> None:
     for spare in [worker for worker in node.workers.values() if worker.spare and worker.rank < 0 and worker.state in _IDLE]:
-        if spare.state is WorkerState.REHEARSING:
+        if spare.state is WorkerState.DRILLING:
             drill.call_off(state, f"node {node.name} is drained")
         if spare.state is not WorkerState.LOST:
             fence(state, spare, "its node is drained")
 
 
 def releasable(state: JobState, node: Node) -> bool:
-    """Whether it may go back to the scheduler: it is lost, or to be left for good, and in plain training no worker there has a rank."""
+    """Return whether the node may go back to the scheduler: it is lost, or must be left permanently, and in plain training no worker there
+    has a rank.
+    """
     if node.gone or node.claim >= 0:
         return False
     for_good = any(taint.leave and not taint.until for taint in node.taints.values())
@@ -113,27 +115,27 @@ def releasable(state: JobState, node: Node) -> bool:
 
 
 def released(state: JobState, event: NodeReleased) -> None:
-    """Nothing of the job is there any more, and it does not come back. What is said of it from now on means nothing."""
+    """Remove a node that has gone back to the scheduler. Later events about it are ignored."""
     node = state.nodes.get(event.node)
     if node is None or not releasable(state, node):
-        state.refuse(event, Why.UNKNOWN if node is None else Why.STATE)
+        state.ignore(event, RefusalReason.UNKNOWN if node is None else RefusalReason.STATE)
         return
     if not node.lost:
         _end_spares(state, node)
-        state.tell(moves.GIVEN_BACK(node=node.name))
+        state.report(moves.GIVEN_BACK(node=node.name))
     node.lost, node.gone, node.spares = True, True, 0
     settle(state)
 
 
 def hindrance(state: JobState, node: Node) -> str:
-    """What the ranks there wait for; empty if they need not, or one is on its way."""
+    """Return why the ranks there are waiting; empty if they are not, or one is moving."""
     ranks = ranks_on(state, node)
     leaves = state.migration is not None and any(state.workers[leaver].node == node.name for leaver in state.migration.leavers)
     if not ranks or node.drain is None or not node.drain.leave or leaves:
         return ""
     if state.unsettled():
         return state.unsettled()
-    if all(state.unmoved.get(rank, 0) >= ATTEMPTS for rank in ranks):
+    if all(state.failed_moves.get(rank, 0) >= ATTEMPTS for rank in ranks):
         return moves.MOVED_IN_VAIN()
     spare = choose_spare(state, ranks[0])
     if spare is None or state.nodes[spare.node].taints:
@@ -142,7 +144,7 @@ def hindrance(state: JobState, node: Node) -> str:
 
 
 def overdue(state: JobState) -> list[Worker]:
-    """The earliest deadline is over: workers that are given up for it."""
+    """Return the workers that are given up because the earliest deadline has passed."""
     drains = [(node, node.drain) for node in state.nodes.values() if node.drain is not None and node.drain.deadline > 0]
     first = min((drain.deadline for _, drain in drains), default=0.0)
     gone: list[Worker] = []
@@ -155,7 +157,7 @@ def overdue(state: JobState) -> list[Worker]:
         ranks = sorted({worker.rank for worker in there if drain.lose or worker.name not in moving})
         if ranks:
             late = moves.OVERDUE_GIVEN_UP if drain.lose else moves.OVERDUE_LEFT
-            state.tell(late(node=node.name, ranks=_named(ranks), are="are" if ranks[1:] else "is"))
+            state.report(late(node=node.name, ranks=_named(ranks), are="are" if ranks[1:] else "is"))
         if drain.lose:
             gone += there
             _end_spares(state, node)

@@ -1,16 +1,16 @@
-"""A drill: a spare computes a rank's next step beside it, and says whether it comes to the same bits. Training does not depend on it.
+"""Drill: a spare computes a rank's next step in parallel with it, and compares the bits. Training does not depend on it.
 
-    asked       Publish to all, Prepare to a warm spare: it goes through the script's set-up as the rank
-    ready       it has: Drill to the rank and to the spare, which meet and compute the rank's next step both
-    drilled     the spare's verdict; it is ended, because its process is that rank
+    asked       Publish to all, Prepare to a warm spare: it runs the script's set-up as the rank
+    ready       it has: Drill to the rank and to the spare, which meet and both compute the rank's next step
+    drilled     the spare's verdict; it is ended, because its process belongs to that rank
 
-From the beginning to the end of it the spare is `REHEARSING`: neither member nor donor, and no spare that anybody counts on. So a fresh one
-is started in its place at once. Whatever else happens (a loss, a migration, the end of the job) calls the drill off: nothing waits for it.
+During the drill the spare is `DRILLING`: neither member nor donor, and not counted as a spare. So a fresh one is started in its place at
+once. Any other incident (a loss, a migration, the end of the job) calls the drill off: nothing waits for it.
 
-The spare is ended then, with one exception: a loss that comes before both were told to begin finds it in the set-up of a rank, as any
-prepared spare (`preparation.keep`). One that was told may have taken state over, and never takes a rank.
+The spare is ended then, with one exception: before both were told to begin, a loss keeps a spare that is still in the rank's set-up as a
+prepared spare (`preparation.keep`). A spare that was told to begin may have received state, and never takes a rank.
 
-What a verdict is worth: it holds for the script, the state and the devices as they were at that step.
+A verdict is valid for the script, the state and the devices as they were at that step.
 
 `Drill` is sent only when its event is in the journal: an orchestrator that did not know of it would give the rank to a spare that never
 takes it.
@@ -29,18 +29,18 @@ from understudy.core.membership import fence, top_up
 from understudy.core.model import DrillResult, DrillVerdict
 from understudy.core.places import local_rank
 from understudy.core.state import DrillUnderWay, JobState, Worker
-from understudy.core.transitions import Why, WorkerState
+from understudy.core.transitions import RefusalReason, WorkerState
 from understudy.messages import drills, moves, set_up
 from understudy.messages.base import CODE, Text
 
 TIMER = "drill"
-KEPT = 200  # results
-PATIENCE = 10.0  # seconds that a rank waits for its spare at most, and never so long that the hang watch takes it for hung
-NOT_SURVIVABLE = 3  # the exit code of a job that must be, as of `understudy drill`
+KEPT = 200  # number of results
+PATIENCE = 10.0  # seconds that a rank waits for its spare at most; always less than the limit of the hang detector
+NOT_SURVIVABLE = 3  # the exit code of a job that has to be survivable, as of `understudy drill`
 
 
 def refusal(state: JobState, rank: int) -> str:
-    """Why no spare can be drilled for `rank` (-1: any) now; empty if one can."""
+    """Return why no spare can be drilled for `rank` (-1: any) now; empty if one can."""
     if rank not in range(-1, state.spec.world_size):
         return moves.NO_SUCH_RANK(rank=rank, last=state.spec.world_size - 1)
     if why_not := state.unsettled():
@@ -56,7 +56,7 @@ def refusal(state: JobState, rank: int) -> str:
 
 
 def due(state: JobState, step: int, now: float) -> bool:
-    """Whether a drill should begin by itself, when every rank has committed `step` steps. `now`: unix time."""
+    """Return whether an automatic drill should begin when every rank has committed `step` steps. `now`: unix time."""
     wanted = state.spec.drill_at
     return bool(wanted) and step >= max(wanted, state.drill_next) and now >= state.drill_after and not refusal(state, -1)
 
@@ -64,15 +64,15 @@ def due(state: JobState, step: int, now: float) -> bool:
 def asked(state: JobState, event: DrillAsked) -> None:
     why_not = refusal(state, event.rank)
     if why_not:
-        state.tell(drills.NO_DRILL(rank=event.rank, why=why_not) if event.rank >= 0 else drills.NO_DRILL_OF_ANY(why=why_not))
+        state.report(drills.NO_DRILL(rank=event.rank, why=why_not) if event.rank >= 0 else drills.NO_DRILL_OF_ANY(why=why_not))
         return
     rank = proofs.turn(state) if event.rank < 0 else event.rank
     spare = choose_spare(state, rank)
     assert spare is not None, "else it is refused"
     state.drilled += 1
     state.drill = DrillUnderWay(state.drilled, rank, spare.name, state.holder(rank).name, event.reason, event.step)
-    state.tell(drills.BEGINS(number=state.drilled, spare=spare.name, node=spare.node, rank=rank))
-    state.become(spare, WorkerState.REHEARSING)
+    state.report(drills.BEGINS(number=state.drilled, spare=spare.name, node=spare.node, rank=rank))
+    state.set_worker_state(spare, WorkerState.DRILLING)
     state.timer(TIMER, state.timeouts.hang_first)
     if spare.prepare is None:
         spare.local_rank = local_rank(state, spare, rank)
@@ -86,9 +86,9 @@ def asked(state: JobState, event: DrillAsked) -> None:
 
 
 def ready(state: JobState, spare: Worker) -> None:
-    """The spare has been through the set-up."""
+    """Begin the comparison, because the spare has completed the set-up."""
     drill = state.drill
-    assert drill is not None, "else nobody rehearses"
+    assert drill is not None, "else no spare is drilling"
     if drill.running:
         return
     if state.workers[drill.holder].state is not WorkerState.MEMBER:  # its script had ended, so that was no loss
@@ -106,7 +106,7 @@ def _commands(state: JobState, drill: DrillUnderWay) -> list[Drill]:
 
 
 def repeat(state: JobState, worker: Worker) -> None:
-    """To a worker whose agent has connected again."""
+    """Repeat the commands of a drill to a worker whose agent has reconnected."""
     drill = state.drill
     if drill is not None and not drill.running and worker.state is WorkerState.MEMBER:
         prepare = state.workers[drill.worker].prepare
@@ -120,9 +120,9 @@ def repeat(state: JobState, worker: Worker) -> None:
 
 def drilled(state: JobState, event: Drilled) -> None:
     drill = state.drill
-    assert drill is not None, "else nobody rehearses"
+    assert drill is not None, "else no spare is drilling"
     if (drill.number, drill.rank) != (event.drill, event.rank):
-        state.refuse(event, Why.OVER)
+        state.ignore(event, RefusalReason.OVER)
         return
     _conclude(state, drill, event.verdict, event.detail, event)
 
@@ -130,13 +130,16 @@ def drilled(state: JobState, event: Drilled) -> None:
 def broken(state: JobState, event: DrillBroken) -> None:
     drill = state.drill
     if drill is None or (drill.holder, drill.number) != (event.worker, event.drill):
-        state.refuse(event, Why.OVER)
+        state.ignore(event, RefusalReason.OVER)
         return
     _conclude(state, drill, DrillVerdict.BROKEN, event.detail)
 
 
 def failed(state: JobState, worker: Worker, why: str) -> bool:
-    """The script raised in this spare. Whether that was a drill. What speaks against a spare only while the rank is there is no verdict."""
+    """Handle an exception of the script in this spare; return whether it was in a drill.
+
+    A fault of the spare while the rank is not there is no verdict.
+    """
     drill = state.drill
     if drill is None or drill.worker != worker.name:
         return False
@@ -148,7 +151,7 @@ def failed(state: JobState, worker: Worker, why: str) -> bool:
 
 
 def lost(state: JobState, worker: Worker, why: str) -> None:
-    """This spare is gone, and fenced already."""
+    """End the drill of a spare that is gone and already fenced."""
     if state.drill is not None and state.drill.worker == worker.name:
         _conclude(state, state.drill, DrillVerdict.BROKEN, drills.DRILL_SPARE_LOST(why=why))
 
@@ -160,15 +163,15 @@ def overdue(state: JobState) -> None:
 
 
 def in_set_up(state: JobState) -> Worker | None:
-    """The spare of a drill, if it is there and was not told to begin."""
+    """Return the spare of a drill if it is alive and was not told to begin."""
     if state.drill is None or state.drill.running:
         return None
     spare = state.workers[state.drill.worker]
-    return spare if spare.state is WorkerState.REHEARSING else None
+    return spare if spare.state is WorkerState.DRILLING else None
 
 
 def call_off(state: JobState, why: str) -> None:
-    """Something more important happens."""
+    """End the drill, because something more important happens."""
     if state.drill is not None:
         _conclude(state, state.drill, DrillVerdict.BROKEN, drills.DRILL_CALLED_OFF(why=why), fresh=False)
 
@@ -186,16 +189,16 @@ def _conclude(
         proofs.since(state, drill.holder),
     )
     state.drills = [*state.drills, result][-KEPT:]
-    state.tell(told(result))
+    state.report(describe(result))
     grades.drilled(state, result)
     proofs.concluded(state, result)
-    if drill.running and fresh:  # called off: it hears of what is more important
+    if drill.running and fresh:  # called off: the rank is informed by the other event
         state.emit(DrillOver(drill.holder, state.generation, drill.number))
     if state.spec.require_drill and verdict in (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE):
-        state.end(NOT_SURVIVABLE, drills.REQUIRED(result=told(result)))
+        state.end(NOT_SURVIVABLE, drills.REQUIRED(result=describe(result)))
         return
     spare = state.workers[drill.worker]
-    if spare.state is WorkerState.REHEARSING:
+    if spare.state is WorkerState.DRILLING:
         fence(state, spare, f"drill {drill.number} is over")
     node = state.nodes[spare.node]
     node.spares, node.refused = node.spares + node.refused, 0  # there may be room again
@@ -204,12 +207,12 @@ def _conclude(
 
 
 def advice(verdict: str, rank: int) -> str:
-    """What to do about it; empty: nothing, or the verdict itself says so."""
+    """Return the remedy; empty if there is none, or if the verdict itself names it."""
     return drills.TRY_AGAIN(rank=rank) if verdict == DrillVerdict.BROKEN else ""
 
 
-def told(result: DrillResult) -> Text:
-    """For a person."""
+def describe(result: DrillResult) -> Text:
+    """Describe the result for the user."""
     number, rank, step = result.number, result.rank, result.step
     more = f": {result.detail}" if result.detail else ""
     match result.verdict:

@@ -1,20 +1,21 @@
-"""Floating spares: nodes that the job asks the scheduler for when it needs one, and gives back when it does not (`JobSpec.floating`).
+"""Floating spares: claim nodes from the scheduler when they are needed, and give them back afterwards (`JobSpec.floating`).
 
-    ask      in a recovery: more ranks are vacant than spares are warm or warming. ClaimNode; until the node comes the job holds, as for a
-             spare that warms
-    takes    a node joins with a claim. It is a node like any other that has spares only (`places.bounded`)
-    ended    the scheduler cannot give it. What is needed still is asked for again after a pause
-    settle   in plain training: a rank on a claimed node moves to a spare of the job's own; what nobody needs is given back; and for ranks
-             that are to leave their node, and can go nowhere, a node is asked for
+    ask      in a recovery with more vacant ranks than spares that are warm or warming: ClaimNode. The job waits for the node as for a
+             spare that is warming
+    takes    a node joins with a claim. It is then a node like any other with spares only (`places.bounded`)
+    ended    the scheduler cannot provide it. If it is still needed, it is claimed again after a pause
+    settle   in plain training: a rank on a claimed node moves to a spare of the job's own; nodes that are not needed are given back; and
+             a node is claimed for ranks that have to leave their node and have no spare
 
-A claim is over when it is given back, when the scheduler says so, or with its node. A node whose claim is over counts as lost. If its agent
-speaks again, it is not taken in, and GiveBackNode is said once more: so what an orchestrator has asked for that was killed before it could
-write that down is given back, too. At the end of the job everything is (`JobState.end`).
+A claim ends when it is given back, when the scheduler ends it, or with its node. A node whose claim has ended counts as lost. If its agent
+connects again, it is rejected, and GiveBackNode is repeated. So a node is given back even if the orchestrator that claimed it was killed
+before it could write that down. At the end of the job all claims are given back (`JobState.end`).
 
-Spares of the job's own go first (`assignment.choose_spare`), and only they are prepared and drilled. Nothing is claimed before the first
-transaction is committed: as long as the job can be started anew, it is.
+Spares of the job's own are used first (`assignment.choose_spare`), and only they are prepared and drilled. Nothing is claimed before the
+first transaction is committed: until then, the job can be started again from scratch.
 
-Known limits: what a person asks for (a migration) claims nothing. In a recovery a node is not waited for longer than any spare that warms.
+Known limits: a migration that an operator asks for claims no node. A recovery waits for a node no longer than for any spare that is
+warming.
 
 The number of a claim is used once, and `ClaimNode` is sent only when it is in the journal. An orchestrator that takes over compares what
 the scheduler has with `open_claims`, asks again for what is missing, and cancels the rest. If nothing can be started on a node, it is given
@@ -31,38 +32,42 @@ from understudy.core.migration import begin, move_of
 from understudy.core.places import clearing, open_places, with_places
 from understudy.core.state import MOVES, Claim, JobState, Node, Worker
 from understudy.core.topology import splits
-from understudy.core.transitions import Why, WorkerState
+from understudy.core.transitions import RefusalReason, WorkerState
 from understudy.messages import floating_spares, forming
 from understudy.messages.base import Message
 
 TIMER = "claim"
-PAUSE = 10.0  # seconds between what the scheduler cannot give, or what has come to nothing, and the next claim
+PAUSE = 10.0  # seconds after a claim that failed or was useless, before the next claim
 GIVEN_BACK = "its node is given back"
-AHEAD = 1000  # numbers that an orchestrator which was killed may have used beyond those in the journal
+AHEAD = 1000  # numbers beyond those in the journal that an orchestrator which was killed may have used
 _IDLE = (WorkerState.STARTING, WorkerState.WARM)
 
 
 def open_claims(state: JobState) -> list[Claim]:
-    """What the scheduler should know of, oldest first: for a service that takes over, and does not know whether what was said before it was
-    heard. What the scheduler knows beside these is to be given back.
+    """Return the claims that the scheduler should know of, oldest first.
+
+    A service that takes over does not know which commands reached the scheduler. Claims that the scheduler has in addition to these must be
+    given back.
     """
     return list(state.claims.values())
 
 
 def may_come(state: JobState) -> int:
-    """Spares on nodes that may be claimed still, or are and have not joined."""
+    """Return how many spares may still come on claimed nodes: those that may be claimed, and those that have not joined yet."""
     joined = sum(bool(claim.node) for claim in state.claims.values())
     return max(0, state.spec.floating - joined) * state.spec.workers_per_node
 
 
 def under_way(state: JobState) -> bool:
-    """Whether spares may come that are not warming yet: with a node, after the pause, or when a worker on a claimed node has gone."""
+    """Return whether spares may come that are not warming yet: with a node, after the pause, or when a worker on a claimed node
+    has gone.
+    """
     asked = any(not claim.node for claim in state.claims.values())
     return asked or TIMER in state.timers or any(clearing(state, node) for node in _joined(state))
 
 
-def said(state: JobState) -> str:
-    """For whoever reads why the job has ended."""
+def scheduler_report(state: JobState) -> str:
+    """Return what the scheduler reported, for the reason why the job has ended."""
     if not state.spec.floating:
         return ""
     last = f"; the scheduler has said last: {state.scheduler_said}" if state.scheduler_said else ""
@@ -73,7 +78,7 @@ def said(state: JobState) -> str:
 
 
 def known(state: JobState, event: NodeJoined) -> bool:
-    """Whether it may be the node that it says, as far as claims go: what speaks with another claim is not to take its place."""
+    """Return whether this may be the node that it claims to be: a node with another claim must not take its place."""
     node, claim = state.nodes.get(event.node), state.claims.get(event.claim)
     if event.claim < 0 or claim is None:
         return node is None or node.lost or event.claim == node.claim
@@ -81,7 +86,7 @@ def known(state: JobState, event: NodeJoined) -> bool:
 
 
 def takes(state: JobState, event: NodeJoined) -> bool:
-    """Whether this node may join, or join again. If its claim is not open, it is told to go."""
+    """Return whether this node may join, or join again. Give it back if its claim is not open."""
     known = state.nodes.get(event.node)
     there = known if known is not None and not known.lost else None
     claim = state.claims.get(event.claim)
@@ -89,16 +94,16 @@ def takes(state: JobState, event: NodeJoined) -> bool:
         return True
     if event.claim < 0:
         if there is not None and there.claim >= 0:
-            state.tell(floating_spares.UNAWARE(node=event.node))
+            state.report(floating_spares.UNAWARE(node=event.node))
         return there is None or there.claim < 0
     if claim is None:
-        if state.claimed <= event.claim < state.claimed + AHEAD:  # by an orchestrator that was killed
+        if state.claimed <= event.claim < state.claimed + AHEAD:  # claimed by an orchestrator that was killed
             state.claimed = event.claim + 1
-        state.tell(floating_spares.CLAIM_OVER(node=event.node, claim=event.claim))
+        state.report(floating_spares.CLAIM_OVER(node=event.node, claim=event.claim))
         state.emit(GiveBackNode(event.claim, event.node))
         return False
-    if claim.node:  # what serves the claim must not end with the node that speaks now
-        state.tell(floating_spares.CLAIM_SERVED(node=event.node, other=claim.node, claim=claim.number))
+    if claim.node:  # the node that serves the claim must not end with the node that joins now
+        state.report(floating_spares.CLAIM_SERVED(node=event.node, other=claim.node, claim=claim.number))
         return False
     if there is not None or (known is not None and known.claim < 0):
         _useless(state, claim, event.node, floating_spares.ALREADY_THERE(node=event.node))
@@ -107,36 +112,36 @@ def takes(state: JobState, event: NodeJoined) -> bool:
         _useless(state, claim, event.node, forming.NODE_RANK_TAKEN(node=event.node, node_rank=event.node_rank))
         return False
     claim.node = event.node
-    state.tell(floating_spares.JOINED(node=event.node, claim=claim.number))
+    state.report(floating_spares.JOINED(node=event.node, claim=claim.number))
     return True
 
 
 def _useless(state: JobState, claim: Claim, node: str, why: str) -> None:
-    """The scheduler has fulfilled it, and nothing can come of that."""
+    """Give back a claim that the scheduler has fulfilled with a node that cannot be used."""
     del state.claims[claim.number]
     state.scheduler_said = why
-    state.tell(why)
+    state.report(why)
     state.emit(GiveBackNode(claim.number, node))
     state.timer(TIMER, PAUSE)
 
 
 def ended(state: JobState, event: ClaimEnded) -> str:
-    """The name of the node that is lost with it; empty: none has joined."""
+    """End the claim, and return the name of its node, which is lost with it; empty if none has joined."""
     claim = state.claims.pop(event.claim, None)
     if claim is None:
-        state.refuse(event, Why.OVER)
+        state.ignore(event, RefusalReason.OVER)
         return ""
     state.scheduler_said = event.detail
     if claim.node:
         state.nodes[claim.node].gone = True
         return claim.node
-    state.tell(floating_spares.NOT_FULFILLED(claim=claim.number, detail=event.detail))
+    state.report(floating_spares.NOT_FULFILLED(claim=claim.number, detail=event.detail))
     state.timer(TIMER, PAUSE)
     return ""
 
 
 def lost(state: JobState, node: Node) -> None:
-    """The node is: its place is free, and whatever is left there of its claim is to end."""
+    """End the claim of a lost node: its place is free, and whatever is left there must end."""
     if node.claim < 0:
         return
     if state.places.get(node.rank) is node:
@@ -149,7 +154,7 @@ def lost(state: JobState, node: Node) -> None:
 
 
 def ask(state: JobState) -> None:
-    """Ranks are vacant, and whoever can take one has."""
+    """Claim nodes for vacant ranks that no spare can take."""
     if not state.spec.floating or not state.begun:
         return
     vacant = state.vacant()
@@ -164,7 +169,7 @@ def ask(state: JobState) -> None:
 
 
 def release(state: JobState) -> None:
-    """In plain training: gives back what is claimed and free, if no rank is to leave its node."""
+    """In plain training, give back the claimed nodes that are free, unless a rank has to leave its node."""
     if not state.spec.floating or state.incident is not None or state.unsettled() or _left(state):
         return
     state.cancel(TIMER)
@@ -174,7 +179,10 @@ def release(state: JobState) -> None:
 
 
 def settle(state: JobState) -> None:
-    """The same, when every rank that can leave its node, or go home, is on its way; and asks for a node for those that cannot."""
+    """In plain training, move ranks off claimed nodes, give nodes back, and claim nodes for ranks that cannot leave their node otherwise.
+
+    Called when every rank that can leave its node, or return, is already moving.
+    """
     if not state.spec.floating or state.incident is not None or state.unsettled() or _go(state):
         return
     release(state)
@@ -204,7 +212,7 @@ def settle(state: JobState) -> None:
 
 
 def _claim(state: JobState, ranks: list[int], why: Message) -> None:
-    """For these, some of which may be provided for by what is under way. Not in the pause."""
+    """Claim nodes for these ranks, unless claims under way suffice. Does nothing during the pause."""
     if TIMER in state.timers:
         return
     size = state.spec.workers_per_node
@@ -214,12 +222,14 @@ def _claim(state: JobState, ranks: list[int], why: Message) -> None:
         claim = Claim(state.claimed, rank, why(rank=rank), avoid)
         state.claims[claim.number] = claim
         state.claimed += 1
-        state.tell(floating_spares.ASKED_FOR(claim=claim.number, why=claim.reason))
+        state.report(floating_spares.ASKED_FOR(claim=claim.number, why=claim.reason))
         state.emit(ClaimNode(claim.number, rank, claim.reason, avoid))
 
 
 def _go(state: JobState) -> bool:
-    """The next rank on a claimed node moves to a spare of the job's own, if one can. Who has to leave a node, or can go home, has gone."""
+    """Move the next rank on a claimed node to a spare of the job's own, if one can. Ranks that must leave a node or can return
+    have moved.
+    """
     for node in _joined(state):
         for worker in node.workers.values():
             if worker.state is not WorkerState.MEMBER or worker.moves >= MOVES:
@@ -242,12 +252,12 @@ def _give_back(state: JobState, claim: Claim, why: Message = floating_spares.NOD
             fence(state, worker, GIVEN_BACK)
         node.lost, node.spares, node.gone = True, 0, True
         lost(state, node)
-    state.tell(why(claim=claim.number, node=claim.node) if claim.node else floating_spares.NOT_NEEDED(claim=claim.number))
+    state.report(why(claim=claim.number, node=claim.node) if claim.node else floating_spares.NOT_NEEDED(claim=claim.number))
     state.emit(GiveBackNode(claim.number, claim.node))
 
 
 def _useless_node(state: JobState, node: Node) -> None:
-    """No spare comes up there. So that this is not tried at once, again and again, the next claim waits for a moment."""
+    """Give back a node on which no spare starts. The next claim waits, so that this is not repeated at once."""
     _give_back(state, state.claims[node.claim], floating_spares.NODE_USELESS)
     state.timer(TIMER, PAUSE)
 
@@ -260,17 +270,17 @@ def _joined(state: JobState) -> list[Node]:
 
 
 def _is_free(node: Node) -> bool:
-    """Of ranks, and of workers that had one and are still ending."""
+    """Return whether the node has no ranks, and no workers that had one and are still ending."""
     return all(worker.state in _IDLE for worker in node.workers.values())
 
 
 def _wanted(state: JobState, node: Node) -> int:
-    """Spares that are, or are about to be, on a node that is free."""
+    """Return how many spares exist on a free node, or are about to."""
     return min(node.spares, len(open_places(node)) if state.spec.bounded_places else node.room)
 
 
 def _left(state: JobState) -> list[int]:
-    """Ranks that are to leave their node, and have not been tried in vain."""
+    """Return the ranks that must leave their node and whose moves have not failed too often."""
     nodes = [node for node in state.nodes.values() if any(taint.leave for taint in node.taints.values())]
     there: list[Worker] = [worker for node in nodes for worker in node.workers.values() if worker.state is WorkerState.MEMBER]
-    return sorted(worker.rank for worker in there if state.unmoved.get(worker.rank, 0) < MOVES)
+    return sorted(worker.rank for worker in there if state.failed_moves.get(worker.rank, 0) < MOVES)

@@ -1,7 +1,7 @@
-"""What a loss would do: which warm spare would take which rank if these nodes were lost now.
+"""Forecast a loss: which warm spare would take which rank if these nodes were lost now.
 
-It is asked of a copy, by the rule that decides in earnest (`assignment.serve`). Whether the state of the ranks would survive is another
-question, which the coverage notice answers.
+The rule of real recoveries (`assignment.serve`) is applied to a copy of the state. This does not show whether the state of the ranks would
+survive; the coverage notice does.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _IDLE = (WorkerState.STARTING, WorkerState.WARM)
 
 @dataclass(frozen=True)
 class Succession:
-    """What becomes of one rank."""
+    """The outcome for one rank."""
 
     rank: int
     worker: str  # the spare that takes it; empty: none can at once
-    node: str  # where that is
-    splits: bool  # its group spans one more NVLink domain then
+    node: str  # the node of that spare
+    splits: bool  # its group then spans one more NVLink domain
 
 
 @dataclass(frozen=True)
 class Forecast:
-    ranks: tuple[Succession, ...]  # those that would be lost
-    coming: int  # spares that start, or are started over, for those that no spare takes at once
+    ranks: tuple[Succession, ...]  # the ranks that would be lost
+    coming: int  # spares that are starting, or are started over, for ranks that no spare takes at once
 
 
 def forecast(state: JobState, nodes: Collection[str]) -> Forecast:
-    """Return what the loss of these nodes at one moment would do. Nothing changes."""
+    """Return the outcome of losing all these nodes at once. Nothing changes."""
     there = _without(state, nodes)
     lost = [rank for rank, name in state.ranks.items() if state.workers[name].node in nodes and state.workers[name].state in _HOLDING]
     found: dict[int, Succession] = {}
@@ -55,7 +55,9 @@ def forecast(state: JobState, nodes: Collection[str]) -> Forecast:
 
 
 def _without(state: JobState, nodes: Collection[str]) -> JobState:
-    """A copy in which these nodes are lost, and whatever was there. It shares with the original what `serve` does not change."""
+    """Return a copy of the state in which these nodes and their workers are lost. It shares with the original what `serve` does
+    not change.
+    """
     there = replace(state, nodes=dict(state.nodes), workers=dict(state.workers), unassigned=dict(state.unassigned), ranks=dict(state.ranks))
     for name in nodes:
         node = there.nodes[name]

@@ -1,9 +1,9 @@
-"""From nothing to a job that trains: workers start, warm, and ranks are given out. And back: starting anew.
+"""Form a job: start workers, warm them, assign ranks. And start all of them again from scratch.
 
-Ranks are numbered node by node. All workers start the same way; those started for a rank take it in the order of their
-names once enough of them are warm on every node.
+Ranks are numbered node by node. All workers start the same way; those that were started for a rank take it in the order of their names once
+enough of them are warm on every node.
 
-A loss before the first transaction ends here too: nothing was done yet, so every rank's worker is started anew, at most
+A loss before the first transaction is handled here, too: nothing was done yet, so every rank's worker is started again, at most
 `max_restarts` times.
 """
 
@@ -27,7 +27,7 @@ def give_out_ranks(state: JobState) -> None:
         return
     chosen = [worker for node in state.hosts() for worker in _warm(node)[:wanted]]
     state.store = chosen[0].store
-    state.enter(Phase.TRAINING)
+    state.set_phase(Phase.TRAINING)
     state.all_committed = False
     for rank, worker in enumerate(chosen):
         give_rank(state, worker, rank, state.generation, state.store, newcomer=False)
@@ -36,15 +36,15 @@ def give_out_ranks(state: JobState) -> None:
             state.incident.assigned(rank, worker.name, state.now)
 
 
-def start_anew(state: JobState, reason: str) -> None:
-    """Nothing was done yet: end every holder and start the ranks again in a new generation."""
+def restart_all(state: JobState, reason: str) -> None:
+    """End every holder and start the ranks again in a new generation, because nothing was done yet."""
     if state.restarts >= state.spec.max_restarts:
         state.end(1, forming.STARTED_TOO_OFTEN(restarts=state.restarts, most=state.spec.max_restarts, reason=reason))
         return
     state.restarts += 1
     state.generation = state.next_generation()
     starts = forming.STARTS_ANEW if state.protected else forming.STARTS_ANEW_UNPROTECTED
-    state.tell(starts(reason=reason, restarts=state.restarts, most=state.spec.max_restarts))
+    state.report(starts(reason=reason, restarts=state.restarts, most=state.spec.max_restarts))
     for worker in state.members():
         fence(state, worker, "the job starts anew")
     for worker in state.newcomers():
@@ -53,12 +53,12 @@ def start_anew(state: JobState, reason: str) -> None:
         if worker.prepare is not None:
             fence(state, worker, "the job starts anew")
     state.ranks.clear()
-    state.fallen.clear()
+    state.ranks_ever_lost.clear()
     state.finished_then_lost.clear()
     state.broken = ""
     state.recovery = state.migration = state.dispute = state.crashes = None
     state.cancel("quiesce", "hold", "resume", "communication", "migration", TIMER)
-    state.enter(Phase.FORMING)
+    state.set_phase(Phase.FORMING)
     if any(node.lost for node in state.hosts()):
         state.end(1, forming.NODES_MISSING(reason=reason))
         return

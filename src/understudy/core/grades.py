@@ -1,37 +1,37 @@
-"""Grade each incident: what shows that its result is bitwise that of an undisturbed run.
+"""Grade each incident by the evidence that its result is bitwise that of an undisturbed run.
 
     proven    every survivor that has redone a transaction gave its collectives the same input as before, or reached the same state;
-              each newcomer gave what the lost worker had given; and all of the redo was compared, or a drill of the rank has passed
-    drilled   the survivors as above, and a drill of each rank that has a newcomer has passed, since when nothing new has been seen to
-              change
-    unproven  neither, for a reason that is given
+              each newcomer gave the input that the lost worker had given; and all of the redo was compared, or a drill of the rank passed
+    drilled   the survivors as above, and a drill of each rank that has a newcomer has passed, and no further state has been seen to change
+              since
+    unproven  neither; with the reason
 
-Where a part of a redo is not compared, a script may change something before the break-off and read it after it: only a drill, which breaks
-a step off in its middle, would show that. So a comparison in part proves nothing by itself.
+If only a part of a redo is compared, a script may change something before the interruption and read it after it. Only a drill, which
+interrupts a step in the middle, would show that. So a partial comparison proves nothing by itself.
 
-A drill counts after the incident as well (`drilled`): if nothing but a drill is lacking, the incident is unproven until the first drill of
-each rank that needs one, or of a rank of the same role. Not if a survivor had to redo the job's first step and only a part of that was
-compared: a first step often does what no later one does.
+A drill after the incident counts as well (`drilled`): if only a drill is missing, the incident is unproven until the first drill of each
+rank that needs one, or of a rank with the same role. This does not apply if a survivor had to redo the job's first step and only a part of
+that was compared, because a first step often does what no later one does.
 
-A drill that passes counts, before the incident or after it, only if its worker had its rank for as long as what was lost: a spare and a
-newcomer lack the same, so that they agree.
+A passed drill, before or after the incident, counts only if its worker has had its rank for as long as the lost worker had. A spare and a
+newcomer lack the same state, so they agree with each other.
 
 By kind of incident:
 
     redo                  as above
-    rolled forward        nothing is redone: survivors go on with what they had computed, and newcomers need a drill
+    rolled forward        nothing is redone: survivors go on with their results, and newcomers need a drill
     planned move          the same
     between two steps     survivors have redone nothing; the newcomer computes a step that no rank had begun, and needs a drill
-    section               as a redo, but drills say nothing of what is computed there: all of it has to be compared
+    section               as a redo, but drills do not cover sections: all of it must be compared
     set-up                all ranks start from the beginning: proven, unless the script is not protected and may have computed something
-    in place              no newcomers: as a redo, and what was compared in part needs a drill of each rank
+    in place              no newcomers: as a redo, and a partial comparison needs a drill of each rank
     skipped section       nothing was computed, so there is no grade, unless a rank was lost as well
-    several losses        what the weakest rank has; of one that was lost again, what each of its newcomers has
+    several losses        the grade of the weakest rank; of a rank that was lost again, of each of its newcomers
 
-What rules every grade but unproven out: a redo that differs, replicas that differed, a drill that has failed, anything that the script
-is known to change and that is not carried over, and where there are newcomers, what the job has warned that they would not have (`WARNED`).
+Any of these rules out every grade but unproven: a redo that differs, replicas that differed, a failed drill, state that the script is known
+to change and that is not carried over, and, if there are newcomers, a warning of the job that newcomers lack something (`WARNED`).
 
-Known limit: state that is not inspected, and that nothing computes with before the next checkpoint, is not noticed by any of this.
+Known limit: this does not detect changes of state that is not inspected and that takes part in no computation before the next checkpoint.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from understudy.core.state import JobState
 from understudy.messages import grades, newcomers, script, set_up, transactions
 from understudy.messages.base import CODE, Text
 
-_START_ANEW = "start anew"  # a decision
+_START_ANEW = "start anew"  # a decision: all ranks start from scratch
 _SHOWN = 3
 _OF_THE_SCRIPT = (
     *(script.WORK_KEPT, script.USED_BETWEEN, script.COMPUTED_OUTSIDE, script.NAMES_LEFT),
@@ -72,12 +72,14 @@ WARNED = frozenset(message.code for message in _OF_THE_SCRIPT + _OF_A_NEWCOMER)
 class Graded(NamedTuple):
     grade: Grade
     why: Text
-    lacking: tuple[int, ...] = ()  # ranks of which a passing drill would make it drilled
+    lacking: tuple[int, ...] = ()  # ranks for which a passed drill would make the incident drilled
 
 
 def give(state: JobState, incident: OpenIncident) -> None:
-    """Grade an incident that is over; leave it without a grade if nothing but a section was skipped, or a worker of an earlier version
-    sent no evidence."""
+    """Grade an incident that is over.
+
+    It gets no grade if nothing but a section was skipped, or if a worker of an earlier version sent no evidence.
+    """
     if incident.decision == SKIP:
         return
     if all(commits.evidence is not Evidence.UNSAID for commits in incident.commits.values()):
@@ -89,7 +91,7 @@ def give(state: JobState, incident: OpenIncident) -> None:
 
 
 def drilled(state: JobState, result: DrillResult) -> None:
-    """Grade the incidents again that await the drill that has ended."""
+    """Grade the incidents again that need the drill that has ended."""
     for number, incident in enumerate(state.incidents):
         awaits = incident.awaits
         if awaits is None or result.number <= awaits.after:
@@ -110,7 +112,7 @@ def drilled(state: JobState, result: DrillResult) -> None:
         else:
             why = grades.DRILLED_LATER(drills=" and ".join(passed), compared=_compared(incident))
             proofs.regrade(state, number, Grade.DRILLED, why)
-            state.tell(grades.RAISED(number=incident.number, grade=Grade.DRILLED, why=why))
+            state.report(grades.RAISED(number=incident.number, grade=Grade.DRILLED, why=why))
 
 
 def grade(state: JobState, incident: OpenIncident) -> Graded:
@@ -122,7 +124,7 @@ def grade(state: JobState, incident: OpenIncident) -> Graded:
     warned = _warned(incident, state.notices) if new else None
     if (why := _against(incident, verdicts.values()) or warned or _uncompared(incident, new)) is not None:
         return Graded(Grade.UNPROVEN, why)
-    alone = [rank for rank in new if _of(incident, rank).evidence is not Evidence.SAME]  # with nothing of the lost worker
+    alone = [rank for rank in new if _of(incident, rank).evidence is not Evidence.SAME]  # without any comparison with the lost worker
     in_part = [rank for rank in redone if not _of(incident, rank).whole and rank not in alone]
     lacking = alone + in_part if incident.section else [rank for rank in alone + in_part if not _has_passed(verdicts[rank])]
     if lacking:
@@ -143,7 +145,7 @@ def grade(state: JobState, incident: OpenIncident) -> Graded:
 
 
 def _new(state: JobState, incident: OpenIncident) -> list[int]:
-    """List the ranks that newcomers of this incident hold."""
+    """Return the ranks that newcomers of this incident hold."""
     return [rank for rank, holder in sorted(state.ranks.items()) if holder in incident.newcomers]
 
 
@@ -152,13 +154,14 @@ def _redone(incident: OpenIncident) -> list[int]:
 
 
 def _concerned(state: JobState, incident: OpenIncident) -> tuple[int, ...]:
-    """Return the ranks whose drills say something about this incident."""
+    """Return the ranks whose drills are relevant to this incident."""
     return tuple(sorted({*_new(state, incident), *_redone(incident)}))
 
 
 def _held(state: JobState, incident: OpenIncident, rank: int) -> int:
-    """Return the generation in which the worker of this rank that was lost, or has redone something, had it; -1: from the start. A drill of
-    a later newcomer does not show what that worker has and a newcomer lacks.
+    """Return the generation in which the rank's worker that was lost, or has redone something, had it; -1: from the start.
+
+    A drill of a later newcomer does not show the state that this worker has and a newcomer lacks.
     """
     lost = [part.old_worker for part in incident.ranks if part.rank == rank]
     kept = [state.ranks[rank]] if state.ranks[rank] not in incident.newcomers else []
@@ -222,7 +225,7 @@ def _failed(found: DrillResult) -> Text:
 
 
 def _compared(incident: OpenIncident | Incident) -> str:
-    """Describe how much of the redo was compared. It matches, or the redo differs and nothing is said of this."""
+    """Describe how much of the redo was compared. It matches, or its difference is reported separately."""
     (same, of), (size, size_of) = incident.collectives, incident.compared
     if not of:
         return ""
@@ -240,7 +243,7 @@ def warning(incident: OpenIncident) -> Text:
 
 def pauses(state: JobState, incident: OpenIncident) -> bool:
     """Return whether the job is paused after this incident until an operator continues it."""
-    decided = incident.believed and not incident.newcomers  # the operator who continued could judge all of it
+    decided = incident.believed and not incident.newcomers  # the operator who continued the job could judge all of it
     return state.spec.unproven is Unproven.PAUSE and incident.grade is Grade.UNPROVEN and not decided
 
 

@@ -1,12 +1,13 @@
-"""Ranks that had left a node go home when it has been trusted for a while (`JobSpec.home_after`): their peers and the better links are
-there, and the spares that they took are free again.
+"""Return ranks to a node that has been trusted again for a while (`JobSpec.home_after`).
 
-    trusted    a node is trusted again: the time runs. A taint that comes meanwhile stops it, so a node that comes and goes moves no rank
+Their peers and the better links are there, and the spares that they took become free again.
+
+    trusted    a node is trusted again: the time starts. A taint in the meantime stops it, so an unstable node moves no rank
     due        the time is over: spares are started there for the ranks that were started on this node and are elsewhere
     go         in plain training, when none of these spares is still starting: the ranks move there, at one boundary
 
-A rank whose move home was called off twice, for whatever reason, stays where it is. A group that is kept together (`topology.py`) goes home
-as a whole or not at all.
+A rank whose return was called off twice, for whatever reason, stays where it is. A group that is kept together (`topology.py`) returns as a
+whole or not at all.
 """
 
 from __future__ import annotations
@@ -31,24 +32,24 @@ def trusted(state: JobState, node: Node) -> None:
 
 
 def doubted(state: JobState, node: Node) -> None:
-    """A taint, or the loss of the node."""
+    """Stop the return of ranks to a node that was tainted or lost."""
     node.home_at = 0.0
-    if node.awaits:
-        node.spares, node.awaits = max(0, node.spares - node.awaits), 0
+    if node.spares_for_return:
+        node.spares, node.spares_for_return = max(0, node.spares - node.spares_for_return), 0
     _set_timer(state)
 
 
 def due(state: JobState) -> None:
-    """The earliest of the times is over."""
+    """Start spares for returning ranks on nodes whose time is over."""
     first = min((node.home_at for node in state.nodes.values() if _runs(node)), default=0.0)
     for node in state.nodes.values():
         if _runs(node) and node.home_at <= max(first, state.now):
             node.home_at = -1.0
             for rank in _away(state, node):
-                state.unmoved.pop(rank, None)
+                state.failed_moves.pop(rank, None)
             missing = min(len(_away(state, node)), _room(state, node)) - node.spares
             if missing > 0:
-                node.spares, node.awaits = node.spares + missing, node.awaits + missing
+                node.spares, node.spares_for_return = node.spares + missing, node.spares_for_return + missing
     _set_timer(state)
     if state.incident is None:
         top_up(state)
@@ -56,7 +57,7 @@ def due(state: JobState) -> None:
 
 
 def go(state: JobState) -> None:
-    """Move the ranks home that can go. In plain training, when no rank has to leave a node first."""
+    """Move the ranks back that can return, in plain training, if no rank must leave a node first."""
     if state.phase in (Phase.FORMING, Phase.ENDED) or state.incident is not None or state.unsettled():
         return
     homes = [node for node in state.nodes.values() if node.home_at < 0 and not node.lost and not node.taints]
@@ -68,8 +69,8 @@ def go(state: JobState) -> None:
             continue
         if spare is not None and len(found) < migration.most(state):
             found.append(migration.move_of(state, rank, spare, moves.RETURNS(node=node.name)))
-        elif spare is None and node.awaits and node.idle(WorkerState.STARTING):
-            return  # another pause for each spare that comes later would cost more than the wait
+        elif spare is None and node.spares_for_return and node.idle(WorkerState.STARTING):
+            return  # another pause for each later spare would cost more than waiting
     for move in found:
         _count(state, state.nodes[state.workers[move.newcomer].node], move.rank)
     if found:
@@ -77,15 +78,15 @@ def go(state: JobState) -> None:
 
 
 def _may_go(state: JobState, rank: int, node: Node) -> bool:
-    return state.unmoved.get(rank, 0) < ATTEMPTS and _goes_with_group(state, rank, node)
+    return state.failed_moves.get(rank, 0) < ATTEMPTS and _goes_with_group(state, rank, node)
 
 
 def _count(state: JobState, node: Node, rank: int) -> None:
-    """An attempt of this rank to go home takes a spare that was started there for it."""
-    state.unmoved[rank] = state.unmoved.get(rank, 0) + 1
-    if node.awaits and state.spec.replenish:
+    """Count an attempt of this rank to return; it uses a spare that was started there for it."""
+    state.failed_moves[rank] = state.failed_moves.get(rank, 0) + 1
+    if node.spares_for_return and state.spec.replenish:
         node.spares = max(0, node.spares - 1)
-    node.awaits = max(0, node.awaits - 1)
+    node.spares_for_return = max(0, node.spares_for_return - 1)
 
 
 def _runs(node: Node) -> bool:
@@ -93,14 +94,14 @@ def _runs(node: Node) -> bool:
 
 
 def _away(state: JobState, node: Node) -> list[int]:
-    """Ranks that were started on this node, and are on another."""
+    """Return the ranks that were started on this node and are on another one."""
     first = node.rank * state.spec.workers_per_node
     started = range(first, first + state.spec.workers_per_node)
     return [rank for rank in started if rank in state.ranks and state.holder(rank).node != node.name]
 
 
 def _room(state: JobState, node: Node) -> int:
-    """Ranks that can come: one started again in place, or came from elsewhere, keeps its place."""
+    """Return how many ranks can return: a rank that was restarted in place, or came from elsewhere, keeps its place."""
     if not state.spec.bounded_places:
         return state.spec.workers_per_node
     there = sum(worker.rank >= 0 and worker.state is not WorkerState.RELEASED for worker in node.workers.values())
@@ -108,7 +109,7 @@ def _room(state: JobState, node: Node) -> int:
 
 
 def _goes_with_group(state: JobState, rank: int, node: Node) -> bool:
-    """Whether its group is kept together: the others are in the node's NVLink domain, or can all go home there."""
+    """Return whether the rank's group stays together: the others are in the node's NVLink domain, or can all return there."""
     if not splits(state, rank, node):
         return True
     here = nvlink_domain(node)
@@ -130,6 +131,6 @@ def _spare(node: Node, rank: int, taken: Collection[str]) -> Worker | None:
 def _set_timer(state: JobState) -> None:
     times = [node.home_at for node in state.nodes.values() if _runs(node)]
     if times:
-        state.timer(TIMER, max(0.0, min(times) - state.now) + 0.001)  # a timer of no seconds would be none
+        state.timer(TIMER, max(0.0, min(times) - state.now) + 0.001)  # a timer of 0 seconds would be cancelled
     else:
         state.cancel(TIMER)

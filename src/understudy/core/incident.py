@@ -1,11 +1,11 @@
-"""The record of one interruption while it lasts, from the fault to the next transaction that every rank commits.
+"""Record one interruption while it lasts, from the fault to the next transaction that every rank commits.
 
-Two sources of time: the machine's own events (detect, abort, assign: stamped by the orchestrator's clock as the
-events come in) and the workers' `PhaseDone` (setup, attach, transfer, verify, redo). Where several workers report the
-same phase, the one that ends last is kept: the others waited for it.
+Times come from two sources: the machine's own events (detect, abort, assign), stamped by the orchestrator's clock on arrival, and the
+workers' `PhaseDone` (setup, attach, transfer, verify, redo). If several workers report the same phase, the one that ends last is kept,
+because the others waited for it.
 
-Known limits: workers' times come from their own hosts' clocks. A second loss before the end extends the same incident;
-a phase that ran twice shows its last run, but bytes are summed over all runs.
+Known limits: workers' times come from their own hosts' clocks. A second loss before the end extends the same incident; a phase that ran
+twice shows its last run, but bytes are summed over all runs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from understudy.core.model import WORST_FIRST, AwaitedDrills, Evidence, Grade, I
 class Commits:
     """Collect the evidence of a rank's first commits, one in each generation of an incident."""
 
-    evidence: Evidence = Evidence.FIRST  # the worst: what one of its workers has given is in the state of all
-    whole: bool = True  # all collectives of what was redone were compared, or what it had come to was
+    evidence: Evidence = Evidence.FIRST  # the worst of its workers: what one of them sent is in the state of all ranks
+    whole: bool = True  # all collectives of the redo were compared, or its result was
 
     def add(self, event: Committed) -> None:
         self.evidence = min(self.evidence, event.evidence, key=WORST_FIRST.index)
@@ -36,7 +36,7 @@ def in_part(event: Committed) -> bool:
 
 @dataclass
 class OpenIncident:
-    """`fault_at` and `seen_at` are unix seconds: when it happened and when the machine learnt of it."""
+    """An incident that is not over. `fault_at` and `seen_at` are unix seconds: when it happened, and when the machine learned of it."""
 
     number: int
     planned: bool
@@ -54,20 +54,20 @@ class OpenIncident:
     notes: list[str] = field(default_factory=list)
     disputed: bool = False
     unexplained: bool = False  # communication broke, and no worker was lost
-    redone: bool = False  # a transaction of it was
+    redone: bool = False  # a transaction was redone
     differed: str = ""  # the first difference between a redo and the interrupted attempt
-    held_in: int = -1  # the newest generation in which it did, and the job was held for that
+    held_in: int = -1  # the newest generation in which a redo differed and the job was paused for it
     believed: bool = False  # an operator has chosen the state to keep
-    pause: bool = False  # nothing went wrong: the one before it is unproven, and an operator was to decide
+    pause: bool = False  # no fault: the incident before it is unproven, and the job waits for an operator
     section: bool = False  # a section, not a step, was redone
-    skipped: bool = False  # ... and it was skipped, as its errors are to be reported
+    skipped: bool = False  # ... and it was skipped, because its errors are to be reported
     collectives: tuple[int, int] = (0, 0)  # as of `Incident`
     compared: tuple[int, int] = (0, 0)
-    proven_by: set[int] = field(default_factory=set)  # ranks whose redo is what they had come to before
+    proven_by: set[int] = field(default_factory=set)  # ranks whose redo matched their earlier result
     commits: dict[int, Commits] = field(default_factory=dict)  # by rank
-    first_in_part: bool = False  # a survivor has redone the first step of the job, and only a part of that was compared
+    first_in_part: bool = False  # a survivor has redone the first step of the job, and only a part of it was compared
     uncovered: list[str] = field(default_factory=list)  # as of `Committed`, of all ranks
-    copied: float = 0.0  # the last of `Committed`
+    copied: float = 0.0  # the latest `Committed.copied`
     grade: Grade | None = None
     why: str = ""
     awaits: AwaitedDrills | None = None
@@ -76,7 +76,7 @@ class OpenIncident:
         self.ranks.append(Interruption(rank, cause, detail, worker))
 
     def assigned(self, rank: int, worker: str, now: float) -> None:
-        """`worker` takes `rank`: the last interruption of this rank gets its new worker."""
+        """Record that `worker` takes `rank`: the last interruption of this rank gets its new worker."""
         for index in range(len(self.ranks) - 1, -1, -1):
             if self.ranks[index].rank == rank:
                 self.ranks[index] = replace(self.ranks[index], new_worker=worker)
@@ -86,14 +86,14 @@ class OpenIncident:
         self.measure("assign", self.seen_at, now)
 
     def measure(self, phase: str, started: float, ended: float) -> None:
-        """A phase lasted from `started` to `ended` (unix seconds)."""
+        """Record that a phase lasted from `started` to `ended` (unix seconds)."""
         known = self.spans.get(phase)
         begin = started - self.fault_at
         if known is None or ended - self.fault_at >= known.start + known.seconds:
             self.spans[phase] = Span(phase, begin, max(0.0, ended - started))
 
     def committed(self, rank: int, event: Committed) -> None:
-        """A rank has committed, perhaps what it has done again."""
+        """Record a commit of this rank and its evidence."""
         (same, of), (size, size_of) = event.collectives, event.size
         self.collectives = self.collectives[0] + same, self.collectives[1] + of
         self.compared = self.compared[0] + size, self.compared[1] + size_of
@@ -108,7 +108,7 @@ class OpenIncident:
             self.notes.append(text)
 
     def freeze(self, now: float | None = None) -> Incident:
-        """The incident as of now; `now` closes it."""
+        """Return the incident as it is now; a time `now` closes it."""
         return Incident(
             number=self.number,
             planned=self.planned,

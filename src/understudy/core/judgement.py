@@ -1,15 +1,15 @@
-"""Replicas that are not the same any more: who is odd, if that can be told.
+"""Decide which of several diverged replicas is odd, if that can be decided.
 
-Ranks that share an entry (`coverage.Replicas`) may part for two reasons. They were the same by chance (a moment that was still zero, a
-bias of one pipeline stage and of another), and are simply different things; or one of them is corrupt. So a difference is judged only
-where chance is ruled out: these ranks have seen the entry's content change and were the same before and after, and they share the
-parameter to which it belongs, because whoever updates another parameter may well update otherwise.
+Ranks that share an entry (`coverage.Replicas`) may diverge for two reasons. They were equal by chance (a moment that was still zero, a bias
+of one pipeline stage and of another) and are simply different; or one of them is corrupt. So a difference is judged only if chance is ruled
+out: these ranks have seen the entry's content change and were equal before and after, and they share the parameter to which it belongs,
+because ranks that update another parameter may well update differently.
 
-Of those who shared an entry the odd ones are they who hold something else than more than half of all. Half is not enough: of two
-replicas, or of four that part in pairs, either may be right.
+Of the ranks that shared an entry, the odd ones are those whose content differs from that of more than half of all. Half is not enough: of
+two replicas, or of four that diverge in pairs, either may be right.
 
-Known limits: what never changes (a frozen parameter) is not judged; a majority that is corrupt in the same way, by the same cause, is
-believed.
+Known limits: an entry that never changes (a frozen parameter) is not judged; a majority that is corrupt in the same way, by the same cause,
+is accepted as right.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from understudy.core.coverage import Digests, Replicas
 
 @dataclass(frozen=True)
 class Difference:
-    """An entry that is not the same on ranks that shared it. `sides`: the ranks grouped by what they hold, the largest group first."""
+    """An entry that differs between ranks that shared it. `sides`: the ranks grouped by their content, the largest group first."""
 
     entry: str
     sides: tuple[tuple[int, ...], ...]
 
     @property
     def odd(self) -> tuple[int, ...]:
-        """Those against whom more than half of all speak; empty if nobody has so many on his side."""
+        """Return the ranks that differ from more than half of all; empty if there is no such majority."""
         first, *others = self.sides
         total = sum(map(len, self.sides))
         return tuple(sorted(rank for side in others for rank in side)) if 2 * len(first) > total else ()
 
 
 def sides_of(held: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
-    """Ranks grouped by the digest that they hold."""
+    """Group ranks by their digest."""
     groups: dict[int, list[int]] = {}
     for rank in sorted(held):
         groups.setdefault(held[rank], []).append(rank)
@@ -46,12 +46,12 @@ def sides_of(held: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
 def differences(
     known: Replicas, tables: Mapping[int, Digests], moved: Mapping[int, Collection[str]], owners: Mapping[int, Mapping[str, str]]
 ) -> list[Difference]:
-    """The entries in which replicas among the ranks of `tables` are not the same, and not by chance.
+    """Return the entries in which replicas among the ranks of `tables` differ, and not by chance.
 
-    `moved`: what each rank has seen change while it was the same on all its replicas. `owners`: the parameter to which a moment belongs,
-    of each rank.
+    `moved`: for each rank, the entries that it has seen change while they were equal on all its replicas. `owners`: for each rank, the
+    parameter to which a moment belongs.
 
-    A rank that should have an entry and does not holds something else than the others.
+    A rank that should have an entry and does not differs from the others.
     """
     found = []
     parameters = [row for entry, row in known.classes.items() if is_parameter(entry)]
@@ -74,7 +74,9 @@ def differences(
 
 
 def is_training_state(entry: str) -> bool:
-    """Parameters, moments, hyper-parameters: what replicas keep equal, other than gradients, buffers and the user's own values."""
+    """Return whether replicas keep this entry equal: parameters, moments, hyper-parameters; not gradients, buffers and the user's
+    values.
+    """
     return not entry.endswith("/gradient") and (is_parameter(entry) or "/state/" in entry or entry.endswith("/settings"))
 
 

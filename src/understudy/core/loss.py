@@ -1,8 +1,8 @@
-"""Losses, and what may turn out to be one: every way in which a recovery begins.
+"""Handle losses, and events that may turn out to be losses: every way in which a recovery begins.
 
-A worker without a rank costs a spare. A rank's holder costs a generation. A holder whose script has ended costs
-nothing until somebody needs it. Broken communication is evidence: the loss that explains it usually arrives within
-milliseconds, and if none does, everyone recovers in place.
+The loss of a worker without a rank costs a spare. The loss of a rank's holder costs a generation. The loss of a holder whose script has
+ended costs nothing until its rank is needed. Broken communication is evidence: the loss that explains it usually arrives within
+milliseconds, and if none does, all ranks recover in place.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from understudy.core.model import LossCause, Timeouts
 from understudy.core.places import bounded
 from understudy.core.quiesce import advance, begin, fill, waited, want_more
 from understudy.core.state import DEVICE, JobState, Taint, Worker
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import losses as texts
 
-EXPLAIN_WITHIN = 30.0  # seconds for a loss to explain broken communication that breaks again before a step is through
-MOST_NAMED = 16  # losses that a reason names: it goes to every worker
+EXPLAIN_WITHIN = 30.0  # seconds for a loss to explain broken communication, if it breaks again before a step is complete
+MOST_NAMED = 16  # losses that a reason names: it is sent to every worker
 
 _LOST = {
     LossCause.KILLED: texts.KILLED,
@@ -55,12 +55,12 @@ class Loss:
 
 
 def node_joined(state: JobState, event: NodeJoined) -> None:
-    """Workers of which its agent has never heard ended with the host, which was started anew before anybody noticed."""
+    """Let a node join. Workers that its agent does not know of ended with the host, which was restarted unnoticed."""
     if not floating.takes(state, event):
         return
     node = state.nodes.get(event.node)
     if node is not None and node.gone and node.claim < 0 and event.claim < 0:
-        state.refuse(event, Why.OVER)
+        state.ignore(event, RefusalReason.OVER)
         return
     if node is not None and event.workers is not None:
         there = [worker for worker in node.workers.values() if worker.pid is not None or worker.state is not WorkerState.STARTING]
@@ -69,13 +69,13 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         there_before = not node.lost
         lose(state, [Loss(worker, LossCause.NODE, texts.HOST_RESTARTED(node=node.name), state.now) for worker in gone])
         if there_before and node.lost:
-            return  # it is given back, as no spare comes up there any more
+            return  # it is given back, because no spare starts there any more
     workers.node_joined(state, event)
 
 
 def worker_lost(state: JobState, event: WorkerLost) -> None:
     worker = state.workers[event.worker]
-    if event.cause is LossCause.DEVICE and worker.device:  # a policy says so; its spare goes to another one
+    if event.cause is LossCause.DEVICE and worker.device:  # a policy reports it; its spare goes to another device
         taints.taint(state, worker.node, Taint(DEVICE, event.detail, worker.device))
     lose(state, [Loss(worker, event.cause, event.detail, event.happened)])
 
@@ -83,10 +83,10 @@ def worker_lost(state: JobState, event: WorkerLost) -> None:
 def worker_warm(state: JobState, event: WorkerWarm) -> None:
     worker = state.workers[event.worker]
     if event.rank >= 0 and event.rank != worker.rank:
-        # An orchestrator that was killed gave it this rank and could not write that down. Now it sets up for a decision that nobody
-        # knows, or it has a rank already that somebody else takes it for.
+        # An orchestrator that was killed gave it this rank and could not write that down. Now it sets up for an unknown decision, or it
+        # already has a rank that now belongs to another worker.
         if worker.state is WorkerState.STARTING:
-            state.become(worker, WorkerState.WARM)
+            state.set_worker_state(worker, WorkerState.WARM)
         detail = texts.UNKNOWN_ASSIGNMENT(rank=event.rank)
         lose(state, [Loss(worker, LossCause.KILLED, detail, state.now)])
     else:
@@ -99,13 +99,13 @@ def nodes_lost(state: JobState, event: NodesLost) -> None:
     for lost in event.nodes:
         node = state.nodes.get(lost.node)
         if node is None or node.lost:
-            state.refuse(event, Why.UNKNOWN if node is None else Why.AGAIN)
+            state.ignore(event, RefusalReason.UNKNOWN if node is None else RefusalReason.AGAIN)
             continue
         node.lost, node.spares = True, 0
         home.doubted(state, node)
         floating.lost(state, node)
         admission.settle(state)
-        state.tell(texts.NODE_LOST(node=node.name, detail=lost.detail))
+        state.report(texts.NODE_LOST(node=node.name, detail=lost.detail))
         losses += [Loss(worker, LossCause.NODE, lost.detail, lost.happened or state.now) for worker in node.workers.values()]
         if node.rank < state.spec.nodes and not missed:
             missed = texts.NODE_LOST_EARLY(node=node.name, detail=lost.detail)
@@ -115,7 +115,7 @@ def nodes_lost(state: JobState, event: NodesLost) -> None:
 
 
 def claim_ended(state: JobState, event: ClaimEnded) -> None:
-    """A node that serves it is lost like any other."""
+    """Handle the node that serves the claim as lost."""
     node = floating.ended(state, event)
     if node:
         nodes_lost(state, NodesLost((LostNode(node, texts.CLAIM_ENDED(detail=event.detail), state.now),)))
@@ -124,38 +124,38 @@ def claim_ended(state: JobState, event: ClaimEnded) -> None:
 def verify_failed(state: JobState, event: VerifyFailed) -> None:
     worker = state.workers[event.worker]
     if not worker.comes_with(event.generation):
-        state.refuse(event, Why.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
         return
     lose(state, [Loss(worker, LossCause.DIGEST, event.detail, state.now)])
 
 
 def communication_broken(state: JobState, event: CommunicationBroken) -> None:
     if event.generation != state.generation or state.broken:
-        state.refuse(event, Why.AGAIN if event.generation == state.generation else Why.GENERATION)
+        state.ignore(event, RefusalReason.AGAIN if event.generation == state.generation else RefusalReason.GENERATION)
         return
     state.broken = f"{state.describe(state.workers[event.worker])} says: {event.detail}"
     state.broken_at = state.now
     if state.finished_then_lost:
         finished_then_lost_needed(state, state.broken)
     else:
-        # The first time all recover as soon as a lost node would be known. If that does not help, the network is given time.
+        # The first time, all recover when the loss of a node would be known. If that does not help, the network is given time.
         state.timer("communication", explained_after(state.timeouts) if state.all_committed else EXPLAIN_WITHIN)
 
 
 def explained_after(timeouts: Timeouts) -> float:
-    """Seconds after which a loss that breaks communication is known: of a worker at once, of a node after its own limit."""
+    """Return the seconds after which a loss that breaks communication is known: of a worker at once, of a node after its limit."""
     return 2 * timeouts.node_lost + 1.0
 
 
 def expired(state: JobState, event: Expired) -> None:
     if event.timer not in state.timers:
-        state.refuse(event, Why.OVER)
+        state.ignore(event, RefusalReason.OVER)
         return
     state.timers.remove(event.timer)
     recovery = state.recovery
     if event.timer == "communication" and state.broken:
         reason = texts.COMMUNICATION_BROKE(found=state.broken)
-        state.tell(reason)
+        state.report(reason)
         incident = open_incident(state, state.broken_at, reason)
         incident.note(reason)
         incident.unexplained = True
@@ -190,7 +190,7 @@ def expired(state: JobState, event: Expired) -> None:
         taints.leave(state)
     elif event.timer == preparation.TIMER:
         preparation.overdue(state)
-    elif event.timer == floating.TIMER:  # what is needed in plain training, the machine asks for after every event
+    elif event.timer == floating.TIMER:  # the machine itself asks for nodes in plain training, after every event
         if state.phase is Phase.QUIESCING and state.vacant():
             fill(state)
             advance(state)
@@ -200,7 +200,7 @@ def expired(state: JobState, event: Expired) -> None:
 
 
 def lose(state: JobState, losses: list[Loss]) -> None:
-    """Fence them all, then do what their parts in the job ask for, once."""
+    """Fence these workers, then handle their roles in the job, once."""
     idle: list[tuple[Loss, WorkerState]] = []
     held: list[Loss] = []
     room = False
@@ -208,8 +208,8 @@ def lose(state: JobState, losses: list[Loss]) -> None:
         was = loss.worker.state
         if was is WorkerState.LOST:
             continue
-        if was is WorkerState.RELEASED:  # it was told to go
-            state.become(loss.worker, WorkerState.LOST)
+        if was is WorkerState.RELEASED:  # it was told to exit
+            state.set_worker_state(loss.worker, WorkerState.LOST)
             room = room or bounded(state, state.nodes[loss.worker.node])
             continue
         fence(state, loss.worker, f"{loss.cause}: {loss.detail}")
@@ -237,8 +237,8 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
     for loss in losses:
         worker = loss.worker
         what = _LOST.get(loss.cause, texts.LOST)(rank=worker.rank, worker=worker.name, node=worker.node, detail=loss.detail)
-        if not worker.finished or not loss.detail.startswith("exit code 0"):  # that is how many scripts end
-            state.tell(what)
+        if not worker.finished or not loss.detail.startswith("exit code 0"):  # many scripts end like this
+            state.report(what)
         told.append(what)
         if worker.finished and state.phase is Phase.TRAINING and not interrupts and loss.cause is not LossCause.CORRUPT:
             state.finished_then_lost.add(worker.rank)
@@ -267,7 +267,7 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
 
 
 def finished_then_lost_needed(state: JobState, why: str) -> None:
-    """Others still wait for a rank whose worker had finished and is gone: it is a loss after all."""
+    """Handle a worker that had finished and is gone as a loss, because others still need its rank."""
     gone = ", ".join(state.describe(state.holder(rank)) for rank in sorted(state.finished_then_lost))
     reason = texts.FINISHED_AND_NEEDED(workers=gone, why=why)
     open_incident(state, state.now, reason)

@@ -1,41 +1,41 @@
-"""The job's state machine: events in, commands out. No I/O, no clock, no torch, nothing of anybody else's.
+"""The job's state machine: events in, commands out. No I/O, no clock, no torch, no third-party imports.
 
 Theory
 ======
 
-A job has a fixed number of ranks, and at any time one worker holds each. A *generation* is one such assignment
-together with the communicators made for it. The machine moves through five phases:
+A job has a fixed number of ranks, and at any time one worker holds each. A *generation* is one such assignment together with the
+communicators made for it. The machine has five phases:
 
     FORMING ----> TRAINING <------------------------------+
        ^              | a holder is lost, or a boundary   | every rank has committed
        |              v is wanted                         | in the new generation
        +--------- QUIESCING ------- Recover ---------> RESUMING
-     start anew       ^                                   |
+     start again      ^                                   |
      (nothing done)   +------- another loss --------------+           ENDED from anywhere
 
-- Whatever happens to a holder, the answer is the same: the generation is over, the next number begins. Abort goes to
-  the survivors and in the same breath a spare takes the vacant rank, so that it sets up while the survivors come to
-  rest.
-- When all survivors have said where they stand, `commit.decide` makes the one decision, and Recover carries it to all.
-- A second loss, at whatever point, is a loss: the next number begins. Newcomers that are not verified are not waited
-  for, and keep the setup that they have.
-- A planned migration is the same change of generation, with a Pause at a boundary in place of the Abort, and with the
-  old worker as a donor.
+- Any loss of a holder has the same answer: the generation ends, and the next number begins. Abort goes to the survivors, and at the same
+  time a spare takes the vacant rank, so that it sets up while the survivors quiesce.
+- When all survivors have reported their positions, `commit.decide` makes the one decision, and Recover carries it to all.
+- A second loss, at any point, is handled in the same way: the next number begins. The job does not wait for newcomers that are not
+  verified; they keep their set-up.
+- A planned migration is the same change of generation, with a Pause at a boundary in place of the Abort, and with the old worker as a
+  donor.
 
-What holds at all times
-=======================
+Invariants
+==========
 
-- The generation only grows. An event that names a generation which is over is ignored, with two exceptions that stay
-  true for ever: a newcomer that says it is verified, and a script that has ended.
-- A worker that is lost is fenced in the same call (KillWorker), before its rank is given to anybody. No two workers
-  that are not lost hold the same rank, except that during a migration the old one is marked as leaving.
-- Every event may come twice, and in any order: agents repeat themselves after a reconnect. Nothing is counted twice.
-- What means nothing is refused and counted (`JobState.refused`), and so is a step that no table knows; nothing from outside raises.
+- The generation only grows. An event of a generation that is over is ignored, with two exceptions that stay true: a newcomer that reports
+  that it is verified, and a script that has ended.
+- A worker that is lost is fenced in the same call (KillWorker), before its rank is assigned again. No two workers that are not lost hold
+  the same rank, except that during a migration the old one is marked as leaving.
+- Every event may arrive twice, and in any order: agents repeat themselves after a reconnect. Nothing is counted twice.
+- Events without a meaning are ignored and counted (`JobState.refused`), and so are transitions that no table contains; no event from
+  outside raises an exception.
 - The same events, with the same times, lead to the same state: the journal is the state.
 
-Read on in `transitions.py` (what can follow what, and whose words mean something), `state.py` (what is remembered), `workers.py`,
-`forming.py`, `loss.py`, `device_faults.py`, `devices.py`, `quiesce.py`, `resume.py`, `migration.py`, `taints.py`, `drain.py`,
-`admission.py`, `home.py`, `preparation.py`, `floating.py`, `drill.py`, `dispute.py`, `grades.py`, `topology.py`: one chapter each.
+Read on in `transitions.py` (allowed transitions, and which events count when), `state.py` (the state), `workers.py`, `forming.py`,
+`loss.py`, `device_faults.py`, `devices.py`, `quiesce.py`, `resume.py`, `migration.py`, `taints.py`, `drain.py`, `admission.py`, `home.py`,
+`preparation.py`, `floating.py`, `drill.py`, `dispute.py`, `grades.py`, `topology.py`: one chapter each.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ from understudy.core import (
 from understudy.core.commands import Command
 from understudy.core.model import Incident, JobSpec, LossCause, Timeouts
 from understudy.core.state import JobState
-from understudy.core.transitions import Phase, Why, outlives, refusal
+from understudy.core.transitions import Phase, RefusalReason, outlives, refusal
 from understudy.messages import forming, losses
 from understudy.messages.base import code_of
 
 
 def _script_failed(state: JobState, event: events.ScriptFailed) -> None:
-    """The user's code raised. Not a fault of the machine: it burns no spares, and losses that follow from it do not
+    """End the job because the user's code raised. This is not a hardware fault: it uses no spares, and losses that follow from it do not
     count.
     """
     worker = state.workers[event.worker]
@@ -81,7 +81,7 @@ def _script_failed(state: JobState, event: events.ScriptFailed) -> None:
         preparation.failed(state, worker, event.rank, event.summary)
         return
     if worker.prepare is not None and worker.assign is not None and worker.last_seen_generation < worker.assign.generation:
-        # It was still setting up ahead of the loss when it was given the rank.
+        # It was still setting up in advance when it was given the rank.
         loss.lose(state, [loss.Loss(worker, LossCause.EXITED, event.summary, state.now)])
         return
     report = f"{event.summary}\n{event.traceback}".rstrip()
@@ -110,15 +110,15 @@ def _notice(state: JobState, event: events.Notice) -> None:
     text = f"rank {event.rank}: {event.text}" if event.rank >= 0 else event.text
     known = {*state.notices, *(notice.partition(": ")[2] for notice in state.notices)}
     full = len(state.notices) >= MOST_NOTICES and not (grades.is_warning(event.text) and _is_first(state, event.text))
-    if event.text in known or full:  # what one rank has said, the others need not repeat
-        state.refuse(event, Why.AGAIN if event.text in known else Why.LIMIT)
+    if event.text in known or full:  # other ranks need not repeat the notice of one rank
+        state.ignore(event, RefusalReason.AGAIN if event.text in known else RefusalReason.LIMIT)
         return
     state.notices.append(text)
-    state.tell(text)
+    state.report(text)
 
 
 def _recorded(state: JobState, event: events.IncidentGraded) -> None:
-    """Change nothing: the machine itself has found this."""
+    """Change nothing: the machine itself has made this event."""
 
 
 def _observed(state: JobState, event: events.Observed) -> None:
@@ -174,7 +174,7 @@ _HANDLERS: dict[type[Any], Callable[[JobState, Any], None]] = {
 
 
 class Machine:
-    """One job. Not thread-safe: one owner calls `handle`, for one event at a time."""
+    """The state machine of one job. Not thread-safe: one owner calls `handle`, for one event at a time."""
 
     def __init__(self, spec: JobSpec, timeouts: Timeouts) -> None:
         if spec.world_size < 1 or spec.world_size != spec.nodes * spec.workers_per_node:
@@ -192,10 +192,12 @@ class Machine:
         self.state = JobState(spec, timeouts)
 
     def handle(self, event: events.Event, now: float) -> list[Command]:
-        """What is to be done because of `event`, in this order. `now` is unix time; it never runs backwards in here."""
+        """Handle `event`, and return the commands to execute, in this order. `now` is unix time; a time before the last one counts as the
+        last.
+        """
         state, kind = self.state, type(event)
         if state.phase is Phase.ENDED and not outlives(kind, state.phase):
-            state.refuse(event, Why.PHASE)
+            state.ignore(event, RefusalReason.PHASE)
             return []
         state.now = max(now, state.now)
         worker = state.workers.get(getattr(event, "worker", ""))
@@ -203,11 +205,11 @@ class Machine:
             worker.last_seen_generation = max(worker.last_seen_generation, getattr(event, "generation", -1))
         why = refusal(kind, worker.state if worker is not None else None, state.phase)
         if why is not None:
-            state.refuse(event, why)
+            state.ignore(event, why)
             return []
         _HANDLERS[kind](state, event)
         if state.spec.floating and state.all_committed:
-            taints.leave(state)  # whatever has happened: what is claimed may be needed no more, or not suffice
+            taints.leave(state)  # after any event: claimed nodes may not be needed any more, or not suffice
         commands, state.out = state.out, []
         if state.ended in commands:
             assert state.ended is not None
@@ -215,22 +217,22 @@ class Machine:
         return commands
 
     def migration_refusal(self, rank: int, to: str = "", device: str = "") -> str:
-        """Why `rank` cannot migrate now, to that node and device if they are given; empty if it can."""
+        """Return why `rank` cannot migrate now, to that node and device if they are given; empty if it can."""
         return migration.refusal(self.state, rank, to, device)
 
     def drill_refusal(self, rank: int) -> str:
-        """Why no spare can be drilled for `rank` (-1: any) now; empty if one can."""
+        """Return why no spare can be drilled for `rank` (-1: any) now; empty if one can."""
         return drill.refusal(self.state, rank)
 
     def drill_due(self, step: int, now: float) -> bool:
-        """Whether one should begin by itself, when every rank has committed `step` steps. `now`: unix time."""
+        """Return whether an automatic drill should begin when every rank has committed `step` steps. `now`: unix time."""
         return drill.due(self.state, step, now)
 
     def belief_refusal(self, rank: int) -> str:
-        """Why nobody can say now that `rank` is right; empty if somebody can."""
+        """Return why `rank` cannot be declared right now; empty if it can."""
         return dispute.refusal(self.state, rank)
 
     def incidents(self) -> list[Incident]:
-        """All so far; the last one may be open (`seconds` = -1)."""
+        """Return all incidents so far; the last one may be open (`seconds` = -1)."""
         state = self.state
         return state.incidents + ([state.incident.freeze()] if state.incident is not None else [])

@@ -1,7 +1,7 @@
-"""Workers come and go: starting, fencing, giving a rank, keeping the spares topped up, opening the incident.
+"""Start, fence and top up workers, assign ranks, and open incidents.
 
-These are the small moves that forming, loss, quiescing and migration are made of. A fenced worker (`LOST`) never comes
-back: its name is not used again, and nothing that it says counts.
+Forming, losses, quiescing and migrations use these small operations. A fenced worker (`LOST`) never comes back: its name is not reused, and
+its events are ignored.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ def start_worker(state: JobState, node: Node, spare: bool) -> None:
 
 
 def fence(state: JobState, worker: Worker, reason: str) -> None:
-    """Whatever it still does, it is not part of the job. Its process ends, with everything that it started."""
-    state.become(worker, WorkerState.LOST)
+    """Fence a worker: from now on it is not part of the job. Its process ends, with everything that it started."""
+    state.set_worker_state(worker, WorkerState.LOST)
     state.emit(KillWorker(worker.name, reason))
 
 
 def give_rank(
     state: JobState, worker: Worker, rank: int, generation: int, store: str, *, newcomer: bool, planned: bool = False, local: int = -1
 ) -> None:
-    """`worker` sets up as `rank`, with this local rank; -1: the usual one. The caller decides when it becomes the rank's holder."""
+    """Let `worker` set up as `rank`, with this local rank; -1: the usual one. The caller decides when it becomes the rank's holder."""
     if newcomer and splits(state, rank, state.nodes[worker.node]):
         where = {"node": worker.node, "domain": domain_of(state, rank), "groups": shown(state, rank)}
         warning = topology.GROUP_SPLIT(rank=rank, **where)
-        state.tell(warning)
+        state.report(warning)
         if state.incident is not None:
             state.incident.note(warning)
     if local < 0:
         local = places.local_rank(state, worker, rank) if newcomer else rank % state.spec.workers_per_node
         assert local >= 0, "it is chosen by that"
     worker.rank, worker.local_rank = rank, local
-    state.become(worker, WorkerState.NEWCOMER if newcomer else WorkerState.MEMBER)
+    state.set_worker_state(worker, WorkerState.NEWCOMER if newcomer else WorkerState.MEMBER)
     node = state.nodes[worker.node]
     if newcomer and not state.spec.replenish:
         node.spares = max(0, node.spares - 1)
@@ -62,8 +62,10 @@ def give_back(state: JobState, worker: Worker, reason: str) -> None:
 
 
 def top_up(state: JobState) -> None:
-    """Start the spares that are missing. Not called in the middle of an incident unless a rank waits for one: warming takes processor time
-    from the recovery. A spare that has taken a rank is replaced where it was if there is a place, else where a rank has left one.
+    """Start the spares that are missing.
+
+    Not called during an incident unless a rank waits for a spare, because warming takes processor time from the recovery. A spare that has
+    taken a rank is replaced on its node if there is a place, else where a rank has left one.
     """
     for _, node in sorted(state.places.items()):
         if node.spares and state.trusted(node):
@@ -73,18 +75,19 @@ def top_up(state: JobState) -> None:
     extra = sum(max(0, len(places.idle_spares(node)) - node.spares) for node in own)
     displaced = sum(places.displaced(state, node) for node in state.nodes.values() if not node.lost and node.drain is None)
     if displaced > extra:
-        there = [node for node in own if state.trusted(node) and not node.home_at]  # not where ranks are to go home (`home.py`)
+        there = [node for node in own if state.trusted(node) and not node.home_at]  # not where ranks will return (`home.py`)
         _start_where_empty(state, there, displaced - extra)
 
 
 def start_in_place(state: JobState, vacant: Sequence[int]) -> None:
-    """Start spares for these ranks where ranks have left places, on nodes that are not trusted if no other has one. For when no other spare
-    can come.
+    """Start spares for these ranks where ranks have left places, if no other spare can come.
+
+    On nodes that are not trusted only if no other has a place.
     """
     spec = state.spec
     if not (spec.bounded_places and spec.replenish and spec.spares):
         return
-    first = [rank // spec.workers_per_node for rank in vacant]  # those that the ranks were started on, then the others
+    first = [rank // spec.workers_per_node for rank in vacant]  # the nodes on which the ranks were started, then the others
     nodes = [state.places[number] for number in dict.fromkeys([*first, *range(spec.nodes)])]
     nodes = [node for node in nodes if not node.lost and node.drain is None]
     for trusted in (True, False):
@@ -93,7 +96,7 @@ def start_in_place(state: JobState, vacant: Sequence[int]) -> None:
 
 
 def _start_where_empty(state: JobState, nodes: Iterable[Node], count: int) -> int:
-    """Start up to `count` spares on these nodes, all of which had ranks at the start, where no rank is now. Return how many."""
+    """Start up to `count` spares where no rank is now, on these nodes, all of which had ranks at the start. Return how many."""
     started = 0
     for node in nodes:
         if node.failed_starts <= state.spec.max_restarts:
@@ -105,7 +108,7 @@ def _start_where_empty(state: JobState, nodes: Iterable[Node], count: int) -> in
 
 
 def open_incident(state: JobState, fault_at: float, reason: str, *, planned: bool = False) -> OpenIncident:
-    """The incident under way, or a new one. A loss in the middle of a migration makes it unplanned."""
+    """Return the incident under way, or a new one. A loss during a migration makes it unplanned."""
     if state.incident is None:
         fault_at = min(fault_at, state.now)
         number = len(state.incidents) + 1

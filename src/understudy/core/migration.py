@@ -1,22 +1,22 @@
-"""A planned migration: healthy ranks move to spares at a step boundary, all of them at the same.
+"""Planned migration: move healthy ranks to spares, all at the same step boundary.
 
     asked           Publish to all, Assign(planned) to each spare: it sets up while training goes on
     newcomer_ready  the last one: Pause to all, who agree on a boundary and quiesce there
     (quiesce.py)    Recover with the leavers as donors
     (resume.py)     a newcomer is verified: the old worker is released
 
-`disrupted` is what a loss in the middle makes of it. If a newcomer is lost while it sets up, its rank stays where it is, and the others
-move without it. If a leaver is lost, its rank goes to the newcomer, which has set up for it. The other moves are called off then, as by
-any other loss. While ranks move a newcomer may have been verified, and may have voted, before this machine knows of it. So whatever is lost
-then, the others' positions tell whether ranks are given back to the leavers that are there (`quiesce._decide`). For that, one rank at
-least stays where it is (`most`).
+`disrupted` handles a loss during a migration. If a newcomer is lost while it sets up, its rank stays where it is, and the others move
+without it. If a leaver is lost, its rank goes to the newcomer that has set up for it. The other moves are then called off, as by any other
+loss. While ranks move, a newcomer may have been verified, and may have voted, before this machine knows of it. So if anything is lost then,
+the positions of the others show whether ranks are given back to their leavers (`quiesce._decide`). For that, at least one rank stays where
+it is (`most`).
 
-Known limits. A leaver is released when its newcomer is verified. If that newcomer is lost before the ranks have handed their copies over
-again, and the ranks that kept the leaver's copy have moved as well, its own state is nowhere and the job ends (`LOST_TOGETHER`).
+Known limits. A leaver is released when its newcomer is verified. If that newcomer is lost before the ranks have sent their copies again,
+and the ranks that kept the leaver's copy have moved as well, the leaver's rank-local state is lost and the job ends (`LOST_TOGETHER`).
 
-Where nobody but leavers is left, no position tells. If the newcomers are lost as well, the job goes on
-with what the leavers have, from the boundary; what the newcomers and the other ranks have done after that is done again,
-and is in nobody's state. If they are not lost, the job ends.
+If only leavers are left, no position shows this. If the newcomers are lost as well, the job goes on with the state of the leavers, from the
+boundary; steps that the newcomers and the other ranks have done since are done again, and are in no rank's state. If the newcomers are not
+lost, the job ends.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from understudy.core.events import MigrationAsked, NewcomerReady
 from understudy.core.membership import give_back, give_rank, open_incident, top_up
 from understudy.core.model import LossCause
 from understudy.core.state import JobState, Migration, Move, Recovery, Stage, Worker
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import moves
 
 
 def refusal(state: JobState, rank: int, to: str = "", device: str = "") -> str:
-    """Why `rank` cannot migrate now, to that node and device if they are given; empty if it can."""
+    """Return why `rank` cannot migrate now, to that node and device if they are given; empty if it can."""
     if rank not in range(state.spec.world_size):
         return moves.NO_SUCH_RANK(rank=rank, last=state.spec.world_size - 1)
     if why_not := state.unsettled():
@@ -52,7 +52,7 @@ def refusal(state: JobState, rank: int, to: str = "", device: str = "") -> str:
 def asked(state: JobState, event: MigrationAsked) -> None:
     why_not = refusal(state, event.rank, event.to, event.device)
     if why_not:
-        state.tell(moves.REFUSED(rank=event.rank, why=why_not))
+        state.report(moves.REFUSED(rank=event.rank, why=why_not))
         return
     if event.to:
         place = destination.find(state, event.rank, event.to, event.device)
@@ -65,17 +65,17 @@ def asked(state: JobState, event: MigrationAsked) -> None:
 
 
 def move_of(state: JobState, rank: int, spare: Worker, reason: str, local_rank: int = -1) -> Move:
-    """The move of this rank to `spare`, which is warm."""
+    """Return the move of this rank to `spare`, which is warm."""
     return Move(rank, state.holder(rank).name, spare.name, reason, local_rank)
 
 
 def most(state: JobState) -> int:
-    """Ranks that may move at once."""
+    """Return how many ranks may move at once."""
     return max(1, state.spec.world_size - 1)
 
 
 def begin(state: JobState, every: list[Move]) -> None:
-    """In plain training: these ranks are going to move."""
+    """In plain training, start to move these ranks."""
     ranks = tuple(move.rank for move in every)
     drill.call_off(state, f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))} {'migrate' if ranks[1:] else 'migrates'}")
     generation = state.next_generation()
@@ -83,7 +83,7 @@ def begin(state: JobState, every: list[Move]) -> None:
     stay = [worker for worker in state.members() if worker.rank not in ranks]
     store = stay[0].store if stay else state.workers[every[0].newcomer].store
     for move in every:
-        state.tell(moves.MIGRATES(rank=move.rank, leaver=move.leaver, newcomer=move.newcomer))
+        state.report(moves.MIGRATES(rank=move.rank, leaver=move.leaver, newcomer=move.newcomer))
     for worker in state.members():
         state.emit(Publish(worker.name, generation, store, ranks))
     for move in every:
@@ -96,20 +96,20 @@ def newcomer_ready(state: JobState, event: NewcomerReady) -> None:
     migration = state.migration
     move = migration.to(event.worker) if migration is not None else None
     if migration is None or move is None or migration.stage is not Stage.PREPARING:
-        state.refuse(event, Why.OVER)
+        state.ignore(event, RefusalReason.OVER)
     elif event.generation != migration.generation:
-        state.refuse(event, Why.GENERATION)
-    elif state.broken:  # a rank that waits to hear why comes to no boundary: a recovery is about to begin, and calls the migration off
-        state.refuse(event, Why.PHASE)
+        state.ignore(event, RefusalReason.GENERATION)
+    elif state.broken:  # a broken rank reaches no boundary: a recovery is about to begin, and calls the migration off
+        state.ignore(event, RefusalReason.PHASE)
     elif move.ready:
-        state.refuse(event, Why.AGAIN)
+        state.ignore(event, RefusalReason.AGAIN)
     else:
         move.ready = True
         _pause(state, migration)
 
 
 def _pause(state: JobState, migration: Migration) -> None:
-    """If all newcomers have set up."""
+    """Pause the job if all newcomers have set up."""
     if state.broken or not all(move.ready for move in migration.moves):
         return
     state.cancel("migration")
@@ -117,7 +117,7 @@ def _pause(state: JobState, migration: Migration) -> None:
         state.migration = None
         for move in migration.moves:
             give_back(state, state.workers[move.newcomer], "the job is about to finish")
-            state.tell(moves.NO_LONGER(rank=move.rank))
+            state.report(moves.NO_LONGER(rank=move.rank))
         return
     incident = open_incident(state, state.now, migration.reason or moves.ASKED(), planned=True)
     for move in migration.moves:
@@ -129,7 +129,7 @@ def _pause(state: JobState, migration: Migration) -> None:
     first = state.workers[migration.moves[0].newcomer].assign
     assert first is not None, "a newcomer has a rank"
     state.generation, state.store = migration.generation, first.store
-    state.enter(Phase.QUIESCING)
+    state.set_phase(Phase.QUIESCING)
     state.all_committed = False
     members = state.members()
     recovery = Recovery(
@@ -149,13 +149,13 @@ def _pause(state: JobState, migration: Migration) -> None:
 
 
 def disrupted(state: JobState, lost: set[str], why: str) -> None:
-    """Workers in `lost` are gone (and fenced) while a migration is under way."""
+    """Adapt a migration under way: workers in `lost` are gone (and fenced)."""
     migration = state.migration
     if migration is None:
         return
     if migration.stage is Stage.PREPARING and lost and all(migration.to(name) for name in lost):
         over = [move for move in migration.moves if move.newcomer in lost]
-    elif migration.stage is Stage.MOVING:  # of the others the survivors' positions tell who keeps the rank
+    elif migration.stage is Stage.MOVING:  # for the others, the survivors' positions show which worker keeps the rank
         over = [move for move in migration.moves if move.leaver in lost]
     else:
         over = migration.moves
@@ -174,14 +174,14 @@ def disrupted(state: JobState, lost: set[str], why: str) -> None:
 
 
 def _end(state: JobState, move: Move, lost: set[str], why: str) -> None:
-    """To whom its rank belongs, when one of the two is lost, or the move is called off."""
+    """Decide which worker keeps the rank when one of the two is lost or the move is called off."""
     newcomer, rank = state.workers[move.newcomer], move.rank
     there = newcomer.state is not WorkerState.LOST
     if move.leaver not in lost:
         if there:
             give_back(state, newcomer, f"the migration of rank {rank} is called off: {why}")
         outcome(state, rank, move.leaver, moves.CALLED_OFF(rank=rank, why=why))
-    elif there and rank in state.finished_then_lost:  # it had finished: nobody waits for the rank
+    elif there and rank in state.finished_then_lost:  # it had finished: no rank waits for it
         give_back(state, newcomer, "the job is about to finish")
     elif there:
         state.ranks[rank] = newcomer.name
@@ -189,7 +189,7 @@ def _end(state: JobState, move: Move, lost: set[str], why: str) -> None:
 
 
 def outcome(state: JobState, rank: int, holder: str, note: str) -> None:
-    state.tell(note)
+    state.report(note)
     if state.incident is not None:
         state.incident.assigned(rank, holder, state.now)
         state.incident.note(note)

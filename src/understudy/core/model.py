@@ -1,7 +1,7 @@
-"""The model of the protocol: the small frozen values that events and commands are made of.
+"""The frozen values that events and commands are made of.
 
-Everything here is pure data. A *rank* is a role (0..world_size-1), a *worker* is a process that may hold one; a
-*generation* numbers the assignments rank -> worker, and everything stale is fenced by it.
+Everything here is pure data. A *rank* is a role (0..world_size-1). A *worker* is a process that may hold a rank. A *generation* numbers the
+assignments of ranks to workers; messages of an older generation are ignored.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from understudy.messages import forming
 
 
 class VotePhase(StrEnum):
-    """Where a worker stands in a transaction."""
+    """A worker's phase in a transaction."""
 
     RUNNING = "running"  # inside it, before its vote
-    VOTED = "voted"  # inside its vote: this rank's collectives are done, it does not know whether all others' are
+    VOTED = "voted"  # inside its vote: its own collectives are complete, those of the other ranks may not be
     IDLE = "idle"  # the transaction has not begun here; the one before it is committed
 
 
 @dataclass(frozen=True)
 class Position:
-    """A worker's place in the job: `transaction` counts from 0; -1 is the setup of the script, before the first one."""
+    """A worker's place in the job. `transaction` counts from 0; -1 is the script's set-up, before the first transaction."""
 
     transaction: int
     stand: VotePhase
@@ -30,7 +30,7 @@ class Position:
 
 @dataclass(frozen=True)
 class BuddyCopyRef:
-    """A buddy copy that a worker holds: the rank-local state of `rank`, as of its vote in `transaction`."""
+    """A buddy copy on a worker: the rank-local state of `rank`, as of its vote in `transaction`."""
 
     rank: int
     transaction: int
@@ -45,53 +45,53 @@ class Unproven(StrEnum):
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What `understudy run` was asked for. Times are in seconds."""
+    """The options of `understudy run`. Times are in seconds."""
 
     job: str
     world_size: int
     workers_per_node: int
     nodes: int = 1
-    spares: int = 1  # all of them
-    replenish: bool = True  # start a new spare for each one that was used
+    spares: int = 1  # in total
+    replenish: bool = True  # start a new spare for each one that takes a rank
     max_restarts: int = 3  # of the whole job, and only before its first transaction
-    max_losses_per_transaction: int = 3  # the same rank lost so often at one transaction: not the hardware's fault
-    prepared: int = 0  # so many of the spares run the script's set-up ahead, each for one rank
-    drill_at: int = 0  # the step at which the first drill begins by itself (`proofs.py`); 0: none does
-    require_drill: bool = False  # a drill that finds a rank not survivable ends the job
+    max_losses_per_transaction: int = 3  # more losses of one rank at one transaction are not the hardware's fault: the job ends
+    prepared: int = 0  # number of spares that run the script's set-up in advance, each for one rank
+    drill_at: int = 0  # the step at which the first automatic drill begins (`proofs.py`); 0: no automatic drills
+    require_drill: bool = False  # the job ends if a drill finds that a rank is not survivable
     unproven: Unproven = Unproven.CONTINUE
-    admission: bool = False  # a node that was not trusted passes a check before it is again (`admission.py`)
-    home_after: float = -1.0  # seconds for which a node is trusted again before its ranks go home (`home.py`); negative: they do not
-    spare_nodes: int = 0  # behind the others: nodes without ranks, each with `workers_per_node` of the spares
+    admission: bool = False  # a node whose taints have ended must pass a check before it is trusted again (`admission.py`)
+    home_after: float = -1.0  # seconds for which a node must be trusted again before its ranks return (`home.py`); negative: never
+    spare_nodes: int = 0  # nodes without ranks, numbered after the others, each with `workers_per_node` of the spares
     bounded_places: bool = (
-        True  # nodes of spares take no more ranks than they have places (`places.py`); False: begun by an earlier version
+        True  # nodes for spares take no more ranks than they have places (`places.py`); False: an earlier version began the job
     )
-    replaces_nodes: bool = False  # the scheduler starts another node for each one that is lost
-    floating: int = 0  # so many nodes may be claimed from the scheduler at a time (`floating.py`)
-    keep_together: tuple[str, ...] = ()  # groups of ranks that are to stay within one NVLink domain (`topology.py`)
+    replaces_nodes: bool = False  # the scheduler starts another node for each lost one
+    floating: int = 0  # number of nodes that may be claimed from the scheduler at a time (`floating.py`)
+    keep_together: tuple[str, ...] = ()  # groups of ranks that must stay within one NVLink domain (`topology.py`)
 
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Every limit of the control plane, in seconds. The order is an invariant: a shorter wait must not outlast a longer one."""
+    """Every limit of the control plane, in seconds. The order is checked: a shorter wait must not outlast a longer one."""
 
     beat: float = 0.2
-    """a worker proves this often that it is scheduled"""
+    """interval at which a worker proves that it is scheduled"""
     hang_floor: float = 60.0
     """no progress for less than this is never a hang"""
     hang_factor: float = 20.0
-    """nor is it for less than this many times the job's own longest transaction (a factor, not seconds)"""
+    """no progress for less than this many times the job's longest transaction is never a hang (a factor, not seconds)"""
     hang_first: float = 900.0
-    """the limit of a set-up on a newcomer, and of waiting for a spare: compilation, downloads"""
+    """limit of a newcomer's set-up, and of waiting for a spare: compilation, downloads"""
     alone: float = 1800.0
-    """a rank may work for so long while all others wait for it, outside of steps and in the first steps of a function"""
+    """how long a rank may work while all others wait for it, outside of steps and in the first steps of a function"""
     quiesce: float = 300.0
-    """a survivor that does not reach its position within this is itself lost"""
+    """a survivor that does not reach its position within this time is lost"""
     stop: float = 10.0
     """from SIGTERM to SIGKILL"""
     heartbeat: float = 0.5
-    """an agent proves this often that its node is there"""
+    """interval at which an agent proves that its node is alive"""
     node_lost: float = 2.0
-    """a node that is silent for longer, or whose agent does not come back, is lost"""
+    """a node is lost if it is silent for longer, or if its agent does not come back within this time"""
 
     def __post_init__(self) -> None:
         if not 0 < self.beat < self.hang_floor <= self.hang_first:
@@ -106,33 +106,33 @@ class Timeouts:
 
 class LossCause(StrEnum):
     KILLED = "killed"  # by a signal from outside (SIGKILL, SIGTERM, ...)
-    CRASHED = "crashed"  # by a signal of its own making (SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL)
+    CRASHED = "crashed"  # by a signal that it raised itself (SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL)
     EXITED = "exited"  # the process ended without finishing the script
     HUNG = "hung"  # no progress for longer than the limit
-    NODE = "node"  # its agent is gone
+    NODE = "node"  # its agent has gone
     DIGEST = "digest"  # a newcomer whose state did not verify
-    DEVICE = "device"  # its device failed under it, as an exception in its process has said
-    CORRUPT = "corrupt"  # its state is not that of its replicas, and most of them, or a person, speak against it
+    DEVICE = "device"  # its device failed, according to an exception in its process
+    CORRUPT = "corrupt"  # its state differs from that of its replicas, and the majority of them or an operator decided against it
     DRAINED = "drained"  # it was on a drained node at the drain's deadline
     MIGRATED = "migrated"  # a healthy worker whose rank was moved
 
 
 class DrillVerdict(StrEnum):
-    """What a drill has shown (`drill.py`)."""
+    """The result of a drill (`drill.py`)."""
 
-    SAME = "same"  # the spare has computed the same bits as the rank
-    PARTLY = "partly"  # so it has as far as it was compared: there is a limit to what is sent
+    SAME = "same"  # the spare computed the same bits as the rank
+    PARTLY = "partly"  # the same, as far as it was compared: the amount of data that is sent is limited
     DIFFERENT = "different"  # the rank is not survivable as it is
     NOT_REPRODUCIBLE = "not reproducible"  # two attempts of the spare itself differ
-    BROKEN = "broken"  # nothing is known
+    BROKEN = "broken"  # no result
 
 
 class Evidence(StrEnum):
-    """What the first commit of a rank after a recovery says for what it has computed."""
+    """The evidence that a rank's first commit after a recovery gives for what it computed."""
 
-    UNSAID = ""  # by a worker of an earlier version
-    FIRST = "first"  # it has redone nothing
-    SAME = "same"  # all that there was to compare with: what the attempt before had put into collectives, or had come to
+    UNSAID = ""  # from a worker of an earlier version
+    FIRST = "first"  # it redid nothing
+    SAME = "same"  # everything that could be compared matched: the inputs of the earlier attempt's collectives, or its result
     NOTHING = "nothing"  # there was nothing to compare with
     DIFFERENT = "different"
 
@@ -141,7 +141,7 @@ WORST_FIRST = (Evidence.UNSAID, Evidence.DIFFERENT, Evidence.NOTHING, Evidence.S
 
 
 class Grade(StrEnum):
-    """What shows that the result of an incident is bitwise what it would have been without it (`grades.py`)."""
+    """The evidence that the result of an incident is bitwise the same as without it (`grades.py`)."""
 
     PROVEN = "proven"
     DRILLED = "drilled"
@@ -150,13 +150,13 @@ class Grade(StrEnum):
 
 @dataclass(frozen=True)
 class DrillResult:
-    """One drill that has come to its end."""
+    """The result of one drill."""
 
     number: int
     rank: int
     worker: str  # the spare
     verdict: DrillVerdict
-    step: int  # of the job, at which it was
+    step: int  # the job's step at which it ran
     detail: str
     at: float  # unix time
     compared: int = 0
@@ -165,7 +165,7 @@ class DrillResult:
     bytes_moved: int = 0
     pause: float = 0.0
     changing: frozenset[tuple[str, str]] = frozenset()  # unregistered state known to change: where and name
-    since: int = -1  # the generation in which the rank's worker came as a newcomer; -1: it has had the rank from the start
+    since: int = -1  # the generation in which the rank's worker was a newcomer; -1: it has had the rank from the start
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Interruption:
-    """One rank's part in an incident."""
+    """One rank in an incident."""
 
     rank: int
     cause: LossCause
@@ -190,24 +190,24 @@ class Interruption:
 
 @dataclass(frozen=True)
 class AwaitedDrills:
-    """The drills that an unproven incident lacks."""
+    """The drills that an unproven incident still needs."""
 
-    ranks: tuple[int, ...]  # of which each needs one, of itself or of its role
-    judged: tuple[int, ...]  # all ranks that the incident concerns: a drill of one that fails counts, too
-    held: int  # a drill that passes counts only of a worker that had its rank in this generation: no later than what was lost
+    ranks: tuple[int, ...]  # ranks that need a drill each, of themselves or of a rank with the same role
+    judged: tuple[int, ...]  # all ranks that the incident concerns: a failed drill of one of them counts, too
+    held: int  # a passed drill counts only for a worker that already had its rank in this generation, as the lost one did
     after: int  # the number of the last drill before the end of the incident
-    changing: frozenset[tuple[str, str]]  # as of `DrillResult`, at that time: each drill has to cover it
-    passed: tuple[str, ...] = ()  # those that have passed since, for a person
+    changing: frozenset[tuple[str, str]]  # as in `DrillResult`, at that time: each drill has to cover it
+    passed: tuple[str, ...] = ()  # the drills that have passed since, as text
 
 
 @dataclass(frozen=True)
 class Incident:
-    """One interruption from the fault to the next step that every rank committed. Times: unix seconds and durations in seconds."""
+    """One interruption, from the fault to the next step that every rank committed. Times are unix seconds, durations are seconds."""
 
     number: int
     planned: bool
     fault_at: float
-    transaction: int  # the one that was redone, or the next one after a roll-forward
+    transaction: int  # the one that was redone, or the next one after a roll forward
     step: int  # last committed step when the fault happened
     ranks: tuple[Interruption, ...]
     decision: str = ""  # "redo", "roll forward", "boundary" (planned), "skip" (a section)
@@ -216,21 +216,21 @@ class Incident:
     digests_verified: int = 0
     steps_lost: int = 0
     notes: tuple[str, ...] = ()
-    disputed: bool = False  # replicas differed, and nobody could tell who was right
-    proven_by: tuple[int, ...] = ()  # survivors whose redo is, bit by bit, what they had come to before the loss
-    collectives: tuple[int, int] = (0, 0)  # of the redo, on all ranks: into how many the same was put as before, and how many there were
+    disputed: bool = False  # replicas differed, and it could not be decided which one was right
+    proven_by: tuple[int, ...] = ()  # survivors whose redo matched their result before the loss, bit by bit
+    collectives: tuple[int, int] = (0, 0)  # of the redo, on all ranks: how many had the same input as before, and how many there were
     compared: tuple[int, int] = (0, 0)  # the same in bytes
-    uncovered: tuple[str, ...] = ()  # names, the first few of each rank: the script changes them, and they are not carried over
-    without_copies: float = 0.0  # seconds from the fault until the buddies of every rank had its copy again; 0: not known
-    grade: Grade | None = None  # None: it is open, or its workers are of an earlier version
-    why: str = ""  # it has that grade
-    awaits: AwaitedDrills | None = None  # what is lacking for a better one
-    raised: bool = False  # it was unproven when it ended, and drills have raised its grade
-    seconds: float = field(default=-1.0)  # fault to next commit by every rank; -1 while open
+    uncovered: tuple[str, ...] = ()  # names, the first few of each rank: state that the script changes and that is not carried over
+    without_copies: float = 0.0  # seconds from the fault until the buddies of every rank had its copy again; 0: unknown
+    grade: Grade | None = None  # None: the incident is open, or its workers are of an earlier version
+    why: str = ""  # the reason for the grade
+    awaits: AwaitedDrills | None = None  # the drills that are missing for a better grade
+    raised: bool = False  # it was unproven when it ended, and drills have raised its grade since
+    seconds: float = field(default=-1.0)  # from the fault to the next commit of every rank; -1 while open
 
     @property
     def cause(self) -> str:
-        """Return that of the first loss; if nobody was lost, `section`, `corrupt` or `communication`."""
+        """Return the cause of the first loss; without a loss `section`, `corrupt` or `communication`."""
         if self.ranks:
             return str(self.ranks[0].cause)
         return "section" if self.decision == "skip" else "corrupt" if self.disputed else "communication"

@@ -1,7 +1,7 @@
-"""Which nodes a submitted job gets: first enough of them for its ranks, then room for its spares, elsewhere if possible.
+"""Choose the nodes of a submitted job: first enough of them for its ranks, then room for its spares, on other nodes if possible.
 
-A worker takes a slot, whether it holds a rank or waits as a spare. The ranks go to the nodes that are left with the fewest free slots,
-so that large holes stay for large jobs. Spares go to nodes without ranks of the job first, and to failure domains without any.
+A worker takes a slot, whether it holds a rank or is a spare. Ranks go to the nodes with the fewest free slots that suffice, so that large
+nodes stay free for large jobs. Spares go to nodes without ranks of the job first, and to failure domains without any.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from understudy.messages import forming
 
 @dataclass(frozen=True)
 class Offer:
-    """A node that is there, and its free slots."""
+    """An available node and its free slots."""
 
     node: str
     domain: str
@@ -25,7 +25,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Part:
-    """What a job gets on one node. From `rank` number `JobSpec.nodes` on, nodes have spares only."""
+    """The share of a node in a job. From `rank` number `JobSpec.nodes` on, nodes have spares only."""
 
     node: str
     rank: int  # of the node in the job
@@ -42,7 +42,7 @@ def missing(spec: JobSpec, fitting: int, free: int) -> str:
 
 
 def place(spec: JobSpec, offers: Sequence[Offer]) -> list[Part] | str:
-    """The parts of the job, or what is missing."""
+    """Return the parts of the job, or what is missing."""
     fitting = sorted((o for o in offers if o.free >= spec.workers_per_node), key=lambda o: (o.free, o.node))
     if lacking := missing(spec, len(fitting), sum(o.free for o in offers)):
         return lacking
@@ -54,7 +54,7 @@ def place(spec: JobSpec, offers: Sequence[Offer]) -> list[Part] | str:
     spares = dict.fromkeys(hosts, 0)
 
     def turn(node: str) -> tuple[bool, bool, int, int, str]:
-        """Evenly among equals: the one with the fewest so far, then with the most room."""
+        """Distribute evenly among equals: first the node with the fewest spares so far, then the one with the most room."""
         return node in hosts, where[node].domain in domains, spares.get(node, 0), -rest[node], node
 
     turns = [turn(node) for node, free in rest.items() if free > 0]

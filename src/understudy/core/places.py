@@ -1,10 +1,10 @@
-"""How many workers a node has places for, and which of them (its local rank) a worker gets.
+"""The places for workers on a node, and the local rank of a worker.
 
-A *bounded* node has as many places as its agent offered spares when it joined, and each has an accelerator of its own: it was started for
-spares only, or is claimed from the scheduler. No rank goes there beyond that number: it would find no device of its own, and its script
-would fail. A spare that rehearses or waits keeps no rank away.
+A *bounded* node has as many places as its agent offered spares when it joined, each with an accelerator of its own: it was started for
+spares only, or is claimed from the scheduler. No more ranks go there: they would find no free device, and their script would fail. A spare
+that is in a drill or idle blocks no rank.
 
-The other nodes run ranks from the start, and the user has said how many spares there are in addition. A rank from elsewhere may get a local
+The other nodes have ranks from the start, and the user has set the number of additional spares. A rank from another node may get a local
 rank there that is not below `LOCAL_WORLD_SIZE`; other spares are preferred (`assignment`, row *place*).
 """
 
@@ -20,21 +20,24 @@ _IDLE = (WorkerState.STARTING, WorkerState.WARM)
 
 
 def bounded(state: JobState, node: Node) -> bool:
-    """Return whether the node has a place for no more workers than its agent offered spares. An own node of a job that an earlier version
-    began has not: replaying its journal must decide what that version did.
+    """Return whether the node has no more places than its agent offered spares.
+
+    The job's own nodes are unbounded if an earlier version began the job, because replaying its journal must repeat that version's
+    decisions.
     """
     return node.claim >= 0 or (state.spec.bounded_places and node.rank >= state.spec.nodes)
 
 
 def open_places(node: Node) -> list[int]:
-    """Return the local ranks that no rank has on this bounded node, and whose device is trusted. A worker that was released keeps its place
-    until it has ended.
+    """Return the local ranks that no rank has on this bounded node, and whose device is trusted.
+
+    A worker that was released keeps its place until it has ended.
     """
     return _free(node, node.room)
 
 
 def empty_places(state: JobState, node: Node) -> list[int]:
-    """Return the local ranks of the ranks that were started on this node, as far as no worker has them and their device is trusted."""
+    """Return the local ranks that were started on this node, have no worker now, and whose device is trusted."""
     return _free(node, state.spec.workers_per_node)
 
 
@@ -44,7 +47,7 @@ def _free(node: Node, size: int) -> list[int]:
 
 
 def idle_spares(node: Node) -> list[Worker]:
-    """Return the spares there that start or are warm."""
+    """Return the spares on the node that are starting or warm."""
     return [worker for worker in node.idle(*_IDLE) if worker.spare]
 
 
@@ -55,29 +58,29 @@ def missing_spares(state: JobState, node: Node) -> int:
 
 
 def displaced(state: JobState, node: Node) -> int:
-    """Return how many spares of this node are to be replaced elsewhere: they have taken ranks, and the node has no place for others."""
+    """Return how many spares of this node must be replaced elsewhere: they have taken ranks, and the node has no place for others."""
     if node.claim >= 0 or not bounded(state, node):
         return 0
     return max(0, node.spares - len(open_places(node)) - len(node.idle(WorkerState.RELEASED)))
 
 
 def room(state: JobState, node: Node) -> int:
-    """Return how many ranks could come there in all, those included that wait for the next spare to start."""
-    idle = len(node.idle(*_IDLE, WorkerState.REHEARSING))
+    """Return how many ranks could come to the node in total, including those that wait for the next spare to start."""
+    idle = len(node.idle(*_IDLE, WorkerState.DRILLING))
     if not bounded(state, node):
         return node.spares if state.spec.replenish else idle
     return len(open_places(node)) if state.spec.replenish and node.spares else min(idle, len(open_places(node)))
 
 
 def clearing(state: JobState, node: Node) -> int:
-    """Return how many spares start on the node as soon as workers that were released have ended."""
+    """Return how many spares will start on the node when released workers have ended."""
     if node.lost or not bounded(state, node):
         return 0
     return max(0, min(len(node.idle(WorkerState.RELEASED)), node.spares - len(node.idle(*_IDLE))))
 
 
 def with_places(state: JobState, idle: Iterable[Worker]) -> list[Worker]:
-    """Return those of these spares for which there are places, in their order. Those that are warm come before those that start."""
+    """Return the spares for which there are places, in the given order. Warm ones get places before starting ones."""
     spares = list(idle)
     left: dict[str, int] = {}
     kept: set[str] = set()
@@ -96,9 +99,11 @@ def with_places(state: JobState, idle: Iterable[Worker]) -> list[Worker]:
 
 
 def local_rank(state: JobState, worker: Worker, rank: int, taken: Container[str] = ()) -> int:
-    """Return the local rank with which `worker` would take `rank`: the one for which it is prepared; the lost worker's if that was on the
-    same node; else the lowest that is free there. Not one whose device is not trusted, because a script goes to its device by this number.
-    -1: there is no place for it. `taken`: the names of spares that other ranks are about to take.
+    """Return the local rank with which `worker` would take `rank`; -1 if there is no place.
+
+    It is the one for which the worker is prepared; else the lost worker's if that was on the same node; else the lowest free one. Local
+    ranks whose device is not trusted are skipped, because a script chooses its device by this number. `taken`: names of spares that other
+    ranks are about to take.
     """
     node = state.nodes[worker.node]
     if worker.prepare is not None:
@@ -112,10 +117,10 @@ def local_rank(state: JobState, worker: Worker, rank: int, taken: Container[str]
         places = [number for number in open_places(node) if number not in _ahead(node, WorkerState.WARM)]
         return places[promised] if promised < len(places) else -1
     held = {other.local_rank for other in node.idle(*_TAKEN)}
-    used = held | failed | _ahead(node, WorkerState.WARM, WorkerState.REHEARSING)
+    used = held | failed | _ahead(node, WorkerState.WARM, WorkerState.DRILLING)
     return next(number for number in range(len(used) + 1) if number not in used)
 
 
 def _ahead(node: Node, *states: WorkerState) -> set[int]:
-    """The places of spares that are prepared for a rank."""
+    """Return the places of spares that are prepared for a rank."""
     return {other.local_rank for other in node.idle(*states) if other.prepare is not None}

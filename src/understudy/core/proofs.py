@@ -1,10 +1,11 @@
-"""What drills and redos have proven, which rank is drilled next, and when. Nothing here begins a drill: the orchestrator sees the steps and
-asks `drill.due`.
+"""Evaluate the results of drills and redos, and choose the rank and time of the next drill.
+
+No drill begins here: the orchestrator knows the steps and asks `drill.due`.
 
 Ranks that hold entries of the same names and issue the same collectives have the same *role*: the stages of a pipeline have different
-ones, replicas and shards the same. One rank of each role is drilled first, from step `JobSpec.drill_at` on, and then whichever rank's drill
-is the longest ago, as soon as that keeps what drills cost their ranks within `SHARE` of the time. A drill of which nothing came is tried
-again later and later. No verdict outlasts a change of the names, roles or layouts (`Registered`), or that something else is seen to change
+roles, replicas and shards the same. One rank of each role is drilled first, from step `JobSpec.drill_at` on, and then the rank whose last
+drill is the oldest, as soon as that keeps the cost of drills for their ranks within `SHARE` of the time. A drill without a result is
+repeated after increasing delays. A verdict ends when names, roles or layouts change (`Registered`), or when more state is seen to change
 (`StateListed`).
 """
 
@@ -17,20 +18,21 @@ from understudy.core.events import IncidentGraded, Registered, StateListed
 from understudy.core.incident import OpenIncident
 from understudy.core.model import AwaitedDrills, DrillResult, DrillVerdict, Grade
 from understudy.core.state import JobState
-from understudy.core.transitions import Why
+from understudy.core.transitions import RefusalReason
 from understudy.messages import drills, grades
 from understudy.messages.base import Text
 
-SHARE = 0.001  # of the time of training that drills may cost
+SHARE = 0.001  # share of the training time that drills may cost
 FIRST_SHARE = 0.1  # the same, as long as some role has no verdict
-LEAST = 60.0  # seconds between two drills that begin by themselves, once each role has a verdict
+LEAST = 60.0  # seconds between two automatic drills, once each role has a verdict
 PROVEN = (DrillVerdict.SAME, DrillVerdict.PARTLY)
 FAILED = (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE)
 
 
 def verdict(state: JobState, rank: int, held: int | None = None) -> DrillResult | None:
-    """What the last drill that came to a verdict has said of this rank, or else of one with its role; None: there was none. `held`: a
-    drill that passed counts only if its worker had its rank in this generation (`since`).
+    """Return the last drill of this rank with a verdict, or else of a rank with its role; None if there is none.
+
+    `held`: a passed drill counts only if its worker had its rank in this generation (`since`).
     """
 
     def counts(result: DrillResult) -> bool:
@@ -39,7 +41,7 @@ def verdict(state: JobState, rank: int, held: int | None = None) -> DrillResult 
 
     known = list(filter(counts, reversed(state.drills)))
     if known and known[0].verdict not in PROVEN:
-        return known[0]  # what one of them does, the others may do
+        return known[0]  # one of them may do the same as the others
     return next((result for result in known if result.rank == rank), None) or next(iter(known), None)
 
 
@@ -49,15 +51,15 @@ def are_alike(state: JobState, one: int, other: int) -> bool:
 
 
 def since(state: JobState, worker: str) -> int:
-    """Return the generation in which a worker came to its rank as a newcomer; -1: it has had it from the start."""
+    """Return the generation in which a worker was the newcomer of its rank; -1: it has had it from the start."""
     known = state.workers.get(worker)
     assign = known.assign if known is not None else None
     return assign.generation if assign is not None and assign.newcomer else -1
 
 
 def _holds(state: JobState, result: DrillResult) -> bool:
-    """Return whether this result is a verdict that still holds. A passing drill does not cover what started to change later."""
-    if result.number <= state.void or result.verdict is DrillVerdict.BROKEN:
+    """Return whether this result is a verdict that is still valid. A passed drill does not cover state that started to change later."""
+    if result.number <= state.proofs_valid_after or result.verdict is DrillVerdict.BROKEN:
         return False
     return result.verdict not in PROVEN or changing(state) <= result.changing
 
@@ -69,13 +71,13 @@ def changing(state: JobState) -> frozenset[tuple[str, str]]:
 
 
 def proven(state: JobState, rank: int) -> int:
-    """The step at which that was; -1: not proven."""
+    """Return the step of the drill that has proven this rank; -1: not proven."""
     found = verdict(state, rank)
     return found.step if found is not None and found.verdict in PROVEN else -1
 
 
-def standing(state: JobState, rank: int) -> Text:
-    """For a person who reads of an incident."""
+def describe(state: JobState, rank: int) -> Text:
+    """Describe the drills of a rank for the report of an incident."""
     found = verdict(state, rank)
     if found is None:
         return drills.UNPROVEN(rank=rank)
@@ -87,8 +89,10 @@ def standing(state: JobState, rank: int) -> Text:
 
 
 def turn(state: JobState) -> int:
-    """The rank that is drilled next: one that an incident awaits, one whose role has no verdict, one that did not come as a newcomer, one
-    whose drill is long ago.
+    """Return the rank that is drilled next.
+
+    In this order: one that an incident needs, one whose role has no verdict, one whose worker was not a newcomer, the one with the oldest
+    drill.
     """
     last = {result.rank: result.number for result in state.drills}
 
@@ -100,8 +104,9 @@ def turn(state: JobState) -> int:
 
 
 def _is_awaited(state: JobState, rank: int) -> bool:
-    """Return whether a drill of this rank may raise the grade of an incident: its worker has had the rank for long enough, and no such
-    worker of this role was drilled since.
+    """Return whether a drill of this rank may raise the grade of an incident.
+
+    Its worker must have had the rank for long enough, and no such worker of this role has been drilled since.
     """
     held = since(state, state.ranks[rank])
 
@@ -115,7 +120,7 @@ def _is_awaited(state: JobState, rank: int) -> bool:
 
 
 def concluded(state: JobState, result: DrillResult) -> None:
-    """When the next one is due."""
+    """Set the time of the next automatic drill after this one."""
     if result.verdict is DrillVerdict.BROKEN:
         others = (number for number, one in enumerate(reversed(state.drills)) if one.verdict is not DrillVerdict.BROKEN)
         in_a_row = next(others, len(state.drills))
@@ -127,17 +132,17 @@ def concluded(state: JobState, result: DrillResult) -> None:
 
 
 def registered(state: JobState, event: Registered) -> None:
-    """Repeated by whoever holds rank 0."""
+    """Record the roles, and end the verdicts if they have changed. The holder of rank 0 repeats this event."""
     if event.generation != state.generation or len(event.roles) != state.spec.world_size:
-        state.refuse(event, Why.GENERATION if event.generation != state.generation else Why.UNKNOWN)
+        state.ignore(event, RefusalReason.GENERATION if event.generation != state.generation else RefusalReason.UNKNOWN)
         return
     before = state.roles, state.fingerprint
     state.roles, state.fingerprint = event.roles, event.fingerprint
     if before[0] and before != (event.roles, event.fingerprint):
         _void(state, event.step)
-        state.tell(drills.PROOFS_VOID())
+        state.report(drills.PROOFS_VOID())
     elif not before[0] and any(incident.awaits is not None for incident in state.incidents):
-        state.drill_after = 0.0  # a drill may show something about other ranks now
+        state.drill_after = 0.0  # a drill may now give results for other ranks
 
 
 def listed(state: JobState, event: StateListed) -> None:
@@ -147,31 +152,31 @@ def listed(state: JobState, event: StateListed) -> None:
     if any(proven(state, rank) < 0 for rank in before):
         (root, shown), *more = sorted(changing(state) - known) or sorted(changing(state))
         state.drill_next, state.drill_after = event.step + state.spec.drill_at, 0.0
-        state.tell(drills.PROOFS_VOID_FOR(name=f"{shown} ({root})" if root else shown, more=f" and {len(more)} more" * bool(more)))
+        state.report(drills.PROOFS_VOID_FOR(name=f"{shown} ({root})" if root else shown, more=f" and {len(more)} more" * bool(more)))
 
 
 def _void(state: JobState, step: int) -> None:
-    state.void, state.drill_next, state.drill_after = state.drilled, step + state.spec.drill_at, 0.0
+    state.proofs_valid_after, state.drill_next, state.drill_after = state.drilled, step + state.spec.drill_at, 0.0
     for number, incident in enumerate(state.incidents):
-        if incident.awaits is not None and incident.grade is not None:  # no drill can repeat what it did
+        if incident.awaits is not None and incident.grade is not None:  # no drill can repeat what that step did
             regrade(state, number, incident.grade, grades.REGISTERED_SINCE(why=incident.why))
 
 
 def regrade(state: JobState, index: int, grade: Grade, why: Text) -> None:
-    """Give an incident that is over another grade or reason, for good."""
+    """Give an incident that is over another grade or reason, permanently."""
     incident = state.incidents[index]
     state.incidents[index] = replace(incident, grade=grade, why=why, awaits=None, raised=grade is not incident.grade)
     state.emit(Record(IncidentGraded(incident.number, grade, why)))
 
 
 def lost(state: JobState, incident: OpenIncident, rank: int) -> None:
-    """A rank is lost: its incident says whether that was proven to be survivable."""
+    """Note in the incident whether the lost rank was proven to be survivable."""
     if state.spec.drill_at or state.drills:
-        incident.note(standing(state, rank))
+        incident.note(describe(state, rank))
 
 
 def redone(incident: OpenIncident) -> None:
-    """The incident is over: says whether what was redone has come to what it was before."""
+    """Note in an incident that is over whether the redo matched the first attempt."""
     ranks = sorted(incident.proven_by)
     if ranks:
         who = f"rank {ranks[0]}: it" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}: they"
@@ -179,7 +184,7 @@ def redone(incident: OpenIncident) -> None:
 
 
 def survived(state: JobState, incident: OpenIncident) -> None:
-    """The incident is over. What was not proven is, as soon as a spare is warm."""
+    """Make drills due for ranks that were not proven, as soon as a spare is warm after the incident."""
     without = any(part.rank in state.ranks and verdict(state, part.rank) is None for part in incident.ranks)
     awaited = incident.awaits is not None and (not state.drills or state.drills[-1].verdict is not DrillVerdict.BROKEN)
     if awaited or (without and not incident.planned):

@@ -1,11 +1,11 @@
-"""One change of generation: abort, wait for the survivors' positions, decide once, resume.
+"""Change the generation: abort, wait for the survivors' positions, decide once, resume.
 
     begin()    a generation is over: Abort to the survivors, spares take the vacant ranks at once
     quiesced() a survivor has reached its position; the last one triggers
     advance()  the decision (commit.py), which waits until every rank has a worker, then Recover to all
 
-A loss in the middle calls `begin` again: the next generation. Newcomers that are not verified are not survivors:
-nobody waits for them, and they keep what they have set up.
+A loss in the middle calls `begin` again: the next generation. Newcomers that are not verified are not survivors: the job does not wait for
+them, and they keep their set-up.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from understudy.core.model import LossCause, VotePhase
 from understudy.core.places import clearing
 from understudy.core.preparation import keep, start_over
 from understudy.core.state import JobState, Move, Recovery, Stage, Worker
-from understudy.core.transitions import HAS_STATE, Phase, Why, WorkerState
+from understudy.core.transitions import HAS_STATE, Phase, RefusalReason, WorkerState
 from understudy.messages import loading, losses, newcomers, recoveries
 from understudy.messages.base import CODE, Text
 
-# Why a newcomer does not verify that has computed or drawn something else than its rank.
+# Reasons why a newcomer that has computed or drawn something else than its rank does not verify.
 _OF_THE_SCRIPT = {
     message.code
     for message in (
@@ -34,7 +34,7 @@ _OF_THE_SCRIPT = {
         *(newcomers.FRAMEWORKS_DIFFER, newcomers.SAVES, newcomers.REWRITES),
     )
 }
-MAX_BREAKS = 3  # recoveries at one transaction without anyone lost
+MAX_BREAKS = 3  # recoveries at one transaction without a lost worker
 
 
 def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, unexplained: bool = False) -> None:
@@ -44,7 +44,7 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
     if survivors or all(state.holder(leaver.rank).state is WorkerState.LOST for leaver in leavers):
         survivors += leavers  # they may get their ranks back
     if not survivors and not state.begun:
-        forming.start_anew(state, reason)
+        forming.restart_all(state, reason)
         return
     if not survivors:
         state.end(1, recoveries.NO_STATE_LEFT(reason=reason))
@@ -52,7 +52,7 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
     carried = state.recovery.lost if state.recovery is not None and not state.recovery.counted else []
     lost = lost + _finished_then_lost(state)
     state.generation, state.store = state.next_generation(), survivors[0].store
-    state.enter(Phase.QUIESCING)
+    state.set_phase(Phase.QUIESCING)
     state.all_committed, state.broken = False, ""
     state.cancel("communication", "resume")
     recovery = Recovery(
@@ -71,7 +71,7 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
         message = Abort(worker.name, state.generation, state.store, absent, reason)
         recovery.sent[worker.name] = message
         state.emit(message)
-    # Before the ranks are given out: its spare may take one, and where there was no room beside it there is room now.
+    # Before the ranks are assigned: its spare may take one, and there may now be room where there was none.
     spare = drill.in_set_up(state)
     if lost and spare is not None:
         keep(state, spare)
@@ -81,7 +81,7 @@ def begin(state: JobState, reason: str, lost: list[tuple[int, LossCause]], *, un
 
 
 def _finished_then_lost(state: JobState) -> list[tuple[int, LossCause]]:
-    """Workers that had finished and were lost then: from now on somebody waits for their ranks."""
+    """Return the workers that had finished and were lost then: their ranks are needed again."""
     ranks = sorted(state.finished_then_lost)
     state.finished_then_lost.clear()
     for worker in map(state.holder, ranks):
@@ -92,15 +92,16 @@ def _finished_then_lost(state: JobState) -> list[tuple[int, LossCause]]:
 
 
 def is_attached(state: JobState, worker: str, generation: int) -> bool:
-    """Whether `worker`, which says that it is in `generation`, still trains: it was not told to stop, but perhaps to pause at a
-    boundary."""
+    """Return whether `worker`, which reports that it is in `generation`, is still training. It was not told to stop, but perhaps to pause
+    at a boundary.
+    """
     if state.phase is Phase.QUIESCING:
         return state.recovery is not None and state.recovery.planned and worker in state.recovery.waiting
     return state.phase in (Phase.TRAINING, Phase.RESUMING) and generation == state.generation
 
 
 def fill(state: JobState) -> None:
-    """Warm spares take the vacant ranks. If there are too few, hold for one that is warming, or for a node that is claimed."""
+    """Assign vacant ranks to warm spares. If there are too few, wait for one that is warming, or for a claimed node."""
     serve(state, state.vacant(), lambda rank, spare: _take(state, rank, spare))
     vacant = state.vacant()
     if not vacant:
@@ -112,12 +113,12 @@ def fill(state: JobState) -> None:
         start_in_place(state, vacant)
     floating.ask(state)
     if _may_come(state) and "hold" not in state.timers:
-        state.tell(recoveries.HOLDS_FOR_SPARE(ranks=_ranks(vacant)))
+        state.report(recoveries.HOLDS_FOR_SPARE(ranks=_ranks(vacant)))
         state.timer("hold", state.timeouts.hang_first)
 
 
 def waited(state: JobState) -> None:
-    """The limit of waiting for spares is over: those that are warm take the ranks, wherever they are, or the job ends."""
+    """Assign vacant ranks to warm spares anywhere, or end the job, because the limit of waiting has passed."""
     for rank in state.vacant():
         spare = choose_anywhere(state, rank)
         if spare is None:
@@ -130,13 +131,13 @@ def waited(state: JobState) -> None:
 def _take(state: JobState, rank: int, spare: Worker) -> None:
     give_rank(state, spare, rank, state.generation, state.store, newcomer=True)
     state.ranks[rank] = spare.name
-    state.tell(recoveries.TAKES_OVER(spare=spare.name, node=spare.node, rank=rank))
+    state.report(recoveries.TAKES_OVER(spare=spare.name, node=spare.node, rank=rank))
     if state.incident is not None:
         state.incident.assigned(rank, spare.name, state.now)
 
 
 def _may_come(state: JobState) -> bool:
-    """Whether there may be a spare later: one starts, or will when a place is free again, or on a node that replaces a lost one."""
+    """Return whether a spare may come later: it is starting, or will when a place is free again, or on a node that replaces a lost one."""
     own = sum(not node.lost and node.claim < 0 for node in state.nodes.values())
     replaced = state.spec.replaces_nodes and own < state.spec.nodes + state.spec.spare_nodes
     clears = any(clearing(state, node) for node in state.nodes.values())
@@ -144,7 +145,7 @@ def _may_come(state: JobState) -> bool:
 
 
 def want_more(state: JobState) -> None:
-    """There may be room for spares where there was none. In an incident only a rank that waits for one makes it worth the time."""
+    """Ask for spares again where there may be room now. In an incident this is worth the time only if a rank waits for one."""
     if state.vacant():
         fill(state)
     elif state.incident is None:
@@ -156,10 +157,10 @@ def quiesced(state: JobState, event: Quiesced) -> None:
         _ended_by_another(state, event.generation)
     recovery = state.recovery
     if event.generation != state.generation:
-        state.refuse(event, Why.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
         return
     if state.phase is not Phase.QUIESCING or recovery is None or event.worker not in recovery.waiting:
-        state.refuse(event, Why.AGAIN)
+        state.ignore(event, RefusalReason.AGAIN)
         return
     recovery.waiting.remove(event.worker)
     recovery.answers[event.worker] = event
@@ -175,13 +176,14 @@ def quiesced(state: JobState, event: Quiesced) -> None:
 
 
 def _ended_by_another(state: JobState, generation: int) -> None:
-    """A rank has come to rest for a generation that is not in the journal: an orchestrator that was killed could not write down why. Nobody
-    may say so again, as after a connection that broke; so all come to rest.
+    """Handle a rank that quiesced for a generation that is not in the journal: an orchestrator was killed before it could write down why.
+
+    The reason may not be reported again, as after a broken connection; so all ranks quiesce.
     """
     reason = recoveries.BEGUN_BY_ANOTHER(generation=generation)
     open_incident(state, state.now, reason).note(reason)
     disrupted(state, set(), reason)
-    # Beyond it, as it may have been given to others.
+    # Beyond it, because it may have been used for other workers.
     state.highest_announced_generation = max(state.highest_announced_generation, generation)
     begin(state, reason, [])
 
@@ -192,8 +194,8 @@ def advance(state: JobState) -> None:
     if state.phase is not Phase.QUIESCING or recovery is None or recovery.waiting:
         return
     if state.dispute is not None and any(state.workers[name].state in HAS_STATE for name in state.dispute.workers):
-        return  # held (`dispute.py`)
-    state.dispute = None  # nobody is left whom one could believe
+        return  # paused (`dispute.py`)
+    state.dispute = None  # no rank is left to decide on
     try:
         decision = _decide(state, recovery)
     except InvariantBroken as error:
@@ -208,16 +210,16 @@ def advance(state: JobState) -> None:
         if not state.incident.decision:
             state.incident.step = min(answer.step for answer in recovery.answers.values())
         state.incident.transaction = max(0, decision.start)
-        state.incident.decision = "start anew" if decision.anew else decision.decision
-    if decision.anew:
-        forming.start_anew(state, recovery.reason)
+        state.incident.decision = "start anew" if decision.from_scratch else decision.decision
+    if decision.from_scratch:
+        forming.restart_all(state, recovery.reason)
         return
     leaving = state.migration.ranks if state.migration is not None else ()
     uncovered = [rank for rank in decision.uncovered if rank not in leaving]
     vacant = state.vacant()
     stuck = bool(uncovered or (vacant and not _may_come(state)))
     if stuck and decision.start == 0 and state.restarts < state.spec.max_restarts:
-        forming.start_anew(state, recovery.reason)  # the setup is done, but still no transaction
+        forming.restart_all(state, recovery.reason)  # the set-up is done, but still no transaction
         return
     if uncovered:
         state.end(1, _uncovered(recovery, decision, uncovered))
@@ -230,14 +232,14 @@ def advance(state: JobState) -> None:
 
 
 def no_spare(state: JobState, vacant: list[int], waited: float = 0.0) -> Text:
-    """What a person reads when the spares did not last. `waited`: seconds for one to warm."""
+    """Return the message for spares that did not suffice. `waited`: seconds for one to warm."""
     what: dict[str, object] = {
         "reason": state.recovery.reason if state.recovery is not None else "",
         "step": state.step(),
         "workers": ", ".join(state.describe(state.holder(rank)) for rank in vacant),
         "missing": len(vacant),
         "spares": state.spec.spares + len(vacant),
-        "claims": floating.said(state),
+        "claims": floating.scheduler_report(state),
     }
     return recoveries.WAITED_FOR_SPARE(**what, seconds=waited) if waited else recoveries.NO_SPARE_LEFT(**what)
 
@@ -249,8 +251,8 @@ def _decide(state: JobState, recovery: Recovery) -> Decision:
         absent.update(migration.ranks)
     if migration is None or not state.leavers():
         return _from_answers(state, recovery, absent)
-    # A loss while ranks move, and their newcomers are not verified as far as is known here, or lost. Their old workers stand at the
-    # boundary; the ranks go back to them if nobody can have passed that, and with it every state is complete.
+    # A loss while ranks move, and their newcomers are not known to be verified, or are lost. Their old workers are at the
+    # boundary; the ranks return to them if no rank can have passed it, and then every state is complete.
     without = _from_answers(state, recovery, absent) if state.members() else None
     state.migration = None
     if without is not None and without.start > migration.boundary:
@@ -265,7 +267,7 @@ def _decide(state: JobState, recovery: Recovery) -> Decision:
 
 def _moved_on(state: JobState, recovery: Recovery, move: Move) -> None:
     leaver = state.workers[move.leaver]
-    state.tell(recoveries.MOVED_ON(rank=move.rank, leaver=leaver.name))
+    state.report(recoveries.MOVED_ON(rank=move.rank, leaver=leaver.name))
     if state.incident is not None:
         state.incident.note(recoveries.MOVED_BEFORE_KNOWN(rank=move.rank, leaver=leaver.name, newcomer=move.newcomer))
     fence(state, leaver, f"rank {move.rank} has moved on")
@@ -274,7 +276,7 @@ def _moved_on(state: JobState, recovery: Recovery, move: Move) -> None:
 
 def _goes_back(state: JobState, recovery: Recovery, move: Move) -> None:
     leaver, newcomer = state.workers[move.leaver], state.workers[move.newcomer]
-    state.become(leaver, WorkerState.MEMBER)
+    state.set_worker_state(leaver, WorkerState.MEMBER)
     state.ranks[move.rank] = leaver.name
     if newcomer.state is not WorkerState.LOST:
         give_back(state, newcomer, f"rank {move.rank} stays where it was")
@@ -288,7 +290,7 @@ def _from_answers(state: JobState, recovery: Recovery, absent: set[int]) -> Deci
 
 
 def _count(state: JobState, recovery: Recovery) -> None:
-    """The same rank lost at the same transaction again and again is not the hardware's fault."""
+    """End the job if the same rank is lost repeatedly at the same transaction: this is not the hardware's fault."""
     place = min(answer.position.transaction for answer in recovery.answers.values())
     limit = state.spec.max_losses_per_transaction
     where = f"transaction {place}" if place >= 0 else "the setup of the script"
@@ -318,14 +320,14 @@ def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
         if all(answer.position.stand is VotePhase.IDLE for answer in recovery.answers.values()) and decision.decision == "redo":
             word = BOUNDARY
         for move in migration.moves:
-            state.become(state.workers[move.leaver], WorkerState.LEAVING)
+            state.set_worker_state(state.workers[move.leaver], WorkerState.LEAVING)
             state.ranks[move.rank] = move.newcomer
         migration.stage, migration.boundary, leavers = Stage.MOVING, decision.start, migration.ranks
     if state.incident is not None:
         state.incident.decision = word
         state.incident.redone |= word == REDO
     recovery.decision = decision
-    state.enter(Phase.RESUMING)
+    state.set_phase(Phase.RESUMING)
     newcomers = state.newcomers()
     state.crashes = Crashes.resumed(
         state.crashes, decision.start, {worker.name: worker.rank for worker in newcomers}, state.spec.world_size - len(newcomers)

@@ -1,7 +1,7 @@
-"""After Recover: newcomers are verified, every rank commits, the incident closes. And the end barrier.
+"""After Recover: verify newcomers, wait for the first commit of every rank, close the incident. And the end barrier.
 
-A worker whose script has ended stays, as a donor, until every rank's has. One that is lost while it stays has done
-its part; its rank is taken over again only if the others turn out to need it.
+A worker whose script has ended stays, as a donor, until every rank's script has. If it is lost in the meantime, its rank is taken over only
+if the others need it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from understudy.core.model import Grade
 from understudy.core.preparation import prepare
 from understudy.core.state import JobState, Stage, Worker
 from understudy.core.taints import leave
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import recoveries
 from understudy.messages.base import Text
 
@@ -29,11 +29,11 @@ def phase_done(state: JobState, event: PhaseDone) -> None:
         move.measured.append(event)
         return
     if incident is None:
-        state.refuse(event, Why.OVER)
+        state.ignore(event, RefusalReason.OVER)
         return
-    early = worker.state is WorkerState.NEWCOMER  # its setup outlives a second loss
+    early = worker.state is WorkerState.NEWCOMER  # its set-up survives a second loss
     if not (early or event.generation == state.generation):
-        state.refuse(event, Why.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
         return
     incident.measure(event.phase, event.started, event.started + event.seconds)
     if worker.name in incident.newcomers:
@@ -41,30 +41,30 @@ def phase_done(state: JobState, event: PhaseDone) -> None:
 
 
 def verified(state: JobState, event: Verified) -> None:
-    """True forever for the generation that it names, also if a later loss was seen first."""
+    """Accept a newcomer as verified. This stays true for the generation that it names, even if a later loss was seen first."""
     worker = state.workers[event.worker]
     if not worker.comes_with(event.generation):
-        state.refuse(event, Why.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
         return
     if state.incident is not None:
         state.incident.digests_verified += event.digests
         for text in event.notes:
             state.incident.note(f"rank {worker.rank}: {text}")
     for text in event.notes:
-        state.tell(f"rank {worker.rank} on {worker.name}: {text}")
+        state.report(f"rank {worker.rank} on {worker.name}: {text}")
     _promote(state, worker)
 
 
 def committed(state: JobState, event: Committed) -> None:
     worker = state.workers[event.worker]
     if event.generation != state.generation:
-        state.refuse(event, Why.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
         return
     state.begun = True
     if worker.state is WorkerState.NEWCOMER and worker.comes_with(event.generation):
-        _promote(state, worker)  # nobody votes unverified: what said so was lost with a connection
+        _promote(state, worker)  # no worker votes unverified: the message was lost with a connection
     if worker.state is WorkerState.MEMBER:
-        again = worker.committed == event.generation  # said once more, after a connection was lost
+        again = worker.committed == event.generation  # repeated after a connection was lost
         worker.committed, worker.step = event.generation, event.step
         if state.incident is not None and not again:
             state.incident.committed(worker.rank, event)
@@ -73,7 +73,7 @@ def committed(state: JobState, event: Committed) -> None:
 
 
 def _was_section(state: JobState, event: Committed) -> bool:
-    """Whether what was redone, and is committed now, is no step."""
+    """Return whether the redone transaction that is committed now is a section, not a step."""
     recovery = state.recovery
     redone = recovery is not None and recovery.decision is not None and recovery.decision.decision == REDO
     return redone and recovery is not None and event.step == min((answer.step for answer in recovery.answers.values()), default=-1)
@@ -83,7 +83,7 @@ def finished(state: JobState, event: Finished) -> None:
     worker = state.workers[event.worker]
     if worker.state is WorkerState.NEWCOMER:
         if not worker.comes_with(event.generation):
-            state.refuse(event, Why.GENERATION)
+            state.ignore(event, RefusalReason.GENERATION)
             return
         _promote(state, worker)
     worker.step = max(worker.step, event.step)
@@ -94,7 +94,7 @@ def finished(state: JobState, event: Finished) -> None:
 
 def uncovered(state: JobState, event: Uncovered) -> None:
     if event.generation != state.generation:
-        state.refuse(event, Why.GENERATION)
+        state.ignore(event, RefusalReason.GENERATION)
         return
     if state.recovery is not None:
         state.end(1, recoveries.STATE_NOWHERE(reason=state.recovery.reason, detail=event.detail))
@@ -103,13 +103,13 @@ def uncovered(state: JobState, event: Uncovered) -> None:
 
 
 def maybe_done(state: JobState) -> None:
-    """The end barrier."""
+    """End the job if all ranks have finished (the end barrier)."""
     if not state.all_finished():
         return
     drill.call_off(state, "the job has ended")
     for worker in state.workers.values():
         if worker.state not in (WorkerState.LOST, WorkerState.RELEASED):
-            state.become(worker, WorkerState.RELEASED)
+            state.set_worker_state(worker, WorkerState.RELEASED)
             state.emit(Release(worker.name, 0))
     incident, state.incident = state.incident, None
     if incident is not None:
@@ -119,13 +119,13 @@ def maybe_done(state: JobState) -> None:
 
 
 def _promote(state: JobState, worker: Worker) -> None:
-    """The newcomer's state is good: it is a member like any other."""
-    state.become(worker, WorkerState.MEMBER)
+    """Make a newcomer with verified state a member."""
+    state.set_worker_state(worker, WorkerState.MEMBER)
     migration, recovery = state.migration, state.recovery
     move = migration.to(worker.name) if migration is not None else None
     if migration is not None and move is not None:
         leaver = state.workers[move.leaver]
-        state.become(leaver, WorkerState.RELEASED)
+        state.set_worker_state(leaver, WorkerState.RELEASED)
         migration.moves.remove(move)
         if not migration.moves:
             state.migration = None
@@ -141,12 +141,12 @@ def _promote(state: JobState, worker: Worker) -> None:
 
 
 def _settle(state: JobState) -> None:
-    """Has every rank committed in this generation? Then the interruption is over."""
+    """Close the incident if every rank has committed in this generation."""
     if state.all_committed or state.phase not in (Phase.TRAINING, Phase.RESUMING):
         return
     if not state.everyone_committed():
         return
-    state.enter(Phase.TRAINING)
+    state.set_phase(Phase.TRAINING)
     state.all_committed, state.recovery, state.crashes = True, None, None
     incident, state.incident = state.incident, None
     if incident is None:
@@ -154,9 +154,9 @@ def _settle(state: JobState) -> None:
         leave(state)
         return
     _close(state, incident)
-    state.tell(_summary(incident, state.now))
+    state.report(_summary(incident, state.now))
     if incident.grade is Grade.UNPROVEN:
-        state.tell(grades.warning(incident))
+        state.report(grades.warning(incident))
     proofs.survived(state, incident)
     if state.all_finished():
         return

@@ -1,12 +1,11 @@
-"""What the machine remembers: nodes, workers, who holds which rank, and the recovery or migration under way.
+"""The state of the machine: nodes, workers, the assignment of ranks, and the recovery or migration under way.
 
-`JobState` is plain data with a few questions on it. Everything that changes it lives in the modules that the table in
-`machine.py` names. Two machines that handled the same events have equal states: this is what replaying the journal
-relies on.
+`JobState` is plain data with a few queries on it. It is changed only by the modules that the table in `machine.py` names. Two machines that
+handled the same events have equal states: replaying the journal depends on this.
 
-A job may have tens of thousands of ranks, and each of them speaks several times in every incident. What is asked for every such event
-must therefore not look at all ranks. Four small indexes serve that (`Node.workers`, `JobState.unassigned`, `unverified`, `fallen`);
-they change in `enlist` and `become` and nowhere else. Questions of the kind "have all of them ...?" go through `all_of`.
+A job may have tens of thousands of ranks, and each of them sends several events in every incident. So code that runs for every such event
+must not iterate over all ranks. Four small indexes avoid this (`Node.workers`, `JobState.unassigned`, `unverified`, `ranks_ever_lost`);
+only `enlist` and `set_worker_state` change them. Questions of the kind "have all of them ...?" use `all_of`.
 """
 
 from __future__ import annotations
@@ -22,58 +21,60 @@ from understudy.core.events import Event, Observed, PhaseDone, Quiesced, RankGro
 from understudy.core.incident import OpenIncident
 from understudy.core.mismatch import Crashes
 from understudy.core.model import DrillResult, Incident, JobSpec, LossCause, Timeouts
-from understudy.core.transitions import JOB, WORKER, Phase, Why, WorkerState
+from understudy.core.transitions import JOB, WORKER, Phase, RefusalReason, WorkerState
 from understudy.messages import moves, script
 
 
 @dataclass(frozen=True)
 class Taint:
-    source: str  # who says so: a detector, an operator
+    source: str  # a detector or an operator
     reason: str
-    part: str = ""  # of the node; "": the node itself
-    until: float = 0.0  # unix time at which it ends; 0: when somebody says so
-    leave: bool = False  # ranks are to leave the node
-    deadline: float = 0.0  # of a drain: unix time by which they should have; 0: none
-    lose: bool = False  # of a drain: what is there at its deadline is given up, and taken over elsewhere
+    part: str = ""  # of the node; "": the node as a whole
+    until: float = 0.0  # unix time at which it ends; 0: when it is lifted
+    leave: bool = False  # ranks must leave the node
+    deadline: float = 0.0  # of a drain: unix time by which they should have left; 0: none
+    lose: bool = False  # of a drain: ranks and spares that are there at its deadline are given up, and recovered elsewhere
     done: bool = False  # of a drain: nothing of the job is there any more
-    device: str = ""  # of the node, if it is a device that ranks compute on: then it speaks of no other rank there
-    by: str = ""  # whose right it was set with: `BY_JOB`, `BY_SERVICE`; "": Understudy set it itself, or an earlier version did
+    device: str = ""  # of the node, if it is a device that ranks compute on: then other ranks there are not concerned
+    by: str = ""  # the authority with which it was set: `BY_JOB`, `BY_SERVICE`; "": set by Understudy, or by an earlier version
 
     def concerns_all(self, *, ended: bool) -> bool:
-        """Whether it counts for all jobs of a service. `ended`: the job that knows it has, so that no check of it comes to an end any more.
-        What an earlier version has set because of a detector counts for the job alone, as it does now.
+        """Return whether the taint counts for all jobs of a service.
+
+        `ended`: the job that has set it has ended, so that none of its checks will finish. A taint that an earlier version has set because
+        of a detector counts for that job alone.
         """
         if self.by:
             return self.by == BY_SERVICE
         return self.source in OURS and not (ended and self.source == CHECK[0])
 
 
-OPERATOR = "operator"  # source of what a person says
-CORRUPT = "corrupt"  # ... of what is said of a node whose rank held something else than its replicas
-DEVICE = "device-error"  # ... of a device that a rank's exception speaks of, or of a node with several of these
-DRAIN = ("drain", "")  # source and part of the taint of a node that is emptied, because a person says so
-CHECK = ("check", "")  # ... of one that is to pass its check before it is trusted again
-BY_JOB = "job"  # of somebody who may speak for this job: it concerns no other
-BY_SERVICE = "service"  # of somebody who may speak for all jobs: only they take it back
+OPERATOR = "operator"  # source of an operator's taints
+CORRUPT = "corrupt"  # ... of a taint of a node whose rank had other state than its replicas
+DEVICE = "device-error"  # ... of a taint of a device that a rank's exception names, or of a node with several of these
+DRAIN = ("drain", "")  # source and part of the taint of a node that an operator drains
+CHECK = ("check", "")  # ... of a node that must pass its check before it is trusted again
+BY_JOB = "job"  # set with the authority over this job: it concerns no other
+BY_SERVICE = "service"  # set with the authority over all jobs: only this authority may lift it
 MOVES = 2  # attempts to move a rank from a node
 
-OURS = frozenset({OPERATOR, CORRUPT, DEVICE, DRAIN[0], CHECK[0]})  # sources that no detector can be: what they say counts for more
+OURS = frozenset({OPERATOR, CORRUPT, DEVICE, DRAIN[0], CHECK[0]})  # sources that no detector can have: their taints have more weight
 
 
 @dataclass(frozen=True)
 class FailedDevice:
-    """What is remembered of a `DeviceFailed`."""
+    """A `DeviceFailed` that is remembered."""
 
     worker: str
     node: str
-    device: str  # empty: not known, and then every worker counts as a device of its own
+    device: str  # empty: unknown; then every worker counts as a device
     local_rank: int
     rank: int
     transaction: int
     error: str
 
     def is_device_of(self, other: FailedDevice) -> bool:
-        """Whether both speak of one device."""
+        """Return whether both concern one device."""
         same = self.device == other.device if self.device and other.device else self.worker == other.worker
         return self.node == other.node and same
 
@@ -85,45 +86,45 @@ class Node:
     rank: int
     spares: int  # idle workers wanted here
     domain: str  # nodes of one failure domain are likely to fail together
-    room: int = 0  # spares that its agent has asked for when it joined
+    room: int = 0  # spares that its agent asked for when it joined
     refused: int = 0  # spares not wanted for now, because the agent had no room
     failed_starts: int = 0  # workers in a row that were lost before they were warm
     lost: bool = False
-    claim: int = -1  # the number of the claim that it serves, or has served; -1: it is the job's own
-    gone: bool = False  # given back to the scheduler, and nothing was wrong with the node, as far as is known here
-    given: dict[str, str] = field(default_factory=dict)  # labels of its place in the network, as its agent was given them
-    found: dict[str, str] = field(default_factory=dict)  # ... as the scheduler has them
+    claim: int = -1  # the number of the claim that it serves or has served; -1: one of the job's own nodes
+    gone: bool = False  # given back to the scheduler without a known fault
+    given: dict[str, str] = field(default_factory=dict)  # labels of its place in the network, from its agent
+    found: dict[str, str] = field(default_factory=dict)  # ... from the scheduler
     taints: dict[tuple[str, str], Taint] = field(default_factory=dict)  # by source and part
     device_taints: dict[tuple[str, str], Taint] = field(default_factory=dict)  # the same, of single devices (`devices.py`)
-    devices: dict[int, str] = field(default_factory=dict)  # by local rank: on which device a worker there computes, as far as it is known
+    devices: dict[int, str] = field(default_factory=dict)  # by local rank: the device on which a worker there computes, as far as known
     device_names: dict[str, str] = field(default_factory=dict)  # other names of these devices
-    home_at: float = 0.0  # unix time from which on its ranks go home (`home.py`); -1: they do; 0: it was always trusted, or is not
-    awaits: int = 0  # of its spares, those that are there for this
-    trusted_at: float = 0.0  # unix time at which a person last said that it is to be trusted; 0: nobody has
+    home_at: float = 0.0  # unix time at which its ranks return (`home.py`); -1: they are; 0: always trusted, or not trusted
+    spares_for_return: int = 0  # its spares that were started for returning ranks
+    trusted_at: float = 0.0  # unix time at which an operator last said that it is trusted; 0: never
     workers: dict[str, Worker] = field(default_factory=dict)  # its workers that are not lost, oldest first
 
     @property
     def labels(self) -> dict[str, str]:
-        """Where it is in the network, as its agent says, or else the scheduler (`topology.py`)."""
+        """The labels of its place in the network, from its agent, or else from the scheduler (`topology.py`)."""
         return self.found | self.given
 
     @property
     def taint(self) -> str:
-        """Why it is not trusted; "" if it is."""
+        """The reason why it is not trusted; "" if it is."""
         return "; ".join(dict.fromkeys(taint.reason for taint in self.taints.values()))
 
     def device_of(self, part: str) -> str:
-        """The device that a part is, by whichever of its names, if ranks are known to compute on it; else ""."""
+        """Return the device that a part is, under any of its names, if ranks are known to compute on it; else ""."""
         device = self.device_names.get(part, part)
         return device if device and device in self.devices.values() else ""
 
     def tainted_places(self) -> set[int]:
-        """Local ranks whose device is not trusted."""
+        """Return the local ranks whose device is not trusted."""
         tainted = {taint.device for taint in self.device_taints.values()}
         return {local for local, device in self.devices.items() if device in tainted}
 
     def known(self, source: str, part: str) -> Taint | None:
-        """What that source says of that part."""
+        """Return the taint of that source on that part."""
         return self.taints.get((source, part)) or self.device_taints.get((source, part))
 
     @property
@@ -131,7 +132,7 @@ class Node:
         return self.taints.get(DRAIN)
 
     def idle(self, *states: WorkerState) -> list[Worker]:
-        """As `JobState.idle`, on this node."""
+        """Return workers as `JobState.idle`, on this node."""
         return [worker for worker in self.workers.values() if worker.state in states]
 
 
@@ -141,13 +142,13 @@ class Worker:
     node: str
     spare: bool  # started as a spare
     state: WorkerState = WorkerState.STARTING
-    pid: int | None = None  # on its node; None: not known, as it has not started yet
+    pid: int | None = None  # on its node; None: unknown, because it has not started yet
     store: str = ""
     torch: str = ""
     rejoins: tuple[str, ...] = ()  # as in `WorkerWarm`
     rank: int = -1
     local_rank: int = -1
-    device: str = ""  # of its node, on which it computes; empty: not known
+    device: str = ""  # the device of its node on which it computes; empty: unknown
     assign: Assign | None = None
     prepare: Prepare | None = None  # a spare that runs, or has run, the set-up of this rank: it can take no other
     ready: bool = False  # ... has run
@@ -155,12 +156,12 @@ class Worker:
     recovered: int = -1  # generation of the last Recover sent to it
     committed: int = -1  # generation of its last Committed
     differed: int = -1  # generation of its last RedoDiffers
-    step: int = 0  # last step that it said it has committed
+    step: int = 0  # the last step that it has reported as committed
     finished: bool = False  # its script has ended; that cannot be undone
     moves: int = 0  # how often its rank was to leave a claimed node for one of the job's own
 
     def comes_with(self, generation: int) -> bool:
-        """Whether this newcomer was told to take part in that generation."""
+        """Return whether this newcomer was sent the Recover of that generation."""
         return generation >= 0 and generation == self.recovered
 
 
@@ -178,38 +179,38 @@ class Recovery:
     answers: dict[str, Quiesced] = field(default_factory=dict)
     decision: Decision | None = None
     counted: bool = False
-    sent: dict[str, Abort | Pause | Recover] = field(default_factory=dict)  # last word to each worker, for repeats
+    sent: dict[str, Abort | Pause | Recover] = field(default_factory=dict)  # last message to each worker, for repeats
 
 
 class Stage(StrEnum):
-    """How far a planned migration is."""
+    """The progress of a planned migration."""
 
     PREPARING = "preparing"  # the newcomer sets up while training goes on
-    PAUSING = "pausing"  # everyone goes to the boundary
+    PAUSING = "pausing"  # all workers go to the boundary
     MOVING = "moving"  # Recover was sent; the leaver is a donor
 
 
 @dataclass
 class Move:
-    """Of one rank."""
+    """The move of one rank."""
 
     rank: int
     leaver: str
     newcomer: str
     reason: str
-    local_rank: int = -1  # that the newcomer is to have; -1: the usual one
+    local_rank: int = -1  # of the newcomer; -1: the usual one
     ready: bool = False  # the newcomer has set up
-    measured: list[PhaseDone] = field(default_factory=list)  # what the newcomer did before the incident begins
+    measured: list[PhaseDone] = field(default_factory=list)  # phases of the newcomer before the incident begins
 
 
 @dataclass
 class Migration:
-    """Ranks that move at one boundary, in one generation. A move that is over, or is called off, is none of it any more."""
+    """The ranks that move at one boundary, in one generation. A move that has ended or was called off is removed."""
 
     generation: int
     moves: list[Move]
     stage: Stage = Stage.PREPARING
-    boundary: int = -1  # while it moves: the transaction before which everyone was told to go on
+    boundary: int = -1  # in the stage MOVING: the transaction at which all workers were told to go on
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -229,37 +230,39 @@ class Migration:
 
 @dataclass(frozen=True)
 class Dispute:
-    """Replicas differ, or a redo and what it redoes, and nobody can tell what is right: the job is held until somebody says so."""
+    """Replicas differ, or a redo and the first attempt, and it cannot be decided which is right: the job is paused until an operator
+    decides.
+    """
 
-    sides: tuple[tuple[int, ...], ...]  # the ranks in question, grouped by what they hold
-    workers: tuple[str, ...]  # who held those ranks
-    detail: str  # for a person: what was found, and what to do
-    found: str  # the same without advice
+    sides: tuple[tuple[int, ...], ...]  # the ranks in question, grouped by their content
+    workers: tuple[str, ...]  # the workers that held those ranks
+    detail: str  # for the operator: the finding and the remedy
+    found: str  # the finding alone
 
 
 @dataclass
 class Claim:
-    """A node that was asked for from the scheduler, and is not given back."""
+    """A node that was claimed from the scheduler and is not given back."""
 
     number: int
     rank: int
     reason: str
     avoid: tuple[str, ...]
-    node: str = ""  # that serves it; empty: it has not joined
+    node: str = ""  # the node that serves it; empty: none has joined
 
 
 @dataclass
 class DrillUnderWay:
-    """A spare is to compute a step of `rank` beside its `holder`."""
+    """A spare that is to compute a step of `rank` in parallel with its `holder`."""
 
     number: int
     rank: int
     worker: str  # the spare
     holder: str
     reason: str
-    step: int = -1  # of the job when it was due; -1: somebody has asked for it
-    running: bool = False  # both were told to begin
-    changing: frozenset[tuple[str, str]] = frozenset()  # unregistered state known to change then
+    step: int = -1  # the job's step at which it was due; -1: it was asked for
+    running: bool = False  # both were sent Drill
+    changing: frozenset[tuple[str, str]] = frozenset()  # unregistered state known to change at that time
 
 
 @dataclass
@@ -272,12 +275,12 @@ class JobState:
     store: str = ""
     nodes: dict[str, Node] = field(default_factory=dict)
     places: dict[int, Node] = field(default_factory=dict)  # the same nodes by their rank
-    workers: dict[str, Worker] = field(default_factory=dict)  # all that ever were
-    unassigned: dict[str, Worker] = field(default_factory=dict)  # those that start or are warm, oldest first
+    workers: dict[str, Worker] = field(default_factory=dict)  # all workers, including lost ones
+    unassigned: dict[str, Worker] = field(default_factory=dict)  # those that are starting or warm, oldest first
     unverified: dict[str, Worker] = field(default_factory=dict)  # the newcomers
-    fallen: set[int] = field(default_factory=set)  # ranks of which some worker was lost or released
-    started: int = 0  # the number of the next worker; names are not used again
-    ranks: dict[int, str] = field(default_factory=dict)  # who holds, or held last: nobody, or of every rank, in their order
+    ranks_ever_lost: set[int] = field(default_factory=set)  # ranks of which a worker was lost or released at some time
+    started: int = 0  # the number of the next worker; names are not reused
+    ranks: dict[int, str] = field(default_factory=dict)  # the worker that holds each rank, or held it last; empty, or all ranks in order
     finished_then_lost: set[int] = field(default_factory=set)  # ranks whose worker finished and was lost afterwards
     all_committed: bool = False  # every rank has committed in the current generation
     begun: bool = False  # some rank has committed its first transaction
@@ -286,46 +289,46 @@ class JobState:
     migration: Migration | None = None
     dispute: Dispute | None = None
     drill: DrillUnderWay | None = None
-    drilled: int = 0  # drills so far, the present one included
-    drills: list[DrillResult] = field(default_factory=list)  # the last ones that are over
-    drill_next: int = 0  # the next one that begins by itself is not due before this step, ...
+    drilled: int = 0  # number of drills so far, including the present one
+    drills: list[DrillResult] = field(default_factory=list)  # the latest finished ones
+    drill_next: int = 0  # the next automatic drill is not due before this step, ...
     drill_after: float = 0.0  # ... nor before this unix time
-    void: int = 0  # the number of the last drill before what is registered has changed
-    roles: tuple[int, ...] = ()  # alike for ranks that hold entries of the same names; empty: not known yet
+    proofs_valid_after: int = 0  # the number of the last drill before the registered state changed
+    roles: tuple[int, ...] = ()  # equal for ranks that hold entries of the same names; empty: unknown
     fingerprint: str = ""  # of these names
-    groups: tuple[RankGroup, ...] = ()  # that the script has made, as rank 0 has told last
+    groups: tuple[RankGroup, ...] = ()  # made by the script, as last listed by rank 0
     together: dict[int, tuple[int, ...]] = field(default_factory=dict)  # rank -> all ranks with which it is kept together
     incident: OpenIncident | None = None
     incidents: list[Incident] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
-    listed: StateListed | None = None  # as rank 0 has told last
+    listed: StateListed | None = None  # as last listed by rank 0
     losses: dict[tuple[int, int], int] = field(default_factory=dict)  # (rank, transaction) -> how often
     mismatches: dict[tuple[int, int], int] = field(default_factory=dict)  # the same for newcomers that did not verify
     unprepared: dict[int, int] = field(default_factory=dict)  # rank -> how many spares failed in its set-up
     unprepared_in_a_row: int = 0  # over all ranks
-    unmoved: dict[int, int] = field(default_factory=dict)  # rank -> how often it was to leave a tainted node, or to go home
-    evidence: dict[tuple[str, ...], Observed] = field(default_factory=dict)  # what was seen last, by whom and of what: for people
+    failed_moves: dict[int, int] = field(default_factory=dict)  # rank -> how often it was to leave a tainted node, or to return
+    evidence: dict[tuple[str, ...], Observed] = field(default_factory=dict)  # the latest evidence by detector and subject; only shown
     crashes: Crashes | None = None  # of survivors, since the last recovery
-    failed_devices: list[FailedDevice] = field(default_factory=list)  # the last ones that were blamed
+    failed_devices: list[FailedDevice] = field(default_factory=list)  # the latest ones that were blamed on a device
     breaks: dict[int, int] = field(default_factory=dict)  # transaction -> recoveries without a lost rank
-    broken: str = ""  # the communication failure that waits for its explanation
+    broken: str = ""  # the communication failure that is not explained yet
     broken_at: float = 0.0
-    claims: dict[int, Claim] = field(default_factory=dict)  # those that are not over, oldest first
+    claims: dict[int, Claim] = field(default_factory=dict)  # open claims, oldest first
     claimed: int = 0  # the number of the next one
-    scheduler_said: str = ""  # last, of a claim that it could not fulfil or has ended
+    scheduler_said: str = ""  # the latest report about a claim that it could not fulfil or has ended
     timers: set[str] = field(default_factory=set)
-    laggards: dict[str, int] = field(default_factory=dict, compare=False)  # where `all_of` looks first; no answer depends on it
-    refused: dict[tuple[str, Why], int] = field(default_factory=dict, compare=False)  # what came, and meant nothing: how often
+    first_unmet: dict[str, int] = field(default_factory=dict, compare=False)  # where `all_of` starts; does not affect results
+    refused: dict[tuple[str, RefusalReason], int] = field(default_factory=dict, compare=False)  # number of events that were ignored
     ended: EndJob | None = None
     now: float = 0.0
     out: list[Command] = field(default_factory=list, compare=False)
 
     def hosts(self) -> list[Node]:
-        """The nodes on which the ranks are started, in their order; others have spares only."""
+        """Return the nodes on which the ranks are started, in their order; others have spares only."""
         return [self.places[rank] for rank in range(self.spec.nodes) if rank in self.places]
 
     def complete(self) -> bool:
-        """Whether the nodes of all ranks have joined."""
+        """Return whether the nodes of all ranks have joined."""
         return self.all_of("joined", self.spec.nodes, self.places.__contains__)
 
     @property
@@ -334,29 +337,31 @@ class JobState:
         return not any(script.OWN_PROCESS_GROUP.code in notice for notice in self.notices)
 
     def all_of(self, question: str, count: int, true: Callable[[int], bool]) -> bool:
-        """Whether `true` holds for every number below `count`. The first for which it does not is asked first the next time, so that
-        asking after every event, until the answer is yes, costs as much as asking each of them once or twice. A yes looks at all.
+        """Return whether `true` holds for every number below `count`.
+
+        The first number for which it does not hold is tried first the next time. So calling this after every event until it returns True
+        costs as much as trying each number once or twice. A result of True tries all numbers.
         """
-        first = self.laggards.get(question, 0) % count
+        first = self.first_unmet.get(question, 0) % count
         for number in chain(range(first, count), range(first)):
             if not true(number):
-                self.laggards[question] = number
+                self.first_unmet[question] = number
                 return False
         return True
 
     def enlist(self, worker: Worker) -> None:
-        """A new worker, which starts."""
+        """Add a new worker, which is starting."""
         self.workers[worker.name] = self.unassigned[worker.name] = self.nodes[worker.node].workers[worker.name] = worker
 
-    def become(self, worker: Worker, state: WorkerState) -> None:
-        """The only way in which what a worker is to the job changes. One that takes a rank has its `rank` already."""
+    def set_worker_state(self, worker: Worker, state: WorkerState) -> None:
+        """Change a worker's state; nothing else may. A worker that takes a rank must have its `rank` already."""
         if state not in WORKER[worker.state]:
-            self._count(f"worker {worker.state} -> {state}", Why.TRANSITION)
+            self._count(f"worker {worker.state} -> {state}", RefusalReason.TRANSITION)
             return
         worker.state = state
         if state not in (WorkerState.STARTING, WorkerState.WARM):
             self.unassigned.pop(worker.name, None)
-        elif worker.name not in self.unassigned:  # a spare of a drill: in its old place again
+        elif worker.name not in self.unassigned:  # the spare of a drill returns to its previous position
             there = {*self.unassigned, worker.name}
             self.unassigned = {name: one for name, one in self.workers.items() if name in there}
         if state is WorkerState.NEWCOMER:
@@ -364,37 +369,37 @@ class JobState:
         else:
             self.unverified.pop(worker.name, None)
         if state in (WorkerState.LOST, WorkerState.RELEASED) and worker.rank >= 0:
-            self.fallen.add(worker.rank)
+            self.ranks_ever_lost.add(worker.rank)
         if state is WorkerState.LOST:
             self.nodes[worker.node].workers.pop(worker.name, None)
 
-    def enter(self, phase: Phase) -> None:
-        """The only way in which the phase of the job changes."""
+    def set_phase(self, phase: Phase) -> None:
+        """Change the phase of the job; nothing else may."""
         if phase not in JOB[self.phase]:
-            self._count(f"job {self.phase} -> {phase}", Why.TRANSITION)
+            self._count(f"job {self.phase} -> {phase}", RefusalReason.TRANSITION)
             return
         self.phase = phase
 
-    def refuse(self, event: Event, why: Why) -> None:
-        """It means nothing now, and nothing comes of it."""
+    def ignore(self, event: Event, why: RefusalReason) -> None:
+        """Ignore an event that has no meaning now, and count it."""
         self._count(type(event).__name__, why)
 
-    def _count(self, what: str, why: Why) -> None:
+    def _count(self, what: str, why: RefusalReason) -> None:
         self.refused[what, why] = self.refused.get((what, why), 0) + 1
 
     def emit(self, *commands: Command) -> None:
         self.out.extend(commands)
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         self.out.append(Tell(text))
 
     def end(self, exit_code: int, message: str) -> None:
-        """The first end counts. What is claimed is given back."""
+        """End the job, and give all claims back. Only the first call counts."""
         if self.ended is None:
             self.emit(*(GiveBackNode(claim.number, claim.node) for claim in self.claims.values()))
             self.claims.clear()
             self.ended = EndJob(exit_code, message)
-            self.enter(Phase.ENDED)
+            self.set_phase(Phase.ENDED)
             self.out.append(self.ended)
 
     def timer(self, name: str, seconds: float) -> None:
@@ -412,50 +417,51 @@ class JobState:
         return self.highest_announced_generation
 
     def trusted(self, node: Node) -> bool:
-        """Whether new ranks and spares may go there. A taint keeps nothing away from a job that has no other node; a drain does."""
+        """Return whether new ranks and spares may go to the node. Taints have no effect if all nodes have one; a drain always has."""
         return not node.lost and node.drain is None and (not node.taint or all(other.lost or other.taint for other in self.nodes.values()))
 
     def holder(self, rank: int) -> Worker:
         return self.workers[self.ranks[rank]]
 
     def holds(self, worker: Worker) -> bool:
-        """Whether it holds its rank, or held it last."""
+        """Return whether the worker holds its rank, or held it last."""
         return self.ranks.get(worker.rank) == worker.name
 
     def members(self) -> list[Worker]:
-        """Holders whose state is good, by rank. In a recovery these are the survivors."""
+        """Return the holders whose state is good, by rank. In a recovery these are the survivors."""
         holders = map(self.workers.__getitem__, self.ranks.values())
         return [worker for worker in holders if worker.state is WorkerState.MEMBER]
 
     def newcomers(self) -> list[Worker]:
-        """Holders that are not verified, by rank."""
+        """Return the holders that are not verified, by rank."""
         return sorted(filter(self.holds, self.unverified.values()), key=lambda worker: worker.rank)
 
     def leavers(self) -> list[Worker]:
-        """Those whose ranks move, and may come back to them: they are there, and their state is that of the boundary."""
+        """Return the old workers of moving ranks, which may get them back: they are alive, with the state of the boundary."""
         moving = self.migration is not None and self.migration.stage is Stage.MOVING
         return [self.workers[move.leaver] for move in self.migration.moves] if self.migration is not None and moving else []
 
     def vacant(self) -> list[int]:
-        """Ranks that nobody holds and somebody must; not those that may come back to their leavers."""
+        """Return the ranks without a holder that need one; not those that may return to their leavers."""
         moves = {leaver.rank for leaver in self.leavers()}
         return [
             rank
-            for rank in sorted(self.fallen - self.finished_then_lost - moves)
+            for rank in sorted(self.ranks_ever_lost - self.finished_then_lost - moves)
             if rank in self.ranks and self.holder(rank).state in (WorkerState.LOST, WorkerState.RELEASED)
         ]
 
     def idle(self, *states: WorkerState) -> list[Worker]:
-        """Workers without a rank that are starting or warm, whichever of these is asked for, oldest first."""
+        """Return the workers without a rank in these states (starting or warm), oldest first."""
         return [worker for worker in self.unassigned.values() if worker.state in states]
 
     def step(self) -> int:
-        """The last step that every rank is known to have committed. Workers say so only at the edges of a recovery."""
+        """Return the last step that every rank is known to have committed. Workers report it only at the start and end of a recovery."""
         return min((worker.step for worker in self.members()), default=0)
 
     def unsettled(self) -> str:
-        """Why this is not plain training, in which a rank can move or be drilled; empty if it is. (When all have committed in this
-        generation the last incident is over, and the next one begins with another generation.)
+        """Return why this is not plain training, in which a rank can move or be drilled; empty if it is.
+
+        When all ranks have committed in this generation, the last incident is over, and the next one begins with another generation.
         """
         if self.phase is Phase.ENDED:
             return moves.JOB_OVER()
@@ -475,7 +481,7 @@ class JobState:
         return worker.finished and (rank in self.finished_then_lost or worker.state is WorkerState.MEMBER)
 
     def everyone_committed(self) -> bool:
-        """Whether every rank has committed in the present generation."""
+        """Return whether every rank has committed in the present generation."""
         return self.all_of("committed", len(self.ranks), self._has_committed)
 
     def _has_committed(self, rank: int) -> bool:

@@ -1,37 +1,37 @@
-"""What a worker and a job may become, and whose words mean something meanwhile: tables to be read by people, and one place that asks them.
+"""The allowed transitions of workers and jobs, and which events count in which state.
 
 Theory
 ======
 
-Two kinds of small machines run here, one for the job and one for each worker. Neither table says *why* something changes: that is what
-the other modules of `core` decide. They say what can follow what at all, so that whoever reads a decision knows what cannot have been.
+There are two kinds of state machines, one for the job and one for each worker. The tables do not say *why* something changes: the other
+modules of `core` decide that. They say which changes are possible at all.
 
-A worker. It has a rank from WARM on, if ever, and that one for life; it never comes back from LOST:
+A worker has a rank from WARM on, if ever, and keeps it for life; it never comes back from LOST:
 
     STARTING ----> WARM ----> MEMBER <-----------> LEAVING     its rank moves, or stays after all
        |            |           ^  |                  |
        |            +------> NEWCOMER                 |
-       |            +<-----> REHEARSING               |    a spare in a drill; back: a loss came before it had begun
+       |            +<-----> DRILLING                 |    a spare in a drill; back: a loss came before it had begun
        |            |           |  |                  |
-       +------------+-----------+--+------------------+---> RELEASED ----> LOST    told to go, and gone
+       +------------+-----------+--+------------------+---> RELEASED ----> LOST    told to exit, and gone
        +------------+-----------+--+------------------+-----------------> LOST     gone, or fenced
 
-The job. Staying is in the table, too, where something new begins in the same phase: a second loss while everybody comes to rest is the
-next generation, and training that begins is training from its first commit on:
+The job. A phase may follow itself if something new begins in it: a second loss during QUIESCING begins the next generation, and training
+that begins is TRAINING until its first commit and after it:
 
     FORMING ----> TRAINING ----> QUIESCING ----> RESUMING ----> TRAINING
-                  TRAINING, QUIESCING, RESUMING ----> FORMING     nothing was done yet: all ranks start anew
+                  TRAINING, QUIESCING, RESUMING ----> FORMING     nothing was done yet: all ranks start from scratch
                                                 RESUMING ----> QUIESCING     another loss
     any of them ----> ENDED
 
-Words. Workers repeat themselves after every reconnect, and what they say may be late: of a worker that is fenced by now, of a generation
-that is over. Such a word changes nothing. `SPEAKERS` and `DURING` say in which state of its worker, and in which phase, a kind of event
-means something; what depends on more than that (the generation, a timer, whether it was said before) the handlers see. Either way it is
-*refused*: counted in `JobState.refused` by its kind and by why, and never an error, because it came from outside. The counts take no part
-in any decision. Many are as it should be. What they are good for: a kind that grows and grows is somebody who is not heard.
+Ignored events. Workers repeat themselves after every reconnect, and an event may be late: from a worker that is fenced by now, or of a
+generation that is over. Such an event changes nothing. `SPEAKERS` and `DURING` say in which state of its worker, and in which phase, a kind
+of event counts; handlers check what depends on more than that (the generation, a timer, whether it is a repeat). Ignored events are counted
+in `JobState.refused` by kind and reason. They are never an error, because they come from outside, and the counts affect no decision. A
+steady number of them is normal; a kind that grows without end shows a process that is not heard.
 
-A step that the first two tables do not know is refused as well: nothing changes, and it is counted as a `Why.TRANSITION`. No event can
-lead to one; the tests walk for it, and a count of them in a real job is a bug in here.
+A transition that the first two tables do not contain is ignored as well, and counted (`RefusalReason.TRANSITION`). No event can cause one;
+the tests search for it, and such a count in a real job is a bug in this package.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from understudy.core import events
 
 
 class Phase(StrEnum):
-    """Where the job as a whole is."""
+    """The phase of the job as a whole."""
 
     FORMING = "forming"  # nodes join, workers warm, ranks are not assigned yet
     TRAINING = "training"
@@ -54,38 +54,38 @@ class Phase(StrEnum):
 
 
 class WorkerState(StrEnum):
-    """What a worker is to the job."""
+    """The state of a worker in the job."""
 
     STARTING = "starting"  # not warm yet
     WARM = "warm"  # holds no rank
-    REHEARSING = "rehearsing"  # computes a step beside a rank, to see whether it comes to the same
+    DRILLING = "rehearsing"  # computes a step in parallel with a rank, to compare the results
     NEWCOMER = "newcomer"  # took a rank in the middle of the job; its state is not verified yet
     MEMBER = "training"  # holds a rank
     LEAVING = "leaving"  # healthy; its rank moves to a newcomer that is not verified yet
-    RELEASED = "released"  # told to exit
+    RELEASED = "released"  # was told to exit
     LOST = "lost"
 
 
-class Why(StrEnum):
-    """Why something is refused."""
+class RefusalReason(StrEnum):
+    """Why an event is ignored."""
 
-    UNKNOWN = "unknown"  # nobody has ever heard of this worker or node
-    STATE = "state"  # its worker is something else than what it speaks as: fenced, as a rule
-    PHASE = "phase"  # it means nothing in this phase of the job: after its end, as a rule
-    GENERATION = "generation"  # it names one that is over, or that its worker takes no part in
-    OVER = "over"  # the timer, migration or incident to which it belongs is over, or never was
-    AGAIN = "again"  # it was said before
-    LIMIT = "limit"  # there are enough of its kind
-    TRANSITION = "transition"  # a bug in `core`: no table knows this step
+    UNKNOWN = "unknown"  # the worker or node is unknown
+    STATE = "state"  # its worker is in another state than the event requires: usually fenced
+    PHASE = "phase"  # it has no meaning in this phase of the job: usually after its end
+    GENERATION = "generation"  # it names a generation that is over, or in which its worker takes no part
+    OVER = "over"  # the timer, migration or incident to which it belongs is over, or never existed
+    AGAIN = "again"  # it is a repeat
+    LIMIT = "limit"  # the limit of its kind is reached
+    TRANSITION = "transition"  # a bug in `core`: no table contains this transition
 
 
-STARTING, WARM, REHEARSING, NEWCOMER, MEMBER, LEAVING, RELEASED, LOST = WorkerState
+STARTING, WARM, DRILLING, NEWCOMER, MEMBER, LEAVING, RELEASED, LOST = WorkerState
 FORMING, TRAINING, QUIESCING, RESUMING, ENDED = Phase
 
 WORKER: Mapping[WorkerState, frozenset[WorkerState]] = {
     STARTING: frozenset({WARM, RELEASED, LOST}),
-    WARM: frozenset({MEMBER, NEWCOMER, REHEARSING, RELEASED, LOST}),
-    REHEARSING: frozenset({WARM, RELEASED, LOST}),
+    WARM: frozenset({MEMBER, NEWCOMER, DRILLING, RELEASED, LOST}),
+    DRILLING: frozenset({WARM, RELEASED, LOST}),
     NEWCOMER: frozenset({MEMBER, RELEASED, LOST}),
     MEMBER: frozenset({LEAVING, RELEASED, LOST}),
     LEAVING: frozenset({MEMBER, RELEASED, LOST}),
@@ -106,15 +106,15 @@ _HAD_A_RANK = frozenset({NEWCOMER, MEMBER, LEAVING, RELEASED})
 _THERE = frozenset(WorkerState) - {LOST}
 
 SPEAKERS: Mapping[type[Any], frozenset[WorkerState]] = {
-    # Anybody may say the rest: `WorkerStarted`, whose worker may be unknown and is ended then, and `Notice`.
+    # All other events are accepted from any worker: `WorkerStarted`, whose worker may be unknown and is then ended, and `Notice`.
     events.StartRefused: frozenset({STARTING}),
     events.WorkerWarm: _THERE,  # it may have a rank from an orchestrator that was killed
     events.WorkerLost: _THERE,
     events.ScriptFailed: _THERE - {RELEASED},
     events.DeviceFailed: _THERE - {RELEASED},
     events.UsesDevice: _HAD_A_RANK - {RELEASED},
-    events.Prepared: frozenset({WARM, REHEARSING}),
-    events.Drilled: frozenset({REHEARSING}),
+    events.Prepared: frozenset({WARM, DRILLING}),
+    events.Drilled: frozenset({DRILLING}),
     events.DrillBroken: frozenset({MEMBER, LEAVING}),
     events.Registered: frozenset({MEMBER}),
     events.StateListed: frozenset({MEMBER}),
@@ -127,7 +127,7 @@ SPEAKERS: Mapping[type[Any], frozenset[WorkerState]] = {
     events.ReplicasDiffer: HAS_STATE,
     events.RedoDiffers: HAS_STATE,
     events.SectionFailed: HAS_STATE,
-    events.CommunicationBroken: _HAD_A_RANK,  # not a spare that is prepared: training has nothing to do with it
+    events.CommunicationBroken: _HAD_A_RANK,  # not a prepared spare, which takes no part in training
     events.PhaseDone: _HAD_A_RANK,
     events.Uncovered: _HAD_A_RANK,
     events.Committed: _HAD_A_RANK,
@@ -136,7 +136,7 @@ SPEAKERS: Mapping[type[Any], frozenset[WorkerState]] = {
 _ALWAYS = frozenset(Phase)
 _LIVE = _ALWAYS - {ENDED}
 
-DURING: Mapping[type[Any], frozenset[Phase]] = {  # all others: as long as the job has not ended
+DURING: Mapping[type[Any], frozenset[Phase]] = {  # all others: until the job has ended
     events.NodeTainted: _ALWAYS,
     events.IncidentGraded: _ALWAYS,  # the last incident may end with the job
     events.CommunicationBroken: frozenset({TRAINING, RESUMING}),
@@ -147,15 +147,15 @@ DURING: Mapping[type[Any], frozenset[Phase]] = {  # all others: as long as the j
 
 
 def outlives(kind: type[Any], phase: Phase) -> bool:
-    """Whether an event of this kind can mean anything in this phase of the job."""
+    """Return whether an event of this kind can have a meaning in this phase of the job."""
     return phase in DURING.get(kind, _LIVE)
 
 
-def refusal(kind: type[Any], speaker: WorkerState | None, phase: Phase) -> Why | None:
-    """Why an event of this kind means nothing now, as far as the tables know; None: its handler sees. `speaker`: None, nobody knows it."""
+def refusal(kind: type[Any], speaker: WorkerState | None, phase: Phase) -> RefusalReason | None:
+    """Return why an event of this kind is ignored according to the tables; None: its handler decides. `speaker`: None if it is unknown."""
     if not outlives(kind, phase):
-        return Why.PHASE
+        return RefusalReason.PHASE
     speakers = SPEAKERS.get(kind)
     if speakers is None or speaker in speakers:
         return None
-    return Why.UNKNOWN if speaker is None else Why.STATE
+    return RefusalReason.UNKNOWN if speaker is None else RefusalReason.STATE

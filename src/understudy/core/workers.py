@@ -1,8 +1,7 @@
-"""Nodes join; workers start, warm, are refused or lost before they hold a rank. And repeating after a reconnect.
+"""Let nodes join; start, warm, refuse and replace workers without a rank; repeat commands after a reconnect.
 
-A worker lost before ranks are given out is replaced, first by a spare of its node. A node on which workers are lost
-before they are warm, again and again, gets no more of them. A spare that a node has no room for is asked for again
-after the next incident.
+A worker that is lost before ranks are assigned is replaced, first by a spare of its node. A node on which workers are repeatedly lost
+before they are warm gets no more of them. A spare for which a node has no room is tried again after the next incident.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from understudy.core.quiesce import advance, fill, want_more
 from understudy.core.state import JobState, Migration, Node, Stage, Worker
 from understudy.core.taints import leave
 from understudy.core.topology import failure_domain, meanings
-from understudy.core.transitions import Phase, Why, WorkerState
+from understudy.core.transitions import Phase, RefusalReason, WorkerState
 from understudy.messages import forming
 
 MOST_SPARES = 1024  # on one node, as an agent asks for them; a service takes no more workers on a node either
@@ -26,14 +25,14 @@ MOST_SPARES = 1024  # on one node, as an agent asks for them; a service takes no
 
 def node_joined(state: JobState, event: NodeJoined) -> None:
     node = state.nodes.get(event.node)
-    before = node if node is not None and node.lost and node.claim >= 0 else None  # it has served a claim that is over
+    before = node if node is not None and node.lost and node.claim >= 0 else None  # it has served a claim that has ended
     if node is not None and before is None:
         node.address = event.address
         _repeat(state, node)
         if node.lost:
             node.lost, node.spares, node.refused = False, _spares(state, event), 0
             node.room = node.spares
-            state.tell(forming.NODE_BACK(node=node.name))
+            state.report(forming.NODE_BACK(node=node.name))
             if not node.taints:
                 home.trusted(state, node)
             want_more(state)
@@ -41,7 +40,7 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
         return
     taken = event.node_rank in state.places or event.node_rank < 0
     if taken or (event.spares < 0 and event.node_rank >= state.spec.nodes + state.spec.spare_nodes):
-        state.tell(forming.NODE_RANK_TAKEN(node=event.node, node_rank=event.node_rank))
+        state.report(forming.NODE_RANK_TAKEN(node=event.node, node_rank=event.node_rank))
         return
     labels = meanings(event.labels)
     domain = failure_domain(event.node, event.domain, labels)
@@ -59,13 +58,15 @@ def node_joined(state: JobState, event: NodeJoined) -> None:
 
 
 def _spares(state: JobState, event: NodeJoined) -> int:
-    """An agent that asks for more than any host can hold is not believed: each of them is an entry here before it is a process there."""
+    """Return the number of spares that the agent asks for, limited to what a host can have: each is an entry in memory before it is a
+    process.
+    """
     return spare_share(state.spec, event.node_rank) if event.spares < 0 else min(event.spares, MOST_SPARES)
 
 
 def worker_started(state: JobState, event: WorkerStarted) -> None:
     worker = state.workers.get(event.worker)
-    if worker is None:  # from before a crash of the orchestrator, started after the last journalled event
+    if worker is None:  # started after the last journalled event, before a crash of the orchestrator
         worker = Worker(event.worker, event.node, spare=True, state=WorkerState.LOST)
         state.workers[event.worker] = worker
         number = event.worker.removeprefix("w")
@@ -79,9 +80,9 @@ def worker_started(state: JobState, event: WorkerStarted) -> None:
 def worker_warm(state: JobState, event: WorkerWarm) -> None:
     worker = state.workers[event.worker]
     if worker.state is not WorkerState.STARTING:
-        state.refuse(event, Why.AGAIN)
+        state.ignore(event, RefusalReason.AGAIN)
         return
-    state.become(worker, WorkerState.WARM)
+    state.set_worker_state(worker, WorkerState.WARM)
     worker.store, worker.torch, worker.rejoins = event.store, event.torch, event.rejoins
     state.nodes[worker.node].failed_starts = 0
     if state.phase is Phase.FORMING:
@@ -96,31 +97,31 @@ def worker_warm(state: JobState, event: WorkerWarm) -> None:
 
 def start_refused(state: JobState, event: StartRefused) -> None:
     worker = state.workers[event.worker]
-    state.become(worker, WorkerState.LOST)
+    state.set_worker_state(worker, WorkerState.LOST)
     if not worker.spare:
         state.end(1, forming.WORKER_NOT_STARTED(node=event.node, worker=worker.name, detail=event.detail))
         return
     node = state.nodes[worker.node]
     if node.spares or not state.spec.bounded_places:
-        node.spares, node.refused, node.awaits = max(0, node.spares - 1), node.refused + 1, max(0, node.awaits - 1)
-    else:  # started in place of a rank's worker
+        node.spares, node.refused, node.spares_for_return = max(0, node.spares - 1), node.refused + 1, max(0, node.spares_for_return - 1)
+    else:  # started in the place of a rank's worker
         node.failed_starts += 1
-    state.tell(forming.SPARE_NOT_STARTED(node=node.name, detail=event.detail))
+    state.report(forming.SPARE_NOT_STARTED(node=node.name, detail=event.detail))
     if state.phase is Phase.QUIESCING:
         if state.vacant():
             fill(state)
         advance(state)
     elif state.phase is not Phase.FORMING:
-        leave(state)  # ranks that go home may have waited for this spare
+        leave(state)  # ranks that return may have waited for this spare
 
 
 def idle_lost(state: JobState, worker: Worker, was: WorkerState, detail: str) -> None:
-    """A worker without a rank is gone (and fenced already)."""
+    """Replace a worker without a rank that is gone (and already fenced)."""
     node = state.nodes[worker.node]
     drill.lost(state, worker, detail)
     if worker.prepare is not None and not worker.ready and not node.lost:
         missed(state, worker.prepare.rank)
-    state.tell((forming.SPARE_LOST if worker.spare else forming.WORKER_LOST)(worker=worker.name, node=worker.node, detail=detail))
+    state.report((forming.SPARE_LOST if worker.spare else forming.WORKER_LOST)(worker=worker.name, node=worker.node, detail=detail))
     if was is WorkerState.STARTING:
         node.failed_starts += 1
     hopeless = node.failed_starts > state.spec.max_restarts
@@ -136,7 +137,7 @@ def idle_lost(state: JobState, worker: Worker, was: WorkerState, detail: str) ->
     elif hopeless or not state.spec.replenish:
         node.spares = max(0, node.spares - 1)
         if hopeless:
-            state.tell(forming.NO_MORE_SPARES(count=node.failed_starts, node=node.name))
+            state.report(forming.NO_MORE_SPARES(count=node.failed_starts, node=node.name))
     if state.phase is Phase.FORMING:
         top_up(state)
         give_out_ranks(state)
@@ -148,8 +149,8 @@ def idle_lost(state: JobState, worker: Worker, was: WorkerState, detail: str) ->
 
 
 def _repeat(state: JobState, node: Node) -> None:
-    """An agent connected again, and what was under way to its workers may be lost: say it again. Workers know by kind
-    and generation what they have had.
+    """Repeat pending commands after an agent has reconnected, because they may be lost. Workers recognize repeats by kind and
+    generation.
     """
     recovery = state.recovery
     for worker in node.workers.values():

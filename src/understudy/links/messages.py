@@ -187,14 +187,14 @@ def encode(message: Message) -> str:
 
 def decode(text: str | bytes) -> Message:
     """The message in `text`. Raises `BadMessage` for anything else."""
-    return taken(text)[0]
+    return decode_untrusted(text)[0]
 
 
-def taken(text: str | bytes) -> tuple[Message, str]:
+def decode_untrusted(text: str | bytes) -> tuple[Message, str]:
     """Decode a message of another process. Return it with the text that the journal may keep: `text` itself, if nothing had to be cleaned.
     Raises `BadMessage`.
     """
-    message, written = recalled(text, LIMIT)
+    message, written = decode_trusted(text, LIMIT)
     if isinstance(message, Hello):
         check_node(message)
     if len(written) > LIMIT // _GROWTH and type(message) in _BOUNDED and len(encode(message)) > LIMIT:
@@ -212,9 +212,10 @@ def check_node(hello: Hello) -> None:
         raise NodeTooLong(wire.NODE_TOO_LONG(length=length, most=MOST_OF_NODE), hello.node)
 
 
-def recalled(text: str | bytes, limit: int | None = None) -> tuple[Message, str]:
-    """Decode a message that this orchestrator or an earlier one has written, as `taken` does. Its total length is not limited: thousands of
-    nodes that are lost together are one event.
+def decode_trusted(text: str | bytes, limit: int | None = None) -> tuple[Message, str]:
+    """Decode a message that this orchestrator or an earlier one has written, as `decode_untrusted` does.
+
+    Its total length is not limited: thousands of nodes that are lost together are one event.
     """
     quick = isinstance(text, bytes) or text.isascii()
     length = len(text) if quick else len(typing.cast("str", text).encode(errors="surrogatepass"))

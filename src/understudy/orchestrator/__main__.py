@@ -1,11 +1,11 @@
 """`python -m understudy.orchestrator`: serve one job until it ends, or, as `understudy orchestrator`, any number of jobs until stopped.
 
-One job (`--run-dir`): the exit code is the job's. Writes `RUN_DIR/orchestrator.json` ({"url", "pid"}) once it serves. Started again on
-the same run directory it replays the journal and goes on; give it the same port, so that the agents find it. With `--members` it is one of
-several, on other hosts, of which one leads (`quorum`).
+One job (`--run-dir`): the exit code is the job's. It writes `RUN_DIR/orchestrator.json` ({"url", "pid"}) once it serves. If it is restarted
+with the same run directory, it replays the journal and continues; give it the same port, so that the agents find it. With `--members` it is
+one of several, on other hosts, of which one leads (`quorum`).
 
-A service (`--state-dir`): jobs are submitted over HTTP and run on the nodes whose agents have connected. Started again with the same
-folder it goes on where it was. Ending it ends no job.
+A service (`--state-dir`): jobs are submitted over HTTP and run on the nodes whose agents have connected. If it is restarted with the same
+folder, it continues. Ending it ends no job.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from understudy.orchestrator.settings import Settings
 from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.kubernetes.names import JOB_VARIABLE
 
-GARBAGE = (50_000, 20, 50)  # hardly anything here is garbage in cycles, and an incident of a big job makes objects by the 100,000
+GARBAGE = (50_000, 20, 50)  # there is hardly any garbage in cycles here, and an incident of a big job makes objects by the 100,000
 _PR_SET_PDEATHSIG = 1
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 async def _take_part(arguments: argparse.Namespace, folder: Path, settings: Settings | None, entry: _Entry, listener: socket.socket) -> int:
-    """One of several that share nothing but the network."""
+    """Run one of several orchestrators that share nothing but the network."""
     assert settings is not None
     _prepare()
     urls = arguments.members.split(",")
@@ -104,13 +104,13 @@ async def _take_part(arguments: argparse.Namespace, folder: Path, settings: Sett
     scheduler = from_scheduler(arguments.scheduler, folder)
     if job := os.environ.get(JOB_VARIABLE):
         await quorum.serve(_of_lock(arguments.number, urls, job), urls, folder, settings, access, certificates, listener, scheduler)
-        return 0  # of the pod: how the job has ended, its resource says
+        return 0  # of the pod: the exit code of the job is in its resource
     make = quorum.of_quorum(arguments.number, urls, folder, token, trusting(arguments.trust))
     return await quorum.serve(make, urls, folder, settings, access, certificates, listener, scheduler)
 
 
 def _of_lock(number: int, urls: Sequence[str], job: str) -> quorum.Make:
-    """Its client is imported only in a pod on Kubernetes."""
+    """Return the factory of lock holders. Its client is imported only in a pod on Kubernetes."""
     from understudy.orchestrator.quorum.leased import of_lock
 
     return of_lock(number, urls, job, say)
@@ -118,14 +118,14 @@ def _of_lock(number: int, urls: Sequence[str], job: str) -> quorum.Make:
 
 def _prepare() -> None:
     messages.prepare()
-    gc.freeze()  # what is there now stays
+    gc.freeze()  # all existing objects are permanent
     gc.set_threshold(*GARBAGE)
-    # uvicorn says this of every agent that is sent away with an answer.
+    # uvicorn logs this for every agent that is rejected with an answer.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing handshake" not in record.getMessage())
 
 
 async def _lead(arguments: argparse.Namespace, folder: Path, entry: _Entry, leadership: Leadership) -> int:
-    """One of several: serves when it leads, and listens only then, so that whoever connects knows that it does."""
+    """Run one of several: serve and listen only while it leads, so that clients know that it does."""
     waiting = asyncio.ensure_future(leadership.wait())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, waiting.cancel)
@@ -186,7 +186,7 @@ async def _serve(
     watching = asyncio.create_task(cluster.watch()) if cluster is not None else None
     waiting: set[asyncio.Future[Any]] = {serving, ended}
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    if not ended.done():  # the server could not start or broke down: without it there is no control
+    if not ended.done():  # the server could not start or failed: without it there is no control
         await serving
         say(orchestrators.SERVER_STOPPED())
         return 1
@@ -199,8 +199,9 @@ async def _serve(
 
 
 def _over(ended: asyncio.Future[int], job: asyncio.Task[int]) -> None:
-    """End with 0; or, if the job was put aside, as if the journal could not be read: the command line above goes on without an orchestrator
-    then, and tries again.
+    """End with 0; or, if the job was put aside, as if the journal could not be read.
+
+    Then the command line continues without an orchestrator, and tries again.
     """
     if ended.done():
         return
@@ -209,7 +210,7 @@ def _over(ended: asyncio.Future[int], job: asyncio.Task[int]) -> None:
     elif (error := job.exception()) is not None:
         ended.set_exception(error)
     else:
-        ended.set_result(0)  # how the job has ended, its journal and its agents say: its own code could be taken for `UNUSABLE`
+        ended.set_result(0)  # the job's exit code is in its journal and its agents: here it could be mistaken for `UNUSABLE`
 
 
 def _signalled(jobs: Jobs, cluster: Cluster | None, ended: asyncio.Future[int], number: signal.Signals, code: int) -> None:
@@ -224,7 +225,7 @@ def _signalled(jobs: Jobs, cluster: Cluster | None, ended: asyncio.Future[int], 
 
 
 def _lock(folder: Path, shared: bool) -> None:
-    """One orchestrator for each folder, unless a database says which of several leads. Held as long as this process lives."""
+    """Allow one orchestrator for each folder, unless a database decides which of several leads. The lock lasts as long as this process."""
     if shared:
         return
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -236,7 +237,7 @@ def _lock(folder: Path, shared: bool) -> None:
 
 @dataclass(frozen=True)
 class _Entry:
-    """Who is let in, and how. `must_show`: only with a certificate."""
+    """The credentials that are required. `must_show`: a certificate."""
 
     access: Access
     certificates: Certificates | None
@@ -244,7 +245,7 @@ class _Entry:
 
 
 def _entry(arguments: argparse.Namespace, folder: Path) -> _Entry:
-    """Only a service on the loopback address may ask for nothing. Raises `ValueError` or `OSError`."""
+    """Return the credentials. Only a service on the loopback address may need none. Raises `ValueError` or `OSError`."""
     certificates = Certificates(arguments.tls_cert, arguments.tls_key) if arguments.tls_cert else None
     if arguments.tls:
         certificates = Certificates.of(arguments.tls)
@@ -262,7 +263,7 @@ def _entry(arguments: argparse.Namespace, folder: Path) -> _Entry:
 
 
 def _settings(run_dir: Path, given: str | None, *, member: bool) -> Settings:
-    """What the journal says if there is one, else what the command line says. A `member` of several can do without its own."""
+    """Return the settings of the journal if there is one, else of the command line. A `member` of several may have none of its own."""
     place = run_dir / JOURNAL
     try:
         known = _patiently(place, lambda: journal.read(place))
@@ -279,8 +280,9 @@ def _settings(run_dir: Path, given: str | None, *, member: bool) -> Settings:
 
 
 def _patiently(place: Path | str, read: Callable[[], T]) -> T:
-    """A file that cannot be read for now (SQLite needs a little room on the disk for that, too) is read later: training goes on
-    meanwhile, and an orchestrator that ended would be started again a few times only.
+    """Read, and try again if the file cannot be read for now (SQLite needs a little disk space for that, too).
+
+    Training goes on in the meantime, and an orchestrator that ended would be restarted only a few times.
     """
     backoff, told = Backoff(AGAIN, AGAIN_AT_MOST), False
     while True:
@@ -296,7 +298,7 @@ def _patiently(place: Path | str, read: Callable[[], T]) -> T:
 
 
 def _die_with_parent() -> None:
-    """SIGTERM when whoever started us is gone, so that a killed command line leaves nothing behind."""
+    """Ask for SIGTERM when the parent process is gone, so that a killed command line leaves nothing running."""
     parent = os.getppid()
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:

@@ -1,4 +1,4 @@
-"""An agent's connection, as those see it who have something to say to the agent."""
+"""An agent's connection, for code that sends messages to the agent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REASON = 123  # bytes of a reason for closing (RFC 6455, 5.5)
 
 
 def shortened(reason: str) -> str:
-    """Return as much of a reason for closing as there is room for."""
+    """Return a reason for closing, shortened to the available space."""
     return reason.encode()[:REASON].decode(errors="ignore")
 
 
@@ -29,17 +29,17 @@ class Close:
 
 
 class AgentLink:
-    """One agent's connection: what is put into `outbox` is sent in that order."""
+    """One agent's connection: messages are sent in the order in which they are put into `outbox`."""
 
     def __init__(self, node: str, instance: str = "", now: float = 0.0, position: str = "") -> None:
         self.node = node
         self.instance = instance  # of its agent (`NodeJoined`)
-        self.heard = now  # when, by the event loop's clock
-        self.position = position  # in the journal, of which its agent knows; "": an earlier version, which does not ask
+        self.heard = now  # the time of its last message, by the event loop's clock
+        self.position = position  # the position in the journal that its agent knows; "": an earlier version without positions
         self.outbox: asyncio.Queue[str | Close] = asyncio.Queue()
 
     def report(self, position: str) -> None:
-        """Tell the agent how far the journal is, before anything that depends on it."""
+        """Report the position in the journal to the agent, before any command that depends on it."""
         if self.position not in ("", position):
             self.position = position
             self.outbox.put_nowait(encode(Journalled(position)))

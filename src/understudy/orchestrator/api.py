@@ -1,8 +1,8 @@
-"""The HTTP interface of the orchestrator: for people and programs, and the agents' WebSockets.
+"""The HTTP interface of the orchestrator, and the agents' WebSockets.
 
-Everything but `/v1/health` and the description of the interface (`/openapi.json`) wants `Authorization: Bearer TOKEN` or a client's
-certificate, with a role that may do it (`x-role` in the description), unless the orchestrator was told to ask for none. Errors are
-problem details (`problems.py`).
+Everything except `/v1/health` and the description of the interface (`/openapi.json`) requires `Authorization: Bearer TOKEN` or a client
+certificate, with a role that allows it (`x-role` in the description), unless the orchestrator was started without authentication. Errors
+are problem details (`problems.py`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def create_app(jobs: Jobs, access: Access, cluster: Cluster | None = None, fence
     problems.install(app)
     auth, found = Auth(access, jobs), Finder(jobs)
     app.add_middleware(Limits)
-    # In this order they stand in the description of the interface.
+    # The order of these calls is the order of the description.
     _add_health(app, jobs)
     add_reading(app, jobs, found, cluster, auth)
     add_wishes(app, jobs, found, cluster, auth)

@@ -1,4 +1,4 @@
-"""What goes in and out of the HTTP interface, beside status and report (`views.py`) and submissions; and the answers that are a no."""
+"""Requests and answers of the HTTP API, except status and report (`views.py`) and submissions; and the error answers."""
 
 from __future__ import annotations
 

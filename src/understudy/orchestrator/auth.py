@@ -1,4 +1,4 @@
-"""Who is let in: every route and every agent's WebSocket asks here first."""
+"""Authentication and authorization of every route and every agent's WebSocket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.problems import problem
 from understudy.orchestrator.security import Access, Grant, Role, Unknown
 
-HELLO = 10.0  # seconds for an agent to say who it is
+HELLO = 10.0  # seconds for an agent to send its first message
 
 
 def _needed(role: Role, job: str, *, of_all: bool = False) -> str:
@@ -31,7 +31,7 @@ def _needed(role: Role, job: str, *, of_all: bool = False) -> str:
 
 
 class Auth:
-    """Asks whoever comes what they may do."""
+    """Checks the credentials of requests and agents."""
 
     def __init__(self, access: Access, jobs: Jobs) -> None:
         self._access = access
@@ -39,7 +39,9 @@ class Auth:
         self._bearer = HTTPBearer(auto_error=False, description="the secret, or a token made from it by `understudy token`")
 
     def needs(self, role: Role, *, of_all: bool = True) -> dict[str, Any]:
-        """For a route. One without a job in its path is about all of them (`of_all`), or looks at the grants itself."""
+        """Return the dependencies of a route that needs this role. A route without a job in its path concerns all jobs (`of_all`), or
+        checks the grants itself.
+        """
 
         def check(request: Request, _: object = Depends(self._bearer)) -> None:
             grants = self.grants(request)
@@ -51,7 +53,7 @@ class Auth:
         return {"dependencies": [Depends(check)], "openapi_extra": {"x-role": role.value}}
 
     def grants(self, connection: HTTPConnection) -> tuple[Grant, ...]:
-        """Raises `HTTPException`."""
+        """Return the grants of a connection. Raises `HTTPException`."""
         try:
             return self._access.grants(connection.headers.get("authorization"), getattr(connection.state, "certificate", None))
         except Unknown as error:
@@ -59,10 +61,10 @@ class Auth:
 
     @staticmethod
     def holder(connection: HTTPConnection) -> str:
-        """Return something that tells one credential from another one, for those who were let in; "": nobody is asked for any."""
+        """Return a text that distinguishes one accepted credential from another; "" if none is required."""
         given = (connection.headers.get("authorization") or "").partition(" ")[2].strip()
         certificate = getattr(connection.state, "certificate", None) or {}
-        # A token's last part, its signature, can be written in several ways.
+        # The last part of a token, its signature, can be written in several ways.
         text = given.rpartition(".")[0] or given or "".join(str(certificate.get(name, "")) for name in ("issuer", "serialNumber"))
         return hashlib.sha256(text.encode()).hexdigest() if text else ""
 
@@ -73,8 +75,9 @@ class Auth:
     async def greet(
         self, socket: WebSocket, role: Role, job: str, kind: type[NodeJoined | Hello], fence: int, unfit: str = ""
     ) -> NodeJoined | Hello | None:
-        """The agent's first message, which must be of this `kind`; None if it was sent away. `unfit`: why it is, although it has the right
-        to come; it may try again.
+        """Return the agent's first message, which must be of this `kind`; None if the agent was rejected.
+
+        `unfit`: why an authorized agent is rejected nevertheless; it may try again.
         """
         shown = self._access.proof(socket.headers.get("authorization"), socket.headers.get(NONCE))
         try:
@@ -94,7 +97,7 @@ class Auth:
         try:
             with suppress(TimeoutError, KeyError):
                 said = decode(await asyncio.wait_for(socket.receive_text(), HELLO))
-        except NodeTooLong as error:  # its agent may be of an earlier version and have parts that train: it stays, and comes again
+        except NodeTooLong as error:  # its agent may be of an earlier version and have parts that train: it stays, and connects again
             node = plain(next((grant.node for grant in grants if grant.node), error.node))[:100]
             self._jobs.tell_once(f"labels of {node}", service_jobs.NODE_KEPT_WAITING(node=node, reason=str(error)))
             await socket.close(TRY_LATER, shortened(str(error)))
@@ -112,7 +115,7 @@ class Auth:
         return said
 
     async def _not_its_node(self, socket: WebSocket, node: str, own: str) -> None:
-        """Send an agent away whose token or certificate is for its `own` node, or names none."""
+        """Reject an agent whose token or certificate is for another node (`own`), or names none."""
         why = http_requests.ANOTHER_NODE(own=own, node=node) if own else http_requests.NODE_UNNAMED(node=node)
         self._jobs.tell_once(f"agent of {own}", service_jobs.AGENT_SENT_AWAY(node=plain(node)[:100], reason=why[:300]))
         await socket.close(POLICY_VIOLATION, shortened(why))

@@ -1,10 +1,10 @@
 """A private certificate authority in a folder, for tests and small clusters: `understudy certs`.
 
     DIR/ca/        ca.crt, ca.key        the authority; its key signs and stays here
-    DIR/NAME/      ca.crt, tls.crt, tls.key      what one server or client needs: the layout of a Kubernetes TLS secret
+    DIR/NAME/      ca.crt, tls.crt, tls.key      the files of one server or client: the layout of a Kubernetes TLS secret
 
-Keys are elliptic curve keys (P-256), readable by their owner only. Servers' certificates hold for server authentication and the names
-given; clients' for client authentication, with what they may do as a URI (`security.py`). So neither can stand in for the other.
+Keys are elliptic curve keys (P-256), readable by their owner only. Servers' certificates are valid for server authentication and the given
+names; clients' for client authentication, with their rights as a URI (`security.py`). So neither can replace the other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SKEW = datetime.timedelta(minutes=5)  # between the clocks of two hosts
 
 
 def make_authority(folder: Path, days: int = AUTHORITY_DAYS) -> Path:
-    """Makes `folder`/ca. Raises `FileExistsError` if there is one: its certificates would be worth nothing with a new key."""
+    """Make `folder`/ca. Raises `FileExistsError` if there is one: its certificates would be worthless with a new key."""
     place = folder / AUTHORITY
     place.mkdir(parents=True)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -45,14 +45,15 @@ def make_authority(folder: Path, days: int = AUTHORITY_DAYS) -> Path:
 
 
 def issue_server(folder: Path, name: str, hosts: list[str], days: int) -> Path:
-    """For an orchestrator that is reached under `hosts`, names and addresses, and from its own host. Raises like `issue_client`."""
+    """Issue a certificate for an orchestrator at `hosts` (names and addresses) and its own host. Raises like `issue_client`."""
     names = [_alternative(host) for host in dict.fromkeys((*hosts, *_HERE))]
     return _issue(folder, name, names, ExtendedKeyUsageOID.SERVER_AUTH, days)
 
 
 def issue_client(folder: Path, name: str, roles: list[Role], job: str, node: str, days: int) -> Path:
-    """For whoever may do this, for one job or (empty) all; an agent's for one node. Raises `FileNotFoundError` without an authority in
-    `folder`, `FileExistsError` if the name is taken, and `ValueError`.
+    """Issue a certificate for these roles, for one job or (empty) all; an agent's for one node.
+
+    Raises `FileNotFoundError` without an authority in `folder`, `FileExistsError` if the name is taken, and `ValueError`.
     """
     about = [node if role is Role.AGENT else job for role in roles]
     uris = [f"{URI}{role.value}" + (f":{one}" if one else "") for role, one in zip(roles, about, strict=True)]

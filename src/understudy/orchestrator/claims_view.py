@@ -1,4 +1,4 @@
-"""What status and report say of floating spares: nodes that a job has claimed from the scheduler. As `views.py`, plain JSON values."""
+"""Floating spares in status and report: nodes that a job has claimed from the scheduler. As `views.py`, plain JSON values."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The nodes of a service and what runs on them: submitted jobs wait for slots, get them, and give them back.
+"""The nodes of a service and the jobs on them: submitted jobs wait for slots, get them, and give them back.
 
-Every node's agent keeps one connection and says with each heartbeat which parts of jobs it has; that, and not a record here, is
-what slots are counted by. So an orchestrator that was started again knows as soon as the agents are back, for which it waits before
-it places anything. A part is led by the job's own service, over a connection of its own (`service.py`): what happens to
-the node's agent does not touch the job.
+Every node's agent keeps one connection and reports with each heartbeat which parts of jobs it has. Slots are counted by these reports, not
+by a record here. So a restarted orchestrator knows them as soon as the agents are back; it waits for that before it places anything. A part
+is led by the job's own service, over a separate connection (`service.py`): what happens to the node's agent does not affect the job.
 
-An agent that lies about its parts harms its own node only: for a job, its word counts where a part of that job was placed. That was done by
-this orchestrator, or by one before it, and then the part itself has come with the token that it was given, which names job and node.
+An agent that lies about its parts harms its own node only: its reports count for a job only if a part of that job was placed there. That
+was done by this orchestrator, or by one before it, and then the part itself has connected with the token that it was given, which names job
+and node.
 """
 
 from __future__ import annotations
@@ -41,38 +41,38 @@ from understudy.orchestrator.settings import Settings
 from understudy.orchestrator.verdicts import RESERVED
 from understudy.policy.rules import Policy, applied
 
-LATE = 10.0  # seconds after an agent has come, for its parts to hear by themselves that their job has ended
+LATE = 10.0  # after an agent has connected, for its parts to learn by themselves that their job has ended
 SETTLE = 3.0  # seconds after a start in which agents come back and nothing is placed
-LOOK = 0.5  # seconds between two looks at silent nodes
-PLACING = 0.1  # seconds in which jobs get slots in one look: agents and other jobs are served by the same loop
-REST = 4.0  # of the time that a look has taken, until what changes makes another one
-NODES = 10_000  # that are known
-FORGET = 86400.0  # seconds after which a node is forgotten of which nothing is heard, and that has nothing of a job
-WAITING, WAITING_OF_ONE = 5000, 1000  # jobs that wait: of all, and of one credential
+LOOK = 0.5  # seconds between two checks for silent nodes
+PLACING = 0.1  # seconds per check in which jobs get slots: agents and other jobs are served by the same loop
+REST = 4.0  # multiple of the time of a check, before a change causes another one
+NODES = 10_000  # limit of known nodes
+FORGET = 86400.0  # seconds after which a node without a sign of life and without a job is dropped
+WAITING, WAITING_OF_ONE = 5000, 1000  # waiting jobs: in total, and of one credential
 RESTARTS = 3  # of a part that was given up, for each job and node
 ORPHANS = 1000  # jobs that are put aside because the journal does not know them
 ENVIRONMENT = "environment.json"  # in a job's folder, written when it is submitted
-KNOCK = 30.0  # seconds without a knock of its parts after which such a job has ended
+KNOCK = 30.0  # seconds without a connection attempt of its parts after which such a job has ended
 
 
 class TooManyWaiting(Exception):
-    """Too many jobs wait already: of this credential, or of all."""
+    """Too many jobs are waiting already: of this credential, or in total."""
 
 
 class Cluster:
     def __init__(self, jobs: Jobs, state: Path, access: Access, tell: Callable[[str], None], timeouts: Timeouts) -> None:
-        """`state`: a folder for what is kept of jobs beside the journal. `access` makes the jobs' tokens."""
+        """Create the cluster. `state`: a folder for data of jobs in addition to the journal. `access` makes the jobs' tokens."""
         self.nodes: dict[str, Node] = {}
-        self.waiting: dict[str, str] = {}  # jobs that have no slots yet, in order, and why
+        self.waiting: dict[str, str] = {}  # jobs without slots, in order, and the reason
         self._jobs = jobs
         self._state = state
         self._access = access
         self._tell = tell
         self._timeouts = timeouts
         self._requests: dict[str, Submission] = {}  # of the jobs that the journal has
-        self._since: dict[str, float] = {}  # of the jobs that wait: since when, by the loop's clock
-        self._holders: dict[str, str] = {}  # of the jobs that wait: who has submitted them, as far as this process knows
-        self._orphans: dict[str, float] = {}  # jobs that are put aside because the journal does not know them, and their parts' last knock
+        self._since: dict[str, float] = {}  # of waiting jobs: since when, by the loop's clock
+        self._holders: dict[str, str] = {}  # of waiting jobs: the credential that submitted them, as far as this process knows
+        self._orphans: dict[str, float] = {}  # jobs unknown to the journal, with their last attempt to connect
         self._marks = NodeMarks(state, tell)
         jobs.up = self._up
         self._ready_at = asyncio.get_running_loop().time() + SETTLE
@@ -81,14 +81,14 @@ class Cluster:
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
     def resume(self, known: dict[str, Recorded]) -> None:
-        """The jobs of an earlier life of this service."""
+        """Restore the jobs of an earlier process of this service."""
         now = asyncio.get_running_loop().time()
         for name, recorded in known.items():
             try:
                 request = Submission.model_validate_json(recorded.request)
                 request.environment = self._environment(name)
                 job = self._jobs.begin(recorded.settings, request=recorded.request, known=recorded, folder=self._folder(name))
-            except Exception as error:  # whatever it is: it is this job's, and the others must not wait for somebody to mend it
+            except Exception as error:  # any error: it concerns this job only, and the others must not wait for a repair
                 self._jobs.put_aside(name, service_jobs.JOB_LEADS_NOWHERE(error=f"{type(error).__name__}: {error}"))
                 continue
             self._take_on(job, request)
@@ -99,8 +99,10 @@ class Cluster:
         self._place()
 
     def submit(self, request: Submission, policy: Policy, holder: str = "") -> ServedJob:
-        """`policy`: the request's own, or the one that ships. `holder`: of which credential (`Auth.holder`). Raises `FileExistsError` if
-        the name was used before, `OSError` if it cannot be kept, `TooManyWaiting`.
+        """Accept a job.
+
+        `policy`: the request's own, or the default one. `holder`: its credential (`Auth.holder`). Raises `FileExistsError` if the name was
+        used before, `OSError` if the job cannot be stored, `TooManyWaiting`.
         """
         if self._jobs.get(request.name) is not None or request.name in self._jobs.aside:
             raise FileExistsError(http_requests.JOB_NAME_USED(job=request.name))
@@ -113,7 +115,7 @@ class Cluster:
         with os.fdopen(fd, "w") as file:
             json.dump(request.environment, file)
         settings = Settings(applied(request.spec(), policy), request.timeouts, request.policy)
-        text = request.model_dump_json(exclude={"environment"})  # which may hold secrets, and the journal none
+        text = request.model_dump_json(exclude={"environment"})  # the environment may hold secrets, which must not be in the journal
         job = self._jobs.begin(settings, request=text, folder=folder, policy=policy)
         self._watch_end(job)
         self.waiting[request.name], self._holders[request.name] = "", holder
@@ -128,7 +130,7 @@ class Cluster:
         return job
 
     def _begun(self, request: Submission) -> None:
-        """The journal has the job: only now may nodes have something of it, which an orchestrator that is started again would not know."""
+        """Let a job get slots when it is in the journal, because a restarted orchestrator would not know parts of a job that is not."""
         self._requests[request.name] = request
         self._place_now()
 
@@ -137,7 +139,7 @@ class Cluster:
         job.service.submit(StopAsked(reason, exit_code))
 
     def end_parts(self, job: str) -> None:
-        """Ends what the nodes have of a job, which gets no slots any more."""
+        """End all parts of a job, which gets no slots any more."""
         self.waiting.pop(job, None)
         for node in self.nodes.values():
             if node.link is not None and any(part.job == job for part in node.hello.parts):
@@ -153,11 +155,12 @@ class Cluster:
     def _over(self, job: str) -> None:
         for node in self.nodes.values():
             node.placed.pop(job, None)
-        self.end_parts(job)  # on nodes that have not heard of it from the job's service
+        self.end_parts(job)  # on nodes that the job's service has not informed
 
     def _place(self) -> None:
-        """Gives slots to those that wait (`queue.py`): as many as `PLACING` seconds suffice for, one at least. The others have their turn
-        with the next look.
+        """Give slots to waiting jobs (`queue.py`): at least to one, and to as many as possible within `PLACING` seconds.
+
+        The others are considered in the next check.
         """
         self.waiting = {name: why for name, why in self.waiting.items() if self._waits(name)}
         if not self.waiting:
@@ -188,33 +191,38 @@ class Cluster:
         self._rests_until = done + REST * (done - began)
 
     def _place_now(self) -> None:
-        """Place jobs after a change. If the last look was just now, the next one (`watch`) is soon enough: thousands of nodes may come."""
+        """Place jobs after a change. If the last check was just now, the next one (`watch`) is soon enough: thousands of nodes
+        may connect.
+        """
         if asyncio.get_running_loop().time() >= self._rests_until:
             self._place()
 
     def _waits(self, name: str) -> bool:
-        """Whether a job may get slots: not one that was put aside, nor one that has nodes already."""
+        """Return whether a job may get slots: not one that was put aside, nor one that has nodes already."""
         job = self._jobs.get(name)
         return job is not None and not job.service.machine.state.nodes
 
     def taint(self, name: str) -> str:
-        """Why a node gets no new jobs: what a person with the right for all jobs has said, what Understudy has found in any job, also one
-        that has ended, or what was seen there. What the operators of a job say concerns that job only, and so does what its policy made of
-        evidence.
+        """Return why a node gets no new jobs.
+
+        The reasons are an operator's with authority over all jobs, findings of Understudy in any job, including ended ones, and evidence
+        against the node. Taints of a job's operators, or of its policy, concern that job only.
         """
         tainted = self._marks.why(name) or next((taint.reason for taint in self._taints(name)), "")
         return cut(tainted, DETAIL) or (self.nodes[name].doubt(time.time()) if name in self.nodes else "")
 
     def _taints(self, name: str) -> Iterator[Taint]:
-        """What jobs know of the node, and what concerns all of them."""
+        """Yield the taints that jobs have on the node and that concern all jobs."""
         for job in self._jobs.all():
             state = job.service.machine.state
             if (node := state.nodes.get(name)) is not None:
                 yield from (taint for taint in node.taints.values() if taint.concerns_all(ended=state.ended is not None))
 
     def observe(self, evidence: Evidence, may: Callable[[str], bool] = lambda job: True) -> list[str]:
-        """Evidence about a node: each job that has it does what its own policy says, and no new one is placed there while it holds. Gives
-        these jobs' names. `may`: whether whoever tells it may speak of a job; of "": of all of them, and of those to come.
+        """Take evidence about a node, and return the names of the jobs that received it.
+
+        Each job on the node does what its own policy says, and no new one is placed there while the evidence is valid. `may`: whether the
+        source of the evidence has authority over a job; over "": all jobs, including future ones.
         """
         node = self.nodes.get(evidence.name)
         counts = evidence.severity is not Severity.NOTE and evidence.kind != LEFT_OUT and evidence.detector not in RESERVED
@@ -224,7 +232,7 @@ class Cluster:
         return self._jobs.observe(evidence, may)
 
     def _bring_back(self) -> None:
-        """Parts on nodes that their jobs have lost, and that are here again, with no more against them than a check that is due."""
+        """Restart parts on nodes that their jobs have lost and that are back, if nothing but a pending check is against them."""
         for job in self._jobs.all():
             state = job.service.machine.state
             if state.ended is not None or job.name not in self._requests:
@@ -243,11 +251,11 @@ class Cluster:
                 self._start(node, Part(job.name, known.rank, slots, slots))
 
     def jobs_on(self, name: str) -> list[ServedJob]:
-        """Jobs that are not over and have this node."""
+        """Return the jobs on the node that are not over."""
         return [job for job in self._jobs.all() if not job.running.done() and name in job.service.machine.state.nodes]
 
     def drain(self, name: str, wish: Drain) -> list[DrainPlan]:
-        """Empties a node, and those named with it, of all jobs, and gives them no new ones. Gives what that takes. Raises `Refused`."""
+        """Drain a node, and those named with it, of all jobs, and give them no new ones. Return the plans. Raises `Refused`."""
         names = list(dict.fromkeys([name, *wish.also]))
         having = {job.name: job for node in names for job in self.jobs_on(node)}
         wanted = [(job, [node for node in names if node in job.service.machine.state.nodes]) for job in having.values()]
@@ -257,7 +265,7 @@ class Cluster:
         return plans
 
     def undrain(self, name: str, wish: Undrain) -> list[str]:
-        """Takes the drain of all jobs back. What a job's own operators have drained stays so."""
+        """Cancel the drain for all jobs. A drain by a job's own operators stays."""
         self._marks.undrain(name)
         known = [(job, job.service.machine.state.nodes.get(name)) for job in self._jobs.all()]
         wide = [job for job, node in known if node is not None and node.drain is not None and node.drain.by != BY_JOB]
@@ -266,7 +274,7 @@ class Cluster:
         return having
 
     def drain_stage(self, name: str) -> str:
-        """As in `NodeLine`."""
+        """Return the stage of a drain, as in `NodeLine`."""
         if not self._marks.is_drained(name) and not any((taint.source, taint.part) == DRAIN for taint in self._taints(name)):
             return ""
         return drains.stage(self.jobs_on(name), name) or "drained"
@@ -275,18 +283,18 @@ class Cluster:
         return name in self.nodes or self._marks.is_known(name) or bool(self.jobs_on(name))
 
     def jobs_shown(self, node: Node) -> list[str]:
-        """Those with slots on the node, as far as its agent is believed."""
+        """Return the jobs with slots on the node, as far as its agent's report counts."""
         known = {part.job: self._jobs.get(part.job) for part in node.hello.parts}
         return [name for name, job in known.items() if (self._placed(node, job) if job is not None else name in self._jobs.aside)]
 
     def set_taint(self, name: str, reason: str) -> None:
-        """A person says for all jobs, and those to come, that a node is not to be trusted."""
+        """Taint a node for all jobs, including future ones, by an operator's decision."""
         self._marks.taint(name, reason)
         for job in self.jobs_on(name):
             job.service.submit(NodeTainted(name, reason, by=BY_SERVICE))
 
     def trust(self, name: str) -> None:
-        """A person says for all jobs that whatever was said of this node, and seen there, is over."""
+        """End all taints and evidence of a node for all jobs, by an operator's decision."""
         self._marks.trust(name, time.time())
         if name in self.nodes:
             self.nodes[name].suspected.clear()
@@ -297,7 +305,7 @@ class Cluster:
         self._place_now()
 
     def _trusted(self) -> list[Node]:
-        """Those here without a `taint`."""
+        """Return the connected nodes without a `taint`."""
         doubted: set[str] = set()
         for job in self._jobs.all():
             state = job.service.machine.state
@@ -343,7 +351,7 @@ class Cluster:
         return link
 
     def _has_room(self) -> bool:
-        """Whether one more node may come: that may take the one of which nothing was heard for longest."""
+        """Return whether one more node may connect: it may replace the one that has been silent for longest."""
         if len(self.nodes) < NODES:
             return True
         idle = min(self._idle(), key=lambda node: node.heard, default=None)
@@ -352,12 +360,12 @@ class Cluster:
         return idle is not None
 
     def _idle(self) -> list[Node]:
-        """Nodes that are away and have nothing of a job that is not over."""
+        """Return the disconnected nodes that have no part of a job that is not over."""
         away = [node for node in self.nodes.values() if node.link is None]
         return [node for node in away if all(part.job not in self._jobs.aside and self._ended(part.job) for part in node.hello.parts)]
 
     def find_orphan(self, job: str, authorization: str | None) -> None:
-        """A part has come, with a worker's token of this service, whose job the journal does not know: the job is put aside."""
+        """Put a job aside that the journal does not know, because a part of it has connected with a worker's token of this service."""
         placed = self._access.placed(authorization)
         if placed is None or placed.job != job or (job in self._jobs.aside and job not in self._orphans):
             return
@@ -390,8 +398,9 @@ class Cluster:
             self.observe(evidence_of(message, link.node))
 
     def _part_ended(self, node: Node, message: PartEnded) -> None:
-        """Its slots are free. If the job goes on, it was killed too often to be started again there: its ranks are replaced, and a new one
-        is started.
+        """Free the slots of a part that has ended.
+
+        If the job goes on, the part was killed too often to be restarted there: its ranks are replaced, and a new part is started.
         """
         job = self._jobs.get(message.job)
         part = self._placed(node, job) if job is not None else None
@@ -411,7 +420,7 @@ class Cluster:
 
     @staticmethod
     def _placed(node: Node, job: ServedJob) -> Part | None:
-        """The part of this job that was placed on the node, whatever its agent says; None: none was."""
+        """Return the part of this job that was placed on the node, whatever its agent reports; None if none was."""
         state = job.service.machine.state
         known = state.nodes.get(node.hello.node)
         if job.name in node.placed or known is None or known.gone:
@@ -428,7 +437,7 @@ class Cluster:
         return known is None or known.running.done()
 
     async def watch(self) -> None:
-        """Until cancelled: nodes that have fallen silent are away, and get no jobs."""
+        """Until cancelled, mark silent nodes as disconnected, so that they get no jobs."""
         while True:
             await asyncio.sleep(LOOK)
             now = asyncio.get_running_loop().time()
@@ -444,15 +453,17 @@ class Cluster:
             self._forget(now)
 
     def _forget(self, now: float) -> None:
-        """Forget nodes that do not come any more, and orphans whose parts do not: they have ended."""
+        """Drop nodes that do not come back, and orphans whose parts do not: they have ended."""
         for node in [node for node in self._idle() if now - node.heard > FORGET]:
             del self.nodes[node.hello.node]
         for job in [job for job, knock in self._orphans.items() if now - knock > KNOCK]:
             del self._orphans[job], self._jobs.aside[job]
 
     def _end_late_parts(self, now: float) -> None:
-        """End what nodes still have of jobs that have ended. Their agents have heard of the end from the job's service by now, or have
-        shown there that this journal is not the one of their job, which is put aside then.
+        """End parts of jobs that have ended.
+
+        Their agents have learned of the end from the job's service by now, or have shown there that this journal is not that of their job,
+        which is then put aside.
         """
         for node in self.nodes.values():
             late = node.link if now - node.since > LATE else None
@@ -468,7 +479,7 @@ class Cluster:
         return self._state / "jobs" / job
 
     def _age(self, job: str) -> float:
-        """Seconds since the job was submitted, as far as that is known."""
+        """Return the seconds since the job was submitted, as far as known."""
         try:
             return max(0.0, time.time() - (self._folder(job) / ENVIRONMENT).stat().st_mtime)
         except OSError:
@@ -484,7 +495,7 @@ class Cluster:
 
 
 def _trusted_in(known: Iterable[Recorded]) -> dict[str, float]:
-    """When a person last said for all jobs that a node is to be trusted, by node, as far as these jobs know: unix times."""
+    """Return when an operator last marked each node as trusted for all jobs, as far as these jobs know: unix times."""
     found: dict[str, float] = {}
     for then, event in (one for recorded in known for one in recorded.events):
         if isinstance(event, NodeTainted) and (event.source, event.part, event.reason) == (OPERATOR, "", "") and event.by != BY_JOB:

@@ -30,7 +30,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
         try:
             policy = default()
             if request.policy:
-                async with reading:  # one after the other and not here, where agents are served
+                async with reading:  # one after the other in a thread, because agents are served here
                     policy = await asyncio.to_thread(parse, request.policy, "policy")
             return Submitted(job=cluster.submit(request, policy, auth.holder(http)).name)
         except TooManyWaiting as error:

@@ -1,10 +1,11 @@
-"""Where the journal is: an SQLite file, or a PostgreSQL database that several orchestrators share. And its tables.
+"""The journal's storage: an SQLite file, or a PostgreSQL database that several orchestrators share; and its tables.
 
-Of several orchestrators one leads. It holds a *lease* in the database, which it renews; when that has run out another one takes
-it, and with it a higher *fence* number. Every write of the journal checks in its own transaction that the fence is still the
-writer's, so a leader that was stopped for a while and wakes up cannot add a line to what its successor has read. Agents obey the
-highest fence that they have met. An orchestrator that is stopped, or whose host vanishes, in the middle of such a transaction holds the
-lease's row until the database ends it, which it does after `SILENT` seconds: nobody could take the lease before.
+Of several orchestrators one leads. It holds a *lease* in the database, which it renews. When the lease has expired, another one takes it,
+and with it a higher *fence* number. Every write of the journal checks in its own transaction that the fence is still the writer's, so a
+leader that was stopped for a while and wakes up cannot add a row after its successor has read the journal. Agents obey the highest fence
+that they have seen. An orchestrator that is stopped, or whose host disappears, in the middle of such a transaction keeps the lease's row
+locked until the database ends the transaction, after `SILENT` seconds; no other orchestrator can take the lease before.
+
 Times are the database's own.
 """
 
@@ -22,11 +23,11 @@ from sqlalchemy import event as sa_event
 from understudy.messages import orchestrators
 from understudy.orchestrator import migrations
 
-# What finds damage of an SQLite file: QUICK reads every page and row, THOROUGH also compares the indexes with their tables. A start of the
-# orchestrator does without that, which takes several times as long. Events are read through their index, so one that does not fit shows as
-# events that are missing or in a wrong place, which the chain of checksums finds (`chain.py`); that job is put aside.
+# The checks for a damaged SQLite file: QUICK reads every page and row, THOROUGH also compares the indexes with their tables. A start of
+# the orchestrator skips that, because it takes several times as long. Events are read through their index, so a wrong index shows as
+# events that are missing or in a wrong place, which the chain of checksums detects (`chain.py`); that job is put aside.
 QUICK, THOROUGH = "quick_check(1)", "integrity_check(1)"
-SILENT = 5.0  # seconds for which a transaction that holds the lease may ask nothing
+SILENT = 5.0  # seconds for which a transaction that holds the lease may be idle
 
 metadata = sa.MetaData()
 version = sa.Table("version", metadata, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
@@ -36,7 +37,7 @@ jobs = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True),
     sa.Column("job", sa.Text, nullable=False, unique=True),
     sa.Column("settings", sa.Text, nullable=False),
-    sa.Column("request", sa.Text, nullable=False),  # what was submitted, as JSON; empty for a job that was started with `understudy run`
+    sa.Column("request", sa.Text, nullable=False),  # the submission, as JSON; empty for a job that was started with `understudy run`
     sa.Column("checksum", sa.Text, nullable=False, server_default=sa.text("''")),  # of these three; "": of an earlier version
 )
 events = sa.Table(
@@ -60,7 +61,7 @@ progress = sa.Table(
 lease = sa.Table(
     "lease",
     metadata,
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),  # there is one
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),  # there is one row
     sa.Column("holder", sa.Text, nullable=False),
     sa.Column("fence", sa.Integer, nullable=False),
     sa.Column("until", sa.Double, nullable=False),
@@ -68,12 +69,14 @@ lease = sa.Table(
 
 
 class Deposed(Exception):
-    """Another orchestrator leads by now."""
+    """Another orchestrator leads now."""
 
 
 def engine(place: Path | str, *, readonly: bool = False, synchronous: str = "NORMAL") -> sa.Engine:
-    """`place`: the path of an SQLite file, or the URL of a PostgreSQL database. A transaction holds everything that is done in it,
-    tables made or changed included. `synchronous`: of SQLite; with FULL it is on the disk when it ends.
+    """Return an engine for the path of an SQLite file, or the URL of a PostgreSQL database.
+
+    A transaction contains everything that is done in it, including changes of tables. `synchronous`: of SQLite; with FULL a transaction is
+    on the disk when it ends.
     """
     if isinstance(place, str):
         url = sa.make_url(place)
@@ -86,7 +89,7 @@ def engine(place: Path | str, *, readonly: bool = False, synchronous: str = "NOR
 
     @sa_event.listens_for(made, "connect")
     def configure(connection: sa.engine.interfaces.DBAPIConnection, _: object) -> None:
-        # Python's driver begins a transaction only in front of a row's change, and not of a table's: we begin it ourselves.
+        # Python's driver begins a transaction only before a change of rows, not of tables: so it is begun explicitly.
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute("PRAGMA journal_mode=WAL")
@@ -100,17 +103,18 @@ def engine(place: Path | str, *, readonly: bool = False, synchronous: str = "NOR
     return made
 
 
-_sound: dict[tuple[Path, str], tuple[int, ...]] = {}  # files that this process has checked, how, and as they were then
+_sound: dict[tuple[Path, str], tuple[int, ...]] = {}  # files that this process has checked, how, and their state at that time
 
 
 @contextmanager
 def reading(place: Path | str, check: str = QUICK) -> Iterator[sa.Connection | None]:
-    """A connection that sees the journal as this version has it; None if there is none yet. Raises `migrations.NewerJournal`, and
-    `sqlite3.DatabaseError` if an SQLite file is damaged, which is looked for once in each process, as `check` does, and again when the
-    file has changed.
+    """Open a read-only connection to the journal in this version's form; None if there is none yet.
 
-    Nothing is changed there: of an SQLite file of an older version it sees a copy in memory that was brought up to date. (A PostgreSQL
-    database is read by the orchestrator that leads, and has been brought up to date with the lease.)
+    Raises `migrations.NewerJournal`, and `sqlite3.DatabaseError` if an SQLite file is damaged. That is checked once in each process, as
+    `check` says, and again when the file has changed.
+
+    Nothing is changed: for an SQLite file of an older version the connection is to a migrated copy in memory. (A PostgreSQL database is
+    read by the orchestrator that leads, and was migrated with the lease.)
     """
     if isinstance(place, Path):
         if not place.exists():
@@ -155,8 +159,9 @@ def _check(connection: sa.Connection, place: Path, check: str) -> None:
 
 
 def _roll_back(place: Path) -> None:
-    """Takes back what somebody who was killed had begun, which one that only reads cannot see past. In our files that is their very
-    beginning: the switch to write-ahead logging. SQLite knows by its locks whether the other one lives.
+    """Roll back the transaction of a killed process, which a reader cannot skip.
+
+    In our files that is the very first one, the switch to write-ahead logging. SQLite's locks show whether the other process is alive.
     """
     try:
         with closing(_opened(place, "ro")) as reader:
@@ -169,14 +174,14 @@ def _roll_back(place: Path) -> None:
 
 
 def _opened(place: Path, mode: str) -> sqlite3.Connection:
-    """Raises `sqlite3.OperationalError`, also if there is no such file."""
+    """Open the file. Raises `sqlite3.OperationalError`, also if there is no such file."""
     opened = sqlite3.connect(f"file:{quote(str(place))}?mode={mode}", uri=True)
     opened.text_factory = _text
     return opened
 
 
 def _text(data: bytes) -> str:
-    """Damaged text may be no UTF-8. Its reader decides what follows, for this row only."""
+    """Decode text that may be damaged and not UTF-8. Its reader decides what follows, for this row only."""
     return data.decode(errors="surrogateescape")
 
 
@@ -198,18 +203,19 @@ def set_aside(place: Path) -> Path:
 
 
 def shown(place: Path | str) -> str:
-    """Without the password."""
+    """Return the place without the password."""
     return str(place) if isinstance(place, Path) else sa.make_url(place).render_as_string(hide_password=True)
 
 
 def prepare(connection: sa.Connection) -> int | None:
-    """Makes the tables, or brings those of an older version to this one; in the caller's transaction, which should be a short one's first
-    part. Returns the older version if there was one. Raises `migrations.NewerJournal`.
+    """Make the tables, or migrate older ones, and return the older version if there was one.
+
+    In the caller's transaction, which should be a short one's first part. Raises `migrations.NewerJournal`.
     """
     found = migrations.version_of(connection)
     if found is None:
         if connection.dialect.name == "sqlite":
-            metadata.drop_all(connection)  # version 1 could be killed between making tables there and the first row, the version's own
+            metadata.drop_all(connection)  # version 1 could be killed between making tables there and the first row, the version
         metadata.create_all(connection)
         connection.execute(sa.insert(version).values(version=migrations.VERSION))
     elif found < migrations.VERSION:
@@ -222,51 +228,52 @@ class Lease:
     """One orchestrator's claim to lead, in a PostgreSQL database. Every method may raise `sqlalchemy.exc.SQLAlchemyError`."""
 
     def __init__(self, place: str, holder: str, seconds: float) -> None:
-        """`holder` names this orchestrator, and must be unlike every other one's."""
+        """Create a lease, without taking it. `holder` names this orchestrator, and must be unique."""
         self._engine = engine(place)
         self._holder = holder
         self._seconds = seconds
-        self.migrated: int | None = None  # the version from which `take` has brought the journal to this one
+        self.migrated: int | None = None  # the older version from which `take` has migrated the journal
 
     def take(self) -> int | None:
-        """The fence number if this orchestrator leads from now on; None while another one does, whose tables are left alone until then.
+        """Return the fence number if this orchestrator leads from now on; None while another one does, whose tables are then left alone.
+
         Raises `migrations.NewerJournal`.
         """
         with self._engine.begin() as connection:
             _end_when_silent(connection)
-            connection.execute(sa.text("select pg_advisory_xact_lock(7964311)"))  # two that make the tables at once
-            # The lease may be older than this Understudy: a migration that changes its table has to read the older one here, too.
+            connection.execute(sa.text("select pg_advisory_xact_lock(7964311)"))  # two processes may make the tables at once
+            # The lease may be older than this version: a migration that changes its table must handle that here, too.
             row = connection.execute(sa.select(lease)).first() if migrations.version_of(connection) is not None else None
             if row is not None and row.until > _now(connection) and row.holder != self._holder:
                 return None
             self.migrated = prepare(connection)
-            until = _now(connection) + self._seconds  # not before this: a long journal takes its time
+            until = _now(connection) + self._seconds  # only now: migrating a long journal takes time
             values = {"holder": self._holder, "fence": (row.fence if row is not None else 0) + 1, "until": until}
             connection.execute(sa.update(lease) if row is not None else sa.insert(lease), {"number": 1, **values})
             return int(values["fence"])
 
     def renew(self, fence: int) -> None:
-        """Raises `Deposed` if another one has taken it."""
+        """Renew the lease. Raises `Deposed` if another one has taken it."""
         with self._engine.begin() as connection:
             check(connection, fence)
             connection.execute(sa.update(lease).values(until=_now(connection) + self._seconds))
 
     def give_up(self, fence: int) -> None:
-        """Lets another one take it at once."""
+        """Give up the lease, so that another one can take it at once."""
         with self._engine.begin() as connection:
             check(connection, fence)
             connection.execute(sa.update(lease).values(until=0.0))
 
 
 def check(connection: sa.Connection, fence: int) -> None:
-    """That nobody has taken the lease since, nor can before this transaction ends. Raises `Deposed`."""
+    """Check that the lease was not taken since, and cannot be before this transaction ends. Raises `Deposed`."""
     _end_when_silent(connection)
     if connection.execute(sa.select(lease.c.fence).with_for_update()).scalar() != fence:
         raise Deposed
 
 
 def _end_when_silent(connection: sa.Connection) -> None:
-    """This transaction only: connections may be shared (PgBouncer)."""
+    """Limit the idle time of this transaction only: connections may be shared (PgBouncer)."""
     limit = {"limit": f"{SILENT * 1000:.0f}ms"}
     connection.execute(sa.text("select set_config('idle_in_transaction_session_timeout', :limit, true)"), limit)
 

@@ -1,9 +1,9 @@
-"""Decisions that wait for the journal: what must not be forgotten is there before it is sent, however long that takes.
+"""Decisions that wait for the journal: they are written before they are sent, however long that takes.
 
-An orchestrator that is started again knows what the journal has. If it did not know of a recovery that was carried out, it would decide
-that again, and ranks would wait for each other for ever. So where the journal cannot be written (a full disk whose reserve is used up, a
-database that is away, no majority of the orchestrators), a recovery waits: the job *pauses*. Its ranks keep what they have, its timers
-stand still, and it goes on by itself once the journal takes the decision. Plain training, and the job's end, do not wait.
+A restarted orchestrator knows what is in the journal. If it did not know of a recovery that was carried out, it would decide that again,
+and ranks would wait for each other forever. So if the journal cannot be written (a full disk whose reserve is used up, a database that is
+not available, no majority of the orchestrators), a recovery waits: the job *pauses*. Its ranks keep their state, its timers stop, and it
+resumes by itself when the decision is written. Plain training, and the end of the job, do not wait.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ class _Decision:
 
 
 class Decisions:
-    """Of one job; belongs to the running event loop. `send` gets each decision once it is written. The job pauses while it waits for a
-    command that it `needs`; `paused` and `resumed` are called when that begins, and when it is over, just before the decision is sent.
+    """The pending decisions of one job; belongs to the running event loop.
+
+    `send` gets each decision once it is written. The job pauses while it waits for a command that it `needs`. `paused` and `resumed` are
+    called when that begins, and when it is over, just before the decision is sent.
     """
 
     def __init__(
@@ -47,15 +49,15 @@ class Decisions:
 
     @property
     def pause(self) -> bool:
-        """Whether the job waits for the journal."""
+        """Return whether the job waits for the journal."""
         return any(decision.pauses for decision in self._waiting)
 
     def prepares(self) -> bool:
-        """Whether a spare waits to be asked to set up. The job needs nothing of it, so it does not pause for that."""
+        """Return whether a spare's set-up waits to be sent. The job does not need it, so it does not pause for that."""
         return any(isinstance(command, Prepare) for decision in self._waiting for command in decision.commands)
 
     def send_when_written(self, commands: list[Command]) -> None:
-        """All that was given to the journal until now is what must be written before."""
+        """Send these commands when everything that was given to the journal so far is written."""
         loop = asyncio.get_running_loop()
         decision = _Decision(commands)
         decision.late = loop.call_later(LATE, self._too_late, decision)
@@ -68,14 +70,14 @@ class Decisions:
         self._journal.mark(written)
 
     def cancel(self) -> None:
-        """The job is over: what waits counts no more."""
+        """Drop what waits, because the job is over."""
         for decision in self._waiting:
             if decision.late is not None:
                 decision.late.cancel()
         self._waiting.clear()
 
     def _too_late(self, decision: _Decision) -> None:
-        """A drill that comes late would stop its rank for nothing; without, it is over after its time."""
+        """Drop a drill that is late: it would stop its rank in vain, and without it the drill ends after its time limit."""
         before = self.pause
         decision.commands = [command for command in decision.commands if not isinstance(command, Drill)]
         decision.pauses = any(self._needs(command) for command in decision.commands)

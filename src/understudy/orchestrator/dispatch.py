@@ -1,8 +1,8 @@
-"""What is sent when, and to whom? Rules only: no I/O, no clock.
+"""Decide which commands are sent when, and to which node. Rules only: no I/O, no clock.
 
-A decision changes what workers are; one that is not in the journal could not be understood by the next orchestrator, so it is sent when
-it is written, however long that takes. What a person has said is not heard again, so nothing that comes of it goes out before. All else
-goes out at once.
+A decision changes the state of workers. The next orchestrator could not understand one that is not in the journal, so it is sent when it is
+written, however long that takes. A request of an operator is not repeated, so none of its commands is sent before it is written. All other
+commands are sent at once.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from understudy.core.events import Believed, Event
 
 
 def split(event: Event, commands: Sequence[Command], *, strict: bool) -> tuple[list[Command], list[Command]]:
-    """Of what was decided because of `event`: what is sent at once, and what is sent when the event is in the journal. `strict`: the end
-    of the job waits for the journal, too.
+    """Split the commands of `event` into those that are sent at once, and those that are sent when the event is in the journal.
+
+    `strict`: the end of the job waits for the journal, too.
     """
     everything = isinstance(event, Believed)
     later = [command for command in commands if everything or _decides(command, strict)]
@@ -38,8 +39,10 @@ def split(event: Event, commands: Sequence[Command], *, strict: bool) -> tuple[l
 
 
 def _decides(command: Command, strict: bool) -> bool:
-    """It says who is which rank, or can be no other or (a drill) none any more, what is redone, which node is claimed (a number is used
-    once), or that it is over.
+    """Return whether the command is a decision.
+
+    It assigns a rank, makes a worker unfit for other ranks or (a drill) for any, decides what is redone, claims a node (a number is used
+    once), or ends the job.
     """
     first = isinstance(command, Assign) and not command.newcomer
     return first or isinstance(command, Prepare | Drill | Recover | ClaimNode) or (strict and isinstance(command, EndJob))
@@ -47,9 +50,7 @@ def _decides(command: Command, strict: bool) -> bool:
 
 @dataclass
 class Dispatch:
-    """Commands by whom they are for, each in the order in which they were given. Nodes need not hear of anything in the same order as
-    each other.
-    """
+    """Commands by recipient, each in the order in which they were given. There is no order between nodes."""
 
     texts: list[str] = field(default_factory=list)  # for the user
     timers: list[SetTimer] = field(default_factory=list)
@@ -59,7 +60,7 @@ class Dispatch:
 
     @staticmethod
     def of(commands: Iterable[Command], node_of: Callable[[str], str], connected: Collection[str]) -> Dispatch:
-        """`node_of`: a worker's. The end of the job goes to all that are `connected`."""
+        """Sort commands by recipient. `node_of`: the node of a worker. The end of the job goes to all nodes in `connected`."""
         found = Dispatch()
         for command in commands:
             if isinstance(command, Record):  # the service submits it

@@ -1,4 +1,4 @@
-"""Draining nodes: of one job, and of a service, for all its jobs. (What the service keeps of it for those to come: `marks.py`.)"""
+"""Drain nodes: for one job, or in a service for all its jobs. (`marks.py` keeps the service's drains for future jobs.)"""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from understudy.core import drain
 from understudy.core.events import NodeTainted
 from understudy.core.state import CHECK, DRAIN
 from understudy.messages import http_requests
-from understudy.orchestrator import doubts
+from understudy.orchestrator import taints_view
 from understudy.orchestrator.api_models import Drain, DrainPlan, Undrain
 from understudy.orchestrator.jobs import ServedJob
 
-_ORDER = ("", "drained", "draining", "late")  # of a node that several jobs have, the last of these counts
+_ORDER = ("", "drained", "draining", "late")  # of a node with several jobs, the last of these counts
 
 
 class Refused(Exception):
-    """Says which job cannot do without the node, and why."""
+    """A drain is not possible. The text names the job that cannot do without the node, and the reason."""
 
 
 def ask(wanted: Sequence[tuple[ServedJob, Sequence[str]]], wish: Drain, by: str) -> list[DrainPlan]:
-    """Drain nodes of each of these jobs, or of none of them, and return what that takes. `by`: as in `state.Taint`. Raises `Refused`."""
+    """Drain nodes of each of these jobs, or of none of them, and return the plans. `by`: as in `state.Taint`. Raises `Refused`."""
     plans = [_plan(job, nodes) for job, nodes in wanted]
     if wish.dry_run:
         return plans
@@ -51,7 +51,7 @@ def _plan(job: ServedJob, nodes: Sequence[str]) -> DrainPlan:
 
 
 def take_back(jobs: Iterable[ServedJob], node: str, wish: Undrain) -> list[str]:
-    """Gives the names of those that had drained it."""
+    """Cancel the drain of a node, and return the names of the jobs that had drained it."""
     having = [job for job in jobs if (known := job.service.machine.state.nodes.get(node)) is not None and known.drain is not None]
     for job in having:
         job.service.submit(NodeTainted(node, "", *DRAIN))
@@ -61,12 +61,12 @@ def take_back(jobs: Iterable[ServedJob], node: str, wish: Undrain) -> list[str]:
 
 
 def stage(jobs: Iterable[ServedJob], node: str) -> str:
-    """How far a node is, over all jobs, as in `api_models.NodeLine`."""
+    """Return the stage of a node's drain over all jobs, as in `api_models.NodeLine`."""
     stages = {
         found["stage"]
         for job in jobs
         if node in job.service.machine.state.nodes
-        for found in doubts.drains(job.service.machine.state, job.service.there)
+        for found in taints_view.drains(job.service.machine.state, job.service.there)
         if found["node"] == node
     }
     return max(stages, key=_ORDER.index, default="")

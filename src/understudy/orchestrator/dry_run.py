@@ -1,8 +1,8 @@
-"""What a policy would have done about the evidence in a journal. Nothing is changed; what was done then is taken as it happened.
+"""Show what a policy would have done about the evidence in a journal. Nothing is changed.
 
-Taints that a detector's evidence has brought then are left out, and those that this policy would have set stand in their place; taints of
-people, and of replicas that differed, stay. Known limits: ranks are where they were then, also if this policy would have moved them; and a
-journal has evidence since Understudy writes it there.
+Taints that a detector's evidence has caused are left out, and the taints of this policy are used instead. Taints of operators, and of
+replicas that differed, stay. Known limits: the ranks are where they were at that time, even if this policy would have moved them; and
+evidence is in a journal only from the version on that writes it there.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from understudy.policy.rules import Policy
 
 @dataclass(frozen=True)
 class Step:
-    """Something that would have followed, or why it would not."""
+    """A consequence of the policy, or the reason why there would have been none."""
 
     at: float  # unix time
     job: str
-    seen: str  # the evidence; "": time has passed
-    done: str  # for a person
+    seen: str  # the evidence; "": only time has passed
+    done: str  # the consequence, as text
 
 
 def jobs(folder: Path, only: str = "") -> dict[str, Recorded]:
-    """Of a run directory, or of a service's state. Raises `NoJournal` and whatever reading a journal raises."""
+    """Return the jobs of a run directory or of a service's state. Raises `NoJournal`, and the errors of reading a journal."""
     found = journal.read_all(folder / JOURNAL, only or None)
     if not found:
         raise NoJournal(orchestrators.NO_JOURNAL_OF_JOB(job=only, folder=folder) if only else orchestrators.NO_JOURNAL(folder=folder))
@@ -43,7 +43,7 @@ def jobs(folder: Path, only: str = "") -> dict[str, Recorded]:
 
 
 def evidence(recorded: Recorded) -> int:
-    """How many pieces of evidence it has."""
+    """Return the number of pieces of evidence."""
     return sum(isinstance(event, Observed) for _, event in recorded.events)
 
 
@@ -51,7 +51,7 @@ def steps(policy: Policy, recorded: Recorded) -> Iterator[Step]:
     machine = Machine(recorded.settings.spec, recorded.settings.timeouts)
     told: list[str] = []
     responses = Responses(policy, told.append)
-    taints: dict[str, dict[tuple[str, str], Taint]] = {}  # by node: those of this policy
+    taints: dict[str, dict[tuple[str, str], Taint]] = {}  # by node: the taints of this policy
     job = recorded.settings.spec.job
     for then, event in recorded.events:
         machine.handle(event, then)

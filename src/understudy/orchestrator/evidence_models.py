@@ -1,4 +1,4 @@
-"""What others tell over HTTP of nodes, and what they are answered."""
+"""Evidence about nodes over HTTP, and the answers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from understudy.messages import http_requests
 from understudy.policy.rules import LONGEST
 
 DETECTOR = "webhook"
-OLDEST = 7 * 86400.0  # seconds that something may be past that is told now
+OLDEST = 7 * 86400.0  # maximum age in seconds of evidence when it is reported
 _PART = r"^([A-Za-z0-9][A-Za-z0-9_.:/@-]{0,63})?$"
-_APART: dict[str, Any] = {  # the same as `_consistent` says
+_APART: dict[str, Any] = {  # the same as `_consistent` checks
     "not": {
         "anyOf": [
             {"required": ["until", "for"]},
@@ -85,7 +85,7 @@ class EvidenceItem(BaseModel):
         return self
 
     def evidence(self, nodes: KnownNodes, now: float) -> Evidence | str:
-        """About one of these nodes; or why it says nothing now."""
+        """Return the evidence, if it concerns one of these nodes; otherwise why it has no effect now."""
         try:
             node = nodes.find(self.node)
         except Unnamed as why:

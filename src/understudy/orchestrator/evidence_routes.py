@@ -1,9 +1,9 @@
-"""Routes by which others tell what speaks against nodes: programs of an operator, and Prometheus' Alertmanager.
+"""Routes for evidence against nodes from an operator's programs and from Prometheus' Alertmanager.
 
-What they say goes where evidence of an agent goes: to the policies of the jobs that have the node, and in a service to the node, so that
-no new job is placed there. A token that is limited to a job reaches the policy of that job only, and knows of no other node.
+It is handled like evidence of an agent: it goes to the policies of the jobs on the node, and in a service to the node, so that no new job
+is placed there. A token that is limited to a job reaches the policy of that job only, and sees no other node.
 
-A list is taken piece by piece: one that says nothing here does not hold up the others. What is written wrong is refused as a whole.
+The items of a list are handled one by one: an item without any effect does not block the others. A malformed list is rejected as a whole.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from understudy.orchestrator.jobs import Jobs
 from understudy.orchestrator.limits import Buckets
 from understudy.orchestrator.security import Role
 
-PER_MINUTE = 600.0  # pieces of evidence, of one kind of token and one address; so many at once after a while of rest
+PER_MINUTE = 600.0  # pieces of evidence, for one kind of token and one address; this many at once after a while of rest
 WRONG: dict[int | str, dict[str, object]] = {**NOT_LET, 400: problems.RESPONSE, 422: problems.RESPONSE}
 
 
 class TooMuch(Exception):
-    """More evidence than may be told now."""
+    """There is more evidence than may be reported now."""
 
     def __init__(self, seconds: float) -> None:
-        """`seconds`: until it may."""
+        """Create the error. `seconds`: until more may be reported."""
         super().__init__(http_requests.TOO_MUCH_EVIDENCE(most=PER_MINUTE))
         self.headers = {"Retry-After": str(math.ceil(seconds))}
 
 
 class Desk:
-    """Takes evidence, and passes it on as far as who brings it may speak."""
+    """Takes evidence, and passes it to the jobs over which its sender has authority."""
 
     def __init__(self, jobs: Jobs, cluster: Cluster | None) -> None:
         self._jobs = jobs
@@ -51,7 +51,7 @@ class Desk:
         self._buckets = Buckets(PER_MINUTE / 60, PER_MINUTE)
 
     def nodes(self, request: Request) -> KnownNodes:
-        """Those about which whoever asks may speak."""
+        """Return the nodes about which the client may report."""
         may, found = _may(request), dict[str, set[str]]()
         for job in self._jobs.all():
             if not job.running.done() and may(job.name):
@@ -63,7 +63,7 @@ class Desk:
         return KnownNodes(found)
 
     def take(self, request: Request, said: Sequence[Evidence | str]) -> list[Heard]:
-        """What became of each, which is about a node of `nodes`; a text says why it is none. Raises `TooMuch` before anything was taken."""
+        """Return the result for each item; a text is an item without effect, with the reason. Raises `TooMuch` before anything is taken."""
         may, now = _may(request), asyncio.get_running_loop().time()
         who = request.state.grants, request.client.host if request.client is not None else ""
         count = sum(isinstance(one, Evidence) for one in said)
@@ -80,7 +80,7 @@ class Desk:
 
 
 def _may(request: Request) -> Callable[[str], bool]:
-    """Whether whoever asks may speak of a job; of "": of all jobs, and of nodes as such."""
+    """Return a function that tells whether the client has authority over a job; over "": all jobs, and nodes as such."""
     return lambda job: any(grant.allows(Role.EVIDENCE, job) for grant in request.state.grants)
 
 

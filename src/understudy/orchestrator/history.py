@@ -1,13 +1,12 @@
-"""The events of a job by their numbers: past ones from the journal, new ones as they are written there, without gaps or repeats.
+"""Return the numbered events of a job: past ones from the journal, new ones when they are written, without gaps or repeats.
 
-A reader gets an event when the journal has it, not before: only then does its number stay, also if this orchestrator is killed or
-another one takes over. What comes late to the journal (a full disk) comes late here.
+A reader gets an event when it is in the journal, not before. Only then is its number final, even if this orchestrator is killed or another
+one takes over. If an event is late in the journal (a full disk), it is late here.
 
-While a job is followed its latest events are kept in memory, a limited number of them. A reader who has had all before the oldest of
-these is served from there, everybody else from the journal, block by block, in threads of our own. So nothing is kept for a
-reader, however slow, but one block. No event falls between the two: a job's events are kept from the moment at which a reader
-has come, and that reader looks into the journal after it. An event was either written before that look, and is seen by it, or it is
-written later and kept.
+While a job is followed, a limited number of its latest events are kept in memory. A reader that already has everything before the oldest of
+them is served from memory; all others from the journal, block by block, in dedicated threads. So at most one block is kept for each reader,
+however slow. No event is missed between the two: a job's events are kept from the moment at which a reader arrives, and that reader reads
+the journal after it. An event is either written before that read, which returns it, or it is written later and kept.
 """
 
 from __future__ import annotations
@@ -30,41 +29,43 @@ KEPT = 1000  # events of a job that is followed
 KEPT_SIZE = 1 << 22  # characters of JSON of these
 BLOCK = 100  # events that are read at once
 BLOCK_SIZE = 1 << 20  # characters of JSON after which a block ends
-KEEP_ALIVE = 15.0  # seconds after which a follower hears that nothing has happened
+KEEP_ALIVE = 15.0  # seconds without a new event after which a follower gets a sign of life
 AGAIN = 1.0  # seconds between two attempts to read a journal that cannot be read
 SETTLE = 5.0  # seconds for the journal to get a job's last events
 
 
 class History:
-    """Of all jobs in one journal. Belongs to the event loop in which it is made."""
+    """The events of all jobs in one journal. Belongs to the event loop in which it is made."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._tails: dict[str, _Tail] = {}  # of the jobs that are followed
         self._loop = asyncio.get_running_loop()
-        # Not asyncio's own threads: the lease is renewed there, and must not wait for a slow reader's query.
+        # Not asyncio's default threads: the lease is renewed there, and must not wait for a slow reader's query.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="history")
         self._engine: sa.Engine | None = None
         journal.listener = self._written
 
     async def past(self, job: str, after: int) -> list[Numbered]:
-        """The next ones after number `after`, from the journal; empty if there are none. Raises `sqlalchemy.exc.SQLAlchemyError`."""
+        """Return the next events after number `after`, from the journal; empty if there are none. Raises
+        `sqlalchemy.exc.SQLAlchemyError`.
+        """
         if self._engine is None:
             place = self._journal.place
             self._engine = database.engine(place.resolve() if isinstance(place, Path) else place, readonly=True)
         return await self._loop.run_in_executor(self._threads, _read, self._engine, job, after)
 
     async def read(self, job: str, after: int) -> AsyncGenerator[list[Numbered], None]:
-        """All that the journal has after number `after`, in blocks. Raises `sqlalchemy.exc.SQLAlchemyError`."""
+        """Yield all events in the journal after number `after`, in blocks. Raises `sqlalchemy.exc.SQLAlchemyError`."""
         while block := await self.past(job, after):
             yield block
             after = block[-1].number
 
     async def follow(self, job: str, after: int, over: asyncio.Future[Any]) -> AsyncGenerator[list[Numbered], None]:
-        """The same, and then new ones as they come, until `over` is done. An empty block means that there is nothing new."""
+        """Yield the same, and then new events, until `over` is done. An empty block means that there is nothing new."""
         tail = self._tails.setdefault(job, _Tail())
         tail.readers += 1
-        looked = False  # whether the journal had no more since the tail was there
+        looked = False  # whether the journal had no more events since the tail exists
         try:
             while True:
                 last, grown = over.done(), tail.grown
@@ -95,7 +96,7 @@ class History:
                 del self._tails[job]
 
     async def settled(self) -> bool:
-        """When the journal has what it was given until now. False: that takes too long."""
+        """Wait until the journal has everything that it was given. Return False if that takes too long."""
         settled = asyncio.Event()
         self._journal.mark(lambda: self._call(settled.set))
         with suppress(TimeoutError):
@@ -103,7 +104,7 @@ class History:
         return settled.is_set()
 
     def _written(self, events: list[Numbered]) -> None:
-        """In the journal's thread. Whether a job is followed is looked at in the loop: here it would leave gaps in what is kept."""
+        """Take events from the journal's thread. The loop checks whether a job is followed: a check here would leave gaps in the tail."""
         self._call(self._keep, events)
 
     def _keep(self, events: list[Numbered]) -> None:
@@ -134,7 +135,7 @@ class _Tail:
         self.grown = asyncio.Event()
 
     def after(self, number: int) -> list[Numbered] | None:
-        """The next ones after `number`; None if they are not all here."""
+        """Return the next events after `number`; None if they are not all here."""
         if not self.events or self.events[0].number > number + 1:
             return None
         first = number + 1 - self.events[0].number
@@ -155,7 +156,7 @@ def _read(engine: sa.Engine, job: str, after: int) -> list[Numbered]:
 
 
 async def _either(grown: asyncio.Event, over: asyncio.Future[Any]) -> bool:
-    """Whether one of the two happens before it is time for a sign of life."""
+    """Return whether one of the two happens before the next sign of life is due."""
     growing = asyncio.ensure_future(grown.wait())
     try:
         done, _ = await asyncio.wait({growing, over}, timeout=KEEP_ALIVE, return_when=asyncio.FIRST_COMPLETED)

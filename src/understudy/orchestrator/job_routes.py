@@ -1,4 +1,4 @@
-"""Routes about jobs: looking at them (`add_reading`), asking something of them (`add_wishes`), and reading what they print."""
+"""Routes about jobs: reading them (`add_reading`), requests to them (`add_wishes`), and their output."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ STATUS = TypeAdapter(views.Status)
 
 
 class Finder:
-    """The job that a path names."""
+    """Finds the job that a path names."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
 
     def __call__(self, job: str) -> ServedJob:
-        """Raises `HTTPException`."""
+        """Return the job. Raises `HTTPException`."""
         known = self._jobs.get(job)
         if known is None and (why := self._jobs.why_aside(job)) is not None:
             raise HTTPException(409, http_requests.JOB_ASIDE(job=job, reason=why))
@@ -69,7 +69,7 @@ def add_reading(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None
     @app.get("/v1/jobs/{job}/status", **read, responses=NO_ANSWER, response_model=views.Status)
     async def status(job: str) -> Response:
         """Show which worker holds which rank, and the progress of the job. Also after its end."""
-        # Encoded here: FastAPI would check every rank of our own answer first, and the event loop has agents to serve.
+        # Encoded here: FastAPI would validate every rank of our own answer first, and the event loop has agents to serve.
         return Response(STATUS.dump_json(_status(found(job), cluster)), media_type="application/json")
 
     @app.get("/v1/jobs/{job}/state", **read, responses=NO_ANSWER)
@@ -184,8 +184,9 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
 
 
 def _let(request: Request, job: ServedJob, nodes: Iterable[str], source: str) -> None:
-    """Whether what this source says of these nodes may be changed for this job; "": what all say. What was said for all jobs is changed by
-    somebody who may speak for all. Raises `HTTPException`.
+    """Check that the client may change the taints of this source on these nodes for this job; "": of all sources.
+
+    Taints for all jobs can only be changed with authority over all jobs. Raises `HTTPException`.
     """
     known = [node for name in nodes if (node := job.service.machine.state.nodes.get(name)) is not None]
     said = [(node.name, taint) for node in known for taint in node.taints.values() if taint.by == BY_SERVICE]

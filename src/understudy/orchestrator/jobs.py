@@ -1,4 +1,4 @@
-"""The jobs of an orchestrator, by name: one for `understudy run`, any number for a service. Those that have ended stay, to be looked at."""
+"""The jobs of an orchestrator, by name: one for `understudy run`, any number for a service. Jobs that have ended stay readable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from understudy.orchestrator.service import Service
 from understudy.orchestrator.settings import Settings
 from understudy.policy.rules import Policy, parse
 
-TOLD = 100  # things that are told once
+TOLD = 100  # number of messages that are printed once
 
 
 @dataclass
@@ -42,32 +42,33 @@ class Jobs:
         guard: Callable[[], None] = lambda: None,
         silent_since: Callable[[int, float], float | None] = lambda node_rank, seconds: None,
     ) -> None:
-        """`guard` returns only while this process may decide. `silent_since`: as `Service` has it."""
+        """Create the jobs. `guard` returns only while this process may decide. `silent_since`: as in `Service`."""
         self._guard = guard
         self._silent_since = silent_since
         self.journal = journal
         self.history = History(journal)
         self._tell = tell
         self._jobs: dict[str, ServedJob] = {}
-        self.aside: dict[str, str] = {}  # jobs that the journal has and that cannot be read from it, and why
+        self.aside: dict[str, str] = {}  # jobs in the journal that cannot be read, and why
         self._told: set[str] = set()
         self.single = False
-        self.scheduler: SchedulerAccess | None = None  # of the one job, from its scheduler
-        self.up: Callable[[str], bool] = lambda node: False  # whether the node's own agent is here
+        self.scheduler: SchedulerAccess | None = None  # of a single job in a scheduler's allocation
+        self.up: Callable[[str], bool] = lambda node: False  # whether the node's own agent is connected
 
     def get(self, name: str) -> ServedJob | None:
-        """`ONLY` is the job of an orchestrator that serves one and no more: nodes need not know how it is called elsewhere."""
+        """Return the job of this name. `ONLY` is the job of an orchestrator with a single job: its nodes need not know the job's name."""
         if name == ONLY and self.single:
             return next(iter(self._jobs.values()), None)
         return self._jobs.get(name)
 
     def all(self) -> list[ServedJob]:
-        """In the order in which they were begun."""
+        """Return all jobs in the order in which they were begun."""
         return list(self._jobs.values())
 
     def observe(self, evidence: Evidence, may: Callable[[str], bool] = lambda job: True) -> list[str]:
-        """Evidence about a node goes to every job that has it and is not over, as far as whoever tells it `may` speak of that job. Gives
-        these jobs' names.
+        """Pass evidence about a node to every job on it that is not over, and return these jobs' names.
+
+        `may`: whether the source of the evidence has authority over a job.
         """
         has = [job for job in self._jobs.values() if not job.running.done() and evidence.name in job.service.machine.state.nodes]
         told = [job for job in has if may(job.name)]
@@ -76,13 +77,15 @@ class Jobs:
         return [job.name for job in told]
 
     def tell_once(self, about: str, text: str) -> None:
-        """What somebody outside gets wrong again and again. `about`: what is told once."""
+        """Print a message about a repeated mistake of a client once. `about`: identifies the mistake."""
         if about not in self._told and len(self._told) < TOLD:
             self._told.add(about)
             self._tell(text)
 
     def put_aside(self, name: str, why: str) -> None:
-        """Nothing is decided for this job, and nothing is ended: what trains goes on without us. All others are not touched by it."""
+        """Put a job aside: nothing is decided for it, and nothing is ended; its training goes on without an orchestrator. Other jobs are
+        not affected.
+        """
         self.aside[name] = why
         self._tell(service_jobs.JOB_PUT_ASIDE(job=name, reason=why))
 
@@ -93,8 +96,9 @@ class Jobs:
         return self.aside.get(name)
 
     def admit(self, job: ServedJob, joined: NodeJoined, position: Position | None) -> bool:
-        """Return whether an agent of this job may join, which knows the journal as far as `position`, or is to hear why it may not. If that
-        is further than the journal itself is, the job is put aside; not by an agent that should not have been started.
+        """Return whether an agent of this job may join, which knows the journal up to `position`, or must be told why not.
+
+        If the journal does not reach this position, the job is put aside; not because of an agent that should not have been started.
         """
         if self._jobs.get(job.name) is not job:
             return False
@@ -108,7 +112,7 @@ class Jobs:
         return False
 
     def problems(self) -> list[str]:
-        """What keeps this orchestrator from being all that it should be; for everybody, so without names and places."""
+        """Return what limits this orchestrator now. Anyone can read it, so it has no names and places."""
         found: list[str] = []
         if self.journal.trouble:
             found.append(orchestrators.UNSURE_JOURNAL())
@@ -125,8 +129,9 @@ class Jobs:
         folder: Path | None = None,
         policy: Policy | None = None,
     ) -> ServedJob:
-        """A new job, or one that is `known` and goes on where it was. With a `folder` its output is kept there. `policy`: the one of the
-        settings, where they were read already.
+        """Begin a new job, or continue one that is `known`.
+
+        With a `folder` its output is kept there. `policy`: the one of the settings, if they were read already.
         """
         name, settings = settings.spec.job, settings.identified() if known is None else settings
         output = Output(folder / FILE, self._tell) if folder is not None else None

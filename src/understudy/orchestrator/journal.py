@@ -1,22 +1,22 @@
 """The journal: every event of every job with its time, in the order in which the job's machine handled it. Replaying it gives the state.
 
-By default an SQLite file in write-ahead mode, so that it can be read while it is written (`understudy status` and `report` do
-so); a service may use PostgreSQL (`database.py`). Only one thing waits for the writing: the decision of a recovery (`Recover`) is sent
-when it is written, or after `WRITING` (`service.py`) on a file system that is slower. All other commands go out first, and a thread
-writes the events right behind, many in one transaction if they come fast. What an orchestrator that is killed in between has not
-written is repaired: the agents repeat what they know, an abort that is announced again is answered again, and a worker with a rank
-that the journal does not know is ended. `tests/model` goes through all orders of that.
+By default it is an SQLite file in write-ahead mode, so that `understudy status` and `report` can read it while it is written; a service may
+use PostgreSQL (`database.py`). Only the decision of a recovery (`Recover`) waits for the write: it is sent when it is written, or after
+`WRITING` (`service.py`) on a slower file system. All other commands are sent first, and a thread writes the events immediately after, many
+in one transaction if they arrive fast. If an orchestrator is killed before it has written them, this is repaired: agents repeat what they
+know, an abort that is announced again is answered again, and a worker with a rank that the journal does not know is ended. `tests/model`
+explores all orders of that.
 
-A disk that is full or gone must not stop training: on a full one decisions are written into a reserve (`room.py`), and progress is not
-written. When that is used up, or the disk is gone, this is reported, the events wait in memory, and the writer tries again, after `AGAIN`
-seconds at first and `AGAIN_AT_MOST` in the end, until it succeeds. Whatever else keeps it from writing is treated alike. As long as it
-lasts `Journal.trouble` says so, which `/v1/health` shows, and it is told again every `TOLD_AGAIN` seconds.
+A full or missing disk must not stop training: on a full one decisions are written into a reserve (`room.py`), and progress is not written.
+When that is used up, or the disk is gone, this is reported, the events wait in memory, and the writer tries again, after `AGAIN` seconds at
+first and later after up to `AGAIN_AT_MOST`, until it succeeds. Any other error of a write is treated alike. In the meantime
+`Journal.trouble` has the reason, `/v1/health` shows it, and it is reported again every `TOLD_AGAIN` seconds.
 
-What is written can be read: what comes over a link has bounds (`common/bounds.py`) that are those of reading, too. If a row cannot be read
-all the same, or is not the one that was written (`chain.py`), its job is put aside with the reason, and all others go on.
+Everything that is written can be read: messages have the same bounds (`common/bounds.py`) on arrival and when they are read. If a row
+cannot be read nevertheless, or is not the one that was written (`chain.py`), its job is put aside with the reason, and all others go on.
 
-A journal of an older version is brought to this one before the first write (`migrations.py`, which also says what keeps its
-JSON readable), and can be read as it is. One of a newer version is refused.
+A journal of an older version is migrated before the first write (`migrations.py`, which also says how its JSON stays readable), and can be
+read as it is. One of a newer version is rejected.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from understudy.orchestrator.settings import Settings
 
 AGAIN, AGAIN_AT_MOST = 0.25, 5.0  # seconds between two attempts to write: at first, and in the end
 TOLD_AGAIN = 60.0
-_PASSING = frozenset(  # what may be over soon: no room, no right, somebody else's lock
+_PASSING = frozenset(  # what may be temporary: no space, no permission, a lock of another process
     {
         *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN),
         *(sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT),
@@ -59,8 +59,9 @@ _PASSING = frozenset(  # what may be over soon: no room, no right, somebody else
 
 @dataclass(frozen=True)
 class Numbered:
-    """An event as it is in the journal: `number` counts from 1 within the job, `now` is unix time, `event` is JSON. `checksum`: as in
-    `chain.py`; "" where nothing depends on it.
+    """An event of the journal: `number` counts from 1 within the job, `now` is unix time, `event` is JSON.
+
+    `checksum`: as in `chain.py`; "" where it is not needed.
     """
 
     job: str
@@ -70,7 +71,9 @@ class Numbered:
     checksum: str = ""
 
     def shown(self) -> dict[str, Any]:
-        """As users get it: `number`, `time` (unix, seconds), `type`, and the fields of this type, none of which has one of these names."""
+        """Return the event for users: `number`, `time` (unix, seconds), `type`, and the fields of this type, none of which has one of these
+        names.
+        """
         fields: dict[str, Any] = json.loads(self.event)
         if "pid" in fields:  # an earlier version may have written 0
             fields["pid"] = known_pid(fields["pid"])
@@ -92,7 +95,7 @@ _Entry = _Begun | tuple[float, Event, str] | Mapping[str, PageView] | _Mark
 
 
 class Unreadable(ValueError):
-    """A job's part of the journal cannot be read: says where and why."""
+    """A job's part of the journal cannot be read. The text says where and why."""
 
 
 class Damaged(ValueError):
@@ -100,50 +103,54 @@ class Damaged(ValueError):
 
 
 class Journal:
-    """The writer, of all jobs. `start` it, write from the service's thread through what `begin` returns, `close` it. `tell` is called
-    from the writer's thread: when it cannot write, now and then, when it can again, and when an older journal was brought to this version.
+    """The writer of all jobs' events.
+
+    `start` it, write from the service's thread through the result of `begin`, `close` it. `tell` is called from the writer's thread: when
+    it cannot write, repeatedly, when it can again, and when an older journal was migrated.
     """
 
     def __init__(
         self, place: Path | str, tell: Callable[[str], None], fence: int | None = None, deposed: Callable[[], None] = lambda: None
     ) -> None:
-        """With a `fence` of a lease nothing is written any more once another orchestrator has taken that; `deposed` is called then,
-        from the writer's thread.
+        """Create the writer.
+
+        With a `fence` of a lease, nothing is written once another orchestrator has taken the lease; `deposed` is called then, from the
+        writer's thread.
         """
         self.place = place
-        self.listener: Callable[[list[Numbered]], None] = lambda events: None  # called from the writer's thread with what was written
+        self.listener: Callable[[list[Numbered]], None] = lambda events: None  # called from the writer's thread with written events
         self._tell = tell
         self._fence = fence
         self._deposed = deposed
         self.trouble = ""  # why nothing can be written at present
-        self._refuses = ""  # the same, with the room that there is
+        self._refuses = ""  # the same, while there is space
         self._told_at = 0.0
         self._room = Room(place, tell)
         self._entries: queue.SimpleQueue[tuple[str, _Entry] | None] = queue.SimpleQueue()
-        self._batch = _Batch()  # what the thread has taken and not written yet
-        self._chains: dict[str, Chain] = {}  # of the jobs that were begun here, as far as they are written
+        self._batch = _Batch()  # rows that the thread has taken and not written yet
+        self._chains: dict[str, Chain] = {}  # of the jobs that were begun here, as far as written
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def begin(self, settings: Settings, request: str = "", chain: Chain | None = None) -> JobJournal:
-        """A new job's, or that of one which is known: then it stays as it is recorded, with its `chain`."""
+        """Return the journal of a new job, or of a known one: then its record stays, with its `chain`."""
         job = settings.spec.job
         made = self._chains[job] = chain if chain is not None else Chain()
         self._entries.put((job, _Begun(settings, request)))
         return JobJournal(lambda entry: self._entries.put((job, entry)), made, self.obstacle, settings.identity)
 
     def obstacle(self) -> str:
-        """Why what was given to it is not written yet, and what can be done."""
+        """Return why pending entries are not written yet, and the remedy."""
         return self._refuses or orchestrators.JOURNAL_SILENT(journal=database.shown(self.place))
 
     def waiting(self) -> int:
-        """How many entries are not written yet: many, or for long, mean that the disk or the database refuses."""
+        """Return the number of pending entries: many, or for a long time, mean that the disk or the database rejects writes."""
         return self._entries.qsize() + self._batch.size
 
     def mark(self, reached: Callable[[], None]) -> None:
-        """Calls `reached`, from the writer's thread, when all that was given until now is written."""
+        """Call `reached`, from the writer's thread, when everything that was given so far is written."""
         self._entries.put(("", _Mark(reached)))
 
     def close(self, timeout: float = 5.0) -> None:
@@ -153,8 +160,8 @@ class Journal:
 
     def _write_all(self) -> None:
         engine = database.engine(self.place)
-        last: dict[str, Position] = {}  # each job's last event, as far as it was looked up
-        sure = False  # that the tables are of this version, and that what could not be written is not there
+        last: dict[str, Position] = {}  # each job's last event, as far as known
+        sure = False  # whether the tables are of this version, and failed writes have left nothing
         backoff, again = Backoff(AGAIN, AGAIN_AT_MOST), AGAIN
         open_ = True
         while open_:
@@ -170,7 +177,7 @@ class Journal:
                     if self._fence is not None:
                         database.check(connection, self._fence)
                     written = self._batch.write(connection, last, sure)
-                self._batch.forget_written()  # first: what fails from here on must not write it again
+                self._batch.forget_written()  # first: an error after this must not write it again
                 unsure, sure = not sure, True
                 for event in written:
                     position = last[event.job] = Position(event.number, event.checksum)
@@ -182,7 +189,7 @@ class Journal:
             except database.Deposed:
                 self._deposed()
                 break
-            except Exception as error:  # whatever it is: a writer that ends in silence would be worse than one that cannot write
+            except Exception as error:  # any error: a writer that ends without a message would be worse than one that cannot write
                 if not self.trouble:
                     backoff.reset()
                 again = backoff.delay()
@@ -193,11 +200,11 @@ class Journal:
                 self.trouble = self._refuses = ""
                 self._tell(orchestrators.JOURNAL_WRITTEN_AGAIN(path=database.shown(self.place)))
             if older is not None:
-                self._tell(migrations.told(database.shown(self.place), older))
+                self._tell(migrations.notice(database.shown(self.place), older))
         engine.dispose()
 
     def _take(self, limit: float | None) -> bool:
-        """What waits goes into the batch. Waits for something, for at most `limit` seconds. False: nothing more will come."""
+        """Move pending entries into the batch, waiting for at most `limit` seconds. Return False if nothing more will come."""
         open_ = True
         entries: list[tuple[str, _Entry] | None] = []
         with contextlib.suppress(queue.Empty):
@@ -225,7 +232,7 @@ class Journal:
 
 
 class JobJournal:
-    """One job's part of it."""
+    """The journal of one job."""
 
     strict = False  # whether the job's end waits for the journal, too, as decisions do
 
@@ -233,18 +240,18 @@ class JobJournal:
         self._put = put
         self.identity = identity  # as in `Settings`
         self.chain = chain  # of what is written
-        self.obstacle = obstacle  # says why what was given to it is not written yet, and what can be done
+        self.obstacle = obstacle  # returns why pending entries are not written yet, and the remedy
 
     def mark(self, reached: Callable[[], None]) -> None:
-        """As `Journal.mark`."""
+        """Call `reached`, as in `Journal.mark`."""
         self._put(_Mark(reached))
 
     def append(self, now: float, event: Event, encoded: str = "") -> None:
-        """`encoded`: the event, if that has been done already."""
+        """Append an event. `encoded`: its JSON, if it exists already."""
         self._put((now, event, encoded))
 
     def progress(self, pages: Mapping[str, PageView]) -> None:
-        """Where the workers are: for looking at a job after its end, not for replaying. Each overwrites the last."""
+        """Record the workers' positions, for readers after the job's end, not for replaying. Each replaces the last."""
         self._put(dict(pages))
 
 
@@ -275,7 +282,7 @@ class _Batch:
         return not (self._begun or self._events or self._pages)
 
     def shows(self) -> bool:
-        """Whether there is progress in it."""
+        """Return whether the batch has progress."""
         return bool(self._pages)
 
     def forget_pages(self) -> None:
@@ -286,14 +293,16 @@ class _Batch:
         self._begun, self._events, self._pages = {}, {}, {}
 
     def reach(self) -> None:
-        """Call the marks: all of the batch is written."""
+        """Call the marks: the whole batch is written."""
         while self._marks:
             self._marks.pop(0).reached()
         self.size = 0
 
     def write(self, connection: sa.Connection, last: dict[str, Position], sure: bool) -> list[Numbered]:
-        """All its events, with their numbers and checksums. `last` gets what is looked up here. Unless `sure`, a commit that has failed may
-        have been carried out all the same (the connection broke before the answer): what is there is not written again.
+        """Write the events, and return them with their numbers and checksums.
+
+        `last` gets the positions that are read here. Unless `sure`, a commit that has failed may have succeeded nevertheless (the
+        connection broke before the answer): existing rows are not written again.
         """
         for job, row in self._begun.items():
             if connection.execute(sa.select(database.jobs.c.job).where(database.jobs.c.job == job)).first() is None:
@@ -319,7 +328,7 @@ class _Batch:
 
 
 def read(place: Path | str, job: str | None = None) -> Recorded | None:
-    """What is recorded of `job`, or of the only one. None if there is no journal (yet), or no such job in it."""
+    """Return what is recorded of `job`, or of the only one; None if there is no journal yet, or no such job in it."""
     jobs = read_all(place, job)
     return next(iter(jobs.values()), None)
 
@@ -327,8 +336,10 @@ def read(place: Path | str, job: str | None = None) -> Recorded | None:
 def read_all(
     place: Path | str, only: str | None = None, aside: dict[str, str] | None = None, check: str = database.QUICK
 ) -> dict[str, Recorded]:
-    """All jobs in the order in which they were begun, or `only` one. Those that cannot be read go into `aside`, with the reason. Raises
-    `migrations.NewerJournal`, `Damaged`, and `Unreadable` without an `aside`. `check`: as in `database.reading`.
+    """Return all jobs in the order in which they were begun, or `only` one.
+
+    Those that cannot be read go into `aside`, with the reason. Raises `migrations.NewerJournal`, `Damaged`, and `Unreadable` without an
+    `aside`. `check`: as in `database.reading`.
     """
     with _undamaged(place), database.reading(place, check) as connection:
         if connection is None:
@@ -349,7 +360,7 @@ def read_all(
 
 @contextlib.contextmanager
 def _undamaged(place: Path | str) -> Iterator[None]:
-    """Raises `Damaged`. What may pass (`OperationalError`: no room, locked) is let through."""
+    """Raise `Damaged` for a damaged file. Temporary errors (`OperationalError`: no space, locked) pass through."""
     try:
         yield
     except (sqlite3.DatabaseError, sa.exc.DatabaseError) as error:
@@ -360,7 +371,7 @@ def _undamaged(place: Path | str) -> Iterator[None]:
 
 
 def replay(settings: Settings, events: list[tuple[float, Event]]) -> Machine:
-    """The machine as it was after these events."""
+    """Return the machine as it was after these events."""
     machine = Machine(settings.spec, settings.timeouts)
     for now, event in events:
         machine.handle(event, now)

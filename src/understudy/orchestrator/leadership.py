@@ -1,7 +1,7 @@
-"""Which of several orchestrators leads: one waits until it holds the lease, renews it, and steps down when it cannot.
+"""Choose the leader of several orchestrators: wait for the lease, renew it, and step down if that fails.
 
-Nothing may be decided without a valid lease, because another orchestrator may decide then. So it is looked at before every decision
-(`guard`), by a clock that goes on while this process is stopped; and a leader that cannot renew in time starts anew, as one that waits.
+Without a valid lease an orchestrator must not decide anything, because another one may. So `guard` checks the lease before every decision,
+by a clock that runs while this process is stopped. A leader that cannot renew its lease in time restarts and waits for the lease again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from understudy.orchestrator import migrations
 from understudy.orchestrator.database import Deposed, Lease, shown
 from understudy.orchestrator.lease_term import LeaseTerm
 
-SECONDS = 3.0  # for which a lease is good
+SECONDS = 3.0  # for which a lease is valid
 RENEW = 1.0  # seconds between two renewals
 TRY = 0.5  # seconds between two attempts to take it
 
@@ -35,7 +35,7 @@ class Leadership:
         self._term = LeaseTerm(SECONDS)
 
     async def wait(self) -> None:
-        """Until this orchestrator leads. Raises `NewerJournal`."""
+        """Wait until this orchestrator leads. Raises `NewerJournal`."""
         told = ""
         while True:
             asked = time.monotonic()
@@ -46,9 +46,9 @@ class Leadership:
                 fence, why = None, orchestrators.DATABASE_UNUSABLE(database=shown(self._database), reason=_reason(error))
             if fence is not None:
                 if self._lease.migrated is not None:
-                    self._tell(migrations.told(shown(self._database), self._lease.migrated))
+                    self._tell(migrations.notice(shown(self._database), self._lease.migrated))
                 if not self._term.worth_taking(asked, time.monotonic()):
-                    continue  # bringing an older journal up to date has used the time up: once more, which is quick
+                    continue  # migrating an older journal has used up the lease: try again, which is quick
                 self.fence = fence
                 self._term.extend(asked)
                 return
@@ -58,7 +58,7 @@ class Leadership:
             await asyncio.sleep(TRY)
 
     async def keep(self) -> None:
-        """Renews the lease until cancelled, and then gives it up."""
+        """Renew the lease until cancelled, and then give it up."""
         try:
             while True:
                 await asyncio.sleep(RENEW)
@@ -76,12 +76,12 @@ class Leadership:
                 self._lease.give_up(self.fence)
 
     def guard(self) -> None:
-        """Returns only while this orchestrator leads."""
+        """Return only if this orchestrator leads; step down otherwise."""
         if self._term.over(time.monotonic()):
             self.step_down(orchestrators.LEASE_OVER())
 
     def step_down(self, why: str) -> None:
-        """Starts this process anew, as one that waits. Training goes on meanwhile. Callable from any thread."""
+        """Restart this process, which then waits for the lease. Training goes on. Callable from any thread."""
         self._tell(orchestrators.LEAD_LOST(reason=why))
         os.execv(sys.executable, sys.orig_argv)
 

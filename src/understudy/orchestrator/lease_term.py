@@ -1,7 +1,7 @@
-"""Until when does an orchestrator lead that holds a lease? Rules only: no I/O, no clock. Whoever asks says what time it is.
+"""Decide until when the holder of a lease leads. Rules only: no I/O, no clock; callers pass the time.
 
-A lease is good for so many seconds from the moment in which it was *asked* for: the database may have counted from then on. Times are in
-seconds of a monotonic clock that goes on while the process is stopped.
+A lease is valid for a number of seconds from the moment of the *request*, because the database may count from then on. Times are in seconds
+of a monotonic clock that runs while the process is stopped.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ class LeaseTerm:
         self._good_until = 0.0
 
     def extend(self, asked: float) -> None:
-        """It was taken or renewed, as asked for then."""
+        """Extend the term after a lease was taken or renewed; `asked`: the time of the request."""
         self._good_until = asked + self._seconds
 
     def over(self, now: float) -> bool:
-        """Whether another orchestrator may decide by now."""
+        """Return whether another orchestrator may decide now."""
         return now > self._good_until
 
     def worth_taking(self, asked: float, now: float) -> bool:
-        """Whether enough of one that was asked for is left: not if what was done meanwhile has used it up."""
+        """Return whether enough of the requested lease is left, because the time since the request has used some of it."""
         return now - asked <= self._seconds / 2

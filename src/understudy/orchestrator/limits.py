@@ -1,7 +1,7 @@
-"""Bounds for what comes in: the size of a request, how many requests an address makes, how fast an agent talks.
+"""Limits for incoming data: the size of a request, the request rate of an address, the message rate of an agent.
 
-A request that is too long or too early is refused with a problem; an agent is only read more slowly, so that what it sends waits on its
-own host.
+A request that is too long or too early is rejected with a problem. An agent is only read more slowly, so that its messages wait on its own
+host.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from understudy.messages import http_requests
 from understudy.orchestrator.problems import problem
 
 BODY = 4 * LIMIT  # bytes of a request: a submitted job with its environment
-REQUESTS, REQUESTS_AT_ONCE = 200.0, 1000.0  # of one address: each second, and after a while of rest
-MESSAGES, MESSAGES_AT_ONCE = 1000.0, 5000.0  # of one agent; a node with 8 workers sends about 3 a second
+REQUESTS, REQUESTS_AT_ONCE = 200.0, 1000.0  # of one address: per second, and at once after a while of rest
+MESSAGES, MESSAGES_AT_ONCE = 1000.0, 5000.0  # of one agent; a node with 8 workers sends about 3 per second
 ADDRESSES = 10_000  # that are remembered
 
 
 class Bucket:
-    """A token bucket: `take` gives the seconds to wait until so many more are allowed, 0 if they are now."""
+    """A token bucket: `take` returns the seconds to wait until `count` more are allowed, 0 if they are allowed now."""
 
     def __init__(self, rate: float, most: float) -> None:
         self._rate = rate
@@ -43,7 +43,7 @@ class Bucket:
 
 
 class Buckets:
-    """One for each who comes. Of too many, those who have not come for the longest time are forgotten."""
+    """One bucket for each client. If there are too many, those that were unused for the longest time are dropped."""
 
     def __init__(self, rate: float, most: float) -> None:
         self._rate, self._most = rate, most
@@ -58,13 +58,13 @@ class Buckets:
 
 
 class Pace:
-    """Of one agent's messages."""
+    """Limit the rate of one agent's messages."""
 
     def __init__(self, rate: float = MESSAGES, most: float = MESSAGES_AT_ONCE) -> None:
         self._bucket = Bucket(rate, most)
 
     async def wait(self) -> None:
-        """Before each message is handled; the next frame is not read before that."""
+        """Wait before each message is handled; the next frame is not read before."""
         seconds = self._bucket.take(asyncio.get_running_loop().time())
         if seconds > 0:
             await asyncio.sleep(seconds)
@@ -99,7 +99,7 @@ _TOO_LONG = http_requests.TOO_LONG(most=BODY)
 
 
 def _counted(receive: Receive) -> Receive:
-    """For a body that comes in pieces and does not say how long it is."""
+    """Count the bytes of a body that arrives in pieces without a known length."""
     total = 0
 
     async def receive_counted() -> Message:

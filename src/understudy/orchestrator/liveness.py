@@ -1,13 +1,13 @@
-"""When is a node taken for lost? Rules only: no I/O, no clock. Whoever asks says what time it is, so that a simulator can.
+"""Decide when a node is lost. Rules only: no I/O, no clock; callers pass the time, so that a simulator can.
 
-- Its agent is not connected, and its grace is over. An agent of another host has `node_lost` seconds to come back, or `GRACE` where its
-  host is known to be up: it was killed, and is being started again while its workers train. The only agent of a job on one host has
-  `GRACE`, and so has every agent after a restart of the orchestrator.
-- Unless nothing is heard of its host in any other way either, while most agents are back and so can find us.
-- Its agent is connected, and nothing comes (`detectors.heartbeats`).
+- Its agent is not connected, and its grace period is over. An agent of another host has `node_lost` seconds to come back, or `GRACE` if its
+  host is known to be up: it was killed, and is being restarted while its workers train. The only agent of a job on one host has `GRACE`,
+  and so has every agent after a restart of the orchestrator.
+- Exception: its host has been silent in every other way as well, while most agents are back and so can reach this orchestrator.
+- Its agent is connected, and sends nothing (`detectors.heartbeats`).
 
-Nodes that are lost at the same moment are told of together, so that they cost one generation. Two clocks are meant: `now` is in seconds of
-a monotonic one, `at` in unix seconds, which what is told is in.
+Nodes that are lost at the same moment are reported together, so that they cost one generation. There are two clocks: `now` is in seconds of
+a monotonic clock, `at` is in unix seconds and is used in reports.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from understudy.core.events import LostNode
 from understudy.detectors.heartbeats import Heartbeats
 from understudy.messages import service_jobs
 
-MARGIN = 2.0  # seconds beyond the limit for the agent of a host that says nothing in any other way
-GRACE = 15.0  # seconds for the agents to come back to an orchestrator that was started again, and for the only agent of a job at any time
+MARGIN = 2.0  # seconds beyond the limit for the agent of a host that is silent in every other way
+GRACE = 15.0  # seconds for the agents to come back to a restarted orchestrator, and for the only agent of a job at any time
 
 SilentSince = Callable[[int, float], float | None]
 
 
 @dataclass(frozen=True)
 class Gone:
-    """`lost`: in the order in which it happened. `silent`: those of them that are connected; a connection may wake up much later."""
+    """Nodes that are lost. `lost`: in the order in which it happened. `silent`: those of them that are connected; such a connection may
+    wake up much later.
+    """
 
     lost: tuple[LostNode, ...]
     silent: tuple[str, ...]
@@ -35,11 +37,11 @@ class Gone:
 
 @dataclass(frozen=True)
 class _Grace:
-    """Of a node whose agent is away."""
+    """The grace period of a node whose agent is disconnected."""
 
     ends: float
     at_most: float  # the same for a node that is up
-    lost: LostNode  # what becomes of it then
+    lost: LostNode  # the loss that is reported when it is over
 
 
 class Liveness:
@@ -53,10 +55,12 @@ class Liveness:
         up: Callable[[str], bool] = lambda node: False,
         silent_since: SilentSince = lambda node_rank, seconds: None,
     ) -> None:
-        """`limit`: seconds without a sign of life. `gone` is going to be called every `look_every`. `started`: unix time. `far`: the nodes
-        are other hosts. `up`: whether a node is known to be there by other means than the job's own connection to it. `silent_since`: the
-        unix time since which nothing was heard of the host of a node rank in another way than by its agent, if that is more than so many
-        seconds ago; None also where there is no other way.
+        """Create the rules for one job.
+
+        `limit`: seconds without a sign of life. `gone` will be called every `look_every` seconds. `started`: unix time. `far`: the nodes
+        are other hosts. `up`: whether a node is known to be alive by other means than the job's own connection to it. `silent_since`: the
+        unix time since which the host of a node rank has been silent in every way other than its agent, if that is more than the given
+        seconds ago; None also if there is no other way.
         """
         self._limit = limit
         self._started = started
@@ -68,11 +72,11 @@ class Liveness:
 
     @property
     def waits(self) -> bool:
-        """Whether any agent may still come back."""
+        """Return whether any agent may still come back."""
         return bool(self._graces)
 
     def heard(self, node: str, now: float) -> None:
-        """Something came from its agent."""
+        """Record a message of the node's agent."""
         if self._far:
             self._heartbeats.heard(node, now)
 
@@ -81,17 +85,17 @@ class Liveness:
         self.heard(node, now)
 
     def disconnected(self, node: str) -> None:
-        """Nothing more will be heard on that connection; `awaited` says whether another one is waited for."""
+        """Record the end of a connection; `awaited` says whether to wait for another one."""
         self._heartbeats.forget(node)
 
     def awaited(self, node: str, now: float, at: float, *, anew: bool = False) -> None:
-        """Its agent is away. `anew`: because this orchestrator was started again."""
+        """Begin the grace period of a node whose agent is disconnected. `anew`: because this orchestrator was restarted."""
         limit = self._limit if self._far and not anew else GRACE
         detail = service_jobs.NOT_BACK() if anew else service_jobs.DISCONNECTED(seconds=limit)
         self._graces[node] = _Grace(now + limit, now + GRACE, LostNode(node, detail, at))
 
     def gone(self, nodes: Mapping[str, int], connected: Collection[str], now: float, at: float) -> Gone:
-        """What is lost, and told once. `nodes`: the ranks of those that are not lost yet."""
+        """Return what is lost, once. `nodes`: the ranks of those that are not lost yet."""
         over = [grace for grace in self._graces.values() if grace.ends <= now]
         lost = [grace.lost for grace in over if grace.at_most <= now or not self._up(grace.lost.node)]
         lost += [one for one in self._absent(nodes, connected, at) if one.node not in {known.node for known in lost}]

@@ -1,8 +1,8 @@
-"""What people say of the nodes of a service, for all its jobs and those to come: drained, tainted, or trusted again.
+"""Operators' decisions about the nodes of a service, for all its jobs and future ones: drained, tainted, or trusted again.
 
-It is kept in a file alongside the journal, so that it holds also for a node without any job, and when the service is started again. Known
-limit: of several orchestrators without a shared `--state-dir` each has a file of its own; another one that takes over knows what its jobs
-know, and of nodes without a job nothing.
+They are kept in a file alongside the journal, so that they also apply to a node without any job, and after a restart of the service. Known
+limit: several orchestrators without a shared `--state-dir` each have a separate file; one that takes over knows only what its jobs know,
+and nothing about nodes without a job.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from understudy.messages import service_jobs
 from understudy.orchestrator.database import set_aside
 
 FILE = "nodes.json"
-EARLIER = "drained.json"  # of earlier versions: drained nodes, and why
+EARLIER = "drained.json"  # from earlier versions: drained nodes, and why
 
 
 @dataclass
 class _Kept:
-    """By node. `trusted`: unix times."""
+    """The marks by node. `trusted`: unix times."""
 
     drained: dict[str, str] = field(default_factory=dict)
     tainted: dict[str, str] = field(default_factory=dict)
@@ -36,11 +36,11 @@ _EARLIER = TypeAdapter(dict[str, str])
 
 class NodeMarks:
     def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
-        """`tell`: a line for the user."""
+        """Read the file. `tell` prints a line for the user."""
         self._file = folder / FILE
         self._tell = tell
         self._kept = _Kept()
-        self.is_new = not self._file.exists()  # no version that keeps who was trusted has written it
+        self.is_new = not self._file.exists()  # no version that records when nodes were trusted has written it
         read = folder / EARLIER if self.is_new and (folder / EARLIER).exists() else self._file
         try:
             if read == self._file:
@@ -53,7 +53,7 @@ class NodeMarks:
             self._set_aside(read, str(error))
 
     def _set_aside(self, damaged: Path, reason: str) -> None:
-        """Keep what cannot be read, which the next mark would replace."""
+        """Keep an unreadable file, which the next mark would replace."""
         try:
             kept = set_aside(damaged)
         except OSError:  # then nothing can be written there either
@@ -61,21 +61,21 @@ class NodeMarks:
         self._tell(service_jobs.MARKS_UNREADABLE(path=damaged, kept=kept, reason=reason))
         self.is_new = True
         if kept != damaged:
-            self._write()  # or the next start would read what a version before has left
+            self._write()  # otherwise the next start would read the file of an earlier version
 
     def why(self, node: str) -> str:
-        """Return why people keep new jobs from it; "": they do not."""
+        """Return why operators keep new jobs from the node; "" if they do not."""
         return self._kept.drained.get(node) or self._kept.tainted.get(node, "")
 
     def is_drained(self, node: str) -> bool:
         return node in self._kept.drained
 
     def is_known(self, node: str) -> bool:
-        """Whether something is kept of it that may be taken back."""
+        """Return whether there is a mark of the node that may be taken back."""
         return bool(self.why(node))
 
     def trusted_at(self, node: str) -> float:
-        """Unix time at which a person last said that it is to be trusted; 0: never."""
+        """Return the unix time at which an operator last marked the node as trusted; 0: never."""
         return self._kept.trusted.get(node, 0.0)
 
     def drain(self, node: str, reason: str) -> None:
@@ -91,14 +91,14 @@ class NodeMarks:
         self._write()
 
     def trust(self, node: str, now: float) -> None:
-        """It is neither tainted nor drained any more. `now`: unix time."""
+        """End the taint and the drain of a node. `now`: unix time."""
         self._kept.drained.pop(node, None)
         self._kept.tainted.pop(node, None)
         self._kept.trusted[node] = now
         self._write()
 
     def recall(self, trusted: Mapping[str, float]) -> None:
-        """What the journal knows of when people trusted nodes (unix times), for a file that is new."""
+        """Take over the journal's times at which operators trusted nodes (unix times), for a new file."""
         if self.is_new and trusted:
             self._kept.trusted = {node: max(then, self.trusted_at(node)) for node, then in trusted.items()}
             self._write()

@@ -1,7 +1,7 @@
 """Metrics for Prometheus at `/metrics`: the current state of jobs and nodes, and sums over incidents since the start of a job.
 
-Names follow Prometheus' conventions: a unit at the end, `_total` for what only grows. A job's label is `job_name`, because `job` is
-Prometheus' own name for what it scrapes.
+Names follow Prometheus' conventions: a unit at the end, `_total` for counters. The label of a job is `job_name`, because Prometheus uses
+`job` for the scraped target.
 """
 
 from __future__ import annotations
@@ -122,5 +122,5 @@ def _of_nodes(cluster: Cluster) -> Iterator[Metric]:
 
 
 def _first_grade(incident: Incident) -> str:
-    """Return the grade that it had when it ended: a counter must not fall when a drill raises one."""
+    """Return the grade of the incident when it ended: a counter must not fall when a drill raises the grade."""
     return str(Grade.UNPROVEN if incident.raised else incident.grade or "")

@@ -1,4 +1,4 @@
-"""A node of a service: what its agent says of it, what was placed there, and what speaks against it."""
+"""A node of a service: the reports of its agent, the parts placed there, and the evidence against it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from understudy.links.messages import Hello, Part
 from understudy.orchestrator.agent_link import AgentLink
 from understudy.orchestrator.detection import too_many
 
-SUSPICIONS = 100  # of one node that are kept
+SUSPICIONS = 100  # pieces of evidence that are kept for a node
 DETAIL = 1000  # bytes of each
 
 
 @dataclass
 class Node:
-    hello: Hello  # its agent's last, with what was placed since then
-    link: AgentLink | None  # None: away
-    heard: float  # by the loop's clock
-    since: float = 0.0  # the same, when its agent connected
+    hello: Hello  # its agent's last report, with what was placed since then
+    link: AgentLink | None  # None: disconnected
+    heard: float  # the last message, by the loop's clock
+    since: float = 0.0  # when its agent connected, by the same clock
     placed: dict[str, Part] = field(default_factory=dict)  # parts that this orchestrator has placed there, by job
     restarts: dict[str, int] = field(default_factory=dict)  # of parts, by job
     ended: set[str] = field(default_factory=set)  # jobs whose parts this agent was asked to end, because they were late
-    suspected: dict[tuple[str, str, str], Evidence] = field(default_factory=dict)  # by detector, kind and part: what may still hold
+    suspected: dict[tuple[str, str, str], Evidence] = field(default_factory=dict)  # by detector, kind and part: may still be valid
 
     def doubt(self, now: float) -> str:
-        """Why no job should be placed here, by what was seen; "": nothing speaks against it. `now`: unix time."""
+        """Return why no job should be placed here, according to evidence; "" if there is none. `now`: unix time."""
         return next((f"{e.detail} ({e.detector})" for e in self.suspected.values() if not 0 < e.until <= now), "")
 
     def suspect(self, evidence: Evidence, now: float) -> None:
-        """`now`: unix time. What is over is kept no more."""
+        """Keep evidence, and drop what has ended. `now`: unix time."""
         key = evidence.detector, evidence.kind, evidence.part
         self.suspected = {other: e for other, e in self.suspected.items() if other != key and not 0 < e.until <= now}
         over = 0 < evidence.until <= now
@@ -43,12 +43,12 @@ class Node:
         return self.hello.slots - sum(part.slots for part in self.hello.parts)
 
     def offer(self) -> Offer:
-        """What it has for a job now."""
+        """Return its free slots for a job."""
         hello = self.hello
         return Offer(hello.node, failure_domain(hello.node, hello.domain, hello.labels), self.free())
 
     def hear(self, hello: Hello, *, started: tuple[Part, ...]) -> None:
-        """What its agent says. `started`: parts that it may not know of yet."""
+        """Take a report of its agent. `started`: parts that the agent may not know of yet."""
         known = {part.job for part in hello.parts}
         self.hello = replace(hello, parts=(*hello.parts, *(part for part in started if part.job not in known)))
 
@@ -57,6 +57,6 @@ class Node:
         self.hello = replace(self.hello, parts=(*self.hello.parts, part))
 
     def end(self, job: str) -> None:
-        """Its part in this job is over."""
+        """Remove its part of this job, which is over."""
         self.placed.pop(job, None)
         self.hello = replace(self.hello, parts=tuple(part for part in self.hello.parts if part.job != job))

@@ -1,4 +1,4 @@
-"""What a job has printed: a file that grows, and readers who may come at any time and follow it."""
+"""The output of a job: a growing file, and readers that may start at any time and follow it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILE = "output.log"
 
 
 class Output:
-    """Appends from the event loop's thread. `failed` is told once when the disk refuses."""
+    """The writer. It appends from the event loop's thread. `failed` is called once when the disk rejects a write."""
 
     def __init__(self, path: Path, failed: Callable[[str], None]) -> None:
         self.path = path
@@ -34,12 +34,12 @@ class Output:
         self._wake()
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Close the output: nothing more will be written."""
         self._over = True
         self._wake()
 
     async def read(self, offset: int, follow: bool) -> AsyncIterator[bytes]:
-        """From byte `offset` on; with `follow` until the job has ended."""
+        """Yield the output from byte `offset` on; with `follow` until the job has ended."""
         while True:
             grown, over = self._grown, self._over
             while data := _block(self.path, offset):

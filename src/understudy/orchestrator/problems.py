@@ -48,7 +48,7 @@ def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> 
 
 
 def describe(description: dict[str, Any]) -> None:
-    """Puts the schema of problems into an OpenAPI description, and what each status means."""
+    """Add the schema of problems, and the meaning of each status, to an OpenAPI description."""
     description.setdefault("components", {}).setdefault("schemas", {})["Problem"] = SCHEMA
     for path in description["paths"].values():
         for operation in path.values():
@@ -58,7 +58,7 @@ def describe(description: dict[str, Any]) -> None:
 
 
 def install(app: FastAPI) -> None:
-    """Every error of the app is a problem from now on."""
+    """Turn every error of the app into a problem."""
 
     @app.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> JSONResponse:

@@ -1,10 +1,11 @@
-"""Which of the jobs that wait gets slots.
+"""Choose the waiting jobs that get slots.
 
-In the order in which they came, each gets slots as soon as there are enough. One that does not fit yet is passed by later ones that do.
-When it has waited for `PATIENCE`, as many nodes as it needs are kept for it, those on which least runs: no later job is placed there, so
-they become free in time. One that would not fit even if all jobs were over keeps nothing.
+In the order of submission, each gets slots as soon as there are enough. Later jobs may overtake one that does not fit yet. When it has
+waited for `PATIENCE`, as many nodes as it needs are reserved for it, those with the least running work: no later job is placed there, so
+they become free. A job that would not fit even if all jobs were over reserves nothing.
 
-A look costs little for a job that does not fit: sums say so, and nodes are sorted for those only that do, and whenever nodes are kept.
+A check costs little for a job that does not fit: sums show it, and nodes are sorted only for those that do fit, and when nodes are
+reserved.
 """
 
 from __future__ import annotations
@@ -18,44 +19,44 @@ from understudy.messages import service_jobs
 from understudy.orchestrator.nodes import Node
 
 PATIENCE = 600.0  # seconds
-NAMED = 5  # of the jobs for which nodes are kept, those that others are shown
+NAMED = 5  # number of jobs with reserved nodes that are listed for other jobs
 
 
 class Room:
-    """Of some nodes: how many have how many slots."""
+    """The free slots of some nodes: how many nodes have how many."""
 
     def __init__(self, slots: Iterable[int] = ()) -> None:
         self._nodes = Counter(slots)
 
     def change(self, slots: int, count: int) -> None:
-        """So many more nodes with so many slots."""
+        """Add `count` nodes with this number of slots."""
         self._nodes[slots] += count
         if not self._nodes[slots]:
             del self._nodes[slots]
 
     def lacks(self, spec: JobSpec) -> str:
-        """Return what is missing for the job, "": nothing."""
+        """Return what is missing for the job, "" if nothing is."""
         fitting = sum(count for slots, count in self._nodes.items() if slots >= spec.workers_per_node)
         return missing(spec, fitting, sum(slots * count for slots, count in self._nodes.items()))
 
 
 class Queue:
-    """Of one look at the jobs that wait: they are asked about in their order, and one that fits is started before the next."""
+    """One check of the waiting jobs: they are tried in order, and one that fits is started before the next is tried."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
-        """`nodes`: those that may get jobs."""
+        """Create the queue. `nodes`: those that may get jobs."""
         self._sizes: dict[str, int] = {}  # slots by node, free or not
-        self._offers: dict[str, Offer] = {}  # of nodes that are not kept
+        self._offers: dict[str, Offer] = {}  # of nodes that are not reserved
         for node in nodes:
             self._sizes[node.hello.node] = node.hello.slots
             self._offers[node.hello.node] = node.offer()
-        self._free = Room(offer.free for offer in self._offers.values())  # of nodes that are not kept
+        self._free = Room(offer.free for offer in self._offers.values())  # of nodes that are not reserved
         self._free_of_all = Room(offer.free for offer in self._offers.values())
-        self._whole = Room(self._sizes.values())  # of nodes that are not kept, as if nothing ran there
-        self._idlest: list[Offer] = []  # nodes that are not kept, those last on which least runs; empty: to be sorted
-        self._keepers: dict[str, None] = {}  # jobs for which nodes are kept
-        self._answers: dict[tuple[int, int, int], str] = {}  # what jobs of a shape lack; there is less and less in one look
-        self._hopeless: set[tuple[int, int, int]] = set()  # shapes for which no more nodes can be kept
+        self._whole = Room(self._sizes.values())  # of nodes that are not reserved, as if nothing ran there
+        self._idlest: list[Offer] = []  # nodes that are not reserved, those with the least running work last; empty: must be sorted
+        self._keepers: dict[str, None] = {}  # jobs for which nodes are reserved
+        self._answers: dict[tuple[int, int, int], str] = {}  # what jobs of a shape lack; free slots only decrease in one check
+        self._hopeless: set[tuple[int, int, int]] = set()  # shapes for which no more nodes can be reserved
 
     def place(self, spec: JobSpec, waited: float) -> list[Part] | str:
         """Return the parts of the job, or what it waits for. `waited`: seconds."""
@@ -73,7 +74,7 @@ class Queue:
         return self._answers[shape]
 
     def _take(self, spec: JobSpec, parts: Iterable[Part]) -> None:
-        """The slots of these parts are free no more."""
+        """Use up the slots of these parts."""
         for part in parts:
             offer = self._offers[part.node]
             taken = offer.free - part.spares - (spec.workers_per_node if part.rank < spec.nodes else 0)
@@ -84,7 +85,9 @@ class Queue:
         self._idlest = []
 
     def _keep(self, spec: JobSpec) -> bool:
-        """Keep as many nodes as the job needs, those first on which least runs now. False: all of them would not be enough."""
+        """Reserve as many nodes as the job needs, first those with the least running work. Return False if all of them would not
+        be enough.
+        """
         if self._whole.lacks(spec):
             return False
         if not self._idlest:

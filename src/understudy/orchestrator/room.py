@@ -1,13 +1,14 @@
-"""The room on the disk of a journal that is an SQLite file: a reserve for decisions, and what may be written on a full disk.
+"""Disk space for a journal in an SQLite file: a reserve for decisions, and the rule for writes on a full disk.
 
-The reserve is a part of the write-ahead log itself, which SQLite overwrites from its beginning again and again and never shortens: it is
-made `SIZE` long at once, with its blocks allocated, and SQLite takes the zeros after the last frame for the end. So no other program can
-take the reserve when the disk is full, and it is whole again as soon as there is room: then SQLite copies the log into the database file
-and begins at its start. (A file that is deleted in time of need would give its room to any program that writes first.) It copies after
-1000 pages, 4 MiB, so on a disk that fills up at least 8 MiB are left. The last process to close the journal deletes the log.
+The reserve is part of the write-ahead log itself, which SQLite overwrites from its beginning again and again and never shortens. It is
+created with a length of `SIZE`, with its blocks allocated, and SQLite takes the zeros after the last frame for the end. So no other program
+can take the reserve when the disk is full, and it is complete again as soon as there is room: then SQLite copies the log into the database
+file and starts at its beginning. (A file that is deleted when space is needed would give its blocks to whichever program writes first.)
+SQLite copies after 1000 pages, 4 MiB, so at least 8 MiB are left on a disk that fills up. The last process to close the journal deletes the
+log.
 
-Known limits: a file system that writes elsewhere what is overwritten (copy on write, without preallocation) keeps no such promise, and a
-quota is not seen in the free space. Then the reserve is gone sooner, and decisions wait.
+Known limits: a file system that writes overwritten data to another place (copy on write, without preallocation) breaks this, and a quota is
+not visible in the free space. Then the reserve is used up sooner, and decisions wait.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from pathlib import Path
 from understudy.messages import orchestrators
 
 MIB = 1 << 20
-SIZE = 12 * MIB  # bytes of the log; 8 MiB are left of it at least when the disk fills up
-SPARE = MIB  # bytes: with less room than this on the disk, only what must not be forgotten is written
+SIZE = 12 * MIB  # bytes of the log; at least 8 MiB of it are left when the disk fills up
+SPARE = MIB  # bytes: with less free space than this, only what must not be lost is written
 AGAIN = 30.0  # seconds between two attempts to make the reserve
 
 
 class Room:
-    """Of one journal; belongs to the thread that writes it. `tell` gets sentences for people."""
+    """The disk space of one journal; belongs to the thread that writes it. `tell` prints a message."""
 
     def __init__(self, place: Path | str, tell: Callable[[str], None]) -> None:
-        self._log = Path(f"{place}-wal") if isinstance(place, Path) else None  # None: the database's own affair
+        self._log = Path(f"{place}-wal") if isinstance(place, Path) else None  # None: the database's own responsibility
         self._tell = tell
         self._full = self._told = False
-        self._next = 0.0  # CLOCK_MONOTONIC of the next attempt; infinity: it is there
+        self._next = 0.0  # CLOCK_MONOTONIC of the next attempt; infinity: it exists
 
     def enough(self) -> bool:
-        """Return whether there is room for what may be forgotten, too."""
+        """Return whether there is space for data that may be lost, too."""
         free = self.free()
         full = free is not None and free < SPARE
         if full != self._full and self._log is not None:
@@ -45,7 +46,7 @@ class Room:
         return not full
 
     def reserve(self, again: bool) -> None:
-        """Make the reserve if it is not there. For the journal's writer, between two transactions. `again`: it may be gone."""
+        """Make the reserve if it does not exist. For the journal's writer, between two transactions. `again`: it may be gone."""
         now = time.monotonic()
         if self._log is None or (now < self._next and not again):
             return
@@ -55,13 +56,13 @@ class Room:
                 self._next = float("inf")
                 return
         except OSError:
-            pass  # what there is of it helps
+            pass  # what exists of it helps
         if not self._told:
             self._told = True
             self._tell(orchestrators.NO_RESERVE(folder=self._log.parent, free=(self.free() or 0) / MIB, wanted=SIZE / MIB))
 
     def _extend(self, log: Path) -> bool:
-        """Whether it is as long as it should be. Only what lies after its end is touched. Raises `OSError`."""
+        """Extend the log, and return whether it has its full length. Only what lies after its end is changed. Raises `OSError`."""
         descriptor = os.open(log, os.O_RDWR | os.O_CLOEXEC)
         try:
             size = os.fstat(descriptor).st_size
@@ -75,7 +76,7 @@ class Room:
             os.close(descriptor)
 
     def free(self) -> int | None:
-        """Bytes that we may use; None: not known."""
+        """Return the free bytes; None if unknown."""
         if self._log is None:
             return None
         try:

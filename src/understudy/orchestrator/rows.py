@@ -1,4 +1,4 @@
-"""What the journal's rows tell of one job, and whether they are the rows that were written (`chain.py`)."""
+"""Read one job from the journal's rows, and check that they are the rows that were written (`chain.py`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from understudy.common.bounds import plain
 from understudy.common.page_view import Activity, PageView
 from understudy.core.events import Event
-from understudy.links.messages import BadMessage, recalled
+from understudy.links.messages import BadMessage, decode_trusted
 from understudy.messages import orchestrators
 from understudy.orchestrator import database
 from understudy.orchestrator.chain import Chain, Position, checksum_of
@@ -22,7 +22,7 @@ from understudy.orchestrator.settings import Settings
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the journal knows of a job: its events with their times, and the last known pages of its workers."""
+    """The recorded data of a job: its events with their times, and the last known pages of its workers."""
 
     settings: Settings
     request: str
@@ -33,7 +33,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Begin:
-    """The row with which a job begins. `there`: false if it is missing, and only events tell of the job."""
+    """The row with which a job begins. `there`: false if it is missing, and only events of the job exist."""
 
     job: str
     settings: str = ""
@@ -43,12 +43,12 @@ class Begin:
 
     @property
     def name(self) -> str:
-        """The job's, as it can be shown: the row may be damaged."""
+        """The job's name in a printable form: the row may be damaged."""
         return plain(str(self.job))
 
 
 def begins(connection: sa.Connection) -> list[Begin]:
-    """Read the rows with which jobs begin, in their order; then those that are missing."""
+    """Read the rows with which jobs begin, in order; then those that are missing."""
     columns = database.jobs.c
     chosen = sa.select(columns.job, columns.settings, columns.request, columns.checksum).order_by(columns.number)
     found = [Begin(*row) for row in connection.execute(chosen)]
@@ -58,7 +58,7 @@ def begins(connection: sa.Connection) -> list[Begin]:
 
 
 def recorded(connection: sa.Connection, begin: Begin) -> Recorded:
-    """Read all that is known of a job. Raises `ValueError` that names the row."""
+    """Read everything about a job. Raises `ValueError` that names the row."""
     if not begin.there or begin.checksum not in ("", checksum_of(begin.job, begin.settings, begin.request)):
         raise ValueError(orchestrators.JOB_ROW_DAMAGED())
     events, chain = _events_of(connection, begin.job)
@@ -76,7 +76,7 @@ def last(connection: sa.Connection, job: str) -> Position:
 
 
 def _computed(connection: sa.Connection, job: str) -> Position:
-    """The same where an earlier version has written it, once."""
+    """Compute the position for a job that an earlier version has written, once."""
     position = Position()
     for now, text, *_ in _rows(connection, job):
         position = position.after(now, text)
@@ -90,7 +90,7 @@ def _rows(connection: sa.Connection, job: str) -> Sequence[Any]:
 
 
 def _events_of(connection: sa.Connection, job: str) -> tuple[list[tuple[float, Event]], Chain]:
-    """Raises `ValueError` that names the event."""
+    """Read the events of a job. Raises `ValueError` that names the event."""
     events, chain, position = [], Chain(), Position()
     for expected, (now, text, number, checksum) in enumerate(_rows(connection, job), 1):
         if number != expected:
@@ -100,7 +100,7 @@ def _events_of(connection: sa.Connection, job: str) -> tuple[list[tuple[float, E
             raise ValueError(orchestrators.EVENT_DAMAGED(number=number))
         chain.add(position, bare=not checksum)
         try:
-            event, _ = recalled(text)
+            event, _ = decode_trusted(text)
         except BadMessage as error:
             raise ValueError(orchestrators.EVENT_UNREADABLE(number=number, reason=str(error))) from error
         if isinstance(event, Event):
@@ -109,7 +109,7 @@ def _events_of(connection: sa.Connection, job: str) -> tuple[list[tuple[float, E
 
 
 def _pages_of(connection: sa.Connection, job: str) -> dict[str, PageView]:
-    """Those that cannot be read are left out: they are for looking at, and workers will tell more."""
+    """Read the pages of a job. Unreadable ones are left out: they are only shown, and workers will send more."""
     rows = connection.execute(sa.select(database.progress.c.worker, database.progress.c.page).where(database.progress.c.job == job)).all()
     pages = {}
     for worker, text in rows:
@@ -119,7 +119,7 @@ def _pages_of(connection: sa.Connection, job: str) -> dict[str, PageView]:
 
 
 def page(text: str) -> PageView:
-    """As it is in the journal."""
+    """Decode a page of the journal."""
     found = json.loads(text)
     known = {name: found[name] for name in PageView._fields if name in found}
     return PageView(**{**known, "activity": Activity(known["activity"])})

@@ -1,4 +1,4 @@
-"""What the process of an orchestrator knows of the scheduler in whose allocation it runs, and of what a node runs that is given later."""
+"""The orchestrator's access to the scheduler in whose allocation it runs, and the command for nodes that are added later."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from understudy.schedulers.registry import allocation
 @dataclass(frozen=True)
 class SchedulerAccess:
     allocate: Callable[[], Allocation | None]  # may take a while, and raise `SchedulerFailed`
-    work: Callable[[int], Work]  # what a node runs that is claimed under this number
+    work: Callable[[int], Work]  # the command for a node that is claimed under this number
 
 
 def from_scheduler(name: str, run_dir: Path) -> SchedulerAccess | None:
-    """None for a job that has brought its nodes itself."""
+    """Return the access that this scheduler provides; None for a job that was started on its nodes without a scheduler."""
     if not name:
         return None
     file = run_dir / CLAIM

@@ -1,8 +1,7 @@
-"""A job's scheduler, as its orchestrator deals with it: what is known there of the job's nodes is evidence, and what has become of the job
-is told there.
+"""Exchange state with a job's scheduler: its findings about the job's nodes become evidence, and the job's state is recorded there.
 
-Only the orchestrator that leads asks and tells, once a second, on a thread. A scheduler that does not answer keeps nobody waiting: what was
-to be told is told when it answers again. A new leader looks anew; what the one before it had told, it tells again.
+Only the orchestrator that leads does this, once a second, in a thread. A scheduler that does not answer blocks nothing: its records are
+written when it answers again. A new leader starts from the scheduler's current state, and repeats the records of its predecessor.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.messages import service_jobs
 from understudy.orchestrator.scheduler_access import SchedulerAccess
 from understudy.policy.rules import Back
-from understudy.schedulers.base import TAKEN, Allocation, NodeSeen, SchedulerAway, SchedulerFailed, ShownIncident, Standing
+from understudy.schedulers.base import TAKEN, Allocation, JobSummary, NodeSeen, SchedulerAway, SchedulerFailed, ShownIncident
 
 LOOK = 1.0  # seconds
-AGAIN = 60.0  # seconds until a node is tried again that could not be given back
-CANCELLED = 143  # exit code of a job that its scheduler was told to end
-FINISHING = 40.0  # seconds for the last things to be told
+AGAIN = 60.0  # seconds until it tries again to give a node back
+CANCELLED = 143  # exit code of a job that was cancelled with the scheduler's commands
+FINISHING = 40.0  # seconds for the last records
 
 
 class Scheduling:
@@ -41,12 +40,14 @@ class Scheduling:
         tell: Callable[[str], None],
         step: Callable[[], int],
     ) -> None:
-        """`back`: what becomes of nodes that are not needed. `observe`, `submit`, `dismiss`, `tell`: evidence, an event for the machine,
-        the node whose agent is to end, and a line for the user. `step`: the last one that every rank has committed.
+        """Create the exchange for one job.
+
+        `back`: the handling of nodes that are not needed. `observe`, `submit`, `dismiss`, `tell`: take evidence, an event for the machine,
+        the node whose agent must end, and a line for the user. `step`: returns the last step that every rank has committed.
         """
         self._access = scheduler
         self._back = back
-        self._tried: dict[str, float] = {}  # nodes that were to be given back, and when that was tried last
+        self._tried: dict[str, float] = {}  # nodes that were to be given back, and the time of the last attempt
         self._releasing: asyncio.Task[None] | None = None
         self._observe = observe
         self._submit = submit
@@ -54,7 +55,7 @@ class Scheduling:
         self._tell = tell
         self._step = step
         self._hurry = asyncio.Event()
-        self._written: set[int] = set()  # claims that whoever takes over will know of
+        self._written: set[int] = set()  # claims that a successor will know of
         self._claim_texts: dict[int, str] = {}  # as recorded
         self._allocation: Allocation | None = None
         self._known: dict[str, NodeSeen] = {}
@@ -63,7 +64,7 @@ class Scheduling:
         self._cancelled = False
 
     async def run(self, state: JobState) -> None:
-        """Until it is cancelled."""
+        """Exchange until cancelled."""
         self._written.update(state.claims)
         while True:
             await self._turn(state)
@@ -72,7 +73,7 @@ class Scheduling:
             self._hurry.clear()
 
     def hurry(self, claims: Iterable[int]) -> None:
-        """There is something to be asked of the scheduler; the journal has these claims."""
+        """Ask the scheduler at once; the journal has these claims."""
         self._written.update(claims)
         self._hurry.set()
 
@@ -88,21 +89,21 @@ class Scheduling:
             try:
                 if state.spec.floating:
                     await self._claims(allocation, state)
-            except SchedulerFailed as error:  # what is known of the nodes does not wait for that
+            except SchedulerFailed as error:  # the findings about nodes do not wait for that
                 late = error
             seen = await asyncio.to_thread(allocation.look)
             self._compare(allocation.place.scheduler, {node.name: node for node in seen}, state)
             if (why := allocation.cancelled()) and not self._cancelled:
                 self._cancelled = True
                 self._submit(StopAsked(why, CANCELLED))
-            await asyncio.to_thread(allocation.show, standing(state, self._step(), text))
-            self._release(allocation, state)  # behind what is shown: who replaces a node knows then which ones to avoid
+            await asyncio.to_thread(allocation.show, summarize(state, self._step(), text))
+            self._release(allocation, state)  # after the records: then the process that replaces a node knows which ones to avoid
             if text != self._recorded:
                 await asyncio.to_thread(allocation.record, text)
                 self._recorded = text
             if late is not None:
                 raise late
-        except (SchedulerFailed, ValueError) as error:  # of another package's, too
+        except (SchedulerFailed, ValueError) as error:  # also of another package's
             self._fails(str(error))
         else:
             if self._failing:
@@ -110,7 +111,7 @@ class Scheduling:
             self._failing = ""
 
     async def _claims(self, allocation: Allocation, state: JobState) -> None:
-        """What the scheduler has, and what the machine says that it should have: in the end both are the same."""
+        """Align the claims of the scheduler with those of the machine."""
         held = await asyncio.to_thread(allocation.claims)
         wanted = {claim.number: claim for claim in floating.open_claims(state)}
         for number, one in held.items():
@@ -134,8 +135,10 @@ class Scheduling:
                 self._claim_texts[number] = text
 
     def _release(self, allocation: Allocation, state: JobState) -> None:
-        """Beside everything else: to end what runs on a node takes a while, and longer where nobody answers. Nodes with an orchestrator
-        stay, which may be needed although no rank is there; not those that are lost, or that the scheduler has taken.
+        """Release nodes in parallel to everything else, because ending the work on a node takes a while, and longer if it does not answer.
+
+        Nodes with an orchestrator stay, which may be needed although no rank is there; not those that are lost, or that the scheduler has
+        taken.
         """
         if not self._back.release or state.spec.home_after >= 0 or (self._releasing is not None and not self._releasing.done()):
             return
@@ -145,7 +148,7 @@ class Scheduling:
         now = time.monotonic()
         mine = [node for node in state.nodes.values() if node.claim < 0]
         empty = [node for node in mine if releasable(state, node) and (node.lost or node.name not in leading)]
-        empty += [node for node in mine if node.gone and node.name in self._known.keys() - taken]  # that could not be given back
+        empty += [node for node in mine if node.gone and node.name in self._known.keys() - taken]  # those that could not be given back
         due = [node.name for node in empty if now - self._tried.get(node.name, -AGAIN) >= AGAIN]
         if due:
             self._tried.update(dict.fromkeys(due, now))
@@ -175,13 +178,13 @@ class Scheduling:
                 self._tell(service_jobs.NOT_DRAINED(nodes=", ".join(released), reason=str(error)))
 
     def _fails(self, why: str) -> None:
-        """Told once, until it answers again."""
+        """Report the failure once, until it answers again."""
         if not self._failing:
             self._tell(service_jobs.SCHEDULER_FAILS(reason=why))
         self._failing = why
 
     def _compare(self, scheduler: str, seen: Mapping[str, NodeSeen], state: JobState) -> None:
-        """What is new since the last look. What ended while nobody looked is still there as a taint."""
+        """Submit the differences since the last check. Findings that ended while no orchestrator was checking are still taints."""
         now = time.time()
         for name, node in seen.items():
             known = state.nodes.get(name)
@@ -198,8 +201,10 @@ class Scheduling:
         self._known = dict(seen)
 
     async def finish(self, state: JobState) -> None:
-        """The job is over. Nodes that have heard of it end by themselves, and some take their time: scripts finish there what they have to.
-        What is left of the others is ended.
+        """Finish after the end of the job.
+
+        Nodes that know of the end finish by themselves, and some take a while, because scripts complete their work there. On the others,
+        the rest of the job is ended.
         """
         allocation = self._allocation
         if allocation is None:
@@ -214,7 +219,7 @@ class Scheduling:
                     allocation.give_back(number)
             if state.incidents or missing:
                 allocation.record(story(state))
-            allocation.show(standing(state, step, story(state)))
+            allocation.show(summarize(state, step, story(state)))
             allocation.finish(missing)
             allocation.close()
 
@@ -225,12 +230,12 @@ class Scheduling:
 
 
 def _journalled(state: JobState, scheduler: str, name: str) -> set[str]:
-    """What an orchestrator before this one has seen of that node, and not seen end."""
+    """Return the findings about that node which an earlier orchestrator has seen begin and not end."""
     return {seen.kind for seen in state.evidence.values() if (seen.detector, seen.name) == (scheduler, name) and seen.until == 0}
 
 
 def story(state: JobState) -> str:
-    """What has become of the job, for whoever looks with the scheduler's own commands; "" as long as nothing has."""
+    """Return the state of the job for readers of the scheduler's own commands; "" if there is nothing to say."""
     parts = []
     if state.ranks:
         for home in state.hosts():
@@ -255,14 +260,14 @@ def story(state: JobState) -> str:
     return "; ".join(parts)
 
 
-def standing(state: JobState, step: int, text: str) -> Standing:
-    """`text`: its story."""
+def summarize(state: JobState, step: int, text: str) -> JobSummary:
+    """Return the summary. `text`: the job's `story`."""
     holders = [state.holder(rank) if rank in state.ranks else None for rank in range(state.spec.world_size)]
     told = tuple(
         ShownIncident(one.number, one.planned, "; ".join(dict.fromkeys(part.detail for part in one.ranks)), one.fault_at)
         for one in state.incidents
     )
-    return Standing(
+    return JobSummary(
         phase=str(state.phase),
         step=step,
         generation=state.generation,
@@ -280,7 +285,7 @@ def standing(state: JobState, step: int, text: str) -> Standing:
 
 
 def _claim_story(state: JobState, claim: Claim) -> str:
-    """For whoever looks at the claimed node's own record."""
+    """Return the state of a claim for the claimed node's own record."""
     if not claim.node:
         return f"for rank {claim.rank}"
     ranks = ranks_on(state, state.nodes[claim.node])

@@ -1,19 +1,19 @@
-"""Who may do what: roles, and the tokens and certificates that carry them.
+"""Authorization: roles, and the tokens and certificates that carry them.
 
-The *secret* of an orchestrator is one text: the file of `--token-file`, or `RUN_DIR/token` of a run. It opens everything. Tokens are made
-from it (`understudy token`): JSON Web Tokens (RFC 7519, HMAC with SHA-256) that say a role, perhaps one job, and perhaps until when. With
-mutual TLS a client's certificate says the same in a URI among its alternative names (`understudy certs`): `understudy:ROLE` or
+The *secret* of an orchestrator is one text: the file of `--token-file`, or `RUN_DIR/token` of a run. It grants everything. Tokens are made
+from it (`understudy token`): JSON Web Tokens (RFC 7519, HMAC with SHA-256) with a role, and optionally one job and an expiry time. With
+mutual TLS a client's certificate carries the same in a URI among its alternative names (`understudy certs`): `understudy:ROLE` or
 `understudy:ROLE:JOB`.
 
-An agent's token or certificate (`understudy:agent:NODE`) names its node, and a worker's token its job and its node, so that one node
-cannot speak for another. The secret itself names none and may serve any. So may workers' tokens of earlier versions, which end with their
+An agent's token or certificate (`understudy:agent:NODE`) names its node, and a worker's token its job and its node, so that one node cannot
+impersonate another. The secret itself names none and is valid for any. So are workers' tokens of earlier versions, which end with their
 jobs.
 
-A file with several lines holds several secrets: the first one signs, all are believed. So a secret is changed without stopping anything:
-put the new one in front, hand it out, and take the old one away.
+A file with several lines holds several secrets: the first one signs, all are accepted. So a secret can be rotated without stopping
+anything: put the new one in the first line, distribute it, and remove the old one.
 
-Tokens travel as `Authorization: Bearer TOKEN` and are never logged or journalled. Without TLS, whoever hears the network can read them
-there.
+Tokens travel as `Authorization: Bearer TOKEN` and are never logged or journalled. Without TLS, anyone who can read the network traffic can
+read them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from understudy.links.proof import PROOF, proof
 from understudy.messages import http_requests, orchestrators
 
 LONGEST_NONCE = 100
-SHORTEST = 16  # characters of a secret that others can try to guess
+SHORTEST = 16  # minimum length of a secret that others can try to guess
 URI = "understudy:"
 
 
@@ -44,34 +44,34 @@ class Role(StrEnum):
     READ = "read"  # look at jobs, nodes and metrics
     OPERATE = "operate"  # also migrate ranks and end jobs
     SUBMIT = "submit"  # also start jobs
-    EVIDENCE = "evidence"  # tell what speaks against nodes, and nothing else
+    EVIDENCE = "evidence"  # report evidence against nodes, and nothing else
     AGENT = "agent"  # serve a node
     WORKER = "worker"  # serve a job's workers: made by the orchestrator for each job that it starts
 
 
-# An operator may taint nodes and migrate ranks, and so may say what leads to that at most; who may submit may do all that, too.
+# An operator may taint nodes and migrate ranks, and so may report evidence, which causes no more than that; a submitter may do all of it.
 _INCLUDED = {Role.OPERATE: {Role.READ, Role.EVIDENCE}, Role.SUBMIT: {Role.READ, Role.OPERATE, Role.EVIDENCE}}
 
 
 class Unknown(Exception):
-    """Nothing that was shown says who is asking. The text says what is wrong with it."""
+    """No credential identifies the client. The text says what is wrong."""
 
 
 @dataclass(frozen=True)
 class Grant:
-    """`role` None: everything. `job` empty: for all jobs. `node`: of an agent or of workers; empty: any."""
+    """The rights of a credential. `role` None: everything. `job` empty: for all jobs. `node`: of an agent or of workers; empty: any."""
 
     role: Role | None
     job: str = ""
     node: str = ""
 
     def allows(self, role: Role, job: str = "") -> bool:
-        """`job`: what it is about; empty: about more than one."""
+        """Return whether the grant includes this role. `job`: the job that is concerned; empty: more than one."""
         fits = self.role is None or role is self.role or role in _INCLUDED.get(self.role, ())
         return fits and self.job in ("", job)
 
     def serves(self, node: str) -> bool:
-        """Whether an agent that shows this may speak for the node."""
+        """Return whether an agent with this grant may act for the node."""
         return self.role is None or self.node == node or (not self.node and self.role is not Role.AGENT)
 
 
@@ -80,12 +80,12 @@ EVERYTHING = (Grant(None),)
 
 class Access:
     def __init__(self, given: Sequence[str], *, asks: bool = True) -> None:
-        """`given`: the secrets, at least one. Without `asks` everybody may do everything: on the loopback address only."""
+        """Create the access. `given`: the secrets, at least one. Without `asks`, no credential is needed: on the loopback address only."""
         self._secrets = list(given)
         self._asks = asks
 
     def token(self, role: Role, job: str = "", days: float = 0.0, node: str = "") -> str:
-        """`days` 0: without an end. `node`: of an agent, or of a job's workers."""
+        """Return a new token. `days` 0: no expiry. `node`: of an agent, or of a job's workers."""
         claims: dict[str, Any] = {"role": role.value}
         if job:
             claims["job"] = job
@@ -96,7 +96,7 @@ class Access:
         return jwt.encode(claims, _key(self._secrets[0]), algorithm="HS256")
 
     def grants(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> tuple[Grant, ...]:
-        """What an `Authorization` header and a verified client's certificate (as `ssl` describes it) allow. Raises `Unknown`."""
+        """Return the grants of an `Authorization` header and a verified client's certificate (as `ssl` describes it). Raises `Unknown`."""
         if not self._asks:
             return EVERYTHING
         shown = tuple(_of_certificate(certificate or {}))
@@ -108,7 +108,7 @@ class Access:
         return shown
 
     def placed(self, authorization: str | None) -> Grant | None:
-        """The job and node for which this orchestrator, or one before it, has made a worker's token; None if it is none."""
+        """Return the job and node for which this orchestrator, or one before it, made this worker's token; None for anything else."""
         scheme, _, given = (authorization or "").partition(" ")
         try:
             grant = self._of_token(given.strip()) if scheme.lower() == "bearer" else None
@@ -153,7 +153,7 @@ def _of_certificate(certificate: Mapping[str, Any]) -> Iterable[Grant]:
 
 
 def read_secrets(path: Path | None, variable: str = "") -> list[str]:
-    """The lines of the file, or what the environment variable holds; empty if there is neither. Raises `OSError`, `ValueError`."""
+    """Return the lines of the file, or the value of the environment variable; empty if there is neither. Raises `OSError`, `ValueError`."""
     if path is None:
         return [variable.strip()] if variable.strip() else []
     found = [line.strip() for line in path.read_text().splitlines() if line.strip()]
@@ -163,14 +163,12 @@ def read_secrets(path: Path | None, variable: str = "") -> list[str]:
 
 
 def load_or_create_token(run_dir: Path) -> str:
-    """The run's secret: from the environment, else from the run directory, else new. It is in the directory
-    afterwards.
-    """
+    """Return the run's secret: from the environment, else from the run directory, else a new one. It is stored in the directory."""
     return load_or_create(run_dir / SECRET, os.environ.get(TOKEN_VARIABLE, "").strip())
 
 
 def load_or_create(path: Path, given: str = "") -> str:
-    """The secret in the file at `path`, after putting `given` there if it is not empty, or a new one if nothing is there."""
+    """Return the secret in the file at `path`. First, `given` is stored there if it is not empty, or a new one if there is no file."""
     known = path.read_text().strip() if path.exists() else ""
     secret = given or known or secrets.token_urlsafe(32)
     if secret != known:

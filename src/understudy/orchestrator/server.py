@@ -1,7 +1,7 @@
-"""The HTTP server of the orchestrator: where it listens, its limits, its certificates.
+"""The HTTP server of the orchestrator: its socket, its limits, its certificates.
 
-A folder with `tls.crt`, `tls.key` and `ca.crt` (the layout of a Kubernetes TLS secret) makes TLS mutual: clients show a certificate of
-that authority, which says what they may do (`security.py`). It reaches the app as `state.certificate` of each request.
+A folder with `tls.crt`, `tls.key` and `ca.crt` (the layout of a Kubernetes TLS secret) makes TLS mutual: clients present a certificate of
+that authority with their rights (`security.py`). It reaches the app as `state.certificate` of each request.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from understudy.common.names import ORCHESTRATOR
 from understudy.links import messages
 from understudy.messages import orchestrators
 
-PING = 15.0  # seconds between two pings on an agent's connection; the heartbeats tell earlier
-PONG = 15.0  # seconds without an answer after which it counts as gone
+PING = 15.0  # seconds between two pings on an agent's connection; the heartbeats detect a loss earlier
+PONG = 15.0  # seconds without an answer after which a connection counts as lost
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """PEM files. `authority`: of the clients' certificates; empty: they are not asked for one."""
+    """PEM files. `authority`: of the clients' certificates; empty: clients need none."""
 
     chain: str
     key: str
@@ -40,14 +40,14 @@ class Certificates:
 
     @staticmethod
     def of(folder: Path) -> Certificates:
-        """Raises `ValueError` if a file is missing."""
+        """Return the files of a folder. Raises `ValueError` if one is missing."""
         for name in ("tls.crt", "tls.key", "ca.crt"):
             if not (folder / name).is_file():
                 raise ValueError(orchestrators.CERTIFICATE_FOLDER_INCOMPLETE(folder=folder, file=name))
         return Certificates(str(folder / "tls.crt"), str(folder / "tls.key"), str(folder / "ca.crt"))
 
     def options(self, must_show: bool) -> dict[str, Any]:
-        """For uvicorn. `must_show`: a client without a certificate is not even heard."""
+        """Return uvicorn's options. `must_show`: a client without a certificate cannot connect."""
         options: dict[str, Any] = {"ssl_certfile": self.chain, "ssl_keyfile": self.key}
         if self.authority:
             options |= {"ssl_ca_certs": self.authority, "ssl_cert_reqs": ssl.CERT_REQUIRED if must_show else ssl.CERT_OPTIONAL}
@@ -55,7 +55,7 @@ class Certificates:
 
 
 class _Protocol(H11Protocol):
-    """Tells the app whose certificate a connection has shown."""
+    """Passes the client's certificate of a connection to the app."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -63,12 +63,12 @@ class _Protocol(H11Protocol):
 
 
 def _is_fault(record: logging.LogRecord) -> bool:
-    """Not to let somebody in is none: uvicorn (0.54) takes an answer of the app's own to a handshake for none."""
+    """Return whether a log record is about a fault. A rejected handshake is none, although uvicorn (0.54) logs the app's answer as one."""
     return "without completing handshake" not in record.getMessage()
 
 
 class Server(uvicorn.Server):
-    """Says when it serves, and leaves the signals to the service: they end the job, not only the server."""
+    """Reports when it serves, and leaves signals to the service: they end the job, not only the server."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Server(uvicorn.Server):
         serving: Callable[[], None],
         longest: int = messages.LIMIT,
     ) -> None:
-        """`longest`: bytes of a WebSocket's frame."""
+        """Create the server. `longest`: bytes of a WebSocket's frame."""
         super().__init__(
             uvicorn.Config(
                 app,
@@ -108,7 +108,7 @@ class Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Raises `OSError`."""
+    """Return a listening socket. Raises `OSError`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=1024)
     # Accepted connections inherit this. asyncio would set it only on sockets made with an explicit protocol number, and
@@ -118,7 +118,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def announce(folder: Path, scheme: str, listener: socket.socket, *, tell: bool) -> None:
-    """Writes `FOLDER/orchestrator.json`."""
+    """Write `FOLDER/orchestrator.json`."""
     host, port = listener.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1" if host == "0.0.0.0" else "::1"
@@ -129,7 +129,7 @@ def announce(folder: Path, scheme: str, listener: socket.socket, *, tell: bool) 
 
 
 def announce_all(folder: Path, urls: Sequence[str]) -> None:
-    """The same, with all addresses of which one leads."""
+    """Write the file with the addresses of all orchestrators, of which one leads."""
     temporary, place = folder / f".orchestrator.{os.getpid()}", folder / ORCHESTRATOR
     try:
         temporary.write_text(json.dumps({"url": ",".join(urls), "pid": os.getpid()}) + "\n")
@@ -139,5 +139,5 @@ def announce_all(folder: Path, urls: Sequence[str]) -> None:
             temporary.unlink(missing_ok=True)
         if not place.exists():
             raise
-        # A full disk must not end a job. Who is started again on the same port is where the file of the one before says.
+        # A full disk must not end a job. A process that is restarted on the same port is where the previous file says.
         say(orchestrators.ADDRESS_UNWRITTEN(path=place, reason=error.strerror))

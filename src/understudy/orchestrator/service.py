@@ -1,11 +1,11 @@
-"""The machine with a clock and a network: events go in, commands go out to the agents at once.
+"""Run the machine with a clock and a network: events go in, commands go out to the agents.
 
-Everything happens on one asyncio loop. `submit` hands an event to the machine, sends what it decides, and only then
-passes the event to the journal (`journal.py` says why). Decisions wait for the journal (`decisions.py`). Progress (`Pages`) does not go
-through the machine: it feeds the status and the hang watch, whose verdict is an event like any other.
+Everything happens on one asyncio loop. `submit` gives an event to the machine, sends its commands, and only then passes the event to the
+journal (see `journal.py` for the reason). Decisions wait for the journal (`decisions.py`). Progress (`Pages`) does not pass through the
+machine: it is used for the status and by the hang detector, whose result is an event like any other.
 
-The rules are elsewhere, without a loop or a clock: when a node is lost (`liveness.py`), what is sent when and to whom (`dispatch.py`).
-Commands for a node that is away are not kept: the machine repeats what is still under way when its agent joins again.
+The rules are in modules without a loop or a clock: when a node is lost (`liveness.py`), and which command is sent when and to which node
+(`dispatch.py`). Commands for a disconnected node are not kept: the machine repeats what is still pending when its agent joins again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from understudy.core.transitions import Phase
 from understudy.detectors.base import Evidence
 from understudy.detectors.hang import HangWatch
 from understudy.detectors.straggler import Straggler
-from understudy.links.messages import BadMessage, Lines, Pages, Seen, encode, encode_all, taken
+from understudy.links.messages import BadMessage, Lines, Pages, Seen, decode_untrusted, encode, encode_all
 from understudy.messages import http_requests, orchestrators, service_jobs, training_evidence
 from understudy.orchestrator import views
 from understudy.orchestrator.agent_link import ASIDE, POLICY_VIOLATION, REPLACED, SILENT, AgentLink, Close
@@ -54,14 +54,14 @@ from understudy.orchestrator.timers import Timers
 from understudy.orchestrator.verdicts import RESERVED, silence, tainted
 from understudy.policy.rules import Policy, default
 
-ALONE = 50  # reports of ranks that work alone, of one job
-WATCH = 0.2  # seconds between two looks for silent nodes
-LOOK = 1.0  # seconds between two looks at the pages, or less where the shortest limit is less than a minute
-REPORT = 1.0  # seconds between two reports of how far the journal is, where no decision waits for it
-NEWS = 1.0  # new things a second that one family of detectors may write into the journal, and `MOST` at once
-SET_UPS = (preparation.TIMER, drill.TIMER)  # of spares, ahead of a loss
-KEEP = 2.0  # seconds between two notes of the progress in the journal, ...
-KEEP_WORKERS = 500  # ... or more where there are more than so many workers for each of these seconds
+ALONE = 50  # reports of ranks that work alone, for each job
+WATCH = 0.2  # seconds between two checks for silent nodes
+LOOK = 1.0  # seconds between two checks of the pages, or less if the shortest limit is less than a minute
+REPORT = 1.0  # seconds between two reports of the journal's position, if no decision waits for it
+NEWS = 1.0  # new pieces of evidence per second that one family of detectors may write into the journal, and `MOST` at once
+SET_UPS = (preparation.TIMER, drill.TIMER)  # of spares, in advance of a loss
+KEEP = 2.0  # seconds between two records of the progress in the journal, ...
+KEEP_WORKERS = 500  # ... or more, with more than this number of workers for each of these seconds
 
 
 class Service:
@@ -83,14 +83,15 @@ class Service:
         scheduler: SchedulerAccess | None = None,
         shared: bool = False,
     ) -> None:
-        """`guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one. `up`,
-        `silent_since`: as `Liveness` has them. `policy`: what is done about evidence. `scheduler`: as `Scheduling` has them, of a
-        job in a scheduler's allocation. `shared`: its nodes are those of a service, whose own agents say what is seen there; the
-        job's parts do not.
+        """Create the service of one job.
+
+        `guard` returns only while this process may decide. `far`: the nodes are other hosts, even if there is only one. `up`,
+        `silent_since`: as in `Liveness`. `policy`: the rules for evidence. `scheduler`: as in `Scheduling`, for a job in a scheduler's
+        allocation. `shared`: its nodes are those of a service, whose own agents run the detectors; the job's parts do not.
         """
         self.machine = machine
         self._pages: dict[str, PageView] = {}
-        self._readings: dict[str, tuple[Pages, float]] = {}  # by node, those that have not been looked at, and when they came
+        self._readings: dict[str, tuple[Pages, float]] = {}  # by node, those that were not processed yet, and when they arrived
         self._there: dict[str, frozenset[str]] = {}  # by node, the workers whose processes have not ended, as of its last heartbeat
         self._journal = journal
         self._clock = clock
@@ -104,7 +105,7 @@ class Service:
         self._reported_alone: set[tuple[int, int, str]] = set()  # rank, activity, line
         self._straggler = Straggler()
         self._others = OtherDetectors(tell)
-        self._seen: deque[Evidence] = deque(maxlen=MOST)  # on nodes, since the last look
+        self._seen: deque[Evidence] = deque(maxlen=MOST)  # on nodes, since the last check
         self._journalled = Buckets(NEWS, MOST)  # by family of detectors
         self._responses = Responses(policy if policy is not None else default(), tell)
         spec = machine.state.spec
@@ -131,7 +132,7 @@ class Service:
     # -- the life of the service ------------------------------------------------------------------------------------
 
     def resume(self, events: list[tuple[float, Event]]) -> None:
-        """Take the machine to where the journal left it, and set the timers that were running then."""
+        """Restore the machine from the journal's events, and set the timers that were running then."""
         due: dict[str, float] = {}
         for then, event in events:
             for command in self.machine.handle(event, then):
@@ -148,7 +149,7 @@ class Service:
             self._ended.set()
 
     async def run(self) -> int:
-        """Until the job has ended and every agent has gone. Returns the exit code."""
+        """Run until the job has ended and every agent has gone. Return the exit code."""
         ended_before = self._ended.is_set()
         tasks = [asyncio.create_task(self._watch_pages())]
         if self._scheduling is not None:
@@ -163,7 +164,7 @@ class Service:
             self._others.close()
         if self._links:
             try:
-                # An agent waits for what scripts still do at their end, then `stop` seconds for workers that ignore SIGTERM.
+                # An agent waits for the scripts' exit handlers, then `stop` seconds for workers that ignore SIGTERM.
                 ended, limits = self.machine.state.ended, self.machine.state.timeouts
                 finishing = limits.alone if ended is not None and ended.exit_code == 0 else 0.0
                 await asyncio.wait_for(self._all_gone.wait(), finishing + 2 * limits.stop + 2.0)
@@ -176,12 +177,12 @@ class Service:
         self._decisions.cancel()
         ended = self.machine.state.ended
         assert ended is not None
-        if not self._journal.strict:  # of several orchestrators this one may be far from the user: every node's command line says it
+        if not self._journal.strict:  # with several orchestrators, this one may be far from the user: every node's command line prints it
             self._tell(ended.message)
         return ended.exit_code
 
     async def _tell_the_late(self) -> None:
-        """The job had ended before this orchestrator was started, and agents may not have heard of it; they have `GRACE` to come."""
+        """Tell late agents that the job had ended before this orchestrator was started; they have `GRACE` to connect."""
         while self._liveness.waits or self._links:  # noqa: ASYNC110
             await asyncio.sleep(WATCH)
 
@@ -191,11 +192,11 @@ class Service:
         return bool(own and known.identity) and own != known.identity
 
     def lacks(self, known: Position) -> bool:
-        """Return whether the journal does not have an event of which an agent knows."""
+        """Return whether the journal lacks an event that an agent knows of."""
         return not self._journal.chain.has(known)
 
     def suspend(self) -> None:
-        """Decide nothing any more, and let the agents go, which end nothing. The caller cancels `run`."""
+        """Stop deciding, and disconnect the agents, which end nothing. The caller cancels `run`."""
         self._suspended = True
         for link in self._links.values():
             link.outbox.put_nowait(Close(ASIDE, http_requests.PART_ASIDE()))
@@ -204,7 +205,7 @@ class Service:
         self._decisions.cancel()
 
     def _report(self) -> None:
-        """Report to the agents how far the journal is."""
+        """Report the journal's position to the agents."""
         position = str(self._journal.chain.last._replace(identity=self._journal.identity))
         for link in self._links.values():
             link.report(position)
@@ -212,8 +213,10 @@ class Service:
     # -- events in, commands out ------------------------------------------------------------------------------------
 
     def submit(self, event: Event, encoded: str = "") -> None:
-        """Let the machine handle `event`, now, and send what it decides. `encoded`: the same event as it came, which the journal keeps.
-        Without it the event is our own or a person's, and held to the same bounds here. Raises `OutOfBounds`.
+        """Let the machine handle `event`, and send its commands.
+
+        `encoded`: the event as it was received, which the journal keeps. Without it the event is one of this service or an operator, and
+        its bounds are checked here. Raises `OutOfBounds`.
         """
         self._guard()
         if self._suspended:
@@ -231,7 +234,7 @@ class Service:
                 self.submit(command.event)
 
     def _send_decision(self, decision: list[Command]) -> None:
-        self._guard()  # it may have been a while
+        self._guard()  # time may have passed
         if not self._suspended:
             self._report()
         self._carry_out(decision)
@@ -245,12 +248,12 @@ class Service:
             self.submit(Expired(timer))
 
     def _time_set_ups(self) -> None:
-        """A spare has its time from when it is asked, however long that had to wait for the journal."""
+        """Start the timers of spares' set-ups when they are asked to begin, however long that had to wait for the journal."""
         for timer in self.machine.state.timers.intersection(SET_UPS):
             self._timers.set(timer, self.machine.state.timeouts.hang_first)
 
     def _needs(self, command: Command) -> bool:
-        """Whether ranks wait for it."""
+        """Return whether ranks wait for this command."""
         claims = isinstance(command, ClaimNode) and self.machine.state.phase is Phase.QUIESCING
         return claims or isinstance(command, Recover | Assign)
 
@@ -260,7 +263,7 @@ class Service:
             self._tell(self.paused)
 
     def _go_on(self) -> None:
-        """Nobody is judged by the time that the pause took."""
+        """Resume after a pause: its duration does not count against any worker."""
         if not self._ended.is_set():
             self._timers.go_on()
             self._watch.changed(self._clock())
@@ -268,11 +271,11 @@ class Service:
 
     @property
     def paused(self) -> str:
-        """What the job waits for, if that is the journal; else empty."""
+        """Return what the job waits for if it waits for the journal; else empty."""
         return orchestrators.JOB_PAUSED(reason=self._journal.obstacle()) if self._decisions.pause else ""
 
     def _carry_out(self, commands: list[Command]) -> None:
-        """What goes to one node shares its frames."""
+        """Send commands. Those for one node share frames."""
         if self._suspended:
             return
         workers = self.machine.state.workers
@@ -294,8 +297,9 @@ class Service:
     # -- agents -----------------------------------------------------------------------------------------------------
 
     def attach(self, joined: NodeJoined, position: str = "") -> AgentLink:
-        """An agent has connected and said who it is. A new connection of the same node replaces the old one. `position`: of which it
-        knows (`AgentLink`).
+        """Attach an agent that has connected and identified itself. A new connection of the same node replaces the old one.
+
+        `position`: the position in the journal that it knows (`AgentLink`).
         """
         if not floating.known(self.machine.state, joined):
             link = AgentLink(joined.node)
@@ -329,7 +333,7 @@ class Service:
         return not known or bool(self._mistaken(joined, self._links.get(joined.node), asyncio.get_running_loop().time()))
 
     def _mistaken(self, joined: NodeJoined, old: AgentLink | None, now: float) -> str:
-        """Why this agent is one that should not have been started, or ""."""
+        """Return why this agent should not have been started, or ""."""
         state = self.machine.state
         another = old is not None and old.instance and joined.instance and old.instance != joined.instance
         if old is not None and another and now - old.heard <= state.timeouts.node_lost:
@@ -342,7 +346,7 @@ class Service:
         return ""
 
     def detach(self, link: AgentLink) -> None:
-        """The connection is gone. Not yet the node."""
+        """Detach an agent whose connection is gone. The node is not lost yet."""
         if self._links.get(link.node) is not link:
             return
         del self._links[link.node]
@@ -357,13 +361,14 @@ class Service:
         return views.step(self.machine.state, self.pages)
 
     def _dismiss(self, node: str) -> None:
-        """It is not part of the job any more. Its agent ends, and so does what has started that, as after a job that went well."""
+        """Remove a node from the job. Its agent ends, and so does the process that started it, as after a successful job."""
         if (link := self._links.get(node)) is not None:
             link.outbox.put_nowait(encode(EndJob(0, service_jobs.NODE_GIVEN_BACK(node=node))))
 
     def _look_for_silence(self) -> bool:
-        """Whether nodes were lost. Connections of which nothing is heard are closed, so that such an agent comes again and hears what has
-        become of its workers.
+        """Report silent nodes as lost, and return whether there were any.
+
+        Silent connections are closed, so that such an agent connects again and learns the state of its workers.
         """
         nodes = {node.name: node.rank for node in self.machine.state.nodes.values() if not node.lost}
         gone = self._liveness.gone(nodes, self._links, asyncio.get_running_loop().time(), self._clock())
@@ -376,11 +381,9 @@ class Service:
         return bool(gone.lost)
 
     def receive(self, link: AgentLink, text: str) -> None:
-        """A line from an agent. One that is not understood, or speaks of another node's worker, is dropped and told
-        once.
-        """
+        """Handle a line from an agent. A line that cannot be decoded, or concerns another node's worker, is dropped and reported once."""
         try:
-            message, written = taken(text)
+            message, written = decode_untrusted(text)
         except BadMessage as error:
             self._complain(service_jobs.NOT_A_MESSAGE(node=link.node, reason=str(error)))
             return
@@ -404,7 +407,7 @@ class Service:
             self._complain(service_jobs.NOT_AN_AGENTS_MESSAGE(node=link.node, type=type(message).__name__))
             return
         if isinstance(message, NodeJoined):
-            self._complain(service_jobs.JOINED_TWICE(node=link.node))  # what it said of its workers then may be long over
+            self._complain(service_jobs.JOINED_TWICE(node=link.node))  # its earlier reports about its workers may be outdated
             return
         worker = getattr(message, "worker", None)
         known = self.machine.state.workers.get(worker) if isinstance(worker, str) else None
@@ -417,7 +420,7 @@ class Service:
         self.submit(message, written)
 
     def observe(self, evidence: Evidence) -> None:
-        """Somebody else's evidence about a node of this job. What follows is decided with the next look at it."""
+        """Take evidence of another source about a node of this job. It is evaluated at the next check."""
         self._seen.append(evidence)
 
     def _complain(self, text: str) -> None:
@@ -429,7 +432,7 @@ class Service:
 
     @property
     def pages(self) -> dict[str, PageView]:
-        """The newest page of every worker that has been heard of."""
+        """The latest page of every worker that has reported."""
         workers = self.machine.state.workers
         for node, (message, then) in self._readings.items():
             mine = {w: page for w, page in message.pages.items() if w in workers and workers[w].node == node}
@@ -441,10 +444,11 @@ class Service:
         return self._pages
 
     def there(self, node: str) -> frozenset[str] | None:
-        """Workers whose processes had not ended at the node's last heartbeat, those that were released or lost included; None: nothing was
-        heard of it yet.
+        """Return the workers whose processes had not ended at the node's last heartbeat, including released and lost ones.
+
+        None: no heartbeat of the node has arrived yet.
         """
-        _ = self.pages  # what has come
+        _ = self.pages  # process what has arrived
         return self._there.get(node)
 
     async def _watch_pages(self) -> None:
@@ -453,7 +457,7 @@ class Service:
         while True:
             await asyncio.sleep(WATCH)
             if self._look_for_silence():
-                continue  # what was decided goes out first
+                continue  # decisions are sent first
             now = asyncio.get_running_loop().time()
             if now - reported >= REPORT:
                 reported = now
@@ -466,7 +470,7 @@ class Service:
                 self._journal.progress(self.pages)
 
     def _respond(self, evidence: Evidence, now: float) -> bool:
-        """Whether anything follows from it."""
+        """Return whether the evidence has a consequence."""
         news = self._responses.news(evidence)
         if news and self._journalled.of(family(evidence.detector)).take(time.monotonic()):
             self._complain(service_jobs.DETECTOR_TOO_FAST(detector=family(evidence.detector), most=NEWS))
@@ -474,7 +478,7 @@ class Service:
         try:
             if news:
                 self.submit(observed(evidence))
-        except OutOfBounds as error:  # of a detector of another package
+        except OutOfBounds as error:  # from a detector of another package
             self._complain(service_jobs.EVIDENCE_LEFT_OUT(detector=plain(evidence.detector[:64]), reason=str(error)))
             return False
         event = self._responses.event_of(evidence, self.machine.state, now, again=not news)
@@ -483,7 +487,7 @@ class Service:
         return event is not None
 
     def _allowed(self, seen: Iterable[Evidence]) -> Iterator[Evidence]:
-        """Evidence of others, without what is called as our own is: that counts for more."""
+        """Yield the evidence of other sources, without any under a name of the core's own, which have more weight."""
         for evidence in seen:
             if evidence.detector in RESERVED:
                 name = plain(evidence.name)[:100]
@@ -492,19 +496,20 @@ class Service:
                 yield evidence
 
     def look(self) -> None:
-        """Does a worker hang? Then it is lost. Is one slow? The policy says what follows. Is a drill due? Then it begins. While the job
-        pauses nothing of that is judged: ranks wait for a decision.
+        """Check for hung workers, slow ranks (the policy decides) and due drills.
+
+        None of this is checked while the job pauses, because ranks then wait for a decision.
         """
         if self._decisions.pause:
             return
         state, now = self.machine.state, self._clock()
-        _ = self.pages  # what has come since the last look
+        _ = self.pages  # process what has arrived since the last check
         view = view_of(state, {worker: page.step for worker, page in self._pages.items()}, now)
         held = view.ranks
         self._watch.forget({*held.values(), *view.idle})
         hung = [self._respond(evidence, now) for evidence in self._watch.look(view)]
         if any(hung):
-            return  # what the others have found meanwhile they keep
+            return  # the findings of the other detectors stay until the next check
         seen, self._seen = self._seen, deque(maxlen=MOST)
         found = False
         for evidence in (*tainted(state, now), *self._allowed(seen), *self._straggler.look(view), *self._allowed(self._others.look(view))):
@@ -537,8 +542,9 @@ class Service:
             self._tell(service_jobs.NO_PROGRESS(seconds=stalled))
 
     def _needed(self, held: Mapping[int, str], now: float) -> CommunicationBroken | None:
-        """A rank has exited with code 0 while the others go on, and they stand still in a transaction: they need it. Where connections
-        break, they have said so themselves.
+        """Return an event if a rank has exited with code 0 and the others wait in a transaction, so that they need it.
+
+        If connections break, the other ranks report that themselves.
         """
         state = self.machine.state
         if not state.finished_then_lost:
@@ -551,7 +557,7 @@ class Service:
         return None
 
     def _report_alone(self, held: Mapping[int, str], now: float) -> None:
-        """A rank for which the others wait, once for each line of the script."""
+        """Report a rank that the others wait for, once for each line of the script."""
         alone = self._watch.alone(held, now)
         if alone is None or alone.seconds <= min(self._watch.of_steps(), alone.limit):
             return

@@ -1,8 +1,8 @@
-"""What the orchestrator is started with, as JSON: `{"spec": {...JobSpec}, "timeouts": {...Timeouts}, "policy": "..."}`.
+"""The settings with which the orchestrator is started, as JSON: `{"spec": {...JobSpec}, "timeouts": {...Timeouts}, "policy": "..."}`.
 
-`policy` is the text of a policy's file (`policy.rules`), empty for the one that ships. `timeouts` may be left out, and so may every field
-that has a default; other keys are not looked at. `identity` is made where a job begins. The command line writes all of it, the orchestrator
-reads it and keeps it in the journal, so that a journal can be read without anything else.
+`policy` is the text of a policy file (`policy.rules`), empty for the default one. `timeouts` may be left out, and so may every field that
+has a default; unknown keys are ignored. `identity` is created when a job begins. The command line writes all of it. The orchestrator keeps
+it in the journal, so that a journal can be read by itself.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Settings:
     timeouts: Timeouts = field(default_factory=Timeouts)
     policy: str = ""
     identity: Annotated[str, Field(pattern="^([0-9a-f]{16})?$")] = (
-        ""  # of this job, also among those of its name; "": by an earlier version
+        ""  # unique to this job, even among jobs with the same name; "": from an earlier version
     )
 
     def identified(self) -> Settings:
-        """Return the settings of a job that begins, with an identity."""
+        """Return the settings of a new job, with an identity."""
         return self if self.identity else replace(self, identity=new_identity())
 
     def to_json(self) -> str:
@@ -37,7 +37,7 @@ class Settings:
 
     @staticmethod
     def from_json(text: str) -> Settings:
-        """Raises `ValueError` that says what is wrong."""
+        """Parse settings. Raises `ValueError` that says what is wrong."""
         try:
             found = _ADAPTER.validate_python(_as_begun(text))
         except ValidationError as error:
@@ -47,7 +47,9 @@ class Settings:
 
 
 def _as_begun(text: str) -> object:
-    """The settings of a job that an earlier version began decide as they did then. Raises `ValidationError` if it is no JSON."""
+    """Return the settings, with the defaults of their time for a job that an earlier version began. Raises `ValidationError` for invalid
+    JSON.
+    """
     found = _JSON.validate_json(text)
     if isinstance(found, dict) and isinstance(found.get("spec"), dict):
         found["spec"].setdefault("bounded_places", False)

@@ -31,7 +31,7 @@ from understudy.orchestrator.security import Role
 
 
 class Peer(Protocol):
-    """What is behind an agent's WebSocket."""
+    """The object that serves an agent's WebSocket."""
 
     def receive(self, link: AgentLink, text: str) -> None: ...
 

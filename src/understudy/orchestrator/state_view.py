@@ -1,4 +1,4 @@
-"""What a newcomer of a job would get, for people and programs: as `views`, and as rank 0 has told last."""
+"""The state that a newcomer of a job would get, as plain JSON values like `views.py`, from the last list of rank 0."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ def state_table(machine: Machine) -> StateTable:
 
 
 def offline_state_table(run_dir: Path) -> StateTable:
-    """From the journal alone. Raises `NoJournal`."""
+    """Return the table from the journal alone. Raises `NoJournal`."""
     return state_table(load(run_dir)[0])

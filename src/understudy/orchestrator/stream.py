@@ -1,7 +1,7 @@
 """A job's events over HTTP, as server-sent events (the `text/event-stream` of the HTML standard).
 
-One frame for each event: its number is the `id`, so that whoever comes again with `Last-Event-ID` goes on where he was, and its
-type the `event`. When the job has ended and everything was sent, `end` comes, without an id.
+One frame for each event: its number is the `id`, so that a client that reconnects with `Last-Event-ID` continues at the right place; its
+type is the `event`. When the job has ended and everything was sent, `end` follows, without an id.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ MOST = (1 << 31) - 1  # the largest number that an event can have
 
 
 def add_events(app: FastAPI, found: Callable[[str], ServedJob], history: Callable[[], History], refusals: Responses, **access: Any) -> None:
-    """`refusals`: what any request about a job may be answered; `access`: who may ask, as the route's decorator takes it."""
+    """Add the route. `refusals`: possible error answers of any request about a job; `access`: the required role, for the route's
+    decorator.
+    """
     responses: Responses = {200: {"content": {MEDIA_TYPE: {}}}, **refusals, 400: problems.RESPONSE, 503: problems.RESPONSE}
 
     @app.get("/v1/jobs/{job}/events", responses=responses, response_class=StreamingResponse, **access)
@@ -47,12 +49,12 @@ def add_events(app: FastAPI, found: Callable[[str], ServedJob], history: Callabl
         """
         known, first = found(job), max(after, last_event_id)
         over = known.running.done()
-        last = await history().settled() and over  # what is read now is all
+        last = await history().settled() and over  # the next read returns everything
         try:
             await history().past(known.name, first)
         except SQLAlchemyError as error:
             raise HTTPException(503, orchestrators.EVENTS_UNREADABLE_NOW()) from error
-        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # the latter: nginx keeps nothing back
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # the latter: nginx must not buffer
         return StreamingResponse(_frames(known, history(), first, follow, last), media_type=MEDIA_TYPE, headers=headers)
 
 

@@ -1,4 +1,4 @@
-"""The machine's timers, which stand still while the job pauses."""
+"""The machine's timers, which stop while the job pauses."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 
 class Timers:
-    """Belongs to the running event loop. `expired` is called with the name of each that runs out."""
+    """The timers; belongs to the running event loop. `expired` is called with the name of each that runs out."""
 
     def __init__(self, expired: Callable[[str], None]) -> None:
         self._expired = expired
         self._running: dict[str, asyncio.TimerHandle] = {}
-        self._left: dict[str, float] | None = None  # while they stand still: seconds that each has left
+        self._left: dict[str, float] | None = None  # while stopped: the remaining seconds of each
 
     def set(self, timer: str, seconds: float) -> None:
-        """Start it, again if it runs; 0 cancels it."""
+        """Start a timer, or restart it; 0 cancels it."""
         running = self._running.pop(timer, None)
         if running is not None:
             running.cancel()
@@ -27,20 +27,20 @@ class Timers:
             self._running[timer] = asyncio.get_running_loop().call_later(seconds, self._expire, timer)
 
     def stand_still(self) -> None:
-        """None runs out until `go_on`."""
+        """Stop all timers until `go_on`."""
         if self._left is None:
             now = asyncio.get_running_loop().time()
             self._left = {timer: max(0.001, handle.when() - now) for timer, handle in self._running.items()}
             self.cancel()
 
     def go_on(self) -> None:
-        """Each has as much time as it had left."""
+        """Continue each timer with its remaining time."""
         left, self._left = self._left or {}, None
         for timer, seconds in left.items():
             self.set(timer, seconds)
 
     def cancel(self) -> None:
-        """All that run."""
+        """Cancel all running timers."""
         for handle in self._running.values():
             handle.cancel()
         self._running.clear()

@@ -1,4 +1,4 @@
-"""Where each group of ranks is, and what a loss would do (`understudy status --topology`). As `views.py`, plain JSON values."""
+"""The location of each group of ranks, and the effect of a loss (`understudy status --topology`). As `views.py`, plain JSON values."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from understudy.core.topology import FAILURE_DOMAIN, NVLINK_DOMAIN, SWITCH, nvli
 from understudy.core.transitions import WorkerState
 from understudy.orchestrator.views import load
 
-MOST = 100  # losses that are looked at, so that the answer of a large job takes no long time ...
-MOST_RANKS = 2000  # ... and ranks that these would take, together
+MOST = 100  # losses that are considered, so that the answer for a large job is fast ...
+MOST_RANKS = 2000  # ... and ranks that these would affect, in total
 NODE = "node"
 
 
@@ -85,9 +85,7 @@ class TopologyTable(TypedDict):
 
 
 def topology_steps(machine: Machine) -> Iterator[TopologyTable]:
-    """Make the table in steps, none of which takes long: one for each loss that is looked at. Each gives the same table, which
-    then has one loss more.
-    """
+    """Make the table in short steps: one for each loss that is considered. Each step yields the same table, with one loss more."""
     state = machine.state
     nodes = [node for _, node in sorted(state.places.items())]
     ranks = _ranks(state)
@@ -116,12 +114,12 @@ def topology_table(machine: Machine) -> TopologyTable:
 
 
 def offline_topology_table(run_dir: Path) -> TopologyTable:
-    """From the journal alone. Raises `NoJournal`."""
+    """Return the table from the journal alone. Raises `NoJournal`."""
     return topology_table(load(run_dir)[0])
 
 
 def _ranks(state: JobState) -> dict[str, list[int]]:
-    """Of each node the ranks whose holder is there and is not gone."""
+    """Return the ranks of each node whose holder is there and not gone."""
     found: dict[str, list[int]] = {}
     for rank, name in state.ranks.items():
         worker = state.workers[name]
@@ -164,7 +162,7 @@ def _counted(names: Iterable[str]) -> dict[str, int]:
 
 
 def _cases(nodes: list[Node], ranks: dict[str, list[int]]) -> list[tuple[str, str, list[str]]]:
-    """Kind, name and nodes of each loss that would take ranks: domains first, of which there are fewer, and the same nodes once."""
+    """Return kind, name and nodes of each loss that would take ranks: domains first, because there are fewer; the same nodes only once."""
     found: dict[tuple[str, str], list[str]] = {}
     for kind, name_of in (
         (NVLINK_DOMAIN, nvlink_domain),

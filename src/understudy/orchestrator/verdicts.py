@@ -1,9 +1,11 @@
-"""Evidence of what the core decides by itself: a node is silent (`heartbeat`), a rank's state is not its replicas' (`corrupt`), a device
-failed under its rank (`device-error`).
+"""Make evidence of the core's own findings.
 
-What has to be done at once the core does, whatever a policy says: the ranks of a silent node are lost, a corrupt rank is replaced and its
-node tainted, a rank without its device is replaced and the device tainted. The evidence is journalled like any other, and the policy may do
-more: keep a node that was silent away for a while, have all ranks leave a node of which one was corrupt. It cannot do less.
+They are: a node is silent (`heartbeat`), a rank's state differs from its replicas (`corrupt`), a device failed under its rank
+(`device-error`).
+
+The core does what is urgent, whatever a policy says: the ranks of a silent node are lost, a corrupt rank is replaced and its node tainted,
+a rank without its device is replaced and the device tainted. The evidence is journalled like any other, and the policy may do more, but not
+less: keep a node that was silent tainted for a while, or let all ranks leave a node of which one was corrupt.
 """
 
 from __future__ import annotations
@@ -14,16 +16,18 @@ from understudy.detectors.base import Evidence, Severity, Subject
 
 HEARTBEAT = "heartbeat"
 _KINDS = {CORRUPT: "replica", DEVICE: "failed"}  # source of a taint -> kind of its evidence
-RESERVED = OURS | {HEARTBEAT}  # what no other detector can call itself
+RESERVED = OURS | {HEARTBEAT}  # names that no other detector can have
 
 
 def silence(lost: LostNode, now: float) -> Evidence:
-    """It is over when it is told: the node is lost, or it is back and was started anew. A rule's `hold` makes it last."""
+    """Return the evidence of a silent node. It ends at once: the node is lost, or it is back with new workers. A rule's `hold`
+    extends it.
+    """
     return Evidence(HEARTBEAT, Subject.NODE, lost.node, Severity.LOST, lost.detail, lost.happened or now, "silent", until=now)
 
 
 def tainted(state: JobState, now: float) -> list[Evidence]:
-    """What the core has tainted by itself, as far as the journal has no evidence of it: nodes of corrupt ranks, and devices that failed."""
+    """Return evidence of the core's own taints that the journal does not have yet: nodes of corrupt ranks, and devices that failed."""
     known = {(seen.detector, seen.name, seen.part): seen.detail for seen in state.evidence.values()}
     found = []
     for node in state.nodes.values():

@@ -1,7 +1,7 @@
-"""What people and programs see of a job: status and report, as plain JSON values.
+"""Status and report of a job, as plain JSON values.
 
-The same functions serve the API, from the running machine, and the command line after the job, from its journal.
-Times are unix seconds, durations are seconds.
+The same functions serve the API, from the running machine, and the command line after the job, from its journal. Times are unix seconds,
+durations are seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from understudy.core.state import JobState, Worker
 from understudy.core.transitions import Phase, WorkerState
 from understudy.links.messages import encode
 from understudy.messages import orchestrators
-from understudy.orchestrator import claims_view, doubts, journal
+from understudy.orchestrator import claims_view, journal, taints_view
 from understudy.orchestrator.rows import Recorded
 
 STATES = (
@@ -138,10 +138,10 @@ class Status(TypedDict):
     incidents: Annotated[int, Field(description="number of incidents so far, including an open one")]
     grades: Annotated[dict[str, int], Field(description="closed incidents by grade: `proven`, `drilled`, `unproven`")]
     taints: Annotated[dict[str, str], Field(description="nodes that are not trusted, and why: no new ranks or spares go there")]
-    tainted: Annotated[list[doubts.TaintStatus], Field(description="the same, with each taint separately")]
-    drains: Annotated[list[doubts.DrainStatus], Field(description="nodes that are being drained, and their progress")]
+    tainted: Annotated[list[taints_view.TaintStatus], Field(description="the same, with each taint separately")]
+    drains: Annotated[list[taints_view.DrainStatus], Field(description="nodes that are being drained, and their progress")]
     evidence: Annotated[
-        list[doubts.EvidenceStatus], Field(description="evidence of detectors; the latest of each kind and subject, at most 200")
+        list[taints_view.EvidenceStatus], Field(description="evidence of detectors; the latest of each kind and subject, at most 200")
     ]
     notices: Annotated[list[str], Field(description="notices of workers, each once")]
     refused: Annotated[dict[str, int], Field(description="number of ignored events, by type and reason")]
@@ -242,11 +242,11 @@ class Report(TypedDict):
 
 
 class NoJournal(FileNotFoundError):
-    """The directory holds no journal of a run."""
+    """The directory has no journal of a run."""
 
 
-def status(machine: Machine, pages: Mapping[str, PageView], there: doubts.There = lambda node: ()) -> Status:
-    """`there`: of a node, workers whose processes have not ended, as far as that is known."""
+def status(machine: Machine, pages: Mapping[str, PageView], there: taints_view.There = lambda node: ()) -> Status:
+    """Return the status. `there`: returns the workers of a node whose processes have not ended, as far as known."""
     state = machine.state
     ranks = []
     for rank, name in sorted(state.ranks.items()):
@@ -280,9 +280,9 @@ def status(machine: Machine, pages: Mapping[str, PageView], there: doubts.There 
         incidents=len(machine.incidents()),
         grades=dict(Counter(str(incident.grade) for incident in machine.incidents() if incident.grade is not None)),
         taints={node.name: node.taint for node in state.nodes.values() if node.taint},
-        tainted=doubts.taints(state),
-        drains=doubts.drains(state, there),
-        evidence=doubts.evidence(state),
+        tainted=taints_view.taints(state),
+        drains=taints_view.drains(state, there),
+        evidence=taints_view.evidence(state),
         notices=list(state.notices),
         refused={f"{event}: {why}": count for (event, why), count in state.refused.items()},
         message=state.ended.message if state.ended is not None else state.dispute.detail if state.dispute is not None else "",
@@ -348,25 +348,25 @@ def report(machine: Machine) -> Report:
 
 
 def offline_status(run_dir: Path) -> Status:
-    """From the journal alone. Raises `NoJournal`."""
+    """Return the status from the journal alone. Raises `NoJournal`."""
     machine, pages = load(run_dir)
     return status(machine, pages)
 
 
 def offline_report(run_dir: Path) -> Report:
-    """From the journal alone. Raises `NoJournal`."""
+    """Return the report from the journal alone. Raises `NoJournal`."""
     return report(load(run_dir)[0])
 
 
 def offline_events(run_dir: Path) -> tuple[list[dict[str, Any]], bool]:
-    """From the journal alone: the events as the API shows them, and whether the job has ended. Raises `NoJournal`."""
+    """Return the events as in the API, and whether the job has ended, from the journal alone. Raises `NoJournal`."""
     found = _recorded(run_dir)
     rows = (journal.Numbered("", number, now, encode(event)) for number, (now, event) in enumerate(found.events, 1))
     return [row.shown() for row in rows], journal.replay(found.settings, found.events).state.ended is not None
 
 
 def load(run_dir: Path) -> tuple[Machine, dict[str, PageView]]:
-    """The machine and the last known pages of a run. Raises `NoJournal`."""
+    """Return the machine and the last known pages of a run. Raises `NoJournal`."""
     found = _recorded(run_dir)
     return journal.replay(found.settings, found.events), found.pages
 
@@ -379,7 +379,7 @@ def _recorded(run_dir: Path) -> Recorded:
 
 
 def step(state: JobState, pages: Mapping[str, PageView]) -> int:
-    """The last step that every rank is known to have committed, by its page."""
+    """Return the last step that every rank is known to have committed, by its page."""
     members = state.members() or [state.workers[name] for name in state.ranks.values()]
     return min((_step(worker, pages) for worker in members), default=0)
 

@@ -1,4 +1,4 @@
-"""Schedulers: who starts what leads a job and what serves its nodes.
+"""Schedulers start orchestrators and the agents of nodes.
 
 Built in are this machine, Slurm and Kubernetes; other packages may add others.
 """

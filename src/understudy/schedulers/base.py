@@ -1,8 +1,8 @@
-"""What a scheduler is: it starts what leads a job and what serves its nodes, ends them, and says how they stand. And what it has given to
-one job (`Allocation`): its machines, with what the scheduler knows of them.
+"""The interface of a scheduler: it starts orchestrators and agents, ends them, and reports their state. And of an `Allocation`: the
+machines that it has given to one job, with its information about them.
 
-Policy is not its affair: whether something that ended is started again, and when a job is over, the command line decides
-(`cli.supervisor`). Other packages add schedulers (`registry`); whoever writes one needs this module and no other of ours.
+A scheduler has no policy: the command line decides whether a process is restarted, and when a job is over (`cli.supervisor`). Other
+packages may add schedulers (`registry`); their authors need only this module.
 """
 
 from __future__ import annotations
@@ -16,121 +16,123 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Work:
-    """A process of ours that is to run. `environment`: beside the one that is there."""
+    """A process to run. `environment`: variables in addition to the existing ones."""
 
     name: str
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
-    descriptors: tuple[int, ...] = ()  # that it inherits; who starts it on another machine cannot give it any, and refuses
-    reads: bool = False  # the standard input of the process that starts it
+    descriptors: tuple[int, ...] = ()  # descriptors that it inherits; a scheduler of other machines cannot pass any, and rejects them
+    reads: bool = False  # whether it reads the standard input of the process that starts it
 
 
 @dataclass(frozen=True)
 class Ended:
-    how: str  # in words
-    killed: bool  # by a signal, so that it did not end by itself
-    code: int | None = None  # its exit code, where that is known
+    how: str  # as text
+    killed: bool  # by a signal, so it did not end by itself
+    code: int | None = None  # its exit code, if known
 
 
 class Running(Protocol):
-    """Something that a scheduler has started."""
+    """A process that a scheduler has started."""
 
     def fileno(self) -> int:
-        """A descriptor that can be read as soon as it has ended."""
+        """Return a descriptor that becomes readable when the process has ended."""
         ...
 
     def ended(self) -> Ended | None:
-        """None while it runs."""
+        """Return how it ended; None while it runs."""
         ...
 
     def signal(self, number: signal.Signals) -> None: ...
 
     def wait(self, seconds: float) -> bool:
-        """Whether it ends within so many."""
+        """Wait for its end for this time; return whether it has ended."""
         ...
 
     def close(self) -> None:
-        """Nobody looks at it any more."""
+        """Release the resources of this object; the process goes on."""
         ...
 
 
 class Scheduler(ABC):
-    """A name is free again when what had it has ended."""
+    """Starts processes by name. A name can be reused when its process has ended."""
 
     name: str
 
     @abstractmethod
     def submit(self, job: Work) -> Running:
-        """Starts what leads a job: its orchestrator. Raises `ValueError` if the name is taken, `OSError` if it cannot be started."""
+        """Start an orchestrator. Raises `ValueError` if the name is taken, `OSError` if it cannot be started."""
 
     @abstractmethod
     def add_node(self, node: Work) -> Running:
-        """Starts what serves a node: its agent. Raises the same."""
+        """Start the agent of a node. Raises the same."""
 
     @abstractmethod
     def drain_node(self, name: str) -> None:
-        """Asks what serves a node to end, in order: it ends its workers first. Raises `KeyError` if there is no such node."""
+        """Ask the agent of a node to end in order: it ends its workers first. Raises `KeyError` if there is no such node."""
 
     @abstractmethod
     def status(self) -> Mapping[str, str]:
-        """How all that it has started stand, by name: "running", or how they ended."""
+        """Return the state of everything that it has started, by name: "running", or how it ended."""
 
     def allocation(self, environment: Mapping[str, str], options: Sequence[str] = ()) -> Allocation | None:
-        """The one that this process belongs to, as its environment says; None: it belongs to none of this scheduler's. `options`: the
-        scheduler's own, for nodes that are claimed. Raises `ValueError` if it was started in a way that cannot work, with what to do.
+        """Return the allocation to which this process belongs according to its environment; None if it is in none of this scheduler's.
+
+        `options`: the scheduler's own options for claimed nodes. Raises `ValueError`, with the remedy, if the process was started in a way
+        that cannot work.
         """
         return None
 
 
 class SchedulerFailed(Exception):
-    """It does not answer, or refuses: the text says what was asked of it and what it said."""
+    """The scheduler does not answer, or rejects a request. The text has the request and the answer."""
 
 
 class SchedulerAway(SchedulerFailed):
-    """It may go well another time: what was asked for is asked for again."""
+    """The scheduler is not available. The request will be repeated."""
 
 
 @dataclass(frozen=True)
-class Held:
-    """A node that was asked for beside those of the job, and has not been given back as far as is known."""
+class ClaimedNode:
+    """A node that was claimed in addition to those of the job, and has not been given back as far as is known."""
 
-    over: bool = False  # the scheduler has ended it, or could not give it
+    over: bool = False  # the scheduler has ended it, or could not provide it
     node: str = ""
-    detail: str = ""  # of its end, or of why it waits
+    detail: str = ""  # why it ended, or why it is pending
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where this process is among those that a scheduler has started for one job, one on each of its nodes."""
+    """The place of this process among those that a scheduler has started for one job, one on each of its nodes."""
 
     scheduler: str
-    job: str  # as the scheduler calls it; of a run that was started anew another one
-    nodes: tuple[str, ...]  # as the scheduler calls them; their places here are their node ranks
+    job: str  # its name at the scheduler; a run that was started again from scratch has another one
+    nodes: tuple[str, ...]  # names at the scheduler; the index is the node rank
     number: int  # of this node
-    addresses: tuple[str, ...]  # of the first nodes, of as many as may run an orchestrator
+    addresses: tuple[str, ...]  # of the first nodes, as many as may run an orchestrator
     ports: tuple[int, ...]  # one for each of these, which no other job of this scheduler uses
     labels: tuple[tuple[str, str], ...] = ()  # of this node's place in the network
 
 
-TAKEN = "taken"  # trouble of a node that the scheduler has taken from the job: whatever runs there may be ended at any moment
+TAKEN = "taken"  # trouble of a node that the scheduler has taken from the job: processes there may be ended at any moment
 
 
 @dataclass(frozen=True)
 class NodeSeen:
-    """A node as its scheduler has it."""
+    """A node as reported by its scheduler."""
 
     name: str
-    state: str  # in the scheduler's own words
-    trouble: str = ""  # what speaks against it, always the same word for the same thing; "": nothing
-    suspect: bool = False  # work should leave it
-    reason: str = ""  # what is said there, by whom and since when, for a person
-    since: float = 0.0  # unix time; 0: not known
+    state: str  # in the scheduler's own terms
+    trouble: str = ""  # the kind of evidence against it, a fixed word for each; "": none
+    suspect: bool = False  # ranks should leave it
+    reason: str = ""  # the scheduler's explanation, with source and time, as text
+    since: float = 0.0  # unix time; 0: unknown
     labels: tuple[tuple[str, str], ...] = ()  # of its place in the network, if the scheduler knows it (`core.topology`)
 
 
 @dataclass(frozen=True)
 class ShownIncident:
-    """An incident that is over, for whoever looks at the job with the scheduler's own commands."""
+    """A closed incident, for readers of the scheduler's own commands."""
 
     number: int
     planned: bool
@@ -139,96 +141,98 @@ class ShownIncident:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How the job stands."""
+class JobSummary:
+    """The state of a job."""
 
     phase: str
     step: int
     generation: int
-    complete: bool  # whether the nodes of all ranks have joined, so that a node that comes now is a spare one
+    complete: bool  # whether the nodes of all ranks have joined, so that a new node is a spare one
     ranks: tuple[str, ...]  # by rank, the node of its holder; "": vacant
-    spares: int  # that are warm
+    spares: int  # number of warm spares
     lost: tuple[str, ...]  # nodes
     tainted: tuple[str, ...]  # nodes that are not trusted
     incidents: tuple[ShownIncident, ...]
     exit_code: int | None  # None: it is not over
     message: str  # why it is over
-    text: str  # what has become of it, in a line
-    devices: tuple[str, ...] = ()  # by rank, the device that its holder computes on; "": it has none, or none is known
+    text: str  # the state in one line
+    devices: tuple[str, ...] = ()  # by rank, the device of its holder; "": none, or unknown
 
-    def besides_step(self) -> Standing:
+    def without_step(self) -> JobSummary:
         return replace(self, step=0)
 
 
 class Allocation(ABC):
-    """The machines of one job, as their scheduler has them. Every call may take seconds, and raises `SchedulerFailed`."""
+    """The machines of one job at their scheduler. Every call may take seconds, and raises `SchedulerFailed`."""
 
     place: Place
 
     @abstractmethod
     def share(self, secret: str) -> None:
-        """Gives the job's secret to its other nodes, and to nobody else. Called on the first one."""
+        """Give the job's secret to its other nodes, and to no other process. Called on the first one."""
 
     @abstractmethod
     def shared(self, seconds: float) -> str:
-        """What the first node has shared. Waits for it; raises if it does not come."""
+        """Wait for the secret that the first node shares, and return it. Raises if it does not arrive in time."""
 
     @abstractmethod
     def look(self) -> Sequence[NodeSeen]:
-        """All nodes of the job that it has not given back, at this moment; those that were `TAKEN` from it, too."""
+        """Return all current nodes of the job that it has not given back, including those that were `TAKEN` from it."""
 
     @abstractmethod
     def record(self, text: str) -> None:
-        """Where people look for it with the scheduler's own commands: what has become of the job."""
+        """Record the state of the job where users of the scheduler's own commands see it."""
 
-    def show(self, now: Standing) -> None:
-        """The same, for schedulers that have more room for it than a line. Called once a second."""
+    def show(self, now: JobSummary) -> None:
+        """Show the state in more detail, for schedulers with room for more than a line. Called once a second."""
         return
 
     def cancelled(self) -> str:
-        """Why the job is to end, as was seen at the last look: somebody has said so there; "": nobody has."""
+        """Return why the job must end, according to the last `look`: it was cancelled at the scheduler; "": it was not."""
         return ""
 
     def close(self) -> None:
-        """It is not asked any more."""
+        """Release the resources of this object."""
         return
 
     @abstractmethod
     def release(self, nodes: Collection[str], text: str) -> Sequence[str]:
-        """Ends what is left of the job on these nodes, and gives them back at once, with what is recorded from then on. Gives those that
-        it could do this with: one that is gone cannot be reached.
+        """End the rest of the job on these nodes, and give them back at once; `text` is recorded from then on.
+
+        Return the nodes for which this succeeded: one that is gone cannot be reached.
         """
 
     @abstractmethod
     def drain(self, nodes: Collection[str], reason: str) -> None:
-        """Lets nobody's work go there any more. Few may do that."""
+        """Let no work of any user start there. Few accounts have the right."""
 
     def check_claims(self) -> None:
-        """Raise `ValueError`, with what to do, if no node can be claimed that is like those of the job."""
+        """Raise `ValueError`, with the remedy, if no node like those of the job can be claimed."""
         return
 
     @abstractmethod
     def claim(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
-        """Asks for a node on which `work` is to run: none of those in `avoid`, and rather one that is in the network near to the node
-        `near`. `text`: why, for people. Raises `SchedulerAway` if it may be asked for again; the same number twice gives one node.
+        """Claim a node to run `work`, none of those in `avoid`, and preferably near the node `near` in the network.
+
+        `text`: the reason, for users. Raises `SchedulerAway` if the request may be repeated; the same number twice gives one node.
         """
 
     @abstractmethod
-    def claims(self) -> Mapping[int, Held]:
-        """What was asked for so, by number, by this orchestrator or by one before it."""
+    def claims(self) -> Mapping[int, ClaimedNode]:
+        """Return the claims of this orchestrator and of those before it, by number."""
 
     @abstractmethod
     def give_back(self, number: int) -> None:
-        """What was asked for under this number is not needed any more: what runs there is to end, in order."""
+        """Give back the node of this claim: its processes must end in order."""
 
     @abstractmethod
     def give_all_back(self) -> None:
-        """If the scheduler has ended the job: everything that was asked for so."""
+        """Give back all claims, if the scheduler has ended the job."""
 
     @abstractmethod
     def record_claim(self, number: int, text: str) -> None:
-        """As `record`, where people look for what runs on that node."""
+        """Record the state where users see it for the node of this claim, as `record` does."""
 
     @abstractmethod
     def finish(self, missing: Collection[str]) -> None:
-        """The job is over, and these of its nodes are lost. Ends what nobody else would end."""
+        """Finish after the end of the job: end what else would not end. `missing`: its lost nodes."""

@@ -1,7 +1,7 @@
-"""This machine: a job's orchestrator and a node's agent are children of the calling process, and end with it.
+"""The scheduler of this machine: orchestrator and agent are children of the calling process, and end with it.
 
-They are in sessions of their own, so that Ctrl-C at the terminal comes to the caller alone; the kernel sends them SIGTERM when the thread
-that has started them ends (`common.dying`).
+They are in separate sessions, so that Ctrl-C at the terminal reaches only the caller; the kernel sends them SIGTERM when the thread that
+has started them ends (`common.dying`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _prepared(prepare: Callable[[], None], ignored: Collection[signal.Signals]) 
 
 
 class Child:
-    """A process, with a pidfd to wait for it."""
+    """A process with a pidfd."""
 
     def __init__(self, work: Work, ignored: Collection[signal.Signals]) -> None:
         self._process = subprocess.Popen(
@@ -67,7 +67,7 @@ class LocalScheduler(Scheduler):
     name = "local"
 
     def __init__(self, ignored: Collection[signal.Signals] = ()) -> None:
-        """`ignored`: signals that what is started ignores."""
+        """Create the scheduler. `ignored`: signals that its processes ignore."""
         self._ignored = ignored
         self._jobs: dict[str, Child] = {}
         self._nodes: dict[str, Child] = {}

@@ -1,4 +1,4 @@
-"""Schedulers by name: ours, and those of other packages, which add them by entry points of the group `understudy.schedulers`."""
+"""Schedulers by name: built-in ones, and those of other packages (entry points of the group `understudy.schedulers`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GROUP = "understudy.schedulers"
 
 
 def _kubernetes() -> Scheduler:
-    """Its client is imported only where it is asked for: that takes a second, and not everybody has it."""
+    """Create the scheduler. Its client is imported only on demand: that takes a second, and it may not be installed."""
     try:
         from understudy.schedulers.kubernetes.scheduler import KubernetesScheduler
     except ImportError as error:
@@ -33,7 +33,7 @@ OURS: dict[str, Callable[[], Scheduler]] = {
 
 
 def find(name: str) -> Scheduler:
-    """A new one. Ours go without a look at what is installed. Raises `ValueError` if there is none of this name."""
+    """Create a scheduler. Built-in ones need no search of installed packages. Raises `ValueError` if there is none of this name."""
     if name in OURS:
         return OURS[name]()
     others = {kind.name: kind for kind in extensions.classes(GROUP, Scheduler)}  # type: ignore[type-abstract]
@@ -43,8 +43,9 @@ def find(name: str) -> Scheduler:
 
 
 def allocation(name: str, environment: Mapping[str, str], options: Sequence[str] = ()) -> Allocation | None:
-    """The one that this process belongs to, of the scheduler of this name; "auto": of whichever says so. `options`: as
-    `Scheduler.allocation` has them. Raises `ValueError` and `SchedulerFailed`.
+    """Return the allocation of this process at the scheduler of this name; "auto": at any scheduler.
+
+    `options`: as in `Scheduler.allocation`. Raises `ValueError` and `SchedulerFailed`.
     """
     if name != "auto":
         return find(name).allocation(environment, options)

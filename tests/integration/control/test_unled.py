@@ -109,7 +109,10 @@ class Run:
         return code
 
 
-DAMAGES = {overwritten: orchestrators.JOURNAL_DAMAGED, without_its_last_events: orchestrators.JOURNAL_BEHIND}
+DAMAGES: dict[Callable[[Path], None], Message] = {
+    overwritten: orchestrators.JOURNAL_DAMAGED,
+    without_its_last_events: orchestrators.JOURNAL_BEHIND,
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

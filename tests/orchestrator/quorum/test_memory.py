@@ -1,4 +1,4 @@
-"""Who has forgotten what it had on its disk is found by those who know, and nobody else is accused, whatever happens."""
+"""A member that has forgotten entries of its disk is detected by those that know, and no other is accused, whatever happens."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ class Cluster3(Cluster):
         return [self.of(number) for number in range(self.size) if self.members[number] is not None]
 
     def share(self) -> None:
-        """What those that lead know of all others comes to those that hear them."""
+        """Send the leaders' knowledge of all members to those that hear them."""
         for leader in self.up():
             for other in self.up():
                 if leader.leads() and other is not leader and not self.cut_off & {leader.number, other.number}:
-                    other.memory.told(leader.memory.known())
+                    other.memory.learn(leader.memory.known())
 
     def accused(self, by: int | None = None) -> set[int]:
         """Who would find, from what the others (or this one) tell it, that it has forgotten something."""
@@ -85,7 +85,7 @@ class Cluster3(Cluster):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 30), st.sampled_from([3, 5]))
-def test_nobody_is_accused_whose_disk_is_its_own(seed: int, size: int) -> None:
+def test_no_member_with_its_own_disk_is_accused(seed: int, size: int) -> None:
     """Crashes, losses, partitions, messages that come late and twice: a bound that is out of date is a bound."""
     chance = random.Random(seed)
     cluster = Cluster3(size, chance)
@@ -132,7 +132,7 @@ def restored(cluster: Cluster3, number: int, then: Callable[[], None]) -> None:
     cluster.disks[number], cluster.saved[number] = old, saved
 
 
-def test_a_member_that_was_restored_is_found_by_the_leader_and_by_whom_that_has_told() -> None:
+def test_a_restored_member_is_detected_by_the_leader_and_by_members_that_it_informed() -> None:
     cluster = three()
     words(cluster, ["a", "b"])
     restored(cluster, 1, lambda: words(cluster, ["c", "d", "e", "f", "g"]))
@@ -183,7 +183,7 @@ def test_what_is_committed_is_missed_in_any_later_term() -> None:
 
     restored(cluster, 1, five_words)
     knows = cluster.of(0)
-    cluster.committed = cluster.committed[:3]  # an empty one and two words: the rest is lost now, and nobody who is there knows it
+    cluster.committed = cluster.committed[:3]  # an empty one and two words: the rest is lost now, and no member there knows it
     cluster.members[0] = None
     cluster.start(1)
     cluster.start(2)
@@ -222,12 +222,12 @@ def test_a_term_that_is_only_asked_about_is_no_term(message: RaftMessage) -> Non
     assert memory.of(1) == NOTHING
 
 
-def test_nobody_believes_others_about_itself_or_a_list_of_another_size() -> None:
+def test_a_member_ignores_others_about_itself_and_lists_of_another_size() -> None:
     memory = Memory(0, 3, {})
     more = Acknowledged(5, 7, 5, 6, 5)
-    memory.told(Known((more, more)))
+    memory.learn(Known((more, more)))
     assert memory.known() == Known((NOTHING, NOTHING, NOTHING))
-    memory.told(Known((more, more, NOTHING)))
+    memory.learn(Known((more, more, NOTHING)))
     assert memory.known() == Known((NOTHING, more, NOTHING))
 
 

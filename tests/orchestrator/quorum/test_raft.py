@@ -147,7 +147,7 @@ def test_whatever_happens(seed: int, size: int) -> None:
     assert logs[0][-1].text == "the last one"
 
 
-def test_a_member_that_was_cut_off_deposes_nobody() -> None:
+def test_a_member_that_was_cut_off_deposes_no_leader() -> None:
     cluster = Cluster(3, random.Random(1))
     cluster.run(1.0)
     leader = cluster.leader()
@@ -162,11 +162,11 @@ def test_a_member_that_was_cut_off_deposes_nobody() -> None:
 
 @pytest.mark.parametrize("asked", [0, 2], ids=["the leader", "a follower"])
 @pytest.mark.parametrize("pre_vote", [True, False])
-def test_as_long_as_a_leader_may_decide_nobody_votes_for_another(asked: int, pre_vote: bool) -> None:
-    """Nor does anybody raise its term (4.2.3): so the answers of a majority are a lease, and who was cut off deposes nobody."""
+def test_no_member_votes_for_another_leader_while_one_may_decide(asked: int, pre_vote: bool) -> None:
+    """No member raises its term either (4.2.3): so the answers of a majority are a lease, and one that was cut off deposes no leader."""
     cluster = Cluster(3, random.Random(4))
     cluster.run(1.0)
-    cluster.cut_off = {0, 1, 2}  # nobody hears of anybody from now on
+    cluster.cut_off = {0, 1, 2}  # no member hears of another from now on
     member = cluster.members[asked]
     assert member is not None
     ask = RequestVote(member.term + 1, 1 << 30, member.term, pre_vote)
@@ -180,7 +180,7 @@ def told(member: Raft) -> list[RaftMessage]:
     return [message for _, message in member.ready().messages]
 
 
-def test_who_is_behind_gets_no_vote() -> None:
+def test_a_member_with_a_shorter_log_gets_no_vote() -> None:
     """Neither one whose last entry is of an older term, nor one whose log is shorter (5.4.1): it would cut off what is committed."""
     for log, last, last_term, votes in (
         ([Entry(1, "a")], 0, 0, False),
@@ -197,7 +197,7 @@ def test_who_is_behind_gets_no_vote() -> None:
 
 
 def test_a_vote_is_given_once_in_a_term() -> None:
-    """Also after the one who got it has led and is silent: another one of the same term could lead beside it."""
+    """Even after that leader has led and is silent: another one of the same term could lead at the same time."""
     member = Raft(0, 3, 0.0, lambda: 0.0)
     member.receive(1, RequestVote(1, 0, 0, pre_vote=False), 0.0)
     assert told(member) == [Vote(1, True, pre_vote=False)]
@@ -244,7 +244,7 @@ def test_a_leader_that_is_cut_off_steps_down_before_another_can_lead() -> None:
     assert cluster.leader().number != 0
 
 
-def test_the_tail_that_nobody_else_has_is_cut_off() -> None:
+def test_a_tail_that_no_other_member_has_is_cut_off() -> None:
     cluster = Cluster(3, random.Random(3))
     cluster.run(1.0)
     cluster.cut_off = {0}
@@ -360,7 +360,7 @@ def test_an_answer_to_a_leader_that_it_was_before_is_not_counted() -> None:
     assert member.committed == 2
 
 
-def test_who_has_other_entries_asks_for_those_behind_what_is_committed() -> None:
+def test_a_member_with_other_entries_asks_for_those_after_the_committed_ones() -> None:
     member = Raft(1, 3, 0.0, lambda: 0.0, (1, -1), [Entry(1, text) for text in "abcd"])
     member.receive(0, AppendEntries(1, 2, 1, (), 2, 0.0), 0.0)
     assert member.committed == 2
@@ -377,7 +377,7 @@ def test_who_is_refused_a_vote_has_not_got_it_later_either() -> None:
 
 
 def test_who_was_elected_leads_when_an_entry_of_its_own_is_committed() -> None:
-    """Until then it does not know what is, and it begins behind what it has itself."""
+    """Until then it does not know what is, and it begins after its own entries."""
     member = Raft(0, 3, 0.0, lambda: 0.0, (2, -1), [Entry(1, text) for text in "abcd"])
     member.receive(1, AppendEntries(2, 4, 1, (), 4, 0.0), 0.0)
     assert member.committed == 4
@@ -399,7 +399,7 @@ def test_what_is_more_than_a_batch_goes_in_several() -> None:
     assert isinstance(message, AppendEntries) and [entry.text for entry in message.entries] == texts[:2]
 
 
-def test_a_leader_says_at_times_that_it_lives() -> None:
+def test_a_leader_sends_heartbeats() -> None:
     member = led(3, [])
     for now, messages in ((HEARTBEAT / 2, 0), (HEARTBEAT, 2), (HEARTBEAT * 1.5, 0), (HEARTBEAT * 2, 2)):
         member.tick(now)
@@ -408,7 +408,7 @@ def test_a_leader_says_at_times_that_it_lives() -> None:
     assert member.role is Role.FOLLOWER and (member.leader, member.term) == (2, 4)
 
 
-def test_who_votes_for_nobody_campaigns_as_soon_as_before() -> None:
+def test_a_member_that_refuses_a_vote_campaigns_as_soon_as_before() -> None:
     member = Raft(0, 3, 0.0, lambda: 0.0, (3, -1), [Entry(3, "a")])
     member.receive(2, RequestVote(5, 0, 0, pre_vote=False), ELECTION)
     assert told(member) == [Vote(5, False, pre_vote=False)]
@@ -446,7 +446,7 @@ def test_half_of_four_members_is_no_majority_for_an_entry() -> None:
     assert member.committed == 1
 
 
-def test_who_has_heard_of_a_leader_since_it_asked_does_not_stand_for_election() -> None:
+def test_a_member_that_has_heard_a_leader_since_it_asked_does_not_stand_for_election() -> None:
     """What the others have answered comes late."""
     member = Raft(0, 3, 0.0, lambda: 0.0, (3, -1))
     member.campaign(ELECTION)

@@ -61,7 +61,7 @@ def test_a_roll_of_another_size_is_another_jobs() -> None:
         assert roster.non_member and not roster.names
 
 
-def test_a_member_without_a_roll_accepts_and_refuses_nobody() -> None:
+def test_a_member_without_a_roster_accepts_and_refuses_no_other() -> None:
     roster = Roster(1, 3, "disk 1")
     for hello in (MemberHello(0, "disk 0", ()), MemberHello(0, "disk 0", ("disk 0", "disk 1", "disk 2"))):
         assert not roster.accepts(hello) and not roster.refuses(hello)

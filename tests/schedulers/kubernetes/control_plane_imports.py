@@ -1,5 +1,6 @@
-"""Run in a Python of its own: which packages the controller and an orchestrator on Kubernetes import. Fails where one of them is torch, or
-is not among those that are named (`deploy/docker/control-plane.txt`) or comes with one of them.
+"""Run in a separate Python: list the packages that the controller and an orchestrator on Kubernetes import.
+
+Fails if one of them is torch, or is neither listed (`deploy/docker/control-plane.txt`) nor a dependency of a listed one.
 """
 
 from __future__ import annotations

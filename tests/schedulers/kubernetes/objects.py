@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from understudy.schedulers.base import Standing
+from understudy.schedulers.base import JobSummary
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.resource import Job
 
@@ -26,9 +26,9 @@ def job(status: Object | None = None, deleted: str = "", **spec: Any) -> Job:
     return Job.of(resource(status, deleted, **spec))
 
 
-def standing(ranks: tuple[str, ...] = ("gpt-0", "gpt-1"), exit_code: int | None = None, **fields: Any) -> Standing:
+def summary(ranks: tuple[str, ...] = ("gpt-0", "gpt-1"), exit_code: int | None = None, **fields: Any) -> JobSummary:
     known: Object = {"lost": ("gpt-9",), "tainted": (), "incidents": (), "message": "", "text": "trains", **fields}
-    return Standing("training", 7, 2, all(ranks), ranks, 1, exit_code=exit_code, **known)
+    return JobSummary("training", 7, 2, all(ranks), ranks, 1, exit_code=exit_code, **known)
 
 
 def pod(name: str, role: str = "spare", phase: str = "Running", node: str = "", number: int = -1, **more: Any) -> Object:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 from tests.said import refused
-from tests.schedulers.kubernetes.objects import job, pod, resource, standing
+from tests.schedulers.kubernetes.objects import job, pod, resource, summary
 from tests.schedulers.kubernetes.recorder import Recorder
 
 from understudy.messages import kubernetes_jobs
@@ -69,9 +69,9 @@ def status(server: Server) -> dict[str, Any]:
 
 def test_a_pod_that_its_rank_has_left_is_a_spare(server: Server, ours: KubernetesAllocation) -> None:
     ours.look()
-    ours.show(standing(ranks=("gpt-0", "gpt-1"), lost=()))
+    ours.show(summary(ranks=("gpt-0", "gpt-1"), lost=()))
     assert [of(server, f"gpt-{number}")["labels"][KEYS.role] for number in range(3)] == ["active", "active", "spare"]
-    ours.show(standing(ranks=("gpt-0", "gpt-2"), lost=()))
+    ours.show(summary(ranks=("gpt-0", "gpt-2"), lost=()))
     assert of(server, "gpt-1")["labels"][KEYS.role] == "spare" and KEYS.rank not in of(server, "gpt-1")["labels"]
     assert of(server, "gpt-2")["labels"][KEYS.rank] == "1"
 
@@ -79,11 +79,11 @@ def test_a_pod_that_its_rank_has_left_is_a_spare(server: Server, ours: Kubernete
 def test_a_node_of_the_cluster_is_avoided_as_long_as_its_lost_pod_is_there(server: Server, ours: KubernetesAllocation) -> None:
     """One whose kubelet answers ends the pod, and may get another one."""
     ours.look()
-    ours.show(standing(ranks=("gpt-0", "gpt-2"), lost=("gpt-1",)))
+    ours.show(summary(ranks=("gpt-0", "gpt-2"), lost=("gpt-1",)))
     assert status(server)["avoid"] == ["w2"]
     assert ours.release(["gpt-1"], "") == ["gpt-1"] and server.deleted == [("gpt-1", 1)]
     del server.objects["", "pods", "ml", "gpt-1"]
-    ours.show(standing(ranks=("gpt-0", "gpt-2"), lost=("gpt-1",), text="more"))
+    ours.show(summary(ranks=("gpt-0", "gpt-2"), lost=("gpt-1",), text="more"))
     assert status(server)["avoid"] == []
     assert not [node for node in ours.look() if node.name == "gpt-1"], "it is ours no more"
 
@@ -103,8 +103,8 @@ def test_a_claimed_pod_that_is_lost_is_given_back_once(server: Server, ours: Kub
     assert made["metadata"]["labels"][KEYS.number] == str(CLAIMED + 4)
     ours.claim(4, Work("w", ()), ("gpt-1",), "gpt-0", "rank 1 is lost")
     made["status"] = {"phase": "Running"}
-    ours.show(standing(ranks=("gpt-0", "gpt-claim-4"), lost=("gpt-1",)))
-    ours.show(standing(ranks=("gpt-0", ""), lost=("gpt-1", "gpt-claim-4")))
+    ours.show(summary(ranks=("gpt-0", "gpt-claim-4"), lost=("gpt-1",)))
+    ours.show(summary(ranks=("gpt-0", ""), lost=("gpt-1", "gpt-claim-4")))
     assert made["metadata"]["labels"][KEYS.role] == "retired"
     assert list(ours.claims()) == [4]
     ours.give_back(4)
@@ -131,7 +131,7 @@ def test_the_pod_of_a_claim_may_be_refused(server: Server, ours: KubernetesAlloc
 def test_a_claim_that_is_refused_again_and_again_is_reported_once(
     server: Server, ours: KubernetesAllocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each attempt has a number of its own, and others use more or less of the quota meanwhile."""
+    """Each attempt has a new number, and others use more or less of the quota in the meantime."""
     why = 'pods "gpt-claim-{number}" is forbidden: exceeded quota: few, used: pods={number}'
 
     def create(path: str, body: Object) -> Object:
@@ -151,7 +151,9 @@ def test_a_claim_that_is_refused_again_and_again_is_reported_once(
     assert events == ['pods "gpt-claim-4" is forbidden: exceeded quota: few, used: pods=4', "violates PodSecurity"]
 
 
-def test_the_status_is_written_beside_the_controller(server: Server, ours: KubernetesAllocation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_status_is_written_alongside_the_controller(
+    server: Server, ours: KubernetesAllocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Which has shown something since it was read."""
     condition = {"type": "CreationFailed", "status": "True"}
     refused = [True]
@@ -164,7 +166,7 @@ def test_the_status_is_written_beside_the_controller(server: Server, ours: Kuber
         return Server.patch(server, path, changes)
 
     monkeypatch.setattr(server, "patch", patch)
-    ours.show(standing())
+    ours.show(summary())
     assert condition in status(server)["conditions"] and status(server)["phase"] == "Training"
 
 
@@ -175,7 +177,7 @@ def test_another_job_of_the_same_name(server: Server, ours: KubernetesAllocation
     server.put(JOBS, other)
     owner = [{"kind": "UnderstudyJob", "name": "gpt", "uid": "u-2"}]
     server.put(PODS, pod("gpt-1", number=1, node="w2", ownerReferences=owner))
-    for asked in (ours.look, lambda: ours.show(standing())):
+    for asked in (ours.look, lambda: ours.show(summary())):
         with refused(Missing, kubernetes_jobs.JOB_REPLACED, job="gpt"):
             asked()
     assert "phase" not in status(server) and KEYS.rank not in of(server, "gpt-1")["labels"]

@@ -21,7 +21,7 @@ from tests.schedulers.kubernetes.schema import closed, defaulted
 
 from understudy.messages import kubernetes_jobs
 from understudy.messages.base import Message
-from understudy.schedulers.kubernetes import names, standing
+from understudy.schedulers.kubernetes import job_status, names
 from understudy.schedulers.kubernetes.resource import OVER, Evidence, Job, Spec
 
 CRD = documents(KUBERNETES / "crd.yaml")[0]
@@ -48,7 +48,7 @@ def parts(model: type[BaseModel], schema: Object, place: str) -> Iterator[tuple[
 
 
 def _kind(annotation: Any) -> Any:
-    """Without the None that stands for what is not given."""
+    """Return the object without fields that are None because they were not given."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         (annotation,) = [each for each in typing.get_args(annotation) if each is not types.NoneType]
     return annotation
@@ -140,11 +140,11 @@ def test_what_is_written_into_the_status_is_declared() -> None:
     validator = jsonschema.Draft202012Validator(closed(STATUS))
     for ranks in (("gpt-0", ""), ()):
         for code in (None, 0, 1):
-            written = standing.status(objects.standing(ranks, code), job(), {"gpt-9": {"spec": {"nodeName": "w1"}}}, 1e9)
+            written = job_status.status(objects.summary(ranks, code), job(), {"gpt-9": {"spec": {"nodeName": "w1"}}}, 1e9)
             kept = {key: value for key, value in written.items() if value is not None}  # in a merge patch, None takes away
             validator.validate(kept)
     validator.validate({"nextNumber": 5, "podRestarts": 1})  # the controller's (`controller.py`)
-    assert {*standing.PHASES.values(), *OVER} == set(STATUS["properties"]["phase"]["enum"])
+    assert {*job_status.PHASES.values(), *OVER} == set(STATUS["properties"]["phase"]["enum"])
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({"other": 1})
 

@@ -349,7 +349,7 @@ def test_drain_requests_are_as_nvsentinel_makes_them() -> None:
             validator.validate(request | wrong)
 
 
-def test_nvsentinel_is_told_of_what_is_installed() -> None:
+def test_nvsentinel_is_configured_for_what_is_installed() -> None:
     values = yaml.safe_load((NVSENTINEL / "values.yaml").read_text())["node-drainer"]
     told, names_ = values["customDrain"], drains()["spec"]["names"]
     (template,) = documents(NVSENTINEL / "template.yaml")

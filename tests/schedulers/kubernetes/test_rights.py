@@ -11,18 +11,18 @@ from typing import Any, cast
 
 import pytest
 from tests.kustomize import KUBERNETES, NVSENTINEL, Object, resolved
-from tests.schedulers.kubernetes.objects import job, resource, standing
+from tests.schedulers.kubernetes.objects import job, resource, summary
 from tests.schedulers.kubernetes.recorder import Recorder, Right
 
 from understudy.controller import objects
 from understudy.controller.controller import Controller
-from understudy.controller.lead import Lead
+from understudy.controller.leader_election import LeaderElection
 from understudy.schedulers.base import ShownIncident, Work
 from understudy.schedulers.kubernetes import names, pods
 from understudy.schedulers.kubernetes.allocation import KubernetesAllocation
 from understudy.schedulers.kubernetes.api import Api, group_path, path
-from understudy.schedulers.kubernetes.lock import Lock
-from understudy.schedulers.kubernetes.log import Log
+from understudy.schedulers.kubernetes.config_map_log import ConfigMapLog
+from understudy.schedulers.kubernetes.leader_lease import LeaderLease
 
 JOBS = group_path(f"{names.GROUP}/{names.VERSION}", names.PLURAL, "ml")
 DRAINS = "nvsentinel.nvidia.com/v1alpha1"
@@ -34,7 +34,7 @@ DISCOVERED: tuple[tuple[str, Object], ...] = (
     (f"/apis/{RESOURCE}", {"versions": [{"groupVersion": f"{RESOURCE}/v1", "version": "v1"}]}),
     (f"/apis/{RESOURCE}/v1", {"resources": [{"name": kind} for kind in ("resourceslices", "devicetaintrules", "resourceclaims")]}),
 )
-# Not asked for by a request of its own: the server looks at them when something else is made.
+# Not requested separately: the server checks them when something else is created.
 WITHOUT_ASKING = {
     (names.GROUP, "understudyjobs/finalizers", "update"),
     ("rbac.authorization.k8s.io", "clusterroles", "bind"),
@@ -108,7 +108,7 @@ def test_with_drain_requests_it_may_do_a_little_more(server: Recorder) -> None:
 
 
 def test_its_lock_is_the_only_thing_that_it_may_touch_where_it_runs(server: Recorder) -> None:
-    lead = Lead(cast(Api, server), "understudy-system", "me", lambda text: None)
+    lead = LeaderElection(cast(Api, server), "understudy-system", "me", lambda text: None)
     lead.wait()
     server.wait_for(lambda needed: any(right.verb == "update" for right in needed))
     lead.give_up()
@@ -119,7 +119,7 @@ def test_its_lock_is_the_only_thing_that_it_may_touch_where_it_runs(server: Reco
 
 
 def test_orchestrators_may_do_what_they_do_and_nothing_else(server: Recorder) -> None:
-    """Those of the namespace by one role, those of the cluster by the other. To cordon a node is up to whoever gives them that right."""
+    """Those of the namespace by one role, those of the cluster by the other. An administrator may add the right to cordon nodes."""
     server.put(path("nodes", ""), {"metadata": {"name": "w1", "labels": {}}, "status": {}})
     server.put(JOBS, resource())
     for number in range(2):
@@ -128,22 +128,22 @@ def test_orchestrators_may_do_what_they_do_and_nothing_else(server: Recorder) ->
     ours = KubernetesAllocation(cast(Api, server), names.GROUP, "ml", "gpt", "u-1")
     ours.look()
     incident = ShownIncident(1, False, "rank 0", 1e9)
-    ours.show(standing(incidents=(incident,)))
+    ours.show(summary(incidents=(incident,)))
     ours.claim(1, Work("w", ()), (), "", "needed")
     server.objects["", "pods", "ml", "gpt-claim-1"]["status"] = {"phase": "Running"}
     ours.record_claim(1, "serves")
     ours.release(["gpt-1"], "left")
     ours.give_back(1)
     ours.close()
-    lock = Lock(cast(Api, server), "ml", names.account("gpt"), "me", 10, job().owner())
+    lock = LeaderLease(cast(Api, server), "ml", names.account("gpt"), "me", 10, job().owner())
     assert lock.take() == 1
     lock.renew()
     lock.give_up()
-    log = Log(cast(Api, server), names.GROUP, "ml", "gpt", job().owner())
+    log = ConfigMapLog(cast(Api, server), names.GROUP, "ml", "gpt", job().owner())
     assert log.read() == []
     log.write(["entry"], "me")
     with suppress(Exception):
-        Log(cast(Api, server), names.GROUP, "ml", "gpt", job().owner()).write(["other"], "you")
+        ConfigMapLog(cast(Api, server), names.GROUP, "ml", "gpt", job().owner()).write(["other"], "you")
     server.wait_for(lambda needed: len([right for right in needed if right.verb == "watch"]) == 5)
     mine = {right for right in server.needed if right.namespace}
     installed = resolved(KUBERNETES)

@@ -9,9 +9,9 @@ from tests.schedulers.kubernetes.objects import GROUP, pod
 
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.names import Keys
+from understudy.schedulers.kubernetes.node_health import of_devices, of_node
 from understudy.schedulers.kubernetes.resource import Evidence
 from understudy.schedulers.kubernetes.tolerations import Tolerated, identity, matches, tolerates
-from understudy.schedulers.kubernetes.trouble import of_devices, of_node
 
 KEYS = Keys(GROUP)
 GPU: Object = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}

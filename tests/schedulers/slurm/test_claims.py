@@ -10,7 +10,7 @@ from tests.schedulers.slurm.programs import Programs
 
 from understudy.common.names import NEED_VARIABLE, OWNER_VARIABLE
 from understudy.messages import slurm
-from understudy.schedulers.base import Held, SchedulerAway, SchedulerFailed, Work
+from understudy.schedulers.base import ClaimedNode, SchedulerAway, SchedulerFailed, Work
 from understudy.schedulers.slurm.claims import Claims, owner_is_over, refuse
 from understudy.schedulers.slurm.resources import Resources
 from understudy.schedulers.slurm.step import Step
@@ -123,16 +123,16 @@ def test_a_node_that_is_refused(said: str, kind: type[Exception], programs: Prog
 @pytest.mark.parametrize(
     ("line", "held"),
     [
-        ("12|PENDING||Priority|", Held(False, "", "Slurm job 12 pending (Priority)")),
-        ("12|CONFIGURING|n5|None|", Held(False, "n5", "Slurm job 12 configuring")),
-        ("12|RUNNING|n5|None|", Held(False, "n5", "Slurm job 12 running")),
-        ("12|COMPLETING|n5|None|", Held(False, "n5", "Slurm job 12 completing")),
-        ("12|NODE_FAIL|n5|None|", Held(True, "n5", "Slurm job 12 node fail")),
-        ("12|PREEMPTED||None|", Held(True, "", "Slurm job 12 preempted")),
-        ("12|CANCELLED||None|", Held(True, "", "Slurm job 12 cancelled")),
+        ("12|PENDING||Priority|", ClaimedNode(False, "", "Slurm job 12 pending (Priority)")),
+        ("12|CONFIGURING|n5|None|", ClaimedNode(False, "n5", "Slurm job 12 configuring")),
+        ("12|RUNNING|n5|None|", ClaimedNode(False, "n5", "Slurm job 12 running")),
+        ("12|COMPLETING|n5|None|", ClaimedNode(False, "n5", "Slurm job 12 completing")),
+        ("12|NODE_FAIL|n5|None|", ClaimedNode(True, "n5", "Slurm job 12 node fail")),
+        ("12|PREEMPTED||None|", ClaimedNode(True, "", "Slurm job 12 preempted")),
+        ("12|CANCELLED||None|", ClaimedNode(True, "", "Slurm job 12 cancelled")),
     ],
 )
-def test_how_one_stands(line: str, held: Held, programs: Programs) -> None:
+def test_the_state_of_a_claim(line: str, held: ClaimedNode, programs: Programs) -> None:
     programs.answer("squeue", line + mark() + "\n")
     assert claims().held() == {4: held}
     (call,) = programs.calls("squeue")
@@ -143,7 +143,7 @@ def test_one_that_has_ended_does_not_hide_one_that_has_not(programs: Programs) -
     lines = [f"{number}|{state}|n5|None|{mark()}\n" for number, state in ((11, "FAILED"), (12, "RUNNING"), (13, "CANCELLED"))]
     programs.answer("squeue", "".join(lines))
     found = claims()
-    assert found.held() == {4: Held(False, "n5", "Slurm job 12 running")}
+    assert found.held() == {4: ClaimedNode(False, "n5", "Slurm job 12 running")}
     found.give_back(4)
     assert programs.calls("scancel") == [["scancel", "12"]]
 
@@ -206,7 +206,7 @@ def test_near_its_peers_if_that_is_free_and_else_from_anywhere(topology: str, pr
     programs.answer("squeue", f"12|RUNNING|n3|None|{comment}\n")
     assert found.held()[4].node == "n3" and not programs.calls("scontrol update")
     programs.answer("squeue", f"12|PENDING||Resources|{comment}\n")
-    assert found.held() == {4: Held(False, "", "Slurm job 12 pending (Resources)")}
+    assert found.held() == {4: ClaimedNode(False, "", "Slurm job 12 pending (Resources)")}
     assert programs.calls("scontrol")[-1] == ["scontrol", "update", "JobId=12", "ExcNodeList=n1,n2", f"Comment={mark()}"]
 
 
@@ -215,7 +215,7 @@ def test_who_takes_over_lets_it_go_elsewhere_than_to_the_jobs_own_nodes(programs
     programs.answer("scontrol show hostnames", "n1\nn2\nn3\n")
     programs.answer("scontrol show job", HAS.format(without="m[1-9]"))
     programs.answer("scontrol update", error="Job is no longer pending execution\n", code=1)
-    assert claims().held() == {4: Held(False, "", "Slurm job 12 pending (Resources)")}
+    assert claims().held() == {4: ClaimedNode(False, "", "Slurm job 12 pending (Resources)")}
     assert programs.calls("scontrol")[-1][3] == "ExcNodeList=n1,n2,n3,m[1-9]"
 
 
@@ -248,7 +248,7 @@ def test_one_that_refuses_itself_leaves_the_reason_in_its_comment(programs: Prog
     said = f"understudy: spare of slurm-7.0-r1, claim 4; {why}"
     assert programs.calls("scontrol") == [["scontrol", "update", "JobId=12", f"Comment={said}"]]
     programs.answer("squeue", f"12|FAILED|n5|NonZeroExitCode|{said}\n")
-    assert claims().held() == {4: Held(True, "n5", f"Slurm job 12 failed: {why}")}
+    assert claims().held() == {4: ClaimedNode(True, "n5", f"Slurm job 12 failed: {why}")}
     programs.answer("scontrol update", error="no\n", code=1)
     refuse(why)
 
@@ -274,10 +274,10 @@ def test_after_ones_that_have_refused_themselves_the_next_begins_later(programs:
 
 def test_one_that_begins_later_may_be_near_its_peers_then(programs: Programs) -> None:
     programs.answer("squeue", f"12|PENDING||BeginTime|{mark()} (near its peers, if that is free)\n")
-    assert claims().held() == {4: Held(False, "", "Slurm job 12 pending (BeginTime)")} and not programs.calls("scontrol")
+    assert claims().held() == {4: ClaimedNode(False, "", "Slurm job 12 pending (BeginTime)")} and not programs.calls("scontrol")
 
 
-def test_what_becomes_of_it_stands_there_behind_its_mark(programs: Programs) -> None:
+def test_its_state_is_in_the_comment_after_its_mark(programs: Programs) -> None:
     found = claims()
     found.ask(4, WORK, (), "n2", "for rank 2")
     found.record(4, "rank 2 on n5\x1b[2J" + "x" * 5000)

@@ -98,7 +98,7 @@ def test_one_that_is_not_there_or_cannot_be_started_or_does_not_answer(programs:
         commands.run("scancel", seconds=0.2)
 
 
-def test_what_it_says_is_cut_and_in_one_line(programs: Programs) -> None:
+def test_a_record_is_cut_and_in_one_line(programs: Programs) -> None:
     programs.answer("scancel", error="no\n\tway " * 10_000, code=1)
     with pytest.raises(SchedulerFailed) as caught:
         commands.cancel("7")
@@ -233,7 +233,7 @@ def said(state: str, reason: str = "", user: str = "") -> str:
     return slurm.NODE_STATE(state=state, reason=reason, user=user)
 
 
-def test_who_has_said_so_and_since_when(programs: Programs) -> None:
+def test_the_source_and_time_of_a_reason(programs: Programs) -> None:
     found = seen(programs, "draining|root|2026-11-26T04:40:00|a bad | DIMM\x1b[2J")
     assert found.reason == said("draining", ": a bad | DIMM\\x1b[2J", " (root)")
     assert time.localtime(found.since)[:5] == (2026, 11, 26, 4, 40)
@@ -325,7 +325,7 @@ def test_a_reason_for_a_drain_is_one_plain_line(programs: Programs) -> None:
 
 
 @pytest.mark.parametrize(("missing", "ended"), [((), False), (("n2", "n3"), False), (("n1",), True), (("n1", "n2"), True)])
-def test_a_job_whose_script_is_lost_nobody_else_ends(missing: tuple[str, ...], ended: bool, programs: Programs) -> None:
+def test_a_job_whose_script_is_lost_is_ended_here(missing: tuple[str, ...], ended: bool, programs: Programs) -> None:
     SlurmAllocation(STEP).finish(missing)
     assert (["scancel", "7"] in programs.calls()) is ended
 

@@ -1,6 +1,4 @@
-"""The secret on its way to the other nodes, and the end of a task of ours. A small script on PATH stands in for `sbcast`; processes are
-real.
-"""
+"""The secret on its way to the other nodes, and the end of a task of ours. A small script on PATH replaces `sbcast`; processes are real."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ IDLES = "import signal; print('.', flush=True); signal.pause()"
 
 @pytest.fixture
 def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where it comes to."""
+    """Return the path of the secret on another node."""
     monkeypatch.setattr(secret, "place", lambda name: tmp_path / name)
     return tmp_path / NAME
 

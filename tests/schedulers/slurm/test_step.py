@@ -1,4 +1,4 @@
-"""What the environment of a step says, and the batch script that leads to one. Slurm's programs are stood in for by scripts on PATH."""
+"""The environment of a step, and the batch script that leads to one. Scripts on PATH replace Slurm's programs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def step(**more: str) -> Step:
     return found
 
 
-def test_what_srun_says() -> None:
+def test_the_step_of_an_srun() -> None:
     found = step()
     assert (found.job, found.step, found.nodes, found.count, found.number) == ("7", "0", "n[1-3]", 3, 1)
     assert found.name == "slurm-7.0" and step(SLURM_RESTART_COUNT="2").name == "slurm-7.0-r2"
@@ -172,7 +172,7 @@ def test_its_place_in_the_network(names: str, kinds: str, labels: tuple[tuple[st
         ({}, ""),
     ],
 )
-def test_somebody_who_uses_one_of_several_nodes_is_told(environment: dict[str, str], told: str) -> None:
+def test_a_user_of_one_of_several_nodes_is_informed(environment: dict[str, str], told: str) -> None:
     assert outside_of_a_step(environment) == told
 
 
@@ -191,7 +191,7 @@ def test_without_one_there_is_none(name: str) -> None:
     assert allocation(name, {}) is None
 
 
-def test_what_cannot_work_is_said() -> None:
+def test_an_impossible_start_is_reported() -> None:
     assert allocation("local", SRUN_SAYS) is None
     with refused(ValueError, schedulers.NO_SUCH_SCHEDULER, scheduler="pbs"):
         allocation("pbs", {})

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch.distributed as dist
-from torch.distributed import HashStore, distributed_c10d
+from torch._C._distributed_c10d import HashStore
+from torch.distributed import distributed_c10d
 
 from understudy.worker import patches
 from understudy.worker.guards import own_group
@@ -15,11 +16,11 @@ from understudy.worker.guards import own_group
 
 @pytest.fixture
 def reports() -> Iterator[list[str]]:
-    before, found = patches.standing(), []
+    before, found = patches.installed(), list[str]()
     own_group.watch(found.append)
     yield found
     own_group.expect()
-    assert patches.standing() == before
+    assert patches.installed() == before
     if dist.is_initialized():
         dist.destroy_process_group()
 

@@ -14,7 +14,7 @@ from understudy.core import events
 from understudy.core.coverage import Replicas
 from understudy.core.events import StateItem
 from understudy.core.model import JobSpec
-from understudy.core.transitions import Why
+from understudy.core.transitions import RefusalReason
 from understudy.messages import coverage
 from understudy.orchestrator.state_view import state_table
 from understudy.worker.state.namespace import Namespace
@@ -94,7 +94,7 @@ def test_the_last_word_of_a_member_is_shown() -> None:
         items = (StateItem("counter", "train.py", "adopted", True, 3), StateItem("ticks", "[/]", "moved", None, 0, "an iterator"))
         assert job.submit(events.StateListed("w0", step, items, 7)) == []
     job.submit(events.StateListed("w2", 9, ()))
-    assert job.machine.state.refused == {("StateListed", Why.STATE): 1}
+    assert job.machine.state.refused == {("StateListed", RefusalReason.STATE): 1}
     table = state_table(job.machine)
     assert (table["step"], table["left_out"], [entry["name"] for entry in table["entries"]]) == (2, 7, ["counter", "ticks"])
     assert table["entries"][0] == {"name": "counter", "root": "train.py", "kind": "adopted", "same": True, "bytes": 3, "reason": ""}

@@ -1,4 +1,4 @@
-"""What is asked of one of several orchestrators of a job, of which one leads: of a member of a quorum, or of one that holds a lock."""
+"""The interface of one of several orchestrators of a job, of which one leads: a member of a quorum, or the holder of a lock."""
 
 from __future__ import annotations
 
@@ -8,35 +8,37 @@ from typing import Protocol
 
 
 class Candidate(Protocol):
-    elected: asyncio.Future[int]  # the term, when this one leads and has all that was ever committed
-    deposed: Callable[[str], None]  # called when it led and does not any more
+    elected: asyncio.Future[int]  # the term, when this one leads and has everything that was ever committed
+    deposed: Callable[[str], None]  # called when it led and no longer does
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         ...
 
     def guard(self) -> None:
-        """Returns only while this one leads, and no other can."""
+        """Return only while this one leads, and no other can."""
         ...
 
     async def watch(self) -> None:
-        """Looks after the lead also while nothing is decided, until cancelled."""
+        """Check the leadership even while nothing is decided, until cancelled."""
         ...
 
     def propose(self, text: str) -> None: ...
 
     def mark(self, reached: Callable[[], None]) -> None:
-        """Calls `reached` when all that was proposed until now is kept for whoever leads next."""
+        """Call `reached` when everything that was proposed so far is kept for the next leader."""
         ...
 
     def silent_since(self, number: int, seconds: float) -> float | None:
-        """The unix time at which this one was last heard, if that is longer ago than `seconds`; None also if there is no such one."""
+        """Return the unix time of the last message of this orchestrator if it is more than `seconds` ago; None also if it does
+        not exist.
+        """
         ...
 
     def known_by_all(self, since: float) -> bool:
-        """Whether everybody who has to hear something has, since then (CLOCK_MONOTONIC)."""
+        """Return whether everyone that needs the latest entries has acknowledged them since then (CLOCK_MONOTONIC)."""
         ...
 
     def leading(self) -> str:
-        """The URL of the one that leads, if that is another one and known; else ""."""
+        """The URL of the leader, if that is another one and known; else ""."""
         ...

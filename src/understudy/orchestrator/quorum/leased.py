@@ -1,9 +1,9 @@
-"""One of several orchestrators of a job whose log is kept elsewhere: by Kubernetes. Who holds the job's lock leads.
+"""One of several orchestrators of a job whose log Kubernetes keeps. The holder of the job's lock leads.
 
-What is proposed is written before it counts, and whoever leads next has read all of it. The lock says who may speak with agents. That
-nothing is decided by two, the log sees to: nobody can write in it who has been overtaken. The first thing that a new leader writes is a
-mark of its own, so that the one before it is overtaken before anything follows from what was read. An API server that is away takes the
-lead from everybody: training goes on, and a loss is recovered when it is back.
+A proposal is written before it counts, and the next leader has read all of them. The lock decides which orchestrator may speak with agents.
+The log prevents decisions by two: an orchestrator that was replaced cannot write to it. The first entry of a new leader is a mark, so that
+its predecessor can no longer write before anything follows from what was read. If the API server is not available, no orchestrator leads:
+training goes on, and a loss is recovered when it is back.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from understudy.orchestrator.lease_term import LeaseTerm
 from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.kubernetes import names
 from understudy.schedulers.kubernetes.api import Api
-from understudy.schedulers.kubernetes.lock import Lock, Lost
-from understudy.schedulers.kubernetes.log import Log, Overtaken, parts
+from understudy.schedulers.kubernetes.config_map_log import ConfigMapLog, Overtaken, parts
+from understudy.schedulers.kubernetes.leader_lease import LeaderLease, Lost
 from understudy.schedulers.kubernetes.resource import owner_reference
 
-SECONDS = 6  # for which a lock is good
+SECONDS = 6  # for which a lock is valid
 RENEW = 1.0  # seconds between two renewals
 TRY = 0.5  # seconds between two attempts at anything
-WATCH = 0.1  # seconds between two looks at whether this one still leads
+WATCH = 0.1  # seconds between two checks of whether this one still leads
 
 
 def of_lock(number: int, urls: Sequence[str], job: str, tell: Callable[[str], None]) -> Callable[[Callable[[list[str]], None]], Leased]:
-    """`job`: GROUP/NAMESPACE/NAME/UID of its resource. Raises `SchedulerFailed` if no cluster is configured here."""
+    """Return a factory of lock holders. `job`: GROUP/NAMESPACE/NAME/UID of its resource. Raises `SchedulerFailed` without a cluster."""
     group, namespace, name, uid = job.split("/")
     api = Api.found()
     owner = owner_reference(group, name, uid)
     holder = f"{number} {secrets.token_hex(8)}"
-    lock = Lock(api, namespace, names.account(name), holder, SECONDS, owner)
-    return lambda apply: Leased(number, urls, lock, Log(api, group, namespace, name, owner), holder, tell, apply)
+    lock = LeaderLease(api, namespace, names.account(name), holder, SECONDS, owner)
+    return lambda apply: Leased(number, urls, lock, ConfigMapLog(api, group, namespace, name, owner), holder, tell, apply)
 
 
 class Leased:
@@ -44,14 +44,16 @@ class Leased:
         self,
         number: int,
         urls: Sequence[str],
-        lock: Lock,
-        log: Log,
+        lock: LeaderLease,
+        log: ConfigMapLog,
         holder: str,
         tell: Callable[[str], None],
         apply: Callable[[list[str]], None],
     ) -> None:
-        """`urls`: of all, by number. `holder`: as the lock has it: its number, and what is unlike every other one's. `apply`: gets what
-        is written, as `Member` has it.
+        """Create a candidate.
+
+        `urls`: of all, by number. `holder`: its name in the lock: its number and a unique part. `apply`: receives what is written, as in
+        `Member`.
         """
         self.elected: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.deposed: Callable[[str], None] = lambda why: None
@@ -91,7 +93,7 @@ class Leased:
         return None
 
     def known_by_all(self, since: float) -> bool:
-        """Who leads next reads it."""
+        """Return True: the next leader reads the log."""
         return self._written == self._proposed
 
     def leading(self) -> str:
@@ -108,11 +110,11 @@ class Leased:
         finally:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
-            with suppress(SchedulerFailed):  # it runs out
+            with suppress(SchedulerFailed):  # it expires
                 await asyncio.to_thread(self._lock.give_up)
 
     async def _wait(self) -> int:
-        """Until this one has the lock."""
+        """Wait until this one has the lock."""
         while True:
             asked = time.monotonic()
             try:
@@ -127,7 +129,7 @@ class Leased:
             await asyncio.sleep(TRY)
 
     async def _begin(self, fence: int) -> bool:
-        """Reads what there is, and writes that this one leads. False: another one does by now, or nobody can."""
+        """Read the log, and write that this one leads. Return False if another one leads now, or none can."""
         while True:
             try:
                 entries = await asyncio.to_thread(self._log.read)
@@ -161,7 +163,7 @@ class Leased:
                 self._marks.pop(0)[1]()
 
     async def _write(self, part: list[str]) -> bool:
-        """Until it is written. False: another one leads by now."""
+        """Write until it succeeds. Return False if another one leads now."""
         while True:
             try:
                 await asyncio.to_thread(self._log.write, part, self._holder)
@@ -170,7 +172,7 @@ class Leased:
             except Overtaken:
                 self.deposed(quorums.LOG_OVERTAKEN())
                 return False
-            except SchedulerFailed as error:  # for as long as it takes: the lock sees to it that nothing follows from it meanwhile
+            except SchedulerFailed as error:  # for as long as it takes: the lock ensures that this has no effect in the meantime
                 self._fails(error)
                 await asyncio.sleep(TRY)
 
@@ -189,7 +191,7 @@ class Leased:
                 self._fails(error)
 
     def _fails(self, error: SchedulerFailed) -> None:
-        """Told once, until it answers again."""
+        """Report the failure once, until it answers again."""
         if not self._failing:
             self._tell(quorums.LOG_AWAY(reason=str(error)))
         self._failing = str(error)

@@ -1,7 +1,7 @@
-"""One member: Raft with a clock, a disk and a network. Everything happens on one asyncio loop, but for the writing.
+"""One member: Raft with a clock, a disk and a network. Everything except the writing happens on one asyncio loop.
 
-In each turn it hears all that has come, writes what follows from it, says what follows from that, and hands on what is committed. The next
-turn begins when all of it is done, so nothing is said that is not on the disk.
+In each turn it handles all messages that have arrived, writes the results, sends its messages, and applies what is committed. The next turn
+begins when all of this is done, so nothing is sent that is not on the disk.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from understudy.orchestrator.quorum.roster import MemberHello, Roster
 from understudy.orchestrator.quorum.storage import Storage
 from understudy.orchestrator.quorum.transport import Dial
 
-TURN = 0.05  # seconds between two looks at the clock
+TURN = 0.05  # seconds between two checks of the clock
 GREET = 0.3  # seconds between two greetings while there is no roster
-INBOX = 1000  # messages that wait to be heard; more are lost
-WATCH = 0.1  # seconds between two looks at whether this one still leads
+INBOX = 1000  # messages that wait to be handled; more are dropped
+WATCH = 0.1  # seconds between two checks of whether this one still leads
 AGAIN = 1.0  # seconds between two attempts to write
 
 
@@ -39,12 +39,13 @@ class Member:
         tell: Callable[[str], None],
         apply: Callable[[list[str]], None],
     ) -> None:
-        """`urls`: of all members, by number. `apply`: gets the text of every entry that is committed, once in the life of this process, in
-        their order.
+        """Create a member. `urls`: of all members, by number.
+
+        `apply`: gets the text of every entry that is committed, in order, once in the life of this process.
         """
         loop = asyncio.get_running_loop()
-        self.elected: asyncio.Future[int] = loop.create_future()  # the term, when this one leads and has all that was ever committed
-        self.deposed: Callable[[str], None] = lambda why: None  # called when it led and does not any more
+        self.elected: asyncio.Future[int] = loop.create_future()  # the term, when this one leads and has everything that was ever committed
+        self.deposed: Callable[[str], None] = lambda why: None  # called when it led and no longer does
         self._number = number
         self._urls = list(urls)
         self._storage = storage
@@ -52,10 +53,10 @@ class Member:
         self._apply = apply
         self._memory = Memory(number, len(urls), storage.acknowledged)
         self._forgot = storage.forgot  # why this one takes no part any more
-        self._sharing: set[int] = set()  # those that understand what is known of the others; an older version would hang up
-        self._shared = 0.0  # CLOCK_MONOTONIC, when what is known of the others was last told to them
+        self._sharing: set[int] = set()  # those that understand what is known of the others; an older version would disconnect
+        self._shared = 0.0  # CLOCK_MONOTONIC, when what is known of the others was last sent to them
         self._roster = Roster(number, len(urls), storage.identity, storage.roster)
-        self._raft: Raft | None = None  # there is none without a roster
+        self._raft: Raft | None = None  # None without a roster
         self._dials = {other: Dial(other, url, token, tls, self, tell) for other, url in enumerate(urls) if other != number}
         self._heard = dict.fromkeys(self._dials, time.time())
         self._inbox: list[tuple[int, RaftMessage | Known]] = []
@@ -72,13 +73,14 @@ class Member:
     # -- for the one that leads -----------------------------------------------------------------------------------------
 
     def guard(self) -> None:
-        """Returns only while this one leads, and no other can."""
+        """Return only while this one leads, and no other can."""
         if not self._sure():
             self.deposed("no majority of the orchestrators has answered for too long, or this process was stopped")
 
     async def watch(self) -> None:
-        """Looks after the lead also while nothing is decided, until cancelled: agents that stayed with one that does not lead any more
-        (its disk hangs) would be missed by the one that does.
+        """Check the leadership even while nothing is decided, until cancelled.
+
+        Agents that stay connected to a former leader (its disk hangs) would be missing at the new one.
         """
         while True:
             await asyncio.sleep(WATCH)
@@ -95,17 +97,17 @@ class Member:
         self._wake.set()
 
     def mark(self, reached: Callable[[], None]) -> None:
-        """Calls `reached` when a majority has all that was proposed until now on its disks."""
+        """Call `reached` when a majority has everything that was proposed so far on its disks."""
         self._marks.append((self._proposed, reached))
         self._wake.set()
 
     def silent_since(self, number: int, seconds: float) -> float | None:
-        """The unix time at which this member was last heard, if that is longer ago than `seconds`; None also if there is no such one."""
+        """Return the unix time of this member's last message if it is more than `seconds` ago; None also if it does not exist."""
         heard = self._heard.get(number, time.time())
         return heard if time.time() - heard > seconds else None
 
     def known_by_all(self, since: float) -> bool:
-        """Whether every other one has heard from us since then (CLOCK_MONOTONIC)."""
+        """Return whether every other member has heard from this one since then (CLOCK_MONOTONIC)."""
         return self._raft is not None and self._raft.role is Role.LEADER and self._raft.known_by(since)
 
     # -- for the connections --------------------------------------------------------------------------------------------
@@ -133,7 +135,7 @@ class Member:
             self._compare(hello)
 
     def _compare(self, hello: MemberHello) -> None:
-        """What the other one knows of this one, with what is here. Nothing of what it says else is heard before."""
+        """Compare what the other member knows of this one with the state here, before any of its messages is handled."""
         if hello.forgot:
             self._tell_once(quorums.MEMBER_FORGOT(url=self._urls[hello.member]))
             if self._raft is not None:
@@ -169,7 +171,7 @@ class Member:
     # -- its life -------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         dialling = [asyncio.create_task(dial.run()) for dial in self._dials.values()]
         try:
             while not self._roster.names or self._new_roster:
@@ -197,12 +199,12 @@ class Member:
             dial.send(self.hello(other))
 
     async def _stay_away(self, why: str) -> None:
-        """For the rest of the job, also after a restart."""
+        """Take no part for the rest of the job, also after a restart."""
         self._tell_once(why)
         if not self._storage.forgot:
             await self._write(lambda: self._storage.forget(why))
         self._greet()
-        self._raft = None  # nor does it know who leads
+        self._raft = None  # it does not know the leader either
         if self.elected.done():
             self.deposed(why)
         await asyncio.Event().wait()
@@ -236,7 +238,7 @@ class Member:
             await self._write(lambda: self._storage.write(step, known))
             self._memory.written(known)
         if not self._takes_part():
-            return  # it was found meanwhile
+            return  # it was found in the meantime
         self._say(step)
         if raft.role is Role.LEADER and now >= self._shared + HEARTBEAT:
             self._shared = now
@@ -253,7 +255,7 @@ class Member:
 
     def _hear(self, raft: Raft, sender: int, message: RaftMessage | Known, now: float) -> None:
         if isinstance(message, Known):
-            self._memory.told(message)
+            self._memory.learn(message)
             return
         raft.receive(sender, message, now)
         self._memory.hear(sender, message, raft)
@@ -263,12 +265,12 @@ class Member:
             self._dials[other].send(message)
 
     async def _write(self, what: Callable[[], None]) -> None:
-        """Nothing is said before it is done."""
+        """Write, and return only when it is done: nothing may be sent before."""
         while True:
             try:
                 await asyncio.get_running_loop().run_in_executor(self._disk, what)
                 return
-            except Exception as error:  # whatever it is: a member that ends in silence would be worse than one that cannot write
+            except Exception as error:  # any error: a member that ends without a message would be worse than one that cannot write
                 self._tell_once(quorums.LOG_UNWRITTEN(reason=str(error)))
                 await asyncio.sleep(AGAIN)
 

@@ -1,30 +1,29 @@
-"""Raft: which member leads, and which entries of the log are there to stay. Messages and the time go in, messages come out.
+"""Raft: elect a leader, and decide which entries of the log are committed. Messages and the time go in, messages come out.
 
 Theory
 ======
 
 D. Ongaro and J. Ousterhout, "In Search of an Understandable Consensus Algorithm", USENIX ATC 2014 (sections below are of the extended
-version), and, where it says so, D. Ongaro's dissertation "Consensus: Bridging Theory and Practice", Stanford 2014.
+version), and, where noted, D. Ongaro's dissertation "Consensus: Bridging Theory and Practice", Stanford 2014.
 
 - A *term* has at most one leader: each member votes once in a term, keeps that on disk, and a leader has the votes of a majority (5.2).
 - A member votes only for a candidate whose log is at least as up to date as its own: a later last term, or the same and no shorter (5.4.1).
-- A leader never changes its own log but adds to it. The others take an entry only behind the one before it (same index, same term); what
-  differs is cut off and replaced by the leader's (5.3).
-- An entry is *committed* when a majority has it on disk and it, or one behind it, is of the leader's own term (5.4.2). A new leader begins
+- A leader only appends to its own log. The others accept an entry only after the one before it (same index, same term); entries that differ
+  are cut off and replaced by the leader's (5.3).
+- An entry is *committed* when a majority has it on disk and it, or a later one, is of the leader's own term (5.4.2). A new leader begins
   with an entry without content, so that it need not wait for one (8).
-- Before it raises its term a member asks whether it would be elected (*pre-vote*: PreVote, dissertation 9.6), so one that was cut off does
-  not depose a leader when it comes back.
-- A member that has heard of a leader within `ELECTION` takes no part in elections (6, dissertation 4.2.3). So a leader that a majority has
-  answered within `LEASE` knows that there is no other (dissertation 6.4.1); without, it steps down. Clocks need to run at about the same
-  rate, no more. A member that was started again does not know whom it has heard, and counts as having heard one just then.
+- Before it raises its term a member asks whether it would be elected (*pre-vote*: PreVote, dissertation 9.6), so a member that was cut off
+  does not depose a leader when it comes back.
+- A member that has heard from a leader within `ELECTION` takes no part in elections (6, dissertation 4.2.3). So a leader that a majority
+  has answered within `LEASE` knows that there is no other (dissertation 6.4.1); otherwise it steps down. The clocks only need to run at
+  about the same rate. A member that was restarted does not know which leader it has heard, and counts as having heard one just then.
 
-Rules for who uses it
-=====================
+Rules for callers
+=================
 
-After every call `ready` gives what is to be done: first the hard state (term and vote) and the entries go to disk, and are safe there, then
-the messages go out.
-Messages may be lost, come twice or in any order. `now` is a clock that never goes back, also while the process is stopped; it
-need not agree with anybody's.
+After every call, `ready` returns what must be done: first write the hard state (term and vote) and the entries to disk durably, then send
+the messages. Messages may be lost, repeated or reordered. `now` is a clock that never goes back, also while the process is stopped; it need
+not agree with any other clock.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 HEARTBEAT = 0.4  # seconds between two messages of a leader to each other member
-ELECTION = 2.0  # seconds without a leader before which nobody stands for election
-SPREAD = 1.5  # an election's time is drawn from ELECTION to ELECTION + SPREAD, so that two rarely stand at once
-LEASE = 1.8  # seconds for which an answer is good: less than ELECTION by far more than clocks drift in that time
-BATCH = 1 << 18  # characters of entries in one message, or one entry
+ELECTION = 2.0  # seconds without a leader before a member stands for election
+SPREAD = 1.5  # an election's time is drawn from ELECTION to ELECTION + SPREAD, so that two rarely start at once
+LEASE = 1.8  # seconds for which an answer is valid: less than ELECTION by far more than clocks drift in that time
+BATCH = 1 << 18  # characters of entries in one message, or one longer entry
 NEVER = float("-inf")
 
 
 class Contradicted(AssertionError):
-    """A leader has other entries than those that are committed here: too many members have forgotten what they had."""
+    """A leader has other entries than those that are committed here: too many members have forgotten entries."""
 
 
 class Role(StrEnum):
@@ -89,7 +88,7 @@ class AppendEntries:
 
 @dataclass(frozen=True)
 class AppendReply:
-    """`last`: up to where the log is now the leader's; unless `ok`, an index behind which it is not. `sent`: as it came."""
+    """`last`: up to where the log is now the leader's; unless `ok`, an index after which it is not. `sent`: as received."""
 
     term: int
     ok: bool
@@ -102,8 +101,10 @@ RaftMessage = RequestVote | Vote | AppendEntries | AppendReply
 
 @dataclass(frozen=True)
 class Step:
-    """What is to be done, in this order. `hard_state`: (term, vote) if it has changed; the log on disk is cut behind its first `keep`
-    entries, and `entries` are added; then the messages go out, each to a member.
+    """What must be done, in this order.
+
+    `hard_state`: (term, vote) if it has changed. The log on disk is cut off after its first `keep` entries, and `entries` are appended.
+    Then the messages are sent, each to a member.
     """
 
     hard_state: tuple[int, int] | None
@@ -126,28 +127,28 @@ class Raft:
         hard_state: tuple[int, int] = (0, -1),
         log: Iterable[Entry] = (),
     ) -> None:
-        """Member `number` of `size`. `draw`: from 0 to 1. `hard_state` (term, vote or -1) and `log`: as they are on disk."""
+        """Create member `number` of `size`. `draw`: returns 0 to 1. `hard_state` (term, vote or -1) and `log`: as they are on disk."""
         self.number = number
         self.others = [other for other in range(size) if other != number]
         self.majority = size // 2 + 1
         self.term, self.vote = hard_state
         self.log = list(log)
         self.committed = 0
-        self.floor = 0  # what was committed before this start, as far as that is known
+        self.floor = 0  # committed before this start, as far as known
         self.role = Role.FOLLOWER
         self.leader: int | None = None
-        self.heard = now if self.term else NEVER  # of a leader
+        self.heard = now if self.term else NEVER  # when a leader was last heard
         self._draw = draw
-        self._since = now  # of the wait for an election
-        # The first election of all is the first member's, at once: nobody can have heard of a leader. All were there a moment ago, so the
-        # others leave it much time.
+        self._since = now  # the begin of the wait for an election
+        # The first election of all is the first member's, at once: no member can have heard of a leader. All were available a moment
+        # ago, so the others give it much time.
         self._wait = ELECTION + SPREAD * draw() if self.term else number * 2 * ELECTION
         self._votes: set[int] = set()
-        self._next: dict[int, int] = {}  # as leader: the index of the first entry that each other one may lack
-        self._match: dict[int, int] = {}  # and of the last one that it is known to have
-        self._answered: dict[int, float] = {}  # when that was sent to which it has answered
-        self._asked: dict[int, float] = {}  # those with an answer due, to what was sent then
-        self._begun = 0  # the index of the own term's first entry
+        self._next: dict[int, int] = {}  # as leader: the index of the first entry that each other member may lack
+        self._match: dict[int, int] = {}  # ... and of the last one that it is known to have
+        self._answered: dict[int, float] = {}  # send times of the latest messages that were answered
+        self._asked: dict[int, float] = {}  # send times of the messages whose answers are due
+        self._begun = 0  # the index of the first entry of its own term
         self._elected = self._beat = NEVER
         self._on_disk = self.term, self.vote
         self._keep = len(self.log)
@@ -156,29 +157,29 @@ class Raft:
     # -- what it knows ------------------------------------------------------------------------------------------------
 
     def leads(self) -> bool:
-        """It was elected, and all that was ever committed is committed here."""
+        """Return whether this member was elected, and has committed everything that was ever committed."""
         return self.role is Role.LEADER and self.committed >= self._begun
 
     def good_until(self) -> float:
-        """As a leader: until when there can be no other."""
+        """As leader: return the time until which there can be no other."""
         answered = sorted(self._answered.values(), reverse=True)
-        return answered[self.majority - 2] + LEASE  # it needs no answer of its own
+        return answered[self.majority - 2] + LEASE  # it needs no answer of itself
 
     def matched(self) -> dict[int, int]:
-        """As a leader: up to where each other one is known to have the log. Not those of which nothing is known yet."""
+        """As leader: return the index up to which each other member is known to have the log; not those of which nothing is known yet."""
         return {other: last for other, last in self._match.items() if last}
 
     def discount(self, other: int) -> None:
-        """It has forgotten what it had, so it counts for nothing that is not committed yet."""
+        """Count a member for nothing that is not committed yet, because it has forgotten what it had."""
         if other in self._match:
             self._match[other] = 0
 
     def known_by(self, since: float) -> bool:
-        """Whether every other one has answered to something that was sent after `since`."""
+        """Return whether every other member has answered a message that was sent after `since`."""
         return all(answered > since for answered in self._answered.values())
 
     def ready(self) -> Step:
-        """What is to be done because of the calls since the last time."""
+        """Return what must be done because of the calls since the last time."""
         hard_state = (self.term, self.vote) if (self.term, self.vote) != self._on_disk else None
         step = Step(hard_state, self._keep, tuple(self.log[self._keep :]), tuple(self._out))
         self._on_disk, self._keep, self._out = (self.term, self.vote), len(self.log), []
@@ -187,7 +188,7 @@ class Raft:
     # -- what happens -------------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Time has passed."""
+        """Advance the time."""
         if self.role is Role.LEADER:
             if now > max(self._elected + LEASE, self.good_until()):
                 self._follow(self.term, None, now)
@@ -199,13 +200,13 @@ class Raft:
             self.campaign(now)
 
     def campaign(self, now: float) -> None:
-        """For election, if others say that it would be elected."""
+        """Stand for election, if others answer that this member would be elected."""
         self.role, self.leader, self._votes = Role.PRE_CANDIDATE, None, {self.number}
         self._rest(now)
         self._tell_all(RequestVote(self.term + 1, len(self.log), self._last_term(), pre_vote=True))
 
     def propose(self, texts: Iterable[str], now: float) -> None:
-        """New entries, of the leader."""
+        """As leader: append new entries."""
         assert self.role is Role.LEADER
         self.log += (Entry(self.term, text) for text in texts)
         for other in self.others:
@@ -279,13 +280,13 @@ class Raft:
         self.leader = leader
 
     def _rest(self, now: float) -> None:
-        """The wait for an election begins anew."""
+        """Restart the wait for an election."""
         self._since, self._wait = now, ELECTION + SPREAD * self._draw()
 
     # -- replication --------------------------------------------------------------------------------------------------
 
     def _send(self, other: int, now: float) -> None:
-        """What it lacks; only a sign of life while an answer is due, because what it lacks may be on the way."""
+        """Send a member the entries that it lacks; only a heartbeat while an answer is due, because the entries may be on the way."""
         before = self._next[other] - 1
         entries: list[Entry] = []
         size = 0
@@ -330,7 +331,7 @@ class Raft:
 
     def _appended(self, sender: int, message: AppendReply, now: float) -> None:
         self._answered[sender] = max(self._answered[sender], message.sent)
-        if message.sent >= self._asked.get(sender, NEVER):  # an answer to something later means that the former was lost
+        if message.sent >= self._asked.get(sender, NEVER):  # an answer to a later message means that the earlier one was lost
             self._asked.pop(sender, None)
         if message.ok:
             self._match[sender] = max(self._match[sender], message.last)

@@ -1,6 +1,8 @@
-"""The journal of a job with several members. What the one that leads writes goes into the members' log first; every member puts what is
-committed there into the journal in its own run directory, which therefore never has what a majority has not. Progress is written by the
-one that leads, in its own file; how far it came in the end is in everybody's.
+"""The journal of a job with several members.
+
+The leader's entries go into the members' log first. Every member writes committed entries into the journal in its own run directory, which
+therefore never contains anything that a majority does not have. Progress is written by the leader, in its own file; the final progress is
+in every member's file.
 
 An entry of the log is `begun` and the job's settings, or `event`, its time and the event as JSON, or `pages` of workers, or `over`.
 """
@@ -13,7 +15,7 @@ from pathlib import Path
 
 from understudy.common.page_view import PageView
 from understudy.core.events import Event
-from understudy.links.messages import encode, recalled
+from understudy.links.messages import decode_trusted, encode
 from understudy.messages import quorums
 from understudy.orchestrator.chain import Chain
 from understudy.orchestrator.journal import JobJournal, Journal, read
@@ -34,11 +36,11 @@ class Replicated(Journal):
         self._there = len(self._known.events) if self._known is not None else 0  # committed before this process began
         self._local: JobJournal | None = None
         self._settings: Settings | None = None
-        self._chain = Chain()  # of what is committed; it comes out alike at each member
-        self._events: list[tuple[float, Event]] = []  # that are committed, until this member leads
+        self._chain = Chain()  # of what is committed; the same at each member
+        self._events: list[tuple[float, Event]] = []  # committed, until this member leads
 
     def apply(self, entries: list[str]) -> None:
-        """The next ones that are committed."""
+        """Apply the next committed entries."""
         for entry in entries:
             kind, _, content = entry.partition(" ")
             if kind == "begun":
@@ -47,8 +49,8 @@ class Replicated(Journal):
                 self._local = super().begin(self._settings, begun["request"], self._known.chain if self._known is not None else None)
             elif kind == "event":
                 now, _, text = content.partition(" ")
-                self._chain.add(self._chain.last.after(float(now), text))  # as proposed, alike in every version
-                event, text = recalled(text)
+                self._chain.add(self._chain.last.after(float(now), text))  # as proposed, the same in every version
+                event, text = decode_trusted(text)
                 assert self._local is not None and isinstance(event, Event)
                 if self._member is None:
                     self._events.append((float(now), event))
@@ -63,7 +65,7 @@ class Replicated(Journal):
                 self.over = True
 
     def lead(self, member: Candidate) -> Recorded | None:
-        """What is known of the job, now that this member leads. From now on what is written here goes to all."""
+        """Return what is known of the job, now that this member leads. From now on, everything that is written here goes to all members."""
         self._member = member
         events, self._events = self._events, []
         if self._settings is None:
@@ -72,7 +74,7 @@ class Replicated(Journal):
         return Recorded(self._settings, "", events, pages, self._chain)
 
     def end(self) -> None:
-        """The job is over, and every member may go."""
+        """End the job; every member may exit."""
         assert self._member is not None
         pages = [(worker, json.dumps(page._asdict())) for worker, page in self._last.items()]
         for start in range(0, len(pages), PAGES):
@@ -86,7 +88,7 @@ class Replicated(Journal):
         return _Replicated(self, self._member, self._chain, (self._settings or settings).identity)
 
     def mark(self, reached: Callable[[], None]) -> None:
-        """When it is in this member's file, too."""
+        """Call `reached` when it is in this member's file, too."""
         assert self._member is not None
         self._member.mark(lambda: Journal.mark(self, reached))
 
@@ -107,7 +109,7 @@ class _Replicated(JobJournal):
         self.obstacle = lambda: quorums.LOG_WAITS()
 
     def mark(self, reached: Callable[[], None]) -> None:
-        """As soon as a majority has it."""
+        """Call `reached` as soon as a majority has it."""
         self._member.mark(reached)
 
     def append(self, now: float, event: Event, encoded: str = "") -> None:

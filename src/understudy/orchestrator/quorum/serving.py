@@ -1,6 +1,6 @@
-"""The process of a member: it serves the job while it leads, and otherwise hears the others and sends everybody else to the one that leads.
+"""The process of a member: it serves the job while it leads; otherwise it follows the leader and redirects clients to it.
 
-Losing the lead starts it anew, as one that does not lead: whatever it still had in mind is gone with the process.
+When it loses the leadership, the process restarts as a follower, so that no state of the leader is left in it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from understudy.orchestrator.security import Access
 from understudy.orchestrator.server import Certificates, Server, announce_all
 from understudy.orchestrator.settings import Settings
 
-FAREWELL = 2.0  # seconds for the others to hear that the job is over
-LOOK = 0.05  # seconds between two looks at whether they have
+FAREWELL = 2.0  # seconds for the others to learn that the job is over
+LOOK = 0.05  # seconds between two checks of whether they have
 
 
 Make = Callable[[Callable[[list[str]], None]], Candidate]
 
 
 def of_quorum(number: int, urls: Sequence[str], folder: Path, token: str, trust: ssl.SSLContext | None) -> Make:
-    """One that shares nothing with the others but the network."""
+    """Return a factory of members that share nothing but the network."""
     return lambda apply: Member(number, urls, opened(folder / FILE, say), token, trust, say, apply)
 
 
@@ -54,8 +54,10 @@ async def serve(
     listener: socket.socket,
     scheduler: SchedulerAccess | None = None,
 ) -> int:
-    """Until the job is over or SIGTERM comes; then 0, or 1 if the server broke down. `make`: this one, given what it calls
-    with what is committed. `urls`: of all, by number. `scheduler`: of a job that has them from a scheduler.
+    """Serve until the job is over or SIGTERM arrives; return 0, or 1 if the server failed.
+
+    `make`: creates this member, given a function for committed entries. `urls`: of all members, by number. `scheduler`: of a job in a
+    scheduler's allocation.
     """
     writer = Replicated(folder / JOURNAL, say)
     writer.start()
@@ -67,7 +69,7 @@ async def serve(
             over.set()
 
     member = make(apply)
-    member.deposed = _start_anew
+    member.deposed = _restart_process
     front = Front(member.leading, access, member if isinstance(member, Member) else None)
     server = Server(front, certificates, False, lambda: announce_all(folder, urls), LONGEST)
     asked = asyncio.Event()
@@ -103,7 +105,7 @@ async def _lead(
     scheduler: SchedulerAccess | None,
     end: Any,
 ) -> None:
-    """Serves the job until its end, or until `end`."""
+    """Serve the job until its end, or until `end`."""
     fence = member.elected.result()
     known = writer.lead(member)
     jobs = Jobs(writer, say, member.guard, lambda node, seconds: member.silent_since(node, seconds))
@@ -126,15 +128,15 @@ async def _lead(
         watching.cancel()
     writer.end()
     with suppress(TimeoutError):
-        await asyncio.wait_for(_all_told(member), FAREWELL)
+        await asyncio.wait_for(_all_informed(member), FAREWELL)
 
 
-async def _all_told(member: Candidate) -> None:
-    """Every other member knows that everything is committed."""
+async def _all_informed(member: Candidate) -> None:
+    """Wait until every other member knows that everything is committed."""
     written = asyncio.Event()
     member.mark(written.set)
     await written.wait()
-    member.deposed = lambda why: None  # the others go, too
+    member.deposed = lambda why: None  # the others exit, too
     since = time.monotonic()
     while not member.known_by_all(since):  # noqa: ASYNC110
         await asyncio.sleep(LOOK)
@@ -144,6 +146,6 @@ async def _first(*waiting: Any) -> None:
     await asyncio.wait({asyncio.ensure_future(each) for each in waiting}, return_when=asyncio.FIRST_COMPLETED)
 
 
-def _start_anew(why: str) -> None:
+def _restart_process(why: str) -> None:
     say(quorums.LEADS_NO_MORE(reason=why))
     os.execv(sys.executable, sys.orig_argv)

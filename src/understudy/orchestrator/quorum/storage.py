@@ -1,8 +1,10 @@
-"""What a member must not forget: its identity, the roster, its hard state and its log, in an SQLite file. And what it knows of the others
-(`memory`). Each write is on the disk, not only in the system's memory, when it returns (a write-ahead log with `synchronous=FULL`).
+"""A member's durable state in an SQLite file: its identity, the roster, its hard state, its log, and what it knows of the others
+(`memory`).
 
-Its rows have checksums, and those of the log are a chain (`chain.py`). A member whose file is damaged does not know what it has promised.
-It is treated as one that has lost its disk (`roster.py`): the file is kept under another name, and the other members go on.
+Each write is on the disk, not only in the system's memory, when it returns (a write-ahead log with `synchronous=FULL`).
+
+Rows have checksums, and those of the log are a chain (`chain.py`). A member whose file is damaged does not know what it has promised. It is
+treated as one that has lost its disk (`roster.py`): the file is kept under another name, and the other members go on.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _member = sa.Table(
     "member",
     _metadata,
     sa.Column("identity", sa.Text, primary_key=True),
-    sa.Column("roll", sa.Text, key="roster", nullable=False),  # its name in files of today
+    sa.Column("roll", sa.Text, key="roster", nullable=False),  # its column name in files of this version
     sa.Column("term", sa.Integer, nullable=False),
     sa.Column("vote", sa.Integer, nullable=False),
     sa.Column("checksum", sa.Text, nullable=False, server_default=sa.text("''")),  # of the others; "": by an earlier version
@@ -39,17 +41,17 @@ _log = sa.Table(
     sa.Column("text", sa.Text, nullable=False),
     sa.Column("checksum", sa.Text, nullable=False, server_default=sa.text("''")),  # as in `chain.py`; "": by an earlier version
 )
-_acknowledged = sa.Table(  # as `memory` has it
+_acknowledged = sa.Table(  # as in `memory`
     "acknowledged",
     _metadata,
     sa.Column("member", sa.Integer, primary_key=True, autoincrement=False),
     *(sa.Column(name, sa.Integer, nullable=False) for name in ("term", "last", "last_term", "committed", "committed_term")),
 )
-_forgot = sa.Table("forgot", _metadata, sa.Column("why", sa.Text, nullable=False))  # a row: this disk is one of an earlier time
+_forgot = sa.Table("forgot", _metadata, sa.Column("why", sa.Text, nullable=False))  # a row: this disk was restored from an earlier time
 
 
 class Damaged(ValueError):
-    """The file is not as it was written."""
+    """The file differs from what was written."""
 
 
 def opened(place: Path, tell: Callable[[str], None]) -> Storage:
@@ -65,10 +67,10 @@ def opened(place: Path, tell: Callable[[str], None]) -> Storage:
 
 
 class Storage:
-    """Every method may raise `sqlalchemy.exc.SQLAlchemyError`; then nothing of it is there."""
+    """A member's file. Every method may raise `sqlalchemy.exc.SQLAlchemyError`; then nothing of it was written."""
 
     def __init__(self, place: Path) -> None:
-        """Raises `Damaged`, too."""
+        """Open the file. Raises `Damaged` as well."""
         self._engine = database.engine(place, synchronous="FULL")
         with self._engine.begin() as connection:
             _metadata.create_all(connection)
@@ -104,12 +106,12 @@ class Storage:
             self._change(connection, roster=json.dumps(names))
 
     def forget(self, why: str) -> None:
-        """From now on this member takes no part."""
+        """Record that this member takes no part from now on."""
         with self._engine.begin() as connection:
             connection.execute(sa.insert(_forgot).values(why=why))
 
     def write(self, step: Step, acknowledged: Mapping[int, Acknowledged]) -> None:
-        """`acknowledged`: by member, what is new."""
+        """Write a step. `acknowledged`: by member, what is new."""
         positions = []
         with self._engine.begin() as connection:
             if step.hard_state is not None:

@@ -1,7 +1,7 @@
-"""The members' connections: each connects to each other one, and what it says goes that way. JSON, in frames with a limit.
+"""The members' connections: each member connects to each other one and sends its messages there. JSON, in frames with a limit.
 
-A WebSocket on the very port of `--rdzv-endpoint`, with the job's secret itself (no token made from it opens this door) and TLS as the
-agents have it. What cannot be sent now is lost, as Raft allows; a connection is made again and again.
+A WebSocket on the port of `--rdzv-endpoint`, with the job's secret itself (tokens made from it are not accepted) and the agents' TLS.
+Messages that cannot be sent now are dropped, as Raft allows; a lost connection is retried forever.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from understudy.orchestrator.quorum.roster import MemberHello
 from understudy.orchestrator.security import Access, Unknown
 
 PATH = "/v1/quorum"
-LONGEST = 4 * LIMIT  # bytes of a frame: one event of `LIMIT` characters, with every one of them escaped, and what goes with it
+LONGEST = 4 * LIMIT  # bytes of a frame: one event of `LIMIT` characters, all of them escaped, and its surroundings
 WAITING = 64  # messages for one member that wait to be sent
 AGAIN = 0.3  # seconds between two attempts to connect
 SOCKET = SocketLimits(open=5.0, ping=1.0, pong=2.0, close=0.2, largest=LONGEST)
@@ -46,7 +46,7 @@ def encode(message: RaftMessage | Known | MemberHello) -> str:
 
 
 def decode(frame: str | bytes) -> RaftMessage | Known | MemberHello:
-    """Raises `ValueError` for anything else."""
+    """Decode a frame. Raises `ValueError` for anything else."""
     try:
         name, fields = json.loads(frame)
         message: RaftMessage | Known | MemberHello = _KINDS[name].validate_python(fields)
@@ -56,23 +56,23 @@ def decode(frame: str | bytes) -> RaftMessage | Known | MemberHello:
 
 
 class Member(Protocol):
-    """What is behind a connection."""
+    """The member that a connection serves."""
 
     def hello(self, to: int) -> MemberHello: ...
 
     def greeted(self, hello: MemberHello) -> None: ...
 
     def accepts(self, hello: MemberHello) -> bool:
-        """Whether the one that has said this is to be heard."""
+        """Return whether the sender of this hello is to be heard."""
 
     def receive(self, sender: int, message: RaftMessage | Known) -> None: ...
 
     def leading(self) -> str:
-        """The address of the one that leads; empty: nobody is known to."""
+        """The address of the leader; empty if none is known."""
 
 
 class Dial:
-    """The way to member `number`, at `url`."""
+    """The outgoing connection to member `number`, at `url`."""
 
     def __init__(self, number: int, url: str, token: str, tls: ssl.SSLContext | None, member: Member, tell: Callable[[str], None]) -> None:
         self._number = number
@@ -90,7 +90,7 @@ class Dial:
                 self._outbox.put_nowait(encode(message))
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Connect and send until cancelled."""
         while True:
             try:
                 async with dial(self._url, PATH, self._token, self._tls, SOCKET) as socket:
@@ -103,8 +103,8 @@ class Dial:
                 if error.rcvd is not None and error.rcvd.code == POLICY_VIOLATION:
                     self._say_once(quorums.MEMBER_OTHER_VERSION(url=self._url))
             except (OSError, InvalidHandshake, WebSocketException, TimeoutError):
-                pass  # it is not there
-            except Exception as error:  # whatever it is, the next attempt may succeed, and without any more this member would be alone
+                pass  # it is not available
+            except Exception as error:  # any error: the next attempt may succeed, and without it this member would be isolated
                 self._say_once(quorums.MEMBER_UNREACHED(url=self._url, error=repr(error)))
             await asyncio.sleep(AGAIN)
 
@@ -136,10 +136,12 @@ class Dial:
 
 
 class Front:
-    """ASGI: other members are heard at `PATH`; everybody else is sent to the one that leads, or let in here while that is us."""
+    """The ASGI app: other members connect at `PATH`; all other clients are redirected to the leader, or served here while this
+    one leads.
+    """
 
     def __init__(self, leading: Callable[[], str], access: Access, member: Member | None) -> None:
-        """`leading`: the URL of another one that leads, if it is known. `member`: of a quorum."""
+        """Create the app. `leading`: the URL of another leader, if it is known. `member`: of a quorum."""
         self.app: ASGIApp | None = None  # set while this one leads
         self._leading = leading
         self._member = member

@@ -1,8 +1,8 @@
-"""The pods of a job, as Kubernetes has them, for the orchestrator that leads.
+"""The pods of a job on Kubernetes, for the orchestrator that leads.
 
-The controller makes pods until as many are there as the resource says; it does nothing else to those with workers. What a pod is for, and
-which one is not needed any more, only the orchestrator knows: it labels, deletes and claims. A label is written with the version of the
-pod that was read, so it cannot overwrite what somebody else has written since. A pod is deleted at once only when its workers are fenced.
+The controller makes pods until there are as many as the resource says; it does nothing else to those with workers. Only the orchestrator
+knows the use of each pod and when it is no longer needed: it labels, deletes and claims pods. A label is written with the version of the
+pod that was read, so it cannot overwrite a later change. A pod is deleted at once only if its workers are fenced.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from dataclasses import replace
 
 from understudy.common.bounds import plain
 from understudy.messages import kubernetes_jobs
-from understudy.schedulers.base import TAKEN, Allocation, Held, NodeSeen, Place, SchedulerAway, SchedulerFailed, Standing, Work
-from understudy.schedulers.kubernetes import names, pods, standing, trouble
+from understudy.schedulers.base import TAKEN, Allocation, ClaimedNode, JobSummary, NodeSeen, Place, SchedulerAway, SchedulerFailed, Work
+from understudy.schedulers.kubernetes import job_status, names, node_health, pods
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, labelled, path
 from understudy.schedulers.kubernetes.devices import Devices
+from understudy.schedulers.kubernetes.informer import Informer
 from understudy.schedulers.kubernetes.names import Keys
 from understudy.schedulers.kubernetes.places import labels_of
 from understudy.schedulers.kubernetes.resource import Job, owned
 from understudy.schedulers.kubernetes.tolerations import Tolerated
-from understudy.schedulers.kubernetes.watched import Watched
 
-FENCED = 1  # seconds for what is left in a pod whose workers are fenced: 0 would not wait for its kubelet
+FENCED = 1  # seconds of grace for a pod whose workers are fenced: 0 would not wait for its kubelet
 CLAIMED = 1 << 20  # node rank of the first claimed pod: those that the controller makes are below
 WRITES = 5  # attempts to write the status while others write it
-SHOWN_AGAIN = 10.0  # seconds between two times that a step is shown, while nothing else changes
+SHOWN_AGAIN = 10.0  # seconds between two updates of the step, while nothing else changes
 
 
 class KubernetesAllocation(Allocation):
     def __init__(self, api: Api, group: str, namespace: str, name: str, uid: str) -> None:
-        """Raises `SchedulerFailed` if there is no such job, or another one that has its name by now."""
+        """Read the job. Raises `SchedulerFailed` if it does not exist, or if another one has its name now."""
         self._api = api
         self._keys = Keys(group)
         self._path = group_path(f"{group}/{names.VERSION}", names.PLURAL, namespace, name)
@@ -41,13 +41,13 @@ class KubernetesAllocation(Allocation):
         first = tuple(names.node(name, number) for number in range(self._job.spec.total()))
         self.place = Place(names.NAME, name, first, 0, (), ())
         self._devices = Devices(api, namespace) if self._job.spec.evidence.device_taints else None
-        self._pods = Watched(api, path("pods", namespace), labelSelector=labelled({self._keys.job: name}))
-        self._nodes = Watched(api, path("nodes", ""))
+        self._pods = Informer(api, path("pods", namespace), labelSelector=labelled({self._keys.job: name}))
+        self._nodes = Informer(api, path("nodes", ""))
         self._known: dict[str, Object] = {}  # pods that were seen, by name
-        self._gone: set[str] = set()  # of these, the ones that we have deleted
+        self._gone: set[str] = set()  # those of them that this process has deleted
         self._retired: set[str] = set()  # nodes that the job has left
         self._tolerated = Tolerated(self._keys)
-        self._shown: Standing | None = None
+        self._shown: JobSummary | None = None
         self._shown_at = 0.0
 
     def share(self, secret: str) -> None:
@@ -56,7 +56,7 @@ class KubernetesAllocation(Allocation):
     def shared(self, seconds: float) -> str:
         raise SchedulerFailed(kubernetes_jobs.SECRET_IS_AN_OBJECT())
 
-    # What is known.
+    # Queries.
 
     def look(self) -> Sequence[NodeSeen]:
         self._job = self._read(self._job)
@@ -65,7 +65,7 @@ class KubernetesAllocation(Allocation):
         found = [self._seen(pod, nodes) for pod in there.values() if _runs(pod)]
         for name in self._known.keys() - there.keys() - self._gone:
             if self._keys.claim not in self._known[name]["metadata"]["labels"]:
-                # of those that are claimed, `claims` tells
+                # `claims` returns the claimed ones
                 found.append(NodeSeen(name, "gone", TAKEN, True, kubernetes_jobs.POD_GONE()))
         self._known |= there
         self._tolerated.forget({pod["metadata"]["uid"] for pod in there.values()})
@@ -74,26 +74,26 @@ class KubernetesAllocation(Allocation):
     def _seen(self, pod: Object, nodes: Mapping[str, Object]) -> NodeSeen:
         where = nodes.get(pod["spec"].get("nodeName") or "")
         labels = labels_of(where, self._job.spec.topology_key) if where is not None else ()
-        return replace(trouble.seen(pod, self._troubles(pod, nodes)), labels=labels)
+        return replace(node_health.seen(pod, self._troubles(pod, nodes)), labels=labels)
 
     def cancelled(self) -> str:
         if not self._job.deleted:
             return ""
         return kubernetes_jobs.RESOURCE_DELETED(kind=names.KIND, namespace=self._job.namespace, job=self._job.name)
 
-    def _troubles(self, pod: Object, nodes: Mapping[str, Object]) -> list[trouble.Trouble]:
-        deleted = trouble.of_pod(pod, self._keys.leave)
+    def _troubles(self, pod: Object, nodes: Mapping[str, Object]) -> list[node_health.Trouble]:
+        deleted = node_health.of_pod(pod, self._keys.leave)
         found = [deleted] if deleted is not None else []
         where = pod["spec"].get("nodeName")
         if where and where not in nodes:
-            found.append(trouble.Trouble("gone", kubernetes_jobs.NODE_GONE(node=plain(where))))
+            found.append(node_health.Trouble("gone", kubernetes_jobs.NODE_GONE(node=plain(where))))
         elif where:
             tolerated = self._tolerated.of(pod, (nodes[where].get("spec") or {}).get("taints") or [])
-            found += trouble.of_node(nodes[where], self._job.spec.evidence, tolerated)
+            found += node_health.of_node(nodes[where], self._job.spec.evidence, tolerated)
         return found + (self._devices.of(pod) if self._devices is not None else [])
 
     def _read(self, before: Job | None) -> Job:
-        """One that somebody has changed into what cannot be stays as it was; whether it is deleted, counts."""
+        """Read the resource. If it has been made invalid, the earlier content stays, except for its deletion."""
         raw = self._api.read(self._path)
         if raw["metadata"]["uid"] != self._uid:
             raise Missing(kubernetes_jobs.JOB_REPLACED(kind=names.KIND, namespace=self._namespace, job=self._name))
@@ -105,38 +105,38 @@ class KubernetesAllocation(Allocation):
             return replace(before, deleted="deletionTimestamp" in raw["metadata"], status=raw.get("status") or {}, raw=raw)
 
     def _ours(self) -> dict[str, Object]:
-        """Pods with workers."""
+        """Return the pods with workers."""
         role = self._keys.role
         return {pod["metadata"]["name"]: pod for pod in self._all() if pod["metadata"]["labels"].get(role) != names.ORCHESTRATOR}
 
     def _all(self) -> list[Object]:
-        """Without those of a deleted job of the same name."""
+        """Return all pods, without those of a deleted job of the same name."""
         return [pod for pod in self._pods.objects() if owned(pod, self._uid)]
 
-    # What is told.
+    # Reports.
 
     def record(self, text: str) -> None:
-        """The same is in what is shown."""
+        """Do nothing: `show` includes the text."""
 
-    def show(self, now: Standing) -> None:
+    def show(self, now: JobSummary) -> None:
         there = self._ours()
-        known = standing.labels(now, self._keys, self._retired)
+        known = job_status.labels(now, self._keys, self._retired)
         for name, pod in there.items():
             self._label(pod, known.get(name) or names.spare(self._keys))
-        changed = self._shown is None or now.besides_step() != self._shown.besides_step()
+        changed = self._shown is None or now.without_step() != self._shown.without_step()
         if not changed and (now == self._shown or time.monotonic() - self._shown_at < SHOWN_AGAIN):
             return
         job = self._write_status(now, there)
-        for event in standing.events(now, job, time.time()):
+        for event in job_status.events(now, job, time.time()):
             self._create_event(event)
         self._shown, self._shown_at = now, time.monotonic()
 
-    def _write_status(self, now: Standing, there: Mapping[str, Object]) -> Job:
-        """With the version that was read, since the controller writes into it, too. Return the resource as it was before."""
+    def _write_status(self, now: JobSummary, there: Mapping[str, Object]) -> Job:
+        """Write the status with the version that was read, since the controller writes it, too. Return the resource as it was before."""
         for _ in range(WRITES):
             job = self._read(self._job)
             version = {"resourceVersion": job.raw["metadata"]["resourceVersion"]}
-            change = {"metadata": version, "status": standing.status(now, job, there, time.time())}
+            change = {"metadata": version, "status": job_status.status(now, job, there, time.time())}
             try:
                 self._api.patch(f"{self._path}/status", change)
                 return job
@@ -147,7 +147,7 @@ class KubernetesAllocation(Allocation):
     def _create_event(self, event: Object) -> None:
         try:
             self._api.create(path("events", self._namespace), event)
-        except Conflict:  # it is there, perhaps from the orchestrator that led before
+        except Conflict:  # it exists, perhaps from the orchestrator that led before
             return
 
     def _label(self, pod: Object, wanted: Mapping[str, str | None]) -> None:
@@ -160,10 +160,10 @@ class KubernetesAllocation(Allocation):
         changes = {"resourceVersion": metadata["resourceVersion"], "labels": labels, "annotations": notes}
         try:
             self._api.patch(path("pods", self._namespace, metadata["name"]), {"metadata": changes})
-        except (Conflict, Missing):  # it has changed since it was read: the next time
+        except (Conflict, Missing):  # it has changed since it was read: try again the next time
             return
 
-    # What is given back, and asked for.
+    # Returning and claiming nodes.
 
     def release(self, nodes: Collection[str], text: str) -> Sequence[str]:
         there = self._ours()
@@ -177,7 +177,9 @@ class KubernetesAllocation(Allocation):
         return list(nodes)
 
     def drain(self, nodes: Collection[str], reason: str) -> None:
-        """Their nodes are cordoned, with a note that says why. Only operators may do that: whoever wants it gives our account the right."""
+        """Cordon their nodes, with a note of the reason. Only operators have that right by default; an installation may grant it to our
+        account.
+        """
         for name in nodes:
             where = self._known.get(name, {}).get("spec", {}).get("nodeName")
             if where:
@@ -191,16 +193,16 @@ class KubernetesAllocation(Allocation):
         made["metadata"]["annotations"][self._keys.story] = plain(text)[:1000]
         try:
             self._api.create(path("pods", self._namespace), made)
-        except Conflict:  # asked for before
+        except Conflict:  # claimed before
             return
         except SchedulerAway:
             raise
         except SchedulerFailed as error:
             with suppress(SchedulerFailed):
-                self._create_event(standing.refusal(self._job, str(error), time.time()))
+                self._create_event(job_status.refusal(self._job, str(error), time.time()))
             raise
 
-    def claims(self) -> Mapping[int, Held]:
+    def claims(self) -> Mapping[int, ClaimedNode]:
         found = {}
         for pod in self._all():
             labels, status = pod["metadata"]["labels"], pod.get("status") or {}
@@ -211,11 +213,11 @@ class KubernetesAllocation(Allocation):
             over = phase in ("Succeeded", "Failed")
             why = [c for c in status.get("conditions") or [] if c.get("type") == "PodScheduled" and c.get("status") == "False"]
             said = f": {plain(why[0].get('message', ''))}" if why else ""
-            found[int(number)] = Held(over, pod["spec"].get("nodeName", ""), f"pod {pod['metadata']['name']} {phase.lower()}{said}")
+            found[int(number)] = ClaimedNode(over, pod["spec"].get("nodeName", ""), f"pod {pod['metadata']['name']} {phase.lower()}{said}")
         return found
 
     def give_back(self, number: int) -> None:
-        """What it had is fenced, or it never had anything."""
+        """Delete the pod of the claim: its workers are fenced, or it never had any."""
         pod = self._ours().get(names.claimed(self._name, number))
         if pod is not None and "deletionTimestamp" not in pod["metadata"]:
             self._delete(pod["metadata"]["name"], pod["metadata"]["uid"], None)
@@ -232,7 +234,7 @@ class KubernetesAllocation(Allocation):
             return
 
     def finish(self, missing: Collection[str]) -> None:
-        """The controller sees the end in the resource, and clears up."""
+        """Do nothing: the controller sees the end in the resource, and cleans up."""
 
     def close(self) -> None:
         for watched in (self._pods, self._nodes, *(self._devices.watched if self._devices is not None else ())):

@@ -1,5 +1,6 @@
-"""The API server, as the official client reaches it: configuration, credentials and connections are its affair. What is asked for and
-answered are the objects as they are in JSON, because one client sees servers of many versions.
+"""The API server, through the official client, which handles configuration, credentials and connections.
+
+Objects are passed as plain JSON, because one client may talk to servers of many versions.
 """
 
 from __future__ import annotations
@@ -27,32 +28,32 @@ Object = dict[str, Any]
 
 
 class Missing(SchedulerFailed):
-    """There is no such thing (404)."""
+    """The object does not exist (404)."""
 
 
 class Conflict(SchedulerFailed):
-    """It is there already, or has changed since it was read (409)."""
+    """The object exists already, or has changed since it was read (409)."""
 
 
 class Exists(Conflict):
-    """There is one of this name already."""
+    """An object of this name exists already."""
 
 
 class ServerFailed(SchedulerAway):
-    """The server has failed, or an admission webhook that it asks (500)."""
+    """The server, or an admission webhook that it calls, has failed (500)."""
 
 
 class Api:
     """One server. Every method raises `SchedulerAway`, `Missing`, `Conflict` or another `SchedulerFailed`. Threads may share it."""
 
     def __init__(self, configuration: kubernetes.client.Configuration) -> None:
-        configuration.retries = False  # what is tried again, whoever asks decides
+        configuration.retries = False  # callers decide about retries
         self._configuration = configuration
         self._client = kubernetes.client.ApiClient(configuration)
 
     @staticmethod
     def found() -> Api:
-        """The one that KUBECONFIG names, whose pod this is, or that of ~/.kube/config. Raises `SchedulerFailed`."""
+        """Connect to the server of KUBECONFIG, of this pod, or of ~/.kube/config. Raises `SchedulerFailed`."""
         configuration = kubernetes.client.Configuration()
         try:
             if not os.environ.get("KUBECONFIG") and "KUBERNETES_SERVICE_HOST" in os.environ:
@@ -67,7 +68,7 @@ class Api:
         return self._call("GET", path)
 
     def listed(self, path: str, **selectors: str) -> tuple[list[Object], str]:
-        """All, and the version from which a watch goes on. `selectors`: `labelSelector`, `fieldSelector`."""
+        """Return all objects, and the version from which a watch continues. `selectors`: `labelSelector`, `fieldSelector`."""
         found: list[Object] = []
         more = ""
         while True:
@@ -79,7 +80,7 @@ class Api:
                 return found, str(page.get("metadata", {}).get("resourceVersion", ""))
 
     def watch(self, path: str, version: str, seconds: int, **selectors: str) -> Iterator[Object]:
-        """What changes, for so many seconds at most, from that version on: `{"type": ..., "object": ...}`."""
+        """Yield changes from that version on, for at most this time: `{"type": ..., "object": ...}`."""
         query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version, "timeoutSeconds": str(seconds), **selectors}
         answer = self._request("GET", f"{path}?{urlencode(query)}", None, "application/json", seconds + READ)
         try:
@@ -96,15 +97,15 @@ class Api:
         return self._call("POST", path, body)
 
     def replace(self, path: str, body: Object) -> Object:
-        """With the `resourceVersion` that was read: refused with `Conflict` if somebody has changed it since."""
+        """Replace an object with the `resourceVersion` that was read: `Conflict` if it has been changed since."""
         return self._call("PUT", path, body)
 
     def patch(self, path: str, changes: Object) -> Object:
-        """A merge patch."""
+        """Apply a merge patch."""
         return self._call("PATCH", path, changes, MERGE)
 
     def delete(self, path: str, grace: int | None = None, uid: str = "") -> None:
-        """`grace`: seconds; None: as the object says. `uid`: only this one, and none of the same name that came later."""
+        """Delete an object. `grace`: seconds; None: as the object says. `uid`: only this one, not a later one of the same name."""
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
@@ -123,7 +124,7 @@ class Api:
         return found
 
     def _request(self, method: str, path: str, body: Object | None, kind: str, seconds: float) -> Any:
-        """The answer, of which nothing has been read, to a request that was carried out."""
+        """Send a request, and return the unread answer of a successful one."""
         headers = {"Accept": "application/json", "Content-Type": kind, "User-Agent": FIELDS}
         auths: Any = self._configuration.auth_settings()
         headers |= {auth["key"]: auth["value"] for auth in auths.values()}
@@ -132,7 +133,7 @@ class Api:
             if not 200 <= answer.status < 300:
                 reason, message = _problem(answer.read())
                 raise _failed(_what(method, path), answer.status, reason, message or answer.reason)
-        except kubernetes.client.ApiException as error:  # it could not even be asked
+        except kubernetes.client.ApiException as error:  # the request could not be sent
             raise SchedulerAway(kubernetes_api.NOT_ASKED(request=_what(method, path), reason=error.reason)) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise SchedulerAway(kubernetes_api.SILENT(request=_what(method, path), kind=type(error).__name__)) from error
@@ -155,7 +156,7 @@ def _failed(what: str, status: int, reason: str, said: str) -> SchedulerFailed:
 
 
 def _problem(data: bytes) -> tuple[str, str]:
-    """The reason, for programs, and the message of an answer (`Status`)."""
+    """Return the reason (for programs) and the message of an error answer (`Status`)."""
     try:
         found = json.loads(data)
         return str(found.get("reason") or ""), str(found.get("message") or "")[:500]
@@ -164,12 +165,12 @@ def _problem(data: bytes) -> tuple[str, str]:
 
 
 def path(kind: str, namespace: str, name: str = "", part: str = "") -> str:
-    """Of a core object: "pods", "configmaps", ...; without a namespace, of one of the cluster."""
+    """Return the path of a core object: "pods", "configmaps", ...; without a namespace, of a cluster-wide one."""
     return _path("/api/v1", kind, namespace, name, part)
 
 
 def group_path(group: str, kind: str, namespace: str, name: str = "", part: str = "") -> str:
-    """`group`: with its version, such as "coordination.k8s.io/v1"."""
+    """Return the path of an object of a group. `group`: with its version, such as "coordination.k8s.io/v1"."""
     return _path(f"/apis/{group}", kind, namespace, name, part)
 
 
@@ -179,5 +180,5 @@ def _path(base: str, kind: str, namespace: str, name: str, part: str) -> str:
 
 
 def labelled(labels: Mapping[str, str]) -> str:
-    """For `labelSelector`."""
+    """Return the value of `labelSelector`."""
     return ",".join(f"{key}={value}" for key, value in labels.items())

@@ -1,13 +1,13 @@
-"""Taints of devices (dynamic resource allocation): which devices have them, and which pods have these devices.
+"""Taints of devices (dynamic resource allocation): the devices with taints, and the pods with these devices.
 
-A driver writes them into its `ResourceSlice`, an administrator into a `DeviceTaintRule`. A cluster that knows neither has none.
+A driver writes them into its `ResourceSlice`, an administrator into a `DeviceTaintRule`. A cluster without these kinds has none.
 """
 
 from __future__ import annotations
 
 from understudy.schedulers.kubernetes.api import Api, Missing, Object, group_path
-from understudy.schedulers.kubernetes.trouble import Trouble, of_devices
-from understudy.schedulers.kubernetes.watched import Watched
+from understudy.schedulers.kubernetes.informer import Informer
+from understudy.schedulers.kubernetes.node_health import Trouble, of_devices
 
 GROUP = "resource.k8s.io"
 AGAINST = ("NoSchedule", "NoExecute")
@@ -15,13 +15,13 @@ AGAINST = ("NoSchedule", "NoExecute")
 
 class Devices:
     def __init__(self, api: Api, namespace: str) -> None:
-        """Raises `SchedulerFailed`."""
+        """Watch the kinds that the server has. Raises `SchedulerFailed`."""
         version = _version(api)
-        self.watched: list[Watched] = []
-        self._kinds: dict[str, Watched] = {}
+        self.watched: list[Informer] = []
+        self._kinds: dict[str, Informer] = {}
         for kind, where in (("resourceslices", ""), ("devicetaintrules", ""), ("resourceclaims", namespace)):
             if kind in version:
-                self._kinds[kind] = Watched(api, group_path(f"{GROUP}/{version[kind]}", kind, where))
+                self._kinds[kind] = Informer(api, group_path(f"{GROUP}/{version[kind]}", kind, where))
         self.watched = list(self._kinds.values())
 
     def of(self, pod: Object) -> list[Trouble]:
@@ -35,7 +35,7 @@ class Devices:
 
 
 def tainted(slices: list[Object], rules: list[Object]) -> dict[tuple[str, str, str], list[Object]]:
-    """Devices (driver, pool, device), and the taints that speak against them."""
+    """Return the tainted devices (driver, pool, device) with their taints."""
     found: dict[tuple[str, str, str], list[Object]] = {}
     for each in slices:
         spec = each["spec"]
@@ -48,19 +48,21 @@ def tainted(slices: list[Object], rules: list[Object]) -> dict[tuple[str, str, s
 
 
 def _selects(selector: Object, device: tuple[str, str, str]) -> bool:
-    """One that names nothing selects nothing here: a rule for every device of a cluster is no word about one of them."""
+    """Return whether the rule selects the device. An empty selector selects none here: a rule for all devices is no evidence
+    against one.
+    """
     wanted = [selector.get(field) for field in ("driver", "pool", "device")]
     return any(wanted) and all(not want or want == value for want, value in zip(wanted, device, strict=True))
 
 
 def _version(api: Api) -> dict[str, str]:
-    """By kind, the newest version that the server has of it."""
+    """Return, by kind, the newest version that the server has."""
     try:
         group = api.read(f"/apis/{GROUP}")
     except Missing:
         return {}
     found: dict[str, str] = {}
-    for each in group.get("versions") or []:  # the server's own preference first
+    for each in group.get("versions") or []:  # the server's preferred version first
         for kind in api.read(f"/apis/{each['groupVersion']}").get("resources") or []:
             found.setdefault(kind["name"], each["version"])
     return found

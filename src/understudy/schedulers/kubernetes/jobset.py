@@ -1,9 +1,8 @@
-"""A JobSet of Kubernetes, as Kubeflow Trainer makes it of a TrainJob (`deploy/kubernetes/trainer`): what its pods' environment says of
-them.
+"""A JobSet of Kubernetes, as Kubeflow Trainer makes it from a TrainJob (`deploy/kubernetes/trainer`), from its pods' environment.
 
-Pods of the replicated job `node` have ranks, those of `spare` have spares only. No API server is asked: a pod that fails is made anew by
-the Job controller, under the same host name, and joins again as the node that it was. Three orchestrators run in the first three pods, as
-without any scheduler. Of evidence of the cluster nothing is known here: that is what an UnderstudyJob has its own orchestrators for.
+Pods of the replicated job `node` have ranks, those of `spare` have only spares. The API server is not used: the Job controller restarts a
+failed pod under the same host name, and it joins again as the same node. Three orchestrators run in the first three pods, as without any
+scheduler. The cluster's evidence is not known here; only the orchestrators of an UnderstudyJob get it.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from understudy.messages import kubernetes_jobs
-from understudy.schedulers.base import Allocation, Held, NodeSeen, Place, Running, Scheduler, SchedulerFailed, Work
+from understudy.schedulers.base import Allocation, ClaimedNode, NodeSeen, Place, Running, Scheduler, SchedulerFailed, Work
 from understudy.schedulers.kubernetes.names import PORT
 
 NAME = "jobset"
 SET_VARIABLE = "UNDERSTUDY_JOBSET"  # the set's name
-JOB_VARIABLE = "UNDERSTUDY_JOBSET_JOB"  # which of its jobs this pod is of
-SPARES_VARIABLE = "UNDERSTUDY_SPARE_NODES"  # pods with spares only
+JOB_VARIABLE = "UNDERSTUDY_JOBSET_JOB"  # the job of the set to which this pod belongs
+SPARES_VARIABLE = "UNDERSTUDY_SPARE_NODES"  # number of pods with only spares
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 NODES_VARIABLE = "PET_NNODES"
 TRAINS, WAITS = "node", "spare"  # names of the jobs
@@ -25,7 +24,7 @@ ORCHESTRATORS = 3
 
 
 def place_of(environment: Mapping[str, str]) -> Place | None:
-    """None outside of a JobSet. Raises `ValueError` if what is said there is not enough."""
+    """Return the place of this pod; None outside of a JobSet. Raises `ValueError` if the environment is incomplete."""
     name = environment.get(SET_VARIABLE, "")
     if not name:
         return None
@@ -48,7 +47,7 @@ def place_of(environment: Mapping[str, str]) -> Place | None:
 
 
 class JobSetAllocation(Allocation):
-    """Its place is all that is known."""
+    """The allocation of a JobSet; only its place is known."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -63,7 +62,7 @@ class JobSetAllocation(Allocation):
         return ()
 
     def record(self, text: str) -> None:
-        """There is nowhere."""
+        """Do nothing: there is no place for the text."""
 
     def release(self, nodes: Collection[str], text: str) -> Sequence[str]:
         return ()
@@ -74,24 +73,24 @@ class JobSetAllocation(Allocation):
     def claim(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
         raise SchedulerFailed(kubernetes_jobs.JOBSET_CLAIMS_NOT())
 
-    def claims(self) -> Mapping[int, Held]:
+    def claims(self) -> Mapping[int, ClaimedNode]:
         return {}
 
     def give_back(self, number: int) -> None:
-        """There is none."""
+        """Do nothing: there are no claims."""
 
     def give_all_back(self) -> None:
-        """There is none."""
+        """Do nothing: there are no claims."""
 
     def record_claim(self, number: int, text: str) -> None:
-        """There is none."""
+        """Do nothing: there are no claims."""
 
     def finish(self, missing: Collection[str]) -> None:
-        """The JobSet controller sees how the pods of `node` have ended."""
+        """Do nothing: the JobSet controller sees how the pods of `node` have ended."""
 
 
 class JobSetScheduler(Scheduler):
-    """Only for what it has started itself."""
+    """Detects JobSets; it cannot start anything."""
 
     name = NAME
 

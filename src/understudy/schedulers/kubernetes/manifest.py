@@ -1,4 +1,4 @@
-"""A complete manifest for a job on Kubernetes, with a line beside everything that is not obvious. Needs no client of Kubernetes."""
+"""Generate a complete manifest for a job on Kubernetes, with a comment for everything that is not obvious. Needs no Kubernetes client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from understudy.messages import kubernetes_jobs
 from understudy.schedulers.kubernetes.names import GROUP, JOB, KIND, VERSION
 
-# A domain, which has a dot, and a name. Kubernetes keeps names without a domain, and kubernetes.io, for its own.
+# A domain with a dot, and a name. Kubernetes reserves names without a domain, and kubernetes.io.
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 EXTENDED_RESOURCE = re.compile(rf"(?=.{{1,253}}/){_LABEL}(\.{_LABEL})+/[A-Za-z0-9]([-\w.]{{0,61}}[A-Za-z0-9])?")
 
@@ -26,13 +26,13 @@ class Wish:
     floating: int = 0
     ranks: int = 1  # in each pod
     gpus: int = 0  # of each pod
-    gpu_resource: str = "nvidia.com/gpu"  # what the nodes' device plugin calls one
+    gpu_resource: str = "nvidia.com/gpu"  # the resource name of the nodes' device plugin
     priority_class: str = ""  # of floating spares
-    options: Sequence[str] = ()  # further ones of `understudy run`
+    options: Sequence[str] = ()  # further options of `understudy run`
 
 
 def manifest(wish: Wish) -> str:
-    """Raises `ValueError` for what cannot be written into one."""
+    """Return the manifest. Raises `ValueError` for a value that cannot be written into one."""
     if not wish.program:
         raise ValueError(kubernetes_jobs.NO_PROGRAM())
     if JOB.fullmatch(wish.name) is None:
@@ -60,5 +60,5 @@ def manifest(wish: Wish) -> str:
 
 
 def _text(value: str) -> str:
-    """JSON is YAML."""
+    """Quote a text as JSON, which is YAML."""
     return json.dumps(value) if re.fullmatch(r"[A-Za-z][A-Za-z0-9./:@_-]*", value) is None or ": " in value else value

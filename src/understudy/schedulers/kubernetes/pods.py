@@ -1,4 +1,4 @@
-"""What the pods of a job look like: those with workers, from its template, and those of its orchestrators."""
+"""The pods of a job: those with workers, from its template, and those of its orchestrators."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from understudy.common.names import TOKEN_VARIABLE
 from understudy.schedulers.kubernetes import names
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.names import Keys
+from understudy.schedulers.kubernetes.pod_settings import PodSettings
 from understudy.schedulers.kubernetes.resource import Job
 from understudy.schedulers.kubernetes.restrictions import restrict
-from understudy.schedulers.kubernetes.told import Told
 
 GRACE = 120  # seconds from a pod's deletion to its kill: for its ranks to leave
 TOLERATED = 300  # seconds for which a taint that drives pods away is tolerated: the same
@@ -21,8 +21,10 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 def worker(job: Job, number: int, avoid: Collection[str], claim: int = -1, near: str = "", there: Sequence[Object] = ()) -> Object:
-    """The pod of a node. `avoid`: Kubernetes' nodes on which it must not be. `claim`: of a floating spare; `near`: its value of the job's
-    topology key. `there`: pods of the job, which it has to be like.
+    """Return the pod of a node.
+
+    `avoid`: Kubernetes' nodes on which it must not be. `claim`: of a floating spare; `near`: its value of the job's topology key. `there`:
+    existing pods of the job, which it must match.
     """
     keys = Keys(job.group)
     spec = job.spec
@@ -31,7 +33,7 @@ def worker(job: Job, number: int, avoid: Collection[str], claim: int = -1, near:
     template = copy.deepcopy(spec.template)
     made: Object = template.get("spec") or {}
     grace = int(made.get("terminationGracePeriodSeconds") or GRACE)
-    told = Told(
+    told = PodSettings(
         job.name,
         number,
         spec.pods,
@@ -58,7 +60,7 @@ def worker(job: Job, number: int, avoid: Collection[str], claim: int = -1, near:
     if claim >= 0:
         if spec.spares.floating.priority_class_name:
             made["priorityClassName"] = spec.spares.floating.priority_class_name
-            made.pop("priority", None)  # it is the number of another class
+            made.pop("priority", None)  # it is the value of another class
         if near:
             _prefer(made, spec.topology_key, near)
     labels = {keys.job: job.name, keys.role: names.SPARE, keys.number: str(number)}
@@ -68,7 +70,7 @@ def worker(job: Job, number: int, avoid: Collection[str], claim: int = -1, near:
 
 
 def orchestrator(job: Job, number: int, image: str, avoid: Collection[str] = (), there: Sequence[Object] = ()) -> Object:
-    """The pod of one of its orchestrators: the image has no torch, and needs none."""
+    """Return the pod of one of its orchestrators: the image has no torch, and needs none."""
     keys = Keys(job.group)
     spec = job.spec
     urls = names.urls(job.name, job.namespace, spec.orchestrators, spec.port, "https" if spec.tls_secret_name else "http")
@@ -132,7 +134,7 @@ def _pod(job: Job, name: str, spec: Object, metadata: Object, labels: dict[str, 
     }
 
 
-def _worker_environment(job: Job, told: Told, secret: Object) -> list[Object]:
+def _worker_environment(job: Job, told: PodSettings, secret: Object) -> list[Object]:
     return [
         {"name": names.POD_VARIABLE, "value": told.to_json()},
         _field(names.NODE_VARIABLE, "metadata.name"),
@@ -156,8 +158,10 @@ def _secret_named(name: str) -> Object:
 
 
 def _made_earlier(job: Job, there: Sequence[Object]) -> bool:
-    """Whether the job runs since an earlier version of the controller, so that its pods know each other by a secret of another name. Nor
-    were they restricted, and what its image needs cannot be said any more: the template cannot be changed.
+    """Return whether an earlier version of the controller has begun the job.
+
+    Then its pods share a secret of another name. They were not restricted either, and the needs of its image are not known, because the
+    template cannot be changed.
     """
     earlier = _secret_named(names.earlier_token(job.name))
     return any(earlier in (container.get("env") or []) for pod in there for container in pod["spec"].get("containers") or [])
@@ -170,12 +174,12 @@ def _mount_tls(spec: Object, container: Object, secret: str) -> None:
 
 
 def _tolerates_all(toleration: Object) -> bool:
-    """Of what drives pods away."""
+    """Return whether the toleration covers all taints that evict pods."""
     return not toleration.get("key") and toleration.get("operator") == "Exists" and toleration.get("effect") in (None, "", "NoExecute")
 
 
 def _avoid(spec: Object, nodes: Collection[str]) -> None:
-    """Beside what the template asks for: each of its terms gets this one, too, because one of them is enough."""
+    """Exclude nodes in addition to the template's terms: each of its terms gets this one, too, because one of them suffices."""
     if not nodes:
         return
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
@@ -188,7 +192,7 @@ def _avoid(spec: Object, nodes: Collection[str]) -> None:
 
 
 def avoided(pod: Object) -> set[str]:
-    """Kubernetes' nodes that the last word of its affinity, ours if we have said anything, rules out. `pod`: or a template."""
+    """Return Kubernetes' nodes that the last term of its affinity, ours if there is one, excludes. `pod`: or a template."""
     affinity = ((pod.get("spec") or {}).get("affinity") or {}).get("nodeAffinity") or {}
     terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or []
     last = [(term.get("matchExpressions") or [{}])[-1] for term in terms]

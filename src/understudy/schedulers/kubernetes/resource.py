@@ -1,5 +1,7 @@
-"""A job as its resource says it. The schema that the API server holds it against (`deploy/kubernetes/crd.yaml`) says the same; it is read
-again here because a cluster may have another version of that installed.
+"""A job as described by its resource.
+
+The schema of the API server (`deploy/kubernetes/crd.yaml`) checks the same; it is checked again here because a cluster may have another
+version of it installed.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class Drill(_Part):
 
 
 class Times(_Part):
-    """In seconds; None: as `Timeouts` has it."""
+    """Time limits in seconds; None: the default of `Timeouts`."""
 
     heartbeat: float | None = Field(default=None, gt=0)
     node_lost: float | None = Field(default=None, gt=0)
@@ -51,18 +53,18 @@ class Times(_Part):
 
 
 class Condition(_Part):
-    """Of a node of the cluster: a pattern of its type, and the status that speaks against the node."""
+    """A condition of a node of the cluster: a pattern of its type, and the status that is evidence against the node."""
 
     type: str
     status: str = "True"
 
 
 class Evidence(_Part):
-    """What speaks against a node. Patterns as of a shell; those of taints: of KEY, KEY=VALUE or KEY=VALUE:EFFECT."""
+    """The evidence that counts against a node. Shell patterns; those of taints: for KEY, KEY=VALUE or KEY=VALUE:EFFECT."""
 
     cordon: bool = True
     taints: tuple[str, ...] = ("*:NoSchedule", "*:NoExecute")
-    ignored_taints: tuple[str, ...] = ("node.kubernetes.io/unschedulable*",)  # a cordon, which `cordon` is about
+    ignored_taints: tuple[str, ...] = ("node.kubernetes.io/unschedulable*",)  # a cordon, which `cordon` covers
     conditions: tuple[Condition, ...] = (
         Condition(type="Ready", status="False"),
         Condition(type="Ready", status="Unknown"),
@@ -84,8 +86,8 @@ class Spec(_Part):
     unproven: Unproven = Unproven.CONTINUE
     timeouts: Times = Times()
     evidence: Evidence = Evidence()
-    topology_key: str = ""  # claimed pods go rather where this label of a node has the value that it has for the ranks' first node
-    keep_together: tuple[str, ...] = ()  # groups of ranks that are to stay within one NVLink domain
+    topology_key: str = ""  # claimed pods prefer nodes where this label has the value of the ranks' first node
+    keep_together: tuple[str, ...] = ()  # groups of ranks that must stay within one NVLink domain
     tls_secret_name: str = ""
     template: Object
 
@@ -117,7 +119,7 @@ def _look_at(template: Object) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """A resource, as it was read."""
+    """A job's resource, as it was read."""
 
     name: str
     namespace: str
@@ -130,7 +132,7 @@ class Job:
 
     @staticmethod
     def of(raw: Object) -> Job:
-        """Raises `ValueError` that says what is wrong with it."""
+        """Parse a resource. Raises `ValueError` that says what is wrong with it."""
         metadata = raw["metadata"]
         if not JOB.fullmatch(metadata["name"]):
             raise ValueError(kubernetes_jobs.BAD_NAME())
@@ -162,7 +164,7 @@ class Job:
         return self.status.get("phase") in OVER
 
     def owner(self) -> Object:
-        """For `metadata.ownerReferences`: what is the job's goes with it."""
+        """Return the entry of `metadata.ownerReferences` for objects that are deleted with the job."""
         return owner_reference(self.group, self.name, self.uid)
 
     def job_spec(self) -> JobSpec:
@@ -185,7 +187,7 @@ class Job:
         )
 
     def timeouts(self) -> Timeouts:
-        """Raises `ValueError`."""
+        """Return the timeouts. Raises `ValueError`."""
         given, default = self.spec.timeouts, Timeouts()
         first = given.set_up or max(default.hang_first, given.hang or 0.0)
         try:
@@ -203,6 +205,6 @@ class Job:
             raise ValueError(kubernetes_jobs.BAD_TIMEOUTS(problem=str(error))) from error
 
     def settings(self) -> str:
-        """For an orchestrator, as JSON (`orchestrator.settings`)."""
+        """Return the settings of an orchestrator, as JSON (`orchestrator.settings`)."""
         made: dict[str, Any] = {"spec": asdict(self.job_spec()), "timeouts": asdict(self.timeouts()), "policy": self.spec.policy}
         return json.dumps(made)

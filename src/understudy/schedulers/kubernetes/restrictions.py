@@ -1,24 +1,24 @@
-"""A container whose template asks for no root gets the rest of Kubernetes' Pod Security Standard `restricted`; all others stay as they are.
+"""Apply Kubernetes' Pod Security Standard `restricted` to containers whose template asks for no root; others stay unchanged.
 
-A container asks by `runAsNonRoot: true` or a `runAsUser` other than 0, its own or its pod's. What the standard wants besides, and the
-template leaves open, is set then: no privilege escalation, no capabilities, the runtime's seccomp profile.
+A container asks for it by `runAsNonRoot: true` or a `runAsUser` other than 0, its own or its pod's. The other requirements of the standard
+are set if the template leaves them open: no privilege escalation, no capabilities, the runtime's seccomp profile.
 
-Nothing is set for a container that does not ask, because what its image needs is not known. `runAsNonRoot` stops an image whose user is
-root or has a name. Without capabilities, root cannot write to files of other users. Without privilege escalation there is no sudo, and the
-seccomp profile forbids what binds memory to a NUMA node. Such a pod would not fit the standard anyway.
+Nothing is set for other containers, because the needs of their image are not known. `runAsNonRoot` stops an image whose user is root or has
+a name. Without capabilities, root cannot write to files of other users. Without privilege escalation there is no sudo, and the seccomp
+profile forbids binding memory to a NUMA node. Such a pod would violate the standard anyway.
 
-What the template has in volumes, ports or host namespaces stays as it is, and so may not fit.
+Volumes, ports and host namespaces of the template stay unchanged, and so may violate it.
 """
 
 from __future__ import annotations
 
 from understudy.schedulers.kubernetes.api import Object
 
-NEEDS_ESCALATION = ("SYS_ADMIN", "CAP_SYS_ADMIN")  # capabilities with which the API server refuses `allowPrivilegeEscalation: false`
+NEEDS_ESCALATION = ("SYS_ADMIN", "CAP_SYS_ADMIN")  # capabilities with which the API server rejects `allowPrivilegeEscalation: false`
 
 
 def restrict(spec: Object) -> None:
-    """Change the spec of a pod: security contexts of containers only, since that of the pod is for all of them."""
+    """Change the spec of a pod: security contexts of containers only, since that of the pod applies to all of them."""
     pod = _given(spec.get("securityContext"))
     for container in [*spec["containers"], *(spec.get("initContainers") or [])]:
         own = _given(container.get("securityContext"))
@@ -31,7 +31,7 @@ def _given(context: Object | None) -> Object:
 
 
 def _asks_for_no_root(either: Object) -> bool:
-    """`either`: what the container says, or else its pod."""
+    """Return whether the container asks for no root. `either`: its setting, or else its pod's."""
     asked = either.get("runAsNonRoot")
     return bool(asked) or (asked is None and either.get("runAsUser", 0) != 0)
 

@@ -1,5 +1,5 @@
-"""Kubernetes as a scheduler: what it is to start runs in a pod of its own, like the one of whoever asks; an allocation is the job whose
-orchestrator's pod this is.
+"""Kubernetes as a scheduler: each process runs in a separate pod, like the caller's. An allocation is the job of this
+orchestrator's pod.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from pathlib import Path
 
 from understudy.messages import kubernetes_jobs
 from understudy.schedulers.base import Allocation, Ended, SchedulerFailed, Work
-from understudy.schedulers.elsewhere import Elsewhere, ElsewhereScheduler
 from understudy.schedulers.kubernetes.allocation import KubernetesAllocation
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, path
 from understudy.schedulers.kubernetes.names import JOB_VARIABLE, NAME, NODE_VARIABLE
+from understudy.schedulers.remote import RemoteLauncher, RemoteProcess
 
 NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-class KubernetesPod(Elsewhere):
+class KubernetesPod(RemoteProcess):
     def __init__(self, api: Api, namespace: str, name: str) -> None:
         self.name = name
         self._api = api
@@ -35,7 +35,7 @@ class KubernetesPod(Elsewhere):
         return Ended(f"pod {self.name} {phase.lower()}", killed=False) if phase in ("Succeeded", "Failed") else None
 
     def signal(self, number: signal.Signals) -> None:
-        """Kubernetes knows two: to end in order, and to end."""
+        """End the process in order or at once, the two ways that Kubernetes has."""
         if number not in (signal.SIGTERM, signal.SIGKILL):
             raise ValueError(kubernetes_jobs.ONLY_TERM_OR_KILL(signal=number.name))
         try:
@@ -44,7 +44,7 @@ class KubernetesPod(Elsewhere):
             return
 
 
-class KubernetesScheduler(ElsewhereScheduler):
+class KubernetesScheduler(RemoteLauncher):
     name = NAME
 
     def begin(self, work: Work) -> KubernetesPod:
@@ -69,14 +69,14 @@ class KubernetesScheduler(ElsewhereScheduler):
 
 
 def _like(ours: Object, work: Work) -> Object:
-    """With the image, volumes and account of the pod of whoever asks."""
+    """Return a pod with the image, volumes and account of the caller's pod."""
     container = ours["spec"]["containers"][0]
     spec = {
         key: ours["spec"][key]
         for key in ("serviceAccountName", "volumes", "nodeSelector", "tolerations", "securityContext", "imagePullSecrets")
         if key in ours["spec"]
     }
-    spec["volumes"] = [each for each in spec.get("volumes", []) if not _is_token(each)]  # the server adds one of its own
+    spec["volumes"] = [each for each in spec.get("volumes", []) if not _is_token(each)]  # the server adds a new one
     env = [each for each in container.get("env", []) if each["name"] not in work.environment]
     env += [{"name": name, "value": value} for name, value in work.environment.items()]
     kept = {key: container[key] for key in ("image", "volumeMounts", "resources", "securityContext", "workingDir") if key in container}

@@ -1,11 +1,11 @@
-"""Which taints are no evidence against a pod's node, because the pod was put there in spite of them.
+"""Decide which taints are no evidence against a pod's node, because the pod was put there in spite of them.
 
-A cluster keeps other work off its GPU nodes by a taint, which the pods of jobs tolerate: it says nothing about a node's health. So a taint
+A cluster keeps other work off its GPU nodes by a taint, which the pods of jobs tolerate: it does not indicate a node's health. So a taint
 counts if the pod does not tolerate it, or if it came after the pod had started there. Kubernetes writes the time only into some taints, so
-what a node had when its pod was first seen is kept, in an annotation of the pod, for the orchestrator that leads next.
+the node's taints when its pod was first seen are kept, in an annotation of the pod, for the next orchestrator that leads.
 
-Known limit: of a pod that has started long before it is first seen, as after an upgrade from a version that wrote no annotation, a taint
-without a time that came in between does not count.
+Known limit: if a pod has started long before it is first seen, as after an upgrade from a version that wrote no annotation, a taint without
+a time that came in between does not count.
 """
 
 from __future__ import annotations
@@ -15,24 +15,27 @@ import re
 from collections.abc import Collection, Sequence
 
 from understudy.schedulers.kubernetes.api import Object
+from understudy.schedulers.kubernetes.job_status import moment
 from understudy.schedulers.kubernetes.names import Keys
-from understudy.schedulers.kubernetes.standing import moment
 
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 MOST = 100  # taints of a node that are kept
 
 
 def tolerates(tolerations: Sequence[Object], taint: Object) -> bool:
-    """Return whether a pod may stay on a node with this taint. Look at the first toleration that matches, as Kubernetes' taint manager
-    does: with `tolerationSeconds`, the pod is evicted after these.
+    """Return whether a pod may stay on a node with this taint.
+
+    The first toleration that matches counts, as for Kubernetes' taint manager: with `tolerationSeconds`, the pod is evicted after these.
     """
     matching = next((each for each in tolerations if matches(each, taint)), None)
     return matching is not None and (taint.get("effect") != "NoExecute" or matching.get("tolerationSeconds") is None)
 
 
 def matches(toleration: Object, taint: Object) -> bool:
-    """Return whether the toleration is for this taint: `ToleratesTaint` of k8s.io/api/core/v1. An empty effect or key is for every one. The
-    operator is Exists, Equal, which is the default, or, in clusters that know them, Lt and Gt, which compare whole numbers.
+    """Return whether the toleration matches this taint: `ToleratesTaint` of k8s.io/api/core/v1.
+
+    An empty effect or key matches every one. The operator is Exists, Equal, which is the default, or, in clusters that have them, Lt and
+    Gt, which compare whole numbers.
     """
     for field in ("effect", "key"):
         if toleration.get(field) and toleration[field] != taint.get(field):
@@ -64,7 +67,9 @@ class Tolerated:
         self._known: dict[str, frozenset[str]] = {}  # by the uid of a pod: identities
 
     def of(self, pod: Object, taints: Collection[Object]) -> frozenset[str]:
-        """Return the identities of those that do not count. `taints`: that its node has now. One that is gone counts when it comes back."""
+        """Return the identities of those that do not count. `taints`: the present ones of its node. One that disappears counts when it
+        comes back.
+        """
         uid = pod["metadata"]["uid"]
         now = frozenset(identity(each) for each in taints if tolerates(pod["spec"].get("tolerations") or [], each))
         if uid not in self._known:
@@ -74,7 +79,7 @@ class Tolerated:
         return self._known[uid]
 
     def annotation(self, pod: Object) -> dict[str, str]:
-        """Return what the pod is to be annotated with; nothing while its node was not looked at."""
+        """Return the annotation for the pod; nothing while its node was not examined."""
         known = self._known.get(pod["metadata"]["uid"])
         return {} if known is None else {self._keys.tolerated: json.dumps(sorted(known)[:MOST])}
 
@@ -84,7 +89,7 @@ class Tolerated:
 
 
 def _noted(text: str | None) -> frozenset[str] | None:
-    """None for a pod that was not seen before, or whose annotation somebody has changed into something else."""
+    """Return the identities of the annotation; None for a pod that was not seen before, or whose annotation was changed by others."""
     try:
         found = json.loads(text or "")
     except ValueError:

@@ -1,1 +1,1 @@
-"""Slurm, by its commands: where a step runs, what Slurm knows of its nodes, and what it is told of them."""
+"""Slurm, through its commands: the step of a process, Slurm's information about its nodes, and requests to it."""

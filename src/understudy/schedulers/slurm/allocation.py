@@ -1,11 +1,10 @@
-"""The nodes of a step of a Slurm job, as Slurm has them.
+"""The nodes of a step of a Slurm job.
 
-An ordinary user may shrink his own job, write its comment and cancel it; the state of a node only an administrator may change
-(`AdminLevel=Admin`; an operator may not). Slurm 22.05 was measured (docs/operate/slurm.md): in a job that was started with
-`--no-kill`, a node that is gone leaves the job by itself once Slurm takes it for down, and `srun` hears of it. `srun` waits for ever for
-the task of a node that is taken out of the job before that, and takes a task that is killed for the job's own failure. So our task is ended
-first (`leave.py`), and a node on which that cannot be done is left to Slurm. When the batch script's own node is lost, nobody ends the job
-but we: Slurm keeps it until its time limit.
+A user may shrink a job, write its comment and cancel it; only an administrator may change the state of a node (`AdminLevel=Admin`; an
+operator may not). Measured with Slurm 22.05 (docs/operate/slurm.md): in a job that was started with `--no-kill`, a node that is gone leaves
+the job by itself once Slurm considers it down, and `srun` is informed. `srun` waits forever for the task of a node that is removed from the
+job before that, and treats a task that is killed as a failure of the job. So our task is ended first (`leave.py`), and a node on which that
+is impossible is left to Slurm. If the batch script's own node is lost, only Understudy ends the job: Slurm keeps it until its time limit.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import replace
 
 from understudy.common.bounds import plain
 from understudy.messages import slurm
-from understudy.schedulers.base import TAKEN, Allocation, Held, NodeSeen, SchedulerFailed, Work
+from understudy.schedulers.base import TAKEN, Allocation, ClaimedNode, NodeSeen, SchedulerFailed, Work
 from understudy.schedulers.slurm import commands, secret
 from understudy.schedulers.slurm.claims import Claims
 from understudy.schedulers.slurm.step import Step
@@ -31,24 +30,24 @@ TROUBLE = {
     "error": "down",
     "inval": "down",
 }  # of a node's state, what it means: work should leave it
-SILENT = "not-responding"  # its slurmd does not answer: Slurm will take it for down if that lasts
-FLAGS = "*~#!%$@^-+"  # behind a state
-SELDOM = 30  # looks between two that ask for the job's nodes although none is in trouble
+SILENT = "not-responding"  # its slurmd does not answer: Slurm will consider it down if that lasts
+FLAGS = "*~#!%$@^-+"  # suffixes of a state
+SELDOM = 30  # calls of `look` between two that query the job's nodes although none is in trouble
 MOST = 1000  # characters of a comment
 OURS = "understudy: "
 
 
 class SlurmAllocation(Allocation):
     def __init__(self, step: Step, options: Sequence[str] = ()) -> None:
-        """`options`: further ones of `sbatch`, for nodes that are claimed."""
+        """Create the allocation. `options`: further ones of `sbatch`, for claimed nodes."""
         self._step = step
         self._options = options
         self.place = step.place()
         self._claims = Claims(step, options)
-        self._nodes: tuple[str, ...] | None = None  # of the job, as Slurm had them last
+        self._nodes: tuple[str, ...] | None = None  # of the job, at the last query
         self._released: set[str] = set()
         self._looks = 0
-        self._comment: str | None = None  # somebody else's, in front of ours
+        self._comment: str | None = None  # a comment of the user or a site's plugin, before ours
 
     def share(self, secret_: str) -> None:
         secret.share(self._step.job, self._step.name, secret_)
@@ -72,7 +71,7 @@ class SlurmAllocation(Allocation):
         commands.update(self._step.address, Comment=self._with_theirs(text))
 
     def release(self, nodes: Collection[str], text: str) -> Sequence[str]:
-        if self._step.parts > 1:  # Slurm shrinks no job of several components
+        if self._step.parts > 1:  # Slurm cannot shrink a job of several components
             return []
         self._nodes = None
         batch = commands.batch_host(self._step.job)
@@ -93,7 +92,7 @@ class SlurmAllocation(Allocation):
     def claim(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
         self._claims.ask(number, work, {*avoid, *self._still_ours()}, near, text)
 
-    def claims(self) -> Mapping[int, Held]:
+    def claims(self) -> Mapping[int, ClaimedNode]:
         return self._claims.held()
 
     def give_back(self, number: int) -> None:
@@ -128,11 +127,11 @@ class SlurmAllocation(Allocation):
         return self._nodes
 
     def _still_ours(self) -> list[str]:
-        """Nodes of the step that the job still has: Slurm takes those that are down out of it."""
+        """Return the nodes of the step that the job still has: Slurm removes nodes that are down."""
         return [node for node in self.place.nodes if node in self._of_job()]
 
     def _with_theirs(self, text: str) -> str:
-        """What the user, or a site's plugin, has written there stays."""
+        """Return our comment after the existing one of the user or a site's plugin."""
         if self._comment is None:
             found = commands.run("squeue", "--noheader", f"--jobs={self._step.address}", "--format=%k").strip()
             self._comment = "" if found == "(null)" else found.partition(OURS)[0].rstrip(" |")

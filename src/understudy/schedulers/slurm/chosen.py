@@ -1,9 +1,9 @@
-"""What a user's own options of `sbatch` for claimed nodes (`--floating-option`) ask for: of that, what the job has does not count.
+"""Parse the user's `sbatch` options for claimed nodes (`--floating-option`); they replace the job's values of the same kind.
 
-Only those are asked about that say how much a node is to have, and those that Slurm refuses next to ours (`--mem-per-cpu` next to `--mem`).
-They are read as sbatch reads them: long names may be abbreviated, a value may be a word of its own, and short options may be one word.
-Excluded nodes are read, too, since ours are added to them. `--exclusive` and numbers of tasks only add to what is asked for, so they are
-none of these.
+Only those are parsed that say how much a node must have, and those that Slurm rejects in combination with ours (`--mem-per-cpu` with
+`--mem`). They are read as sbatch reads them: long names may be abbreviated, a value may be a separate word, and short options may be one
+word. Excluded nodes are read, too, because ours are added to them. `--exclusive` and numbers of tasks only add to the request, so they are
+not parsed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 CPUS, MEMORY, SPECIALIZED, ALL_GRES = "cpu", "mem", "spec", "none"
-GPUS = frozenset({"gpu", "shard", "mps"})  # shares of GPUs are not asked for together with GPUs
+GPUS = frozenset({"gpu", "shard", "mps"})  # shares of GPUs are not requested together with GPUs
 _LISTS = ("gres", "tres-per-task")  # the names are in their values
 _KINDS = {
     "cpus-per-task": {CPUS},
@@ -34,8 +34,8 @@ _SHORT_WORD = re.compile(r"-[hHkOQsvVW]*([cGSx])(.*)")  # after short options wi
 
 
 def chosen(options: Sequence[str]) -> frozenset[str]:
-    """Return `CPUS`, `MEMORY`, `SPECIALIZED` and names of generic resources, as far as these options set them; `ALL_GRES` if they want none
-    of these.
+    """Return which of `CPUS`, `MEMORY`, `SPECIALIZED` and generic resources (by name) these options set; `ALL_GRES` if they exclude all
+    GRES.
     """
     found: set[str] = set()
     for name, value in _read(options):
@@ -46,12 +46,12 @@ def chosen(options: Sequence[str]) -> frozenset[str]:
 
 
 def last(wanted: str, options: Sequence[str]) -> str:
-    """Return the value of "gres" or "exclude" in these options, of which the last counts; "" if there is none."""
+    """Return the last value of "gres" or "exclude" in these options, which is the one that counts; "" if there is none."""
     return next((value for name, value in reversed([*_read(options)]) if name == wanted), "")
 
 
 def _read(options: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Those of these options that matter here, by their long names, with their values."""
+    """Yield the relevant options, by their long names, with their values."""
     for word, after in pairwise([*options, ""]):
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
@@ -64,5 +64,5 @@ def _read(options: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _named(part: str) -> str:
-    """Of "gpu:a100:4", "gres/gpu=4", "cpu:4", the name."""
+    """Return the name in "gpu:a100:4", "gres/gpu=4", "cpu:4"."""
     return re.split(r"[:=]", re.sub(r"^gres[:/]", "", part.strip().lower()))[0]

@@ -1,12 +1,12 @@
-"""Floating spares on Slurm: each is a job of its own on one node, of the same kind as the nodes of the job that it is for.
+"""Floating spares on Slurm: each is a separate job on one node of the same kind as the nodes of the main job.
 
-Growing a job is not possible where it has GRES. A job of one node is given like any other: at once if a node is idle, by preemption if its
-partition or QOS may preempt, and else when a node is free; from the block or switch of the rank's first node, if it is there within a
-second, and else from anywhere. Its comment says whose it is, and is how it is found again by an orchestrator that takes over.
+A job with GRES cannot grow. A job of one node is scheduled like any other: at once if a node is idle, by preemption if its partition or QOS
+may preempt, and else when a node is free; from the block or switch of the rank's first node, if it is there within a second, and else from
+anywhere. Its comment names the main job, so that an orchestrator that takes over finds it.
 
-It asks for what a node of the job has (`likeness.py`). Before an agent starts there, it compares that with what it was given: if that is
-less, it ends, its comment says why, and the next one begins later. It ends when it is cancelled, and by itself when the job that it is for
-is over (`owner_is_over`), whatever has become of those that should have cancelled it.
+It requests the resources of a node of the main job (`likeness.py`). Before an agent starts there, it compares them with what it was given:
+if that is less, it ends, its comment says why, and the next one begins later. It ends when it is cancelled, and by itself when the main job
+is over (`owner_is_over`), whatever has happened to the processes that should have cancelled it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from collections.abc import Collection, Mapping, Sequence
 from understudy.common.bounds import plain
 from understudy.common.names import NEED_VARIABLE, OWNER_VARIABLE
 from understudy.messages.base import code_of
-from understudy.schedulers.base import Held, SchedulerAway, SchedulerFailed, Work
+from understudy.schedulers.base import ClaimedNode, SchedulerAway, SchedulerFailed, Work
 from understudy.schedulers.slurm import commands, likeness, network
 from understudy.schedulers.slurm.chosen import chosen, last
 from understudy.schedulers.slurm.step import Step
 
 NAME = "understudy-spare"
 _MARK = re.compile(r"^understudy: spare of (\S+), claim ([0-9]{1,18});")
-LATEST = 300  # seconds until one begins, at most, after others have refused themselves
-_NEAR = " (near its peers, if that is free)"  # in the comment of one that may not go elsewhere yet
+LATEST = 300  # seconds until the next one begins, at most, after others have rejected themselves
+_NEAR = " (near its peers, if that is free)"  # in the comment of a job that is limited to near nodes so far
 
 
 class Claims:
@@ -36,9 +36,9 @@ class Claims:
         self._step = step
         self._options = tuple(options)
         self._jobs: dict[int, str] = {}  # by claim
-        self._ending: set[int] = set()  # claims whose job has been told to end, and has not yet
+        self._ending: set[int] = set()  # claims whose job was cancelled and has not ended yet
         self._avoid: dict[int, list[str]] = {}  # by claim, in Slurm's notation
-        self._refused: set[str] = set()  # jobs that have refused themselves
+        self._refused: set[str] = set()  # jobs that have rejected themselves
         self._since = 0.0  # when the first of these was seen, if no agent has started on a claimed node since
 
     def ask(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
@@ -55,7 +55,11 @@ class Claims:
 
         def submit(elsewhere: Sequence[str]) -> None:
             comment = self._comment(number, text + _NEAR * bool(elsewhere))
-            ours = [f"--job-name={NAME}", f"--comment={comment}", "--no-requeue"]  # the last count: without these it is not found again
+            ours = [
+                f"--job-name={NAME}",
+                f"--comment={comment}",
+                "--no-requeue",
+            ]  # the last ones count: needed to find it again
             if excluded := [*self._avoid[number], *elsewhere]:
                 ours.append(f"--exclude={','.join(excluded)}")
             self._jobs[number] = commands.batch(work.command, *self._later(), *like, *self._options, *lists, *ours, around=around)
@@ -65,13 +69,13 @@ class Claims:
             submit(elsewhere)
         except SchedulerAway:
             raise
-        except SchedulerFailed:  # Slurm refuses what can never be given: there is no other node near
+        except SchedulerFailed:  # Slurm rejects a request that can never be fulfilled: there is no other node near
             if not elsewhere:
                 raise
             submit(())
 
-    def held(self) -> Mapping[int, Held]:
-        found: dict[int, Held] = {}
+    def held(self) -> Mapping[int, ClaimedNode]:
+        found: dict[int, ClaimedNode] = {}
         for job in commands.jobs(NAME):
             mark = _MARK.match(job.comment)
             if mark is None or mark[1] != self._step.name:
@@ -91,11 +95,13 @@ class Claims:
             if code_of(refused) and job.number not in self._refused:
                 self._refused.add(job.number)
                 self._since = self._since or time.monotonic()
-            found[number] = Held(job.state in commands.OVER, job.node, f"{what}: {refused}" if code_of(refused) else what + why)
+            found[number] = ClaimedNode(job.state in commands.OVER, job.node, f"{what}: {refused}" if code_of(refused) else what + why)
         return found
 
     def _anywhere(self, number: int, job: commands.JobLine) -> None:
-        """Nothing near is free. If this is refused, because it runs by now or else, the next look sees."""
+        """Extend the request to all nodes, because none near is free. If this is rejected, because it runs by now or otherwise, the next
+        poll shows it.
+        """
         with contextlib.suppress(SchedulerFailed):
             avoid = self._avoid.get(number) or [*commands.expand(self._step.nodes), *self._excluded(commands.fields(self._step.job))]
             commands.update(job.number, ExcNodeList=",".join(avoid), Comment=job.comment.removesuffix(_NEAR))
@@ -105,7 +111,7 @@ class Claims:
             commands.cancel(self._jobs[number])
 
     def _later(self) -> list[str]:
-        """Options for one that would refuse itself as others have: the next begins after as long again as that has gone on."""
+        """Return options for a job that may reject itself as others have: its delay is the time for which that has gone on."""
         return [f"--begin=now+{min(LATEST, int(time.monotonic() - self._since))}"] if self._since else []
 
     def record(self, number: int, text: str) -> None:
@@ -114,9 +120,9 @@ class Claims:
             commands.update(self._jobs[number], Comment=self._comment(number, text))
 
     def _excluded(self, job: Mapping[str, str]) -> list[str]:
-        """Nodes that the job itself, or its user's options for claimed nodes, exclude."""
+        """Return the nodes that the main job, or the user's options for claimed nodes, exclude."""
         theirs = last("exclude", self._options)
-        theirs = commands.listed_in(theirs) if "/" in theirs else theirs  # as sbatch distinguishes them
+        theirs = commands.listed_in(theirs) if "/" in theirs else theirs  # the rule by which sbatch distinguishes them
         return [nodes for nodes in (job.get("ExcNodeList", "(null)"), theirs) if nodes not in ("(null)", "")]
 
     def _comment(self, number: int, text: str) -> str:
@@ -124,8 +130,9 @@ class Claims:
 
 
 def refuse(why: str) -> None:
-    """Write in the comment of the batch job that this process runs in, a claimed node, why no rank may go there: `held` reads it. If that
-    cannot be written, it is known only that the node was given back.
+    """Write into the comment of this process's batch job, a claimed node, why no rank may go there: `held` reads it.
+
+    If that fails, it is only known that the node was given back.
     """
     with contextlib.suppress(SchedulerFailed):
         number = os.environ.get("SLURM_JOB_ID", "")
@@ -139,7 +146,7 @@ def _plain(text: str) -> str:
 
 
 def owner_is_over(job: str) -> bool:
-    """Whether the job that a spare is for is known to be. A controller that does not answer says nothing."""
+    """Return whether the main job of a spare is known to be over. A controller that does not answer gives no result."""
     try:
         state = commands.state(job)
     except SchedulerFailed:

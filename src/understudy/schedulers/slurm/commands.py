@@ -1,6 +1,7 @@
-"""Slurm's commands, run so that what they are given is all that they go by.
+"""Run Slurm's commands in an environment that does not change their meaning.
 
-Known limits: the commands are the interface that stays; the REST daemon is not asked. What they print is read in formats of our own.
+Known limits: only the commands are used, because they are the stable interface; the REST daemon is not. Their output is requested in
+formats of our own.
 """
 
 from __future__ import annotations
@@ -17,23 +18,25 @@ from pathlib import Path
 from understudy.messages import slurm
 from understudy.schedulers.base import SchedulerAway, SchedulerFailed
 
-SECONDS = 15.0  # that a command may take: a controller that is away is tried for `MessageTimeout` and again
+SECONDS = 15.0  # limit of a command: a controller that is away is tried for `MessageTimeout`, and again
 OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "REVOKED")
 MOST = 4 << 20  # characters of an answer that are read
-OPTIONS = ("SLURM_", "SQUEUE_", "SINFO_", "SCANCEL_", "SCONTROL_")  # beginnings of variables that are options of these commands
+OPTIONS = ("SLURM_", "SQUEUE_", "SINFO_", "SCANCEL_", "SCONTROL_")  # prefixes of variables that are options of these commands
 AGAIN = re.compile(r"try again|Unable to contact|Socket timed out|Connection refused|DB index", re.IGNORECASE)
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Without what a step has of its job (its size, its nodes and its options), and what a user has set for lists that people read: to the
-    commands, both would be options of ours.
+    """Return the environment without the step's variables of its job (size, nodes, options) and the user's settings for lists.
+
+    The commands would treat both as options.
     """
     return {name: value for name, value in given.items() if not name.startswith(OPTIONS) or name in ("SLURM_CONF", "SLURM_CLUSTERS")}
 
 
 def run(*words: str, seconds: float = SECONDS, given: str = "", around: Mapping[str, str] | None = None) -> str:
-    """What the command has printed; it reads what is `given`. `around`: its environment, if that is not ours. Raises `SchedulerAway` or
-    `SchedulerFailed`.
+    """Run a command with the input `given`, and return its output.
+
+    `around`: its environment, if not that of this process. Raises `SchedulerAway` or `SchedulerFailed`.
     """
     if shutil.which(words[0]) is None:
         raise SchedulerFailed(slurm.NO_COMMAND(command=words[0]))
@@ -53,24 +56,24 @@ def run(*words: str, seconds: float = SECONDS, given: str = "", around: Mapping[
 
 @dataclass(frozen=True)
 class NodeLine:
-    """A node as `sinfo` has it."""
+    """A node in the output of `sinfo`."""
 
     name: str
     address: str
     state: str  # with its flag: "mixed*", "draining", "down~"
     reason: str
     user: str
-    since: str  # as Slurm writes a time; "Unknown"
+    since: str  # a time in Slurm's format; "Unknown"
 
 
-_RECORD = re.compile(r"^JobId=([0-9]+) ", re.MULTILINE)  # the beginning of each
-_FORMAT = "%N|%o|%T|%u|%H|%E"  # the reason last: it may have any character in it
+_RECORD = re.compile(r"^JobId=([0-9]+) ", re.MULTILINE)  # the beginning of each record
+_FORMAT = "%N|%o|%T|%u|%H|%E"  # the reason is last: it may contain any character
 
 
 def nodes(names: Collection[str] = ()) -> list[NodeLine]:
-    """Those of this name, in no order; all if none is given."""
+    """Return the nodes of these names, in any order; all if none is given."""
     words = ["sinfo", "--noheader", "--Node", f"--format={_FORMAT}"]
-    lines = run(*words, *([f"--nodes={','.join(names)}"] if names else [])).split("\n")  # not at what else a reason may have in it
+    lines = run(*words, *([f"--nodes={','.join(names)}"] if names else [])).split("\n")  # a reason may have other separators
     found: dict[str, NodeLine] = {}
     for line in lines:
         parts = [part.strip() for part in line.split("|", 5)]
@@ -81,22 +84,22 @@ def nodes(names: Collection[str] = ()) -> list[NodeLine]:
 
 
 def expand(names: str) -> tuple[str, ...]:
-    """ "n[1-3],m7" as its names, in Slurm's order."""
+    """Return the names in "n[1-3],m7", in Slurm's order."""
     return tuple(run("scontrol", "show", "hostnames", names).split()) if names else ()
 
 
 def listed_in(file: str) -> str:
-    """The nodes that this file lists, in Slurm's notation."""
+    """Return the nodes that this file lists, in Slurm's notation."""
     return run("scontrol", "show", "hostlist", str(Path(file).absolute())).strip()
 
 
 def features(nodes: str) -> list[set[str]]:
-    """Those that each of these nodes has now."""
+    """Return the present features of each of these nodes."""
     return [set(line.split(",")) for line in run("sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%b").split()]
 
 
 def update(job: str, **changes: str) -> None:
-    """Of a job: `NodeList`, `Comment`."""
+    """Change fields of a job: `NodeList`, `Comment`."""
     run("scontrol", "update", f"JobId={job}", *(f"{name}={value}" for name, value in changes.items()))
 
 
@@ -105,8 +108,9 @@ def drain(names: Sequence[str], reason: str) -> None:
 
 
 def batch(command: Sequence[str], *options: str, around: Mapping[str, str]) -> str:
-    """The number of a new job on one node, which runs this. `around`: its environment, which is not in its script; those variables that
-    begin with SBATCH_ are options, too.
+    """Submit a job on one node that runs this command, and return its number.
+
+    `around`: its environment, which is not in its script; variables that begin with SBATCH_ are options, too.
     """
     words = ["sbatch", "--parsable", "--export=ALL", "--nodes=1", "--ntasks=1", "--output=/dev/null", *options]
     return run(*words, given=f"#!/bin/sh\nexec {shlex.join(command)}\n", around=around).strip().partition(";")[0]
@@ -117,7 +121,7 @@ def cancel(job: str) -> None:
 
 
 def state(job: str) -> str:
-    """As Slurm calls it; "" of a job that it has forgotten."""
+    """Return Slurm's name of the job's state; "" for a job that it has forgotten."""
     try:
         lines = [line.split("|") for line in run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%A|%T").split()]
         return next((line[1] for line in lines if line[0] == job and len(line) == 2), "")
@@ -130,36 +134,37 @@ def state(job: str) -> str:
 
 
 def run_on(node: str, job: str, *words: str) -> None:
-    """In a further step of the job, which shares what the others have there."""
+    """Run a command in a further step of the job, which shares the resources of the other steps there."""
     options = ["--overlap", "--nodes=1", "--ntasks=1", "--gres=none", "--mem=0", "--output=none", "--error=none"]
     run("srun", "--quiet", f"--jobid={job}", f"--nodelist={node}", *options, *words, seconds=40.0)
 
 
 def broadcast(job: str, file: str, there: str) -> None:
-    """Puts a copy of `file` at `there` on every node of the job, for its owner only. Raises if something is there already."""
+    """Copy `file` to `there` on every node of the job, for its owner only. Raises if that exists already."""
     run("sbcast", "--preserve", f"--jobid={job}", file, there, seconds=60.0)
 
 
 def batch_host(job: str) -> str:
-    """The node on which the job's script runs, or ran; "" if it has none."""
+    """Return the node on which the job's script runs, or ran; "" if it has none."""
     found = fields(job)
     return found.get("BatchHost", "") if found.get("BatchFlag", "0") != "0" else ""
 
 
 def record(job: str) -> str:
-    """What `scontrol show job` says of it, after its name, in which any text may be; "" if that is nothing. Where its number stands for an
-    array or a heterogeneous job, all tasks or components are shown, in any order.
+    """Return the output of `scontrol show job` after the job's name, which may contain any text; "" if there is none.
+
+    If its number means an array or a heterogeneous job, all tasks or components are included, in any order.
     """
     return _records(job).get(job, "").partition(" UserId=")[2]
 
 
 def fields(job: str) -> dict[str, str]:
-    """Its record, by the names in it."""
+    """Return the fields of the job's record by name."""
     return _fields(record(job))
 
 
 def nodes_of(job: str) -> str:
-    """Its nodes, in Slurm's notation, those of all its components included; "" if it has none."""
+    """Return the nodes of the job with all its components, in Slurm's notation; "" if it has none."""
     ours = [shown for number, shown in _records(job).items() if number == job or shown.startswith(f"HetJobId={job} ")]
     found = [_fields(shown.partition(" UserId=")[2]).get("NodeList", "(null)") for shown in ours]
     return ",".join(nodes for nodes in found if nodes != "(null)")
@@ -171,13 +176,13 @@ def _records(job: str) -> dict[str, str]:
 
 
 def _fields(shown: str) -> dict[str, str]:
-    """The first of a name counts. Comments come last: any text may be in them."""
+    """Parse fields. The first of a name counts. Comments come last, because they may contain any text."""
     return dict(word.split("=", 1) for word in reversed(shown.split()) if "=" in word)
 
 
 @dataclass(frozen=True)
 class JobLine:
-    """A job as `squeue` has it."""
+    """A job in the output of `squeue`."""
 
     number: str
     state: str
@@ -187,7 +192,7 @@ class JobLine:
 
 
 def jobs(name: str) -> list[JobLine]:
-    """This user's jobs of that name, those that have ended not long ago included."""
+    """Return this user's jobs of that name, including those that have ended recently."""
     words = ["squeue", "--noheader", f"--user={os.geteuid()}", f"--name={name}", "--states=all", "--format=%i|%T|%N|%r|%k"]
     lines = [line.split("|", 4) for line in run(*words).split("\n")]
     return [JobLine(*(part.strip() for part in line)) for line in lines if len(line) == 5]

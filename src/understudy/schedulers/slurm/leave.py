@@ -1,7 +1,7 @@
-"""`python -m understudy.schedulers.slurm.leave JOB STEP`: ends what a step of ours runs on this node, as if it had gone well.
+"""`python -m understudy.schedulers.slurm.leave JOB STEP`: end the task of our step on this node as if it had succeeded.
 
-It runs in a further step of the job on that node. Slurm would kill the task, and `srun` would report that as the job's own end; our command
-ends its workers when it is told that the node is not part of the job any more, and its exit code is 0.
+It runs in a further step of the job on that node. If Slurm killed the task, `srun` would report that as the job's own end. Our command ends
+its workers when it is told that the node is not part of the job any more, and exits with code 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SECONDS = 20.0  # for it to end
 
 
 def tasks(job: str, step: str) -> set[int]:
-    """Of that step, on this node: what Slurm itself has started there, which is our command."""
+    """Return the pids of that step's tasks on this node: the processes that Slurm itself has started there, which are our command."""
     mine = {b"SLURM_JOB_ID=" + job.encode(), b"SLURM_STEP_ID=" + step.encode()}
     found: set[int] = set()
     for entry in Path("/proc").glob("[0-9]*/environ"):

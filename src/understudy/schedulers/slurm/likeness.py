@@ -1,13 +1,13 @@
-"""What makes a node like those of a job: the options that ask Slurm for one, and whether it has given one.
+"""Request nodes like those of a job from Slurm, and check the ones that it gives.
 
-Slurm itself is asked what the job has, since its options may have come from a command line, a script, the environment, a plugin or the
-defaults of a partition. How much each node has is taken from its list of resources (`resources.py`), all else from the job's record.
+The job's properties are read from Slurm itself, because its options may have come from a command line, a script, the environment, a plugin
+or the defaults of a partition. The resources of each node are taken from its list (`resources.py`), everything else from the job's record.
 
 - Licenses belong to a job as a whole. A further node gets its share: four for four nodes are one more, and so is one for four.
 - A constraint that counts nodes, or that only a set of nodes can meet (`[rack1|rack2]`), becomes the features of it that all nodes have.
-- `--switches` says nothing of one node: `network.py` looks for one that is near.
+- `--switches` has no meaning for one node: `network.py` requests one that is near.
 
-Known limits: Slurm 22.05 shows `--prefer` as a constraint. What only plugins know (options of SPANK, burst buffers) is not passed on.
+Known limits: Slurm 22.05 shows `--prefer` as a constraint. Options that only plugins know (of SPANK, burst buffers) are not passed on.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from understudy.schedulers.slurm import commands, resources
 from understudy.schedulers.slurm.chosen import MEMORY, SPECIALIZED
 from understudy.schedulers.slurm.resources import Resources
 
-MARGIN = 120  # seconds that a claimed node may stay at least, however soon the job's own time is over
-PAUSE = 2.0  # seconds between two questions to a controller that is away
+MARGIN = 120  # minimum time in seconds of a claimed node, however soon the job's own time is over
+PAUSE = 2.0  # seconds between two queries of a controller that is away
 FIELDS = {
     "Partition": "partition",
     "QOS": "qos",
@@ -38,7 +38,7 @@ FIELDS = {
     "MCS_label": "mcs-label",
     "CoreSpec": "core-spec",
     "ThreadSpec": "thread-spec",
-    "MinMemoryNode": "mem",  # these two where Slurm counts no memory: a node of that size
+    "MinMemoryNode": "mem",  # these two if Slurm counts no memory: a node of that size
     "MinMemoryCPU": "mem-per-cpu",
     "MinTmpDiskNode": "tmp",
     "TresFreq": "gpu-freq",
@@ -48,7 +48,8 @@ NONE = ("", "(null)", "N/A", "0")
 
 
 def needed(job: str, nodes: str) -> Resources:
-    """Return what the job has on each of these nodes, which are in Slurm's notation, or on each of all that it has if it has none of them.
+    """Return the job's resources on each of these nodes (in Slurm's notation), or on each of all its nodes if it has none of them.
+
     Raises `SchedulerFailed`.
     """
     lines = resources.listed(commands.record(job))
@@ -61,8 +62,9 @@ def needed(job: str, nodes: str) -> Resources:
 
 
 def options(job: Mapping[str, str], count: int, node: Resources, theirs: Collection[str], now: float) -> list[str]:
-    """Return the options of `sbatch` for one node like the `count` ones that the job with this record began with, for as long as that job
-    may run. `node`: what it is to have, without what options of the user's set (`theirs`). Raises `SchedulerFailed`.
+    """Return the options of `sbatch` for one node like the `count` nodes with which this job began, for the job's remaining time.
+
+    `job`: its record. `node`: the resources of the node, without those that the user's options (`theirs`) set. Raises `SchedulerFailed`.
     """
     left_out = {"mem", "mem-per-cpu"} if node.memory or MEMORY in theirs else set()
     left_out |= {"core-spec", "thread-spec"} if SPECIALIZED in theirs else set()
@@ -83,12 +85,14 @@ def options(job: Mapping[str, str], count: int, node: Resources, theirs: Collect
 
 
 def _says_something(value: str) -> bool:
-    """An asterisk alone, or one before the default of the user's (`WCKey`), stands for what the job has without an option."""
+    """Return whether a value was set. An asterisk alone, or before the user's default (`WCKey`), is the value of a job without
+    the option.
+    """
     return value not in NONE and not value.startswith("*")
 
 
 def _constraint(expression: str, nodes: str) -> str:
-    """Features of one node that are those of this expression which the job's nodes share; if they share none, any one of it."""
+    """Return the features of this expression that all nodes of the job have; if there are none, any one of it."""
     words = [word for word in re.split(r"[][()&|,]+", re.sub(r"\*[0-9]+", "", expression)) if word]
     each = commands.features(nodes)
     shared = [word for word in dict.fromkeys(words) if each and all(word in features for features in each)]
@@ -96,7 +100,7 @@ def _constraint(expression: str, nodes: str) -> str:
 
 
 def _share(licenses: str, nodes: int) -> str:
-    """Of "app:4,disk", for one of so many nodes."""
+    """Return the share of "app:4,disk" for one of these nodes."""
     return re.sub(r"([:=*])([0-9]+)", lambda found: f"{found[1]}{-(-int(found[2]) // nodes)}", licenses)
 
 
@@ -111,8 +115,9 @@ def _time(job: Mapping[str, str], now: float) -> list[str]:
 
 
 def unlike(wanted: Resources) -> str:
-    """Compare what Slurm has given to the batch job that this process runs in with what is wanted: what is missing, or "". Waits for a
-    controller that is away.
+    """Compare the resources of this process's batch job with those wanted, and return what is missing, or "".
+
+    Waits for a controller that is away.
     """
     node = os.environ.get("SLURMD_NODENAME", "")
     while True:

@@ -1,7 +1,7 @@
-"""What a job has on its nodes: CPUs, memory and generic resources (GRES), as `scontrol show job --details` lists them.
+"""The CPUs, memory and generic resources (GRES) of a job on its nodes, as `scontrol show job --details` lists them.
 
-That list is the same however the job was asked for (`--gpus`, `--gpus-per-task`, `--mem-per-gpu`, whole nodes). So another node for the job
-is asked for by it, and compared with it when it is given. Slurm 20.02 and later print it in this form.
+The list does not depend on how the job was requested (`--gpus`, `--gpus-per-task`, `--mem-per-gpu`, whole nodes). So another node for the
+job is requested by it, and compared with it when it is given. Slurm 20.02 and later print it in this form.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from dataclasses import asdict, dataclass, field
 from understudy.schedulers.slurm.chosen import ALL_GRES, CPUS, MEMORY
 
 _LINE = re.compile(r"\bNodes=(\S+) CPU_IDs=([0-9,-]*) Mem=([0-9]+) GRES=(\S*)")
-SHARES = ("shard", "mps")  # of GPUs: Slurm refuses to be asked for both, and a whole node may have both
+SHARES = ("shard", "mps")  # of GPUs: Slurm rejects a request for both, and a whole node may have both
 _SCALE = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Of one job on one node. `cpus`, `memory` (in MiB): 0 if it is not counted. `gres`: by name and type, "gpu:a100"."""
+    """The resources of one job on one node. `cpus`, `memory` (in MiB): 0 if not counted. `gres`: by name and type, "gpu:a100"."""
 
     cpus: int = 0
     memory: int = 0
     gres: Mapping[str, int] = field(default_factory=dict)
 
     def options(self) -> list[str]:
-        """Return the options of `sbatch` that ask for as much on one node."""
+        """Return the options of `sbatch` that request the same on one node."""
         found = [f"--cpus-per-task={self.cpus}"] if self.cpus else []
         found += [f"--mem={self.memory}M"] if self.memory else []
         return [*found, *self.gres_option()]
 
     def gres_option(self, others: str = "") -> list[str]:
-        """Return the option that asks for these generic resources and the `others`, if that is any. The last such option counts alone."""
+        """Return the option that requests these generic resources and the `others`, if any. Only the last such option counts."""
         shares = SHARES if any(_name(key) == "gpu" for key in self.gres) else ()
         if asked := [f"{key}:{count}" for key, count in self.gres.items() if _name(key) not in shares]:
             return [f"--gres={','.join([others, *asked] if others else asked)}"]
         return []
 
     def without(self, names: Collection[str]) -> Resources:
-        """Leave out what an option of the user's sets (`chosen`)."""
+        """Return the resources without those that one of the user's options sets (`chosen`)."""
         kept = {key: count for key, count in self.gres.items() if _name(key).lower() not in names and ALL_GRES not in names}
         return Resources(0 if CPUS in names else self.cpus, 0 if MEMORY in names else self.memory, kept)
 
     def lacking(self, needed: Resources) -> str:
-        """Describe what these have less of than is needed; "" if there is nothing."""
+        """Describe what is missing from these compared with `needed`; "" if nothing is."""
         pairs = [("CPUs", self.cpus, needed.cpus), ("MiB of memory", self.memory, needed.memory)]
         pairs += [(name, self.count(name), count) for name, count in needed.gres.items()]
         return ", ".join(f"{has} of {wanted} {name}" for name, has, wanted in pairs if has < wanted)
@@ -59,17 +59,17 @@ class Resources:
         return cls(**json.loads(text))
 
     def count(self, name: str) -> int:
-        """A name without a type stands for all types."""
+        """Return the number of a resource. A name without a type means all types."""
         return sum(count for key, count in self.gres.items() if key == name or _name(key) == name)
 
 
 def listed(details: str) -> dict[str, Resources]:
-    """Read what a job has, by nodes in Slurm's notation ("n[1-3]"): those of one key have the same."""
+    """Parse the resources of a job, by nodes in Slurm's notation ("n[1-3]"): those of one key have the same."""
     return {nodes: Resources(_cpus(cpus), int(memory), _gres(gres)) for nodes, cpus, memory, gres in _LINE.findall(details)}
 
 
 def least(nodes: Collection[Resources]) -> Resources:
-    """Return what every one of these nodes has. Where their types of a resource differ, only the number counts."""
+    """Return the resources that every one of these nodes has. If their types of a resource differ, only the number counts."""
     names = set.intersection(*({_name(key) for key in node.gres} for node in nodes))
     gres: dict[str, int] = {}
     for name in sorted(names):
@@ -90,7 +90,7 @@ def _cpus(ids: str) -> int:
 
 
 def _gres(text: str) -> dict[str, int]:
-    """Read "gpu:a100:4(IDX:0,2-4),shard:1K". Places of the devices on the node, in brackets, are left out."""
+    """Parse "gpu:a100:4(IDX:0,2-4),shard:1K". The devices' places on the node, in brackets, are ignored."""
     found: Counter[str] = Counter()
     for part in re.sub(r"\([^)]*\)", "", text).split(","):
         key, _, count = part.rpartition(":")

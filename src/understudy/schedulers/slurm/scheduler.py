@@ -1,4 +1,4 @@
-"""Slurm as a scheduler: what it is to start runs in a job of its own on one node, and an allocation is the step that a process runs in."""
+"""Slurm as a scheduler: each process runs in a separate job on one node. An allocation is the step of this process."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import signal
 from collections.abc import Mapping, Sequence
 
 from understudy.schedulers.base import Allocation, Ended, Work
-from understudy.schedulers.elsewhere import Elsewhere, ElsewhereScheduler
+from understudy.schedulers.remote import RemoteLauncher, RemoteProcess
 from understudy.schedulers.slurm import commands
 from understudy.schedulers.slurm.allocation import SlurmAllocation
 from understudy.schedulers.slurm.step import NAME, step_of
 
 
-class SlurmJob(Elsewhere):
-    """A job on one node."""
+class SlurmJob(RemoteProcess):
+    """A Slurm job on one node."""
 
     def __init__(self, number: str) -> None:
         self.number = number
@@ -31,7 +31,7 @@ class SlurmJob(Elsewhere):
         commands.run("scancel", "--quiet", "--full", f"--signal={number.name.removeprefix('SIG')}", self.number)
 
 
-class SlurmScheduler(ElsewhereScheduler):
+class SlurmScheduler(RemoteLauncher):
     name = NAME
 
     def begin(self, work: Work) -> SlurmJob:

@@ -1,4 +1,4 @@
-"""A complete batch script for a job of Understudy's on Slurm, with a line beside everything that is not obvious."""
+"""Generate a complete batch script for an Understudy job on Slurm, with a comment for everything that is not obvious."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Wish:
     nodes: int = 1  # with ranks
     spare_nodes: int = 1
     ranks: int = 1  # on each node
-    gpus: int = 0  # on each node; 0: none is asked for
+    gpus: int = 0  # on each node; 0: none is requested
     cpus: int = 0  # for each node; 0: whole nodes
     name: str = ""
-    time: str = ""  # as Slurm writes it
+    time: str = ""  # in Slurm's format
     partition: str = ""
     account: str = ""
     qos: str = ""
-    notice: int = 0  # seconds before the time limit at which the script gets SIGUSR1; 0: it gets none
+    notice: int = 0  # seconds before the time limit at which the script gets SIGUSR1; 0: no signal
     requeue: bool = False
-    options: Sequence[str] = ()  # further ones of `understudy run`
-    setup: Sequence[str] = ()  # lines that come before it: modules, environments
+    options: Sequence[str] = ()  # further options of `understudy run`
+    setup: Sequence[str] = ()  # lines before it: modules, environments
 
 
 def script(wish: Wish) -> str:
-    """Raises `ValueError` for what cannot be written into one."""
+    """Return the script. Raises `ValueError` for a value that cannot be written into one."""
     if not wish.program:
         raise ValueError(slurm.NO_PROGRAM())
     if wish.nodes < 1 or wish.spare_nodes < 0 or wish.ranks < 1:

@@ -1,7 +1,7 @@
-"""The job's secret on its way from the first node of a step to the others, by `sbcast`: Slurm's daemons carry it, as the job's own user.
+"""Send the job's secret from the first node of a step to the others by `sbcast`: Slurm's daemons transfer it, as the job's own user.
 
-It lies in /tmp of every node under a name that others could know. So it is made there as a new file, which `sbcast` refuses if there is one
-already, and believed only if it belongs to this user and nobody else may touch it. Who reads it removes it.
+It is stored in /tmp of every node under a name that others could know. So it is created there as a new file (`sbcast` fails if the file
+exists), and accepted only if it belongs to this user and no other user may access it. The reader removes it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def share(job: str, name: str, secret: str) -> None:
         file.write(secret + "\n")
         file.flush()
         commands.broadcast(job, file.name, str(place(name)))
-    place(name).unlink(missing_ok=True)  # this node has it
+    place(name).unlink(missing_ok=True)  # this node has the secret
 
 
 def shared(name: str, seconds: float) -> str:
@@ -45,7 +45,7 @@ def shared(name: str, seconds: float) -> str:
 
 
 def _read(path: Path) -> str:
-    """ "" as long as it is not there, or not all of it."""
+    """Return the secret; "" as long as the file is missing or incomplete."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:

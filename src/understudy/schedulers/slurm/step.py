@@ -1,4 +1,4 @@
-"""The step of a Slurm job that has started this process, as its environment says it. Asks nobody, but for names and addresses of nodes."""
+"""The Slurm step of this process, from its environment. It queries Slurm only for names and addresses of nodes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from understudy.schedulers.base import Place
 from understudy.schedulers.slurm import commands
 
 NAME = "slurm"
-ORCHESTRATORS = 3  # nodes that may run one: any one of them may be lost
-LABELS = {"switch": SWITCH, "block": NVLINK_DOMAIN}  # what Slurm's words for places in the network are as labels of a node
-OTHER_STEPS = 0xFFFFFFF0  # from here on Slurm numbers steps that no srun of the user's has made: the batch script, a shell
-SLOTS, FIRST_PORT = 2048, 16384  # below the ports that systems give out by themselves
+ORCHESTRATORS = 3  # nodes that may run one: the loss of any one is tolerated
+LABELS = {"switch": SWITCH, "block": NVLINK_DOMAIN}  # node labels for Slurm's levels of the network
+OTHER_STEPS = 0xFFFFFFF0  # step numbers from here on were not made by an srun of the user: the batch script, a shell
+SLOTS, FIRST_PORT = 2048, 16384  # below the ports that systems assign automatically
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Step:
     number: int
     port: int  # the first of `ORCHESTRATORS` in a row
     topology: tuple[tuple[str, str], ...]
-    task: str = ""  # of the job in its array, if its number stands for the whole array, too
-    parts: int = 1  # components of the job: more than one, and their nodes differ
-    container: str = ""  # that this process runs in, by Slurm's own `--container`
+    task: str = ""  # of the job in its array, if its number means the whole array, too
+    parts: int = 1  # components of the job; the nodes of several components differ
+    container: str = ""  # of this process, from Slurm's `--container`
 
     def check_claims(self, options: Sequence[str]) -> None:
-        """Raise `ValueError` if no other node can be asked for that is like those of this step. `options`: what is asked for besides."""
+        """Raise `ValueError` if no other node like those of this step can be requested. `options`: further options of the request."""
         if self.parts > 1:
             raise ValueError(slurm.CLAIMS_OF_PARTS(job=self.job, parts=self.parts))
         if self.container and not any(option.partition("=")[0] == "--container" for option in options):
@@ -41,20 +41,20 @@ class Step:
 
     @property
     def address(self) -> str:
-        """Of the job, for commands that change it, and would change every task of its array."""
+        """The job's address for commands that change it; its number alone would change every task of its array."""
         return f"{self.job}_{self.task}" if self.task else self.job
 
     @property
     def name(self) -> str:
-        """Of this run, for our own job: unlike that of any other."""
+        """The name of this run for our own job; no other run has it."""
         return f"slurm-{self.job}.{self.step}" + (f"-r{self.restarts}" if self.restarts else "")
 
     def was(self, name: str) -> bool:
-        """Whether this is the name of an earlier run of the same step: the job was requeued since."""
+        """Return whether this is the name of an earlier run of the same step: the job was requeued since."""
         return name != self.name and name.partition("-r")[0] == f"slurm-{self.job}.{self.step}"
 
     def place(self) -> Place:
-        """Asks Slurm for the nodes' names and addresses."""
+        """Return the place of this process. Queries Slurm for the nodes' names and addresses."""
         nodes = commands.expand(self.nodes)
         leading = nodes[:ORCHESTRATORS]
         known = {line.name: line.address for line in commands.nodes(leading)}
@@ -64,7 +64,7 @@ class Step:
 
 
 def step_of(environment: Mapping[str, str]) -> Step | None:
-    """None if no `srun` has started this process. Raises `ValueError` for one that is started in a way that cannot work."""
+    """Return the step; None if no `srun` has started this process. Raises `ValueError` if it was started in a way that cannot work."""
     job, step = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_STEP_ID", "")
     if not job.isdecimal() or not step.isdecimal() or int(step) >= OTHER_STEPS:
         return None
@@ -79,9 +79,9 @@ def step_of(environment: Mapping[str, str]) -> Step | None:
     reserved = environment.get("SLURM_STEP_RESV_PORTS", "").split("-")
     if reserved[0].isdecimal() and reserved[-1].isdecimal() and int(reserved[-1]) - int(reserved[0]) >= ORCHESTRATORS - 1:
         port = int(reserved[0])
-    else:  # jobs that run at one time have numbers that are not far from each other
+    else:  # jobs that run at the same time have similar numbers
         port = FIRST_PORT + (int(job) + 131 * int(step)) % SLOTS * (ORCHESTRATORS + 1)
-    # Variables of a job from which this one was submitted may be there still, so they count only if they are about this one.
+    # Variables of a job from which this one was submitted may still be set, so they count only if they are about this one.
     task = environment.get("SLURM_ARRAY_TASK_ID", "") if environment.get("SLURM_ARRAY_JOB_ID") == job else ""
     parts = _number(environment, "SLURM_HET_SIZE", 1) if environment.get("SLURM_JOB_ID_HET_GROUP_0") == job else 1
     return Step(
@@ -100,7 +100,7 @@ def step_of(environment: Mapping[str, str]) -> Step | None:
 
 
 def outside_of_a_step(environment: Mapping[str, str]) -> str:
-    """What to tell somebody who is in a job of several nodes and uses one of them; "" else."""
+    """Return a message for a user who is in a job of several nodes and uses one of them; "" otherwise."""
     count = _number(environment, "SLURM_JOB_NUM_NODES", 1)
     if step_of(environment) is not None or not environment.get("SLURM_JOB_ID", "").isdecimal() or count < 2:
         return ""
@@ -113,8 +113,9 @@ def _number(environment: Mapping[str, str], name: str, otherwise: int) -> int:
 
 
 def topology(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the labels of this node: of "spine.leaf3.n7" with the pattern "switch.switch.node" the nearest of each kind. A block of
-    Slurm's is an NVLink domain.
+    """Return the labels of this node: for "spine.leaf3.n7" with the pattern "switch.switch.node" the nearest of each kind.
+
+    A Slurm block is an NVLink domain.
     """
     names = environment.get("SLURM_TOPOLOGY_ADDR", "").split(".")
     kinds = environment.get("SLURM_TOPOLOGY_ADDR_PATTERN", "").split(".")

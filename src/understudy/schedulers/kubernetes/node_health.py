@@ -1,7 +1,7 @@
-"""What speaks against the node of a pod, as Kubernetes has it: cordons, taints, conditions, taints of its devices, its own deletion.
+"""Evidence of Kubernetes against the node of a pod: cordons, taints, conditions, taints of its devices, its own deletion.
 
-A taint or condition that says how the cluster sees a node comes from whoever looks after it, under names of their own: patterns of the
-job's resource (`Evidence`) say which count.
+Taints and conditions about a node's health have names that depend on the cluster: patterns of the job's resource (`Evidence`) say which
+ones count.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ from understudy.common.bounds import plain
 from understudy.messages import kubernetes_jobs
 from understudy.schedulers.base import NodeSeen
 from understudy.schedulers.kubernetes.api import Object
+from understudy.schedulers.kubernetes.job_status import moment
 from understudy.schedulers.kubernetes.resource import Evidence
-from understudy.schedulers.kubernetes.standing import moment
 from understudy.schedulers.kubernetes.tolerations import came_after, identity, tolerates
 
 
 @dataclass(frozen=True)
 class Trouble:
-    kind: str  # always the same word for the same thing
-    reason: str  # for people
-    since: float = 0.0  # unix time; 0: not known
+    kind: str  # a fixed word for each kind
+    reason: str  # as text
+    since: float = 0.0  # unix time; 0: unknown
 
 
 def of_pod(pod: Object, leave: str) -> Trouble | None:
-    """It is about to be ended: somebody has deleted it, or it is evicted, or preempted; or it is to be left, by its annotation `leave`."""
+    """Return the trouble of a pod that is deleted, evicted or preempted, or whose ranks must leave it according to its annotation
+    `leave`.
+    """
     metadata = pod["metadata"]
     asked = (metadata.get("annotations") or {}).get(leave)
     if asked is not None and "deletionTimestamp" not in metadata:
@@ -41,7 +43,7 @@ def of_pod(pod: Object, leave: str) -> Trouble | None:
 
 
 def of_node(node: Object, evidence: Evidence, tolerated: Collection[str] = ()) -> list[Trouble]:
-    """`tolerated`: taints that are none (`tolerations.identity`)."""
+    """Return the troubles of a node. `tolerated`: taints that do not count (`tolerations.identity`)."""
     found = []
     spec, status = node.get("spec") or {}, node.get("status") or {}
     name = node["metadata"]["name"]
@@ -65,8 +67,9 @@ def of_node(node: Object, evidence: Evidence, tolerated: Collection[str] = ()) -
 
 
 def of_devices(pod: Object, claims: Mapping[str, Object], tainted: Mapping[tuple[str, str, str], Sequence[Object]]) -> list[Trouble]:
-    """`claims`: the resource claims of its namespace by name. `tainted`: devices (driver, pool, device) and their taints. Those that the
-    claim tolerates are none, unless they came after the pod.
+    """Return the troubles of a pod's devices, without taints that the claim tolerates, unless they are newer than the pod.
+
+    `claims`: the resource claims of its namespace by name. `tainted`: devices (driver, pool, device) and their taints.
     """
     found = []
     for entry in pod.get("status", {}).get("resourceClaimStatuses") or pod.get("spec", {}).get("resourceClaims") or []:
@@ -83,7 +86,7 @@ def of_devices(pod: Object, claims: Mapping[str, Object], tainted: Mapping[tuple
 
 
 def seen(pod: Object, troubles: Iterable[Trouble]) -> NodeSeen:
-    """`troubles`: all that there are; the first one names them."""
+    """Return the node of a pod. `troubles`: all of them; the first one gives the kind."""
     all_of_them = list(troubles)
     node = pod.get("spec", {}).get("nodeName") or ""
     state = f"{pod.get('status', {}).get('phase', 'Unknown')} on {node}" if node else "Pending"
@@ -95,7 +98,7 @@ def seen(pod: Object, troubles: Iterable[Trouble]) -> NodeSeen:
 
 
 def matches(text: str, patterns: Iterable[str]) -> bool:
-    """`text`: KEY=VALUE:EFFECT. A pattern may leave out the value, and the effect."""
+    """Return whether a taint matches a pattern. `text`: KEY=VALUE:EFFECT. A pattern may leave out the value, and the effect."""
     key, _, rest = text.partition("=")
     value, _, effect = rest.rpartition(":")
     forms = (f"{key}={value}:{effect}", f"{key}={value}", f"{key}:{effect}", key)

@@ -1,9 +1,9 @@
-"""A lock of which one of several processes has it: a `Lease` of the cluster, as Kubernetes' own components use it.
+"""A lock for one of several processes: a `Lease` of the cluster, as Kubernetes' own components use it.
 
-Whoever has it renews it. Another one takes it when it has not been renewed for as long as it is good, by that one's own clock, since it was
-seen first as it is: clocks of different hosts are not compared. Each that takes it counts the transitions on by one, which is its *fence*.
-Every change is made with the version that was read, so of two that change it at once one is refused. A lease of another owner, such as a
-deleted job of the same name, is waited for until Kubernetes has removed it.
+The holder renews it. Another process takes it when it has seen the same version for the lease's duration, by its own clock: clocks of
+different hosts are not compared. Each process that takes it increments the transitions, which is its *fence*. Every change is made with the
+version that was read, so of two simultaneous changes one is rejected. If the lease belongs to another owner, such as a deleted job of the
+same name, the process waits until Kubernetes has removed it.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ GROUP = "coordination.k8s.io/v1"
 
 
 class Lost(Exception):
-    """Another one has it."""
+    """Another process has the lease."""
 
 
-class Lock:
-    """Every method may raise `SchedulerFailed`."""
+class LeaderLease:
+    """One process's access to the lease. Every method may raise `SchedulerFailed`."""
 
     def __init__(self, api: Api, namespace: str, name: str, holder: str, seconds: int, owner: Object | None = None) -> None:
-        """`holder`: unlike every other one's. `owner`: of the lease, with which it goes."""
+        """Create the access. `holder`: a unique name. `owner`: of the lease, which is deleted with it."""
         self._api = api
         self._namespace = namespace
         self._name = name
         self._holder = holder
         self._seconds = seconds
         self._owner = owner
-        self._mine: Object | None = None  # as it was written last
-        self._seen = ("", 0.0)  # a version of another one's, and when that was seen first
-        self.other = ""  # who has it, if it is not this one
+        self._mine: Object | None = None  # as last written
+        self._seen = ("", 0.0)  # the version of another holder, and when it was first seen
+        self.other = ""  # the holder, if it is another process
 
     def take(self) -> int | None:
-        """The fence, if this one has it from now on; None while another one has."""
+        """Take the lease if possible, and return the fence; None while another process has it."""
         try:
             found = self._api.read(self._path())
         except Missing:
@@ -56,13 +56,13 @@ class Lock:
         return self._write(found, int(spec.get("leaseTransitions") or 0) + 1)
 
     def renew(self) -> None:
-        """Raises `Lost`."""
+        """Renew the lease. Raises `Lost`."""
         assert self._mine is not None
         if self._write(self._mine, int(self._mine["spec"]["leaseTransitions"])) is None:
             raise Lost
 
     def give_up(self) -> None:
-        """Another one can take it at once."""
+        """Give up the lease, so that another process can take it at once."""
         if self._mine is not None:
             self._mine["spec"]["holderIdentity"] = ""
             try:
@@ -71,7 +71,7 @@ class Lock:
                 return
 
     def _belongs_to_another(self, lease: Object) -> bool:
-        """A lease without an owner is nobody's: Kubernetes will not remove it, so it may be taken."""
+        """Return whether the lease has another owner. One without an owner may be taken, because Kubernetes will not remove it."""
         owners = lease["metadata"].get("ownerReferences") or []
         return self._owner is not None and bool(owners) and not owned(lease, self._owner["uid"])
 

@@ -1,4 +1,4 @@
-"""Whether this controller has the lock of which one of several has it."""
+"""Leader election among several controllers."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from contextlib import suppress
 from understudy.messages import controller
 from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.kubernetes.api import Api
-from understudy.schedulers.kubernetes.lock import Lock, Lost
+from understudy.schedulers.kubernetes.leader_lease import LeaderLease, Lost
 
 NAME = "understudy-controller"
 SECONDS, RENEW, TRY = 10, 2.0, 1.0
 
 
-class Lead:
-    """Renews it on a thread of its own."""
+class LeaderElection:
+    """Holds the lease, and renews it on a thread."""
 
     def __init__(self, api: Api, namespace: str, holder: str, tell: Callable[[str], None]) -> None:
-        self._lock = Lock(api, namespace, NAME, holder, SECONDS)
+        self._lock = LeaderLease(api, namespace, NAME, holder, SECONDS)
         self._tell = tell
         self._good_until = 0.0
         self._lost = threading.Event()
 
     def wait(self) -> None:
-        """Until it has."""
+        """Wait until this controller has the lease."""
         told = ""
         while True:
             asked = time.monotonic()
@@ -50,7 +50,7 @@ class Lead:
 
     def give_up(self) -> None:
         self._lost.set()
-        with suppress(SchedulerFailed):  # it runs out
+        with suppress(SchedulerFailed):  # it expires
             self._lock.give_up()
 
     def _keep(self) -> None:
@@ -61,5 +61,5 @@ class Lead:
                 self._good_until = asked + SECONDS
             except Lost:
                 self._lost.set()
-            except SchedulerFailed:  # until it has run out
+            except SchedulerFailed:  # until it has expired
                 continue

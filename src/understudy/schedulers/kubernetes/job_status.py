@@ -1,4 +1,4 @@
-"""How a job stands, as Kubernetes shows it: labels of its pods, the status of its resource, events."""
+"""The state of a job on Kubernetes: labels of its pods, the status of its resource, events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from understudy.common.bounds import plain
 from understudy.messages import kubernetes_jobs
-from understudy.schedulers.base import Standing
+from understudy.schedulers.base import JobSummary
 from understudy.schedulers.kubernetes import names
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.names import Keys
@@ -19,8 +19,8 @@ PHASES = {"forming": "Forming", "training": "Training", "quiescing": "Recovering
 MOST = 50  # nodes that are avoided at a time
 
 
-def labels(now: Standing, keys: Keys, retired: Collection[str]) -> dict[str, dict[str, str | None]]:
-    """By pod; all others are spares (`names.spare`). None: it has no such label any more."""
+def labels(now: JobSummary, keys: Keys, retired: Collection[str]) -> dict[str, dict[str, str | None]]:
+    """Return labels by pod; all other pods are spares (`names.spare`). None: the label is removed."""
     ranks: dict[str, list[int]] = {}
     for rank, node in enumerate(now.ranks):
         ranks.setdefault(node, []).append(rank)
@@ -40,8 +40,8 @@ def labels(now: Standing, keys: Keys, retired: Collection[str]) -> dict[str, dic
     return found
 
 
-def status(now: Standing, job: Job, pods: Mapping[str, Object], time: float) -> Object:
-    """A merge patch. `pods`: those that are there, by name."""
+def status(now: JobSummary, job: Job, pods: Mapping[str, Object], time: float) -> Object:
+    """Return the status as a merge patch. `pods`: existing pods, by name."""
     over = now.exit_code is not None
     phase = ("Complete" if now.exit_code == 0 else "Failed") if over else PHASES.get(now.phase, "Forming")
     missing = sum(not node for node in now.ranks) if now.complete else len(now.ranks)
@@ -63,7 +63,7 @@ def status(now: Standing, job: Job, pods: Mapping[str, Object], time: float) -> 
         "formed": now.complete or job.status.get("formed", False),
         "ranks": [node or None for node in now.ranks] if len(now.ranks) <= 1024 else None,
         "avoid": sorted(_hosts(now, pods))[:MOST],
-        "story": plain(now.text)[:1000] or None,  # nothing is said rather than ""
+        "story": plain(now.text)[:1000] or None,  # null instead of ""
         "exitCode": now.exit_code,
         "message": plain(now.message)[:1000] or None,
         "conditions": _with_conditions(job.status, conditions, time),
@@ -71,14 +71,14 @@ def status(now: Standing, job: Job, pods: Mapping[str, Object], time: float) -> 
 
 
 def _with_conditions(status: Object, wanted: list[tuple[str, bool, str, str]], time: float) -> list[Object]:
-    """Those of the controller stay."""
+    """Return the conditions with the wanted ones; those of the controller stay."""
     for kind, holds, reason, message in wanted:
         status = {"conditions": with_condition(status, kind, holds, reason, message, time)}
     return list(status["conditions"])
 
 
-def _hosts(now: Standing, pods: Mapping[str, Object]) -> set[str]:
-    """Kubernetes' nodes on which a pod was lost, and is still there because nobody has ended it: its kubelet does not answer either."""
+def _hosts(now: JobSummary, pods: Mapping[str, Object]) -> set[str]:
+    """Return Kubernetes' nodes with a lost pod that still exists: its kubelet does not answer either."""
     return {host for name in now.lost if (host := (pods.get(name) or {}).get("spec", {}).get("nodeName"))}
 
 
@@ -88,7 +88,7 @@ def condition(status: Object, kind: str) -> Object:
 
 
 def with_condition(status: Object, kind: str, holds: bool, reason: str, message: str, time: float) -> list[Object]:
-    """The conditions with this one in place of the one that was there. It keeps the time at which it last changed."""
+    """Return the conditions with this one, which replaces one of the same type and keeps the time of its last change."""
     old = condition(status, kind)
     value = str(holds)
     since = old.get("lastTransitionTime") if old.get("status") == value else None
@@ -97,8 +97,10 @@ def with_condition(status: Object, kind: str, holds: bool, reason: str, message:
     return [*others, {**made, "lastTransitionTime": since or stamp(time)}]
 
 
-def events(now: Standing, job: Job, time: float) -> list[Object]:
-    """One for each incident that the status does not count yet, one while ranks wait for a spare, and one when the job is over."""
+def events(now: JobSummary, job: Job, time: float) -> list[Object]:
+    """Return one event for each incident that the status does not count yet, one while ranks wait for a spare, and one for the end of the
+    job.
+    """
     found = [
         event(
             job,
@@ -124,25 +126,27 @@ def events(now: Standing, job: Job, time: float) -> list[Object]:
 
 
 def refusal(job: Job, message: str, at: float) -> Object:
-    """Return the event of a claimed pod that is refused. Its name is made from the message without numbers, so the server refuses a second
-    event for the same reason as long as it keeps the first: each attempt has another number, and a quota another use.
+    """Return the event of a rejected claimed pod.
+
+    Its name is made from the message without numbers, so the server rejects a second event for the same reason as long as it keeps the
+    first. Each attempt has another number, and a quota another usage.
     """
     digest = hashlib.sha256(without_numbers(message).encode()).hexdigest()[:12]
     return event(job, f"{job.name}.{job.uid[:8]}.refused-{digest}", "Warning", "CreationFailed", message, at)
 
 
 def without_numbers(message: str) -> str:
-    """Return what makes a refusal a new one: how much of a quota is used changes often, and is no news."""
+    """Return a rejection message without its numbers: another usage of a quota is not a new reason."""
     return re.sub(r"\d+", "", message)
 
 
 def event(job: Job, name: str, kind: str, reason: str, message: str, at: float) -> Object:
-    """Of the resource, as `kubectl describe` shows it. One of the same name is refused."""
+    """Return an event of the job's resource, as `kubectl describe` shows it. The server rejects a second one of the same name."""
     return event_of(job.raw, name, kind, reason, message, at)
 
 
 def event_of(raw: Object, name: str, kind: str, reason: str, message: str, at: float) -> Object:
-    """The same, of a resource that may be none of a job. `at`: unix time."""
+    """Return an event of a resource that may not be a valid job. `at`: unix time."""
     metadata = raw["metadata"]
     about = {"apiVersion": raw["apiVersion"], "kind": names.KIND, **{key: metadata[key] for key in ("name", "namespace", "uid")}}
     return {
@@ -165,7 +169,7 @@ def stamp(time: float) -> str:
 
 
 def moment(text: str | None) -> float:
-    """Return the unix time of a time as Kubernetes writes it; 0 if it is none."""
+    """Return the unix time of a time in Kubernetes' format; 0 if it is invalid."""
     try:
         return datetime.fromisoformat(text or "").timestamp()
     except ValueError:

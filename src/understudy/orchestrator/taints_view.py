@@ -1,4 +1,4 @@
-"""What status says of nodes that are not trusted: their taints, what was seen, and how far a drain is. As `views.py`, plain JSON values."""
+"""Nodes that are not trusted, in the status: their taints, the evidence, and the progress of drains. As `views.py`, plain JSON values."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def taints(state: JobState) -> list[TaintStatus]:
     ]
 
 
-There = Callable[[str], Collection[str] | None]  # of a node, workers whose processes have not ended; None: that is not known
+There = Callable[[str], Collection[str] | None]  # of a node, workers whose processes have not ended; None: unknown
 
 
 def drains(state: JobState, there: There) -> list[DrainStatus]:

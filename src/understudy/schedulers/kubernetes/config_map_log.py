@@ -1,11 +1,11 @@
-"""The log of a job, in objects of the cluster: its journal survives every pod, and the API server keeps it for nobody but its job.
+"""The log of a job in ConfigMaps: its journal survives every pod, and the API server keeps it for this job only.
 
-Each object has the entries that were written together. Its name says which one it is: two writers cannot both make the next one, so one
-that has been overtaken finds out by being refused, whatever its clock says. What was written once is never changed. The objects go with the
-job's resource, which takes Kubernetes a while. Those of a deleted job of the same name are not read: names of the objects have the uid of
-their job.
+Each object has the entries that were written together, and its name contains its number. Two writers cannot both create the next one, so a
+stale writer is detected by the rejection, whatever its clock shows. An object never changes. The objects are deleted with the job's
+resource, which takes Kubernetes a while. Those of a deleted job of the same name are not read, because the names contain the uid of their
+job.
 
-Known limits: nothing is ever put together again, so a job of very many incidents has very many objects.
+Known limits: objects are never merged, so a job of very many incidents has very many objects.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from understudy.schedulers.kubernetes.api import Api, Conflict, Object, labelled
 from understudy.schedulers.kubernetes.names import Keys
 from understudy.schedulers.kubernetes.resource import owned
 
-MOST = 500_000  # bytes of the entries of one object: the server takes a megabyte
+MOST = 500_000  # bytes of the entries of one object: the server accepts a megabyte
 
 
 class Overtaken(Exception):
-    """Somebody else has written."""
+    """Another process has written."""
 
 
-class Log:
-    """Every method may raise `SchedulerFailed`."""
+class ConfigMapLog:
+    """The log of one job. Every method may raise `SchedulerFailed`."""
 
     def __init__(self, api: Api, group: str, namespace: str, job: str, owner: Object) -> None:
         self._api = api
@@ -39,7 +39,7 @@ class Log:
         self._prefix = f"{job}-log-{owner['uid'][:8]}"
 
     def read(self) -> list[str]:
-        """All entries. The next `write` goes behind them."""
+        """Return all entries. The next `write` appends to them."""
         objects, _ = self._api.listed(path("configmaps", self._namespace), labelSelector=labelled({self._keys.log: self._job}))
         mine = [each for each in objects if owned(each, self._owner["uid"])]
         parts = {int(each["metadata"]["labels"][self._keys.number]): each for each in mine}
@@ -52,8 +52,9 @@ class Log:
         return [entry for number in sorted(parts) for entry in json.loads(parts[number]["data"]["entries"])]
 
     def write(self, entries: Sequence[str], writer: str) -> None:
-        """`writer`: who writes, unlike every other one. Raises `Overtaken`. After a `SchedulerAway` it is not known whether it was written:
-        the same is to be written once more.
+        """Append entries. `writer`: a unique name of the writer. Raises `Overtaken`.
+
+        After a `SchedulerAway` it is unknown whether the entries were written: write the same again.
         """
         body = {
             "apiVersion": "v1",
@@ -80,7 +81,7 @@ class Log:
 
 
 def parts(entries: Sequence[str]) -> list[list[str]]:
-    """No more in one than fits into an object; an entry is never taken apart."""
+    """Split entries into groups that fit into one object; an entry is never split."""
     found: list[list[str]] = []
     size = MOST
     for entry in entries:

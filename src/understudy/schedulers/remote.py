@@ -1,4 +1,4 @@
-"""What schedulers share that start things on other machines and have to ask how they stand."""
+"""Common code of schedulers that start processes on other machines and must poll their state."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from abc import ABC, abstractmethod
 from understudy.messages import schedulers
 from understudy.schedulers.base import Ended, Scheduler, SchedulerFailed, Work
 
-LOOK = 1.0  # seconds between two looks
+LOOK = 1.0  # seconds between two polls
 
 
-class Elsewhere(ABC):
-    """Something that runs there. A thread asks how it stands."""
+class RemoteProcess(ABC):
+    """A process on another machine. A thread polls its state."""
 
     def __init__(self, name: str) -> None:
         self._ended: Ended | None = None
@@ -25,7 +25,7 @@ class Elsewhere(ABC):
 
     @abstractmethod
     def look(self) -> Ended | None:
-        """None while it runs. Raises `SchedulerFailed`, which says nothing about it."""
+        """Return how it ended; None while it runs. Raises `SchedulerFailed` if that is unknown."""
 
     @abstractmethod
     def signal(self, number: signal.Signals) -> None: ...
@@ -47,7 +47,7 @@ class Elsewhere(ABC):
         while not self._closed.wait(LOOK):
             try:
                 self._ended = self.look()
-            except SchedulerFailed:  # it may come back
+            except SchedulerFailed:  # the scheduler may come back
                 continue
             if self._ended is not None:
                 self._over.set()
@@ -56,23 +56,23 @@ class Elsewhere(ABC):
                 return
 
 
-class ElsewhereScheduler(Scheduler):
-    """What it starts does not depend on the process that has asked for it."""
+class RemoteLauncher(Scheduler):
+    """A scheduler whose processes do not depend on the process that has started them."""
 
     def __init__(self) -> None:
-        self._started: dict[str, Elsewhere] = {}
+        self._started: dict[str, RemoteProcess] = {}
 
     @abstractmethod
-    def begin(self, work: Work) -> Elsewhere:
-        """Raises `SchedulerFailed`, or `ValueError` if the name is taken there."""
+    def begin(self, work: Work) -> RemoteProcess:
+        """Start a process. Raises `SchedulerFailed`, or `ValueError` if the name is taken."""
 
-    def submit(self, job: Work) -> Elsewhere:
+    def submit(self, job: Work) -> RemoteProcess:
         return self._start(job)
 
-    def add_node(self, node: Work) -> Elsewhere:
+    def add_node(self, node: Work) -> RemoteProcess:
         return self._start(node)
 
-    def _start(self, work: Work) -> Elsewhere:
+    def _start(self, work: Work) -> RemoteProcess:
         if work.descriptors:
             raise ValueError(schedulers.NO_DESCRIPTORS(name=work.name, scheduler=self.name))
         if self.status().get(work.name) == "running":

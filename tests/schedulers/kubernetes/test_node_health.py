@@ -9,13 +9,13 @@ import pytest
 from tests.schedulers.kubernetes.objects import GROUP, job, pod
 
 from understudy.messages import kubernetes_jobs
-from understudy.schedulers.base import ShownIncident, Standing
-from understudy.schedulers.kubernetes import names, standing
+from understudy.schedulers.base import JobSummary, ShownIncident
+from understudy.schedulers.kubernetes import job_status, names
 from understudy.schedulers.kubernetes.api import Object
 from understudy.schedulers.kubernetes.devices import tainted
 from understudy.schedulers.kubernetes.names import Keys
+from understudy.schedulers.kubernetes.node_health import of_devices, of_node, of_pod, seen
 from understudy.schedulers.kubernetes.resource import Condition, Evidence
-from understudy.schedulers.kubernetes.trouble import of_devices, of_node, of_pod, seen
 
 TIME = "2026-11-26T08:00:00Z"
 
@@ -75,13 +75,13 @@ def test_a_pod_that_is_deleted_and_one_that_is_to_be_left() -> None:
         {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting\x1b[2J"}
     ]
     found = of_pod(gone, leave)
-    assert found is not None and found.kind == "deleted" and found.since == standing.moment(TIME)
+    assert found is not None and found.kind == "deleted" and found.since == job_status.moment(TIME)
     assert found.reason == kubernetes_jobs.POD_DELETED(reason=": EvictionByEvictionAPI evicting\\x1b[2J")
     asked = of_pod(pod("gpt-1", annotations={leave: "a bad DIMM"}), leave)
     assert asked is not None and (asked.kind, asked.reason) == ("asked", kubernetes_jobs.POD_TO_BE_LEFT(reason="a bad DIMM"))
 
 
-def test_all_troubles_are_told_and_the_first_names_them() -> None:
+def test_all_troubles_are_reported_and_the_first_gives_the_kind() -> None:
     found = seen(pod("gpt-1", node="w1"), of_node(node(True, [taint("x=:NoExecute")]), Evidence()))
     assert (found.name, found.state, found.trouble, found.suspect) == ("gpt-1", "Running on w1", "cordon", True)
     assert found.reason == f"{kubernetes_jobs.CORDONED(node='w1')}; {kubernetes_jobs.TAINTED(node='w1', taint='x=:NoExecute')}"
@@ -120,7 +120,7 @@ def test_the_pods_that_have_a_tainted_device() -> None:
     assert not of_devices(pod("gpt-2"), claims, tainted([SLICE], []))
 
 
-def stands(**changes: Any) -> Standing:
+def summary(**changes: Any) -> JobSummary:
     given: dict[str, Any] = {
         "phase": "training",
         "step": 7,
@@ -136,16 +136,16 @@ def stands(**changes: Any) -> Standing:
         "text": "rank 2 of gpt-1 on gpt-4; lost gpt-1; 2 incidents",
         "devices": ("gpu0", "gpu1", "MIG-GPU-1/2/0", "gpu3"),
     }
-    return Standing(**(given | changes))
+    return JobSummary(**(given | changes))
 
 
 def test_labels_of_pods() -> None:
     keys = Keys(GROUP)
-    found = standing.labels(stands(), keys, {"gpt-2"})
+    found = job_status.labels(summary(), keys, {"gpt-2"})
     assert found["gpt-0"] == {keys.role: "active", keys.rank: "0_1_3", keys.device: "gpu0_gpu1_gpu3", keys.generation: "3"}
     assert (found["gpt-4"][keys.rank], found["gpt-4"][keys.device]) == ("2", "MIG-GPU-1.2.0")
     assert found["gpt-1"] == found["gpt-2"] == {keys.role: "retired", keys.rank: None, keys.device: None}
-    assert standing.labels(stands(devices=("", "", "", "")), keys, set())["gpt-0"][keys.device] is None, "as on a CPU"
+    assert job_status.labels(summary(devices=("", "", "", "")), keys, set())["gpt-0"][keys.device] is None, "as on a CPU"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_ranks_as_the_value_of_a_label(ranks: list[int], text: str) -> None:
 
 def test_a_condition_keeps_the_time_of_its_last_change() -> None:
     before = [{"type": "Training", "status": "True", "lastTransitionTime": TIME}, {"type": "SparesReady", "status": "False"}]
-    found = standing.status(stands(), job({"conditions": before}), {"gpt-1": pod("gpt-1", node="w1")}, 1000.0)
+    found = job_status.status(summary(), job({"conditions": before}), {"gpt-1": pod("gpt-1", node="w1")}, 1000.0)
     times = {each["type"]: each["lastTransitionTime"] for each in found["conditions"]}
     assert times["Training"] == TIME and times["SparesReady"] == "1970-01-01T00:16:40Z"
     assert (found["phase"], found["avoid"], found["formed"], found["exitCode"]) == ("Training", ["w1"], True, None)
@@ -175,33 +175,33 @@ def test_a_condition_keeps_the_time_of_its_last_change() -> None:
     ],
 )
 def test_phases(changes: dict[str, Any], phase: str) -> None:
-    assert standing.status(stands(**changes), job(), {}, 0.0)["phase"] == phase
+    assert job_status.status(summary(**changes), job(), {}, 0.0)["phase"] == phase
 
 
 def test_an_event_for_each_incident_that_is_not_counted_yet() -> None:
-    (event,) = standing.events(stands(), job({"incidents": 1}), 0.0)
+    (event,) = job_status.events(summary(), job({"incidents": 1}), 0.0)
     assert event["metadata"]["name"] == "gpt.u-1.incident-2"
     assert (event["type"], event["reason"]) == ("Normal", "RanksMoved")
     assert event["message"] == kubernetes_jobs.INCIDENT(number=2, text="w1 is cordoned")
 
 
 def test_an_event_while_a_rank_waits_for_a_spare() -> None:
-    waits = stands(ranks=("gpt-0", "", "", "gpt-0"), spares=0, phase="quiescing", incidents=())
-    (event,) = standing.events(waits, job(), 100.0)
+    waits = summary(ranks=("gpt-0", "", "", "gpt-0"), spares=0, phase="quiescing", incidents=())
+    (event,) = job_status.events(waits, job(), 100.0)
     assert (event["metadata"]["name"], event["type"], event["reason"]) == ("gpt.u-1.no-spare-3", "Warning", "NoSpare")
     assert event["message"] == kubernetes_jobs.NO_SPARE(ranks="1-2")
     for other in ({"spares": 1}, {"phase": "training"}, {"ranks": ("gpt-0",) * 4}):
-        assert not standing.events(replace(waits, **other), job(), 100.0)
+        assert not job_status.events(replace(waits, **other), job(), 100.0)
 
 
 @pytest.mark.parametrize(("code", "kind", "reason"), [(0, "Normal", "Completed"), (7, "Warning", "Failed")])
 def test_an_event_of_the_end(code: int, kind: str, reason: str) -> None:
-    (event,) = standing.events(stands(exit_code=code, message="rank 2: exit code 7", incidents=()), job(), 100.0)
+    (event,) = job_status.events(summary(exit_code=code, message="rank 2: exit code 7", incidents=()), job(), 100.0)
     assert (event["type"], event["reason"]) == (kind, reason)
     assert event["message"] == kubernetes_jobs.ENDED(code=code, text=": rank 2: exit code 7")
 
 
 def test_conditions_of_the_controller_stay() -> None:
     ours = {"type": "CreationFailed", "status": "True", "reason": "Refused", "message": "quota", "lastTransitionTime": TIME}
-    found = standing.status(stands(), job({"conditions": [ours]}), {}, 1000.0)
+    found = job_status.status(summary(), job({"conditions": [ours]}), {}, 1000.0)
     assert ours in found["conditions"] and len(found["conditions"]) == 5

@@ -1,7 +1,7 @@
-"""All objects of one kind, kept as they are on the server: listed once, and from then on told of every change.
+"""A local copy of all objects of one kind: listed once, and then updated by a watch.
 
-A watch ends now and then, by the server's own limit, when it has forgotten where it was (410), or with the connection. It goes on from the
-last object that it told of, or everything is listed anew.
+A watch ends at times: by the server's own limit, when its version is too old (410), or with the connection. It continues from the last
+object that it received, or everything is listed again.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from understudy.messages import kubernetes_api
 from understudy.schedulers.base import SchedulerAway, SchedulerFailed
 from understudy.schedulers.kubernetes.api import Api, Object
 
-SECONDS = 60  # of a watch, after which the server ends it
-FIRST = 10.0  # seconds that whoever asks waits for the first list
+SECONDS = 60  # duration of a watch, after which the server ends it
+FIRST = 10.0  # seconds for which callers wait for the first list
 AGAIN, AGAIN_AT_MOST = 0.2, 5.0  # seconds between two attempts
 
 
-class Watched:
-    """A thread of its own until it is closed."""
+class Informer:
+    """The copy. A thread updates it until it is closed."""
 
     def __init__(self, api: Api, path: str, changed: Callable[[Object | None], None] | None = None, **selectors: str) -> None:
-        """`changed`: called from the thread with what has changed, or None: everything may have."""
+        """Start the thread. `changed`: called from it with the changed object, or None: everything may have changed."""
         self._api = api
         self._path = path
         self._selectors = selectors
@@ -35,7 +35,7 @@ class Watched:
         threading.Thread(target=self._run, name=f"watch {path}", daemon=True).start()
 
     def objects(self) -> list[Object]:
-        """As they were told of last. Raises `SchedulerFailed` while the server does not answer, or refuses."""
+        """Return the objects of the latest update. Raises `SchedulerFailed` while the server does not answer, or rejects the request."""
         if not self._listed.wait(FIRST) and self._trouble is None:
             raise SchedulerAway(kubernetes_api.NO_ANSWER_YET(path=self._path))
         if self._trouble is not None:
@@ -43,7 +43,7 @@ class Watched:
         return list(self._objects.values())
 
     def close(self) -> None:
-        """Its thread ends with the watch that it is in."""
+        """Let the thread end with its current watch."""
         self._closed.set()
 
     def _run(self) -> None:
@@ -73,12 +73,12 @@ class Watched:
             self._changed(what)
 
     def _take(self, event: Object) -> str:
-        """The version from which a watch may go on; "": all has to be listed anew."""
+        """Apply a change, and return the version from which a watch may continue; "": everything must be listed again."""
         kind, what = event.get("type"), event.get("object") or {}
         if kind == "ERROR":
             return ""
         if kind in ("ADDED", "MODIFIED", "DELETED"):
-            objects = dict(self._objects)  # others read the one that is there
+            objects = dict(self._objects)  # other threads read the present one
             objects.pop(_key(what), None)
             if kind != "DELETED":
                 objects[_key(what)] = what
