@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -12,6 +13,34 @@ PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TESTED = "runs the commands from here on -->"  # in the quickstart
+
+
+@dataclass(frozen=True)
+class Commands:
+    """A block of shell commands, and the comment above it: `run by PATH` of a test, or `not run: REASON`."""
+
+    page: Path
+    text: str
+    about: str
+
+    @property
+    def lines(self) -> list[str]:
+        """The commands without comments; one that goes on in the next line is one."""
+        joined = self.text.replace("\\\n", "")
+        return [line for line in (re.sub(r"\s+#.*", "", line).rstrip() for line in joined.splitlines()) if line]
+
+
+def commands(page: Path) -> list[Commands]:
+    """Return all blocks of shell commands of a page."""
+    text, found = page.read_text(), []
+    for match in re.finditer(r"^```(?:sh|bash)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        before = text[: match.start()].rstrip().rpartition("\n")[2]
+        about = re.fullmatch(r"<!-- (.*) -->", before)
+        tested = page == QUICKSTART and TESTED in text[: match.start()]
+        found.append(
+            Commands(page, match[1], "run by tests/integration/control/test_quickstart.py" if tested else about[1] if about else "")
+        )
+    return found
 
 
 def blocks(page: Path, language: str) -> list[str]:

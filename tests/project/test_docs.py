@@ -20,7 +20,7 @@ import typer
 from fastapi.routing import APIRoute
 from scripts.reference.http_interface import describe, requests
 from scripts.reference.metrics import metrics, name_of
-from tests.pages import FENCE, PAGES, README, ROOT, anchors, blocks, prose, script_for_torchrun
+from tests.pages import FENCE, PAGES, README, ROOT, anchors, blocks, commands, prose, quickstart_commands, script_for_torchrun
 from tests.said import begins, codes, said
 
 import understudy
@@ -171,6 +171,18 @@ def test_every_option_of_run_is_described() -> None:
     described = set(OPTION.findall((REFERENCE / "cli.md").read_text().partition("## understudy run\n")[2].partition("\n## ")[0]))
     long = {option for option in options()["run"] if option.startswith("--")} - {"--help"}
     assert long <= described
+
+
+@EVERY_PAGE
+def test_commands_are_run_by_a_test_or_say_why_not(page: Path) -> None:
+    """The test itself fails if it does not run what is said to be run by it; that of the quickstart runs a part for other pages, too."""
+    quickstart = {line.partition(" #")[0].strip() for line in quickstart_commands()}
+    for block in commands(page):
+        assert re.fullmatch(r"run by tests/[\w/]+\.py|not run: .+", block.about), f"{page.name}: it is not said who runs\n{block.text}"
+        for path in re.findall(r"tests/[\w/]+\.py", block.about):
+            assert (ROOT / path).exists(), f"{page.name} names {path}"
+        if "test_quickstart.py" in block.about:
+            assert set(block.lines) <= quickstart, f"{page.name}: not a command of the quickstart:\n{block.text}"
 
 
 @EVERY_PAGE
