@@ -36,10 +36,10 @@ def commands(page: Path) -> list[Commands]:
     for match in re.finditer(r"^```(?:sh|bash)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         before = text[: match.start()].rstrip().rpartition("\n")[2]
         about = re.fullmatch(r"<!-- (.*) -->", before)
-        tested = page == QUICKSTART and TESTED in text[: match.start()]
-        found.append(
-            Commands(page, match[1], "run by tests/integration/control/test_quickstart.py" if tested else about[1] if about else "")
-        )
+        if page == QUICKSTART and TESTED in text[: match.start()]:
+            found.append(Commands(page, match[1], "run by tests/integration/control/test_quickstart.py"))
+        else:
+            found.append(Commands(page, match[1], about[1] if about else ""))
     return found
 
 

@@ -21,7 +21,7 @@ from tests.pages import ROOT, Commands, blocks, commands, quickstart_script
 from understudy.cli.client import Server, of_job
 from understudy.cli.run_directory import RunDirectory
 from understudy.links.messages import ONLY
-from understudy.messages import orchestrators
+from understudy.messages import orchestrators, service_jobs
 
 OPERATE = ROOT / "docs" / "operate"
 HERE = str(Path(__file__).relative_to(ROOT))
@@ -126,12 +126,12 @@ def test_commands_of_a_service(reader: Reader) -> None:
     orchestrator, agent, run = service.lines
     serving = reader.starts(orchestrator, "orchestrator.txt")
     address = _address(reader, serving, "orchestrator.txt")
-    reader.replaced |= {"10.0.0.5:29400": address, "10.0.0.5": "127.0.0.1", "--state-dir " + str(state) + "-agent": "--state-dir"}
+    reader.replaced |= {"10.0.0.5:29400": address, "10.0.0.5": "127.0.0.1"}
     node = reader.starts(f"{agent}-agent --name n1", "agent.txt")
-    reader.waits_for(serving, "orchestrator.txt", orchestrators.NODE_CONNECTED.code)
+    reader.waits_for(serving, "orchestrator.txt", service_jobs.NODE_HERE.code)
     job = reader.starts(run, "job.txt")
     reader.waits_for(job, "job.txt", "step 100: ")
-    for line in (*others, *evidence.lines):
+    for line in (*others, evidence.text):
         reader.runs(line)
     assert "llama-7b" not in reader.runs(others[-1]), "the list of jobs has the one that runs"
     backup, verify, restore = journal.lines
@@ -148,7 +148,7 @@ def test_commands_of_a_service(reader: Reader) -> None:
     serving = reader.starts(orchestrator, "orchestrator.txt")
     reader.replaced["10.0.0.5:29400"] = _address(reader, serving, "orchestrator.txt")
     reader.starts(agent, "agent.txt")
-    reader.waits_for(serving, "orchestrator.txt", orchestrators.NODE_CONNECTED.code)
+    reader.waits_for(serving, "orchestrator.txt", service_jobs.NODE_HERE.code)
     reader.runs(jobs)
     reader.runs(key.lines[0])
     assert (reader.folder / "cert.pem").exists()
