@@ -52,7 +52,7 @@ OF: Mapping[str, Codes] = {
         INTERRUPTED: "ended by Ctrl-C; the job continues",
     },
     "drill --wait": {
-        DONE: "proven, or proven in part",
+        DONE: "proven, or partly proven",
         FAILED: COMMON[FAILED],
         USAGE: COMMON[USAGE],
         NOT_SURVIVABLE: "not survivable as it is",
