@@ -18,11 +18,27 @@ EPOCH = 1e9  # unix time of the monotonic clock's zero
 class Job:
     """Nodes that are connected or not, and two clocks that run alike."""
 
-    def __init__(self, *, far: bool = True, up: frozenset[str] = frozenset(), silent: dict[int, float] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        far: bool = True,
+        up: frozenset[str] = frozenset(),
+        silent: dict[int, float] | None = None,
+        needed: frozenset[str] = frozenset(),
+    ) -> None:
         silences = silent or {}
         self.now = 0.0
+        self.lost: set[str] = set()
         self.connected = set(NODES)
-        self.live = Liveness(LIMIT, EVERY, EPOCH, far=far, up=up.__contains__, silent_since=lambda rank, seconds: silences.get(rank))
+        self.live = Liveness(
+            LIMIT,
+            EVERY,
+            EPOCH,
+            far=far,
+            up=up.__contains__,
+            silent_since=lambda rank, seconds: silences.get(rank),
+            needed=lambda nodes: bool(needed - self.lost) and needed - self.lost <= {*nodes},
+        )
         for node in NODES:
             self.live.connected(node, 0.0)
 
@@ -39,6 +55,7 @@ class Job:
             for node in self.connected.intersection(speak):
                 self.live.heard(node, self.now)
             gone = self.live.gone(NODES, self.connected, self.now, EPOCH + self.now)
+            self.lost |= {one.node for one in gone.lost}
             if gone.lost:
                 found.append((self.now, list(gone.lost), gone.silent))
             self.connected.difference_update(gone.silent)
@@ -55,6 +72,27 @@ def test_a_node_whose_agent_stays_away_is_lost_once() -> None:
     ((when, (lost,), silent),) = job.until(100.0)
     assert (when, lost.node, silent) == (LIMIT, "n1", ()) and lost.happened == EPOCH
     assert not job.live.waits
+
+
+def test_nodes_without_which_the_job_would_end_get_more_time() -> None:
+    """One agent is away and another one silent. The first node is lost in time; the second is the last one with good state then."""
+    job = Job(needed=frozenset({"n1", "n2"}))
+    job.away("n1")
+    (first, (away,), _), (second, (silent,), closed) = job.until(100.0, speak=("n0",))
+    assert (first, away.node) == (LIMIT, "n1")
+    assert second == pytest.approx(GRACE, abs=EVERY) and silent.node == "n2" and closed == ("n2",)
+
+
+def test_all_that_a_job_needs_may_be_silent_together() -> None:
+    job = Job(needed=frozenset({"n1", "n2"}))
+    ((when, lost, _),) = job.until(100.0, speak=("n0",))
+    assert when == pytest.approx(GRACE, abs=EVERY) and {one.node for one in lost} == {"n1", "n2"}
+
+
+def test_a_silent_node_without_which_the_job_would_end_may_come_back() -> None:
+    job = Job(needed=frozenset({"n1"}))
+    assert job.until(GRACE - EVERY, speak=("n0", "n2")) == []
+    assert job.until(100.0) == []
 
 
 def test_a_node_that_comes_back_in_time_is_not_lost() -> None:

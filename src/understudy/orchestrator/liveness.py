@@ -5,6 +5,8 @@
   and so has every agent after a restart of the orchestrator.
 - Exception: its host has been silent in every other way as well, while most agents are back and so can reach this orchestrator.
 - Its agent is connected, and sends nothing (`detectors.heartbeats`).
+- If the job could not go on without these nodes, because all good state is there, they have `GRACE` in any case: to report them sooner
+  would only end a job that may be training on hosts that are merely busy.
 
 Nodes that are lost at the same moment are reported together, so that they cost one generation. There are two clocks: `now` is in seconds of
 a monotonic clock, `at` is in unix seconds and is used in reports.
@@ -54,19 +56,21 @@ class Liveness:
         far: bool,
         up: Callable[[str], bool] = lambda node: False,
         silent_since: SilentSince = lambda node_rank, seconds: None,
+        needed: Callable[[Collection[str]], bool] = lambda nodes: False,
     ) -> None:
         """Create the rules for one job.
 
         `limit`: seconds without a sign of life. `gone` will be called every `look_every` seconds. `started`: unix time. `far`: the nodes
         are other hosts. `up`: whether a node is known to be alive by other means than the job's own connection to it. `silent_since`: the
         unix time since which the host of a node rank has been silent in every way other than its agent, if that is more than the given
-        seconds ago; None also if there is no other way.
+        seconds ago; None also if there is no other way. `needed`: whether the loss of these nodes together would end the job.
         """
         self._limit = limit
         self._started = started
         self._far = far
         self._up = up
         self._silent_since = silent_since
+        self._needed = needed
         self._graces: dict[str, _Grace] = {}
         self._heartbeats = Heartbeats(limit, look_every)
 
@@ -97,9 +101,13 @@ class Liveness:
     def gone(self, nodes: Mapping[str, int], connected: Collection[str], now: float, at: float) -> Gone:
         """Return what is lost, once. `nodes`: the ranks of those that are not lost yet."""
         over = [grace for grace in self._graces.values() if grace.ends <= now]
-        lost = [grace.lost for grace in over if grace.at_most <= now or not self._up(grace.lost.node)]
-        lost += [one for one in self._absent(nodes, connected, at) if one.node not in {known.node for known in lost}]
+        over = [grace for grace in over if grace.at_most <= now or not self._up(grace.lost.node)]
         silent = self._heartbeats.silent(now)
+        if self._needed({*silent, *(grace.lost.node for grace in over)}):
+            over = [grace for grace in over if grace.at_most <= now]
+            silent = {node: seconds for node, seconds in silent.items() if seconds >= GRACE}
+        lost = [grace.lost for grace in over]
+        lost += [one for one in self._absent(nodes, connected, at) if one.node not in {known.node for known in lost}]
         for node, seconds in silent.items():
             self._heartbeats.forget(node)
             detail = service_jobs.SILENT(seconds=seconds)

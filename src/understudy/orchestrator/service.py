@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from understudy.common.bounds import OutOfBounds, bounded, plain
 from understudy.common.console import say
@@ -116,6 +116,7 @@ class Service:
             far=far or spec.nodes + spec.spare_nodes > 1 or scheduler is not None,
             up=up,
             silent_since=silent_since,
+            needed=self._is_needed,
         )
         self._scheduling = (
             Scheduling(scheduler, (policy or default()).scheduler, self.observe, self.submit, self._dismiss, tell, self._step)
@@ -364,6 +365,11 @@ class Service:
         """Remove a node from the job. Its agent ends, and so does the process that started it, as after a successful job."""
         if (link := self._links.get(node)) is not None:
             link.outbox.put_nowait(encode(EndJob(0, service_jobs.NODE_GIVEN_BACK(node=node))))
+
+    def _is_needed(self, nodes: Collection[str]) -> bool:
+        """Return whether all workers with good state are on these nodes, so that the job would end with them."""
+        members = {worker.node for worker in self.machine.state.members()}
+        return bool(members) and members <= {*nodes}
 
     def _look_for_silence(self) -> bool:
         """Report silent nodes as lost, and return whether there were any.
