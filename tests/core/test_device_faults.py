@@ -146,7 +146,7 @@ def test_without_a_known_device_each_worker_counts_as_one() -> None:
 
 
 @shows(
-    "an error that the script may have caused, of two ranks at one transaction, on two nodes or the only one",
+    "an error that the script may have caused, in two ranks at one transaction, on two nodes or on the only node with ranks",
     "the script's fault, as above",
 )
 def test_two_ranks_with_the_same_uncertain_error_at_one_transaction_are_the_scripts_on_two_nodes() -> None:
@@ -163,7 +163,7 @@ def test_two_ranks_with_a_certain_error_are_two_devices_on_two_nodes() -> None:
     assert not ended(said) and taints(job) == {("n0", "gpu0"), ("n1", "gpu1")}
 
 
-@shows("device errors of two ranks of a node within a step, otherwise")
+@shows("other device errors of two ranks of a node within a step (not the script's fault, below)")
 @pytest.mark.parametrize("apart, suspected", [(0, True), (1, True), (2, False)])
 def test_two_ranks_of_a_node_within_a_step_speak_against_the_node(apart: int, suspected: bool) -> None:
     job = Job(JobSpec("job", 4, 2, nodes=2, spares=4))
@@ -185,7 +185,7 @@ def test_a_consequence_of_the_loss_of_a_peer_is_blamed_on_no_device() -> None:
 
 
 @shows(
-    "in the set-up of the first ranks",
+    "a device error in the set-up of the first ranks",
     "all ranks start again (`--max-restarts`), the device tainted",
 )
 def test_in_the_set_up_all_restart() -> None:
@@ -197,7 +197,7 @@ def test_in_the_set_up_all_restart() -> None:
 
 
 @shows(
-    "in a spare that sets up ahead, or in a drill",
+    "a device error in a spare that is being prepared, or in a drill",
     "the spare is replaced, its device tainted; nothing is said about the rank, which stays where it is",
 )
 def test_of_a_spare_that_sets_up_ahead_nothing_but_itself_is_lost() -> None:
@@ -208,7 +208,7 @@ def test_of_a_spare_that_sets_up_ahead_nothing_but_itself_is_lost() -> None:
     assert taints(job) == {("n0", "gpu2")} and len(of(commands.StartWorker, said)) == 1
 
 
-@shows("in a spare that sets up ahead, or in a drill")
+@shows("a device error in a spare that is being prepared, or in a drill")
 def test_a_failure_of_a_drill_s_spare_does_not_concern_the_rank() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.submit(events.DrillAsked(1, "asked"))
@@ -232,7 +232,7 @@ def test_it_is_the_scripts_also_if_the_same_device_failed_twice_before() -> None
     assert ended(job.submit(failed(recovered(job), 1, device="gpu3")))
 
 
-@shows("device errors of two ranks of a node within a step, otherwise")
+@shows("other device errors of two ranks of a node within a step (not the script's fault, below)")
 def test_two_ranks_of_one_node_with_the_same_uncertain_error_speak_against_the_node_where_another_has_ranks() -> None:
     job = Job(JobSpec("job", 4, 2, nodes=2, spares=4))
     job.submit(suspect("w0", 0, device="gpu0"))

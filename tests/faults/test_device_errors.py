@@ -79,7 +79,7 @@ def test_each_kind_at_each_point_of_a_step(mode: str, start: Start, reference: R
 
 
 @shows(
-    "device errors of two ranks of a node within a step, otherwise",
+    "other device errors of two ranks of a node within a step (not the script's fault, below)",
     "the node is tainted, too: its driver or power is suspect",
 )
 def test_two_ranks_a_donor_and_newcomers(start: Start, reference: References) -> None:
@@ -135,7 +135,7 @@ def test_the_same_error_on_the_spares_device_is_the_scripts(kind: str, start: St
 
 
 @shows(
-    "in the rank that a planned move is about to move",
+    "a device error in the rank that a migration is about to move",
     "a loss: the newcomer takes the rank, from a replica",
 )
 def test_the_rank_that_moves_loses_its_device(start: Start, reference: References) -> None:
@@ -154,7 +154,7 @@ def test_the_rank_that_moves_loses_its_device(start: Start, reference: Reference
 
 
 @shows(
-    "after the last step, before the script has ended",
+    "a device error after the last step, before the script has ended",
     "a loss: the newcomer takes the rank and comes to the same end",
 )
 def test_at_the_end_of_the_script(start: Start, reference: References) -> None:
@@ -166,7 +166,7 @@ def test_at_the_end_of_the_script(start: Start, reference: References) -> None:
     assert [(part["rank"], part["cause"]) for part in incident["ranks"]] == [(2, "device")]
 
 
-@shows("in a spare that sets up ahead, or in a drill")
+@shows("a device error in a spare that is being prepared, or in a drill")
 def test_in_the_spare_of_a_drill(start: Start, reference: References) -> None:
     """It was on the rank's device, which gets no newcomers any more: the rank stays, and its next drill, on another device, proves it."""
     gates = [Fault("forward", 0, step, action="gate") for step in (3, 6)]
