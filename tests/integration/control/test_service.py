@@ -96,7 +96,7 @@ def test_a_job_that_the_journal_cannot_tell_is_put_aside_and_hinders_no_other(se
     health = httpx.get(f"{service.url}/v1/health").json()
     assert health["status"] == "degraded" and health["problems"] == [orchestrators.JOBS_ASIDE(count=1)]
     (line,) = service.ask("jobs")
-    assert line["state"] == "aside" and said(line["message"], orchestrators.EVENT_UNREADABLE, number=1)
+    assert line["state"] == "aside" and said(line["message"], orchestrators.EVENT_DAMAGED, number=1)
     assert said(service.command("status", "--job", "odd").stderr, http_requests.JOB_ASIDE, job="odd")
     assert service.run("odd2", ["--spares", "0", "--rdzv-id", "odd"], "spread.py").ends().code == 1, "the name is taken"
     good = service.run("good", ["--spares", "0"], "spread.py").ends()
