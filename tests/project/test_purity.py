@@ -61,8 +61,8 @@ def test_what_decides_is_pure(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "core").glob("*.py")), ids=lambda path: path.stem)
 def test_what_a_worker_or_the_job_is_changes_in_one_place(path: Path) -> None:
-    """It uses the tables of `transitions.py`: all other code calls `JobState.become` and `JobState.enter`."""
+    """It uses the tables of `transitions.py`: all other code calls `JobState.set_worker_state` and `JobState.set_phase`."""
     for node in ast.walk(ast.parse(path.read_text())):
         written = {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)}
-        if isinstance(node, ast.FunctionDef) and node.name not in ("__init__", "become", "enter"):
+        if isinstance(node, ast.FunctionDef) and node.name not in ("__init__", "set_worker_state", "set_phase"):
             assert not written & {"state", "phase"}, f"{path.name}: {node.name}"
