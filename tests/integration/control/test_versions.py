@@ -7,6 +7,7 @@ event that this version does not know.
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -21,26 +22,24 @@ import understudy
 from understudy.messages import agents
 
 HELD = 6
-CARRIED = "    uncovered: tuple[str, ...] = ()  # names, the first few: the script changes them, and they are not carried over\n"
-COMMITTED = CARRIED + "{}\n\n@dataclass(frozen=True)\nclass ScriptFailed"
+LAST_OF_COMMITTED = r"    copied: float = 0\.0[^\n]*\n(?=\n\n@dataclass\(frozen=True\)\nclass ScriptFailed)"
 LOST_NODE = "@dataclass(frozen=True)\nclass LostNode:"
 HANDLED = "    events.NodesLost: loss.nodes_lost,\n"
 SAY = """        self._replay.remember(event)
             from understudy.core.events import Weather
             self._connection.sendall(encode(Weather(self.worker, 20)).encode() + b'\\n')
 """
-WHERE = '    where: Place = ""  # the line of the script at which it stands still; "": not known\n'
-CHANGES = {
-    "__init__.py": [(f'__version__ = "{understudy.__version__}"', '__version__ = "99"')],
+CHANGES = {  # file -> patterns, each of which is there once, and what takes its place
+    "__init__.py": [(re.escape(f'__version__ = "{understudy.__version__}"'), '__version__ = "99"')],
     "core/events.py": [
-        (COMMITTED.format(""), COMMITTED.format("    weather: str = 'fair'\n")),
-        (LOST_NODE, f"@dataclass(frozen=True)\nclass Weather:\n    worker: str\n    degrees: int\n\n\n{LOST_NODE}"),
-        ("FromWorker = (\n    WorkerWarm\n", "FromWorker = (\n    Weather\n    | WorkerWarm\n"),
+        (LAST_OF_COMMITTED, r"\g<0>    weather: str = 'fair'\n"),
+        (re.escape(LOST_NODE), f"@dataclass(frozen=True)\nclass Weather:\n    worker: str\n    degrees: int\n\n\n{LOST_NODE}"),
+        (r"FromWorker = \(\n    WorkerWarm\n", "FromWorker = (\n    Weather\n    | WorkerWarm\n"),
     ],
-    "core/machine.py": [(HANDLED, f"{HANDLED}    events.Weather: lambda *_: None,\n")],
-    "core/commands.py": [("    leavers: tuple[int, ...]  #", "    hint: str = 'none'\n    leavers: tuple[int, ...] = ()  #")],
-    "common/page_view.py": [(WHERE, f"{WHERE}    heat: float = 36.6\n")],
-    "worker/process/control.py": [("        self._replay.remember(event)\n", SAY)],
+    "core/machine.py": [(re.escape(HANDLED), f"{HANDLED}    events.Weather: lambda *_: None,\n")],
+    "core/commands.py": [(r"    leavers: tuple\[int, \.\.\.\]  #", "    hint: str = 'none'\n    leavers: tuple[int, ...] = ()  #")],
+    "common/page_view.py": [(r'    where: Place = ""[^\n]*\n', r"\g<0>    heat: float = 36.6\n")],
+    "worker/process/control.py": [(r"        self\._replay\.remember\(event\)\n", SAY.replace("\\", r"\\"))],
 }
 
 
@@ -53,8 +52,8 @@ def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, pairs in CHANGES.items():
         text = (package / name).read_text()
         for old, new in pairs:
-            assert text.count(old) == 1, f"{old!r} in {name}"
-            text = text.replace(old, new)
+            text, count = re.subn(old, new, text)
+            assert count == 1, f"{old!r} in {name}"
         (package / name).write_text(text)
     return folder
 
