@@ -73,7 +73,8 @@ def pages() -> dict[str, str]:
     lines = [
         "# Commands",
         "",
-        "All commands of `understudy`, with their options and exit codes. `understudy COMMAND --help` shows the same.",
+        "All commands of `understudy`, with their options and exit codes. `understudy COMMAND --help` shows the same. A *service* is an",
+        "orchestrator that was started with `understudy orchestrator`, not by `understudy run`.",
         "",
         *table(["command", "purpose"], ([f"[{code(one.title)}](#{anchor(one.title)})", escape(_first(one))] for one in found)),
         "",

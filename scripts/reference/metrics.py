@@ -14,7 +14,8 @@ from understudy.orchestrator.metrics import Metrics
 
 ABOUT = """
 The metrics that an orchestrator serves for Prometheus at [`GET /metrics`](http.md#get-metrics). The controller for Kubernetes
-(`--metrics-port`) serves only the standard metrics of a Python process.
+(`--metrics-port`) serves only the standard metrics of a Python process. A *service* is an orchestrator that was started with
+`understudy orchestrator`.
 """
 
 

@@ -16,7 +16,7 @@ from understudy.orchestrator.security import Access, Role, read_secrets
 
 JobOption = Annotated[str, typer.Option("--job", help="For this job only. Default: for all.")]
 NODE = "The node that an agent serves, as understudy agent calls it: its --name, or else the host's name."
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the authority.", show_default=False)]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the certificate authority.", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the server or client, and of its folder in DIR.", show_default=False)]
 Days = Annotated[int, typer.Option("--days", min=1, help="Days for which the certificate is valid.")]
 
@@ -73,7 +73,7 @@ certs = typer.Typer(
 
 @certs.command()
 def init(folder: Folder, days: Days = 3650) -> None:
-    """Create the authority: DIR/ca. Its key signs all the others; keep it where only you can read it."""
+    """Create the certificate authority: DIR/ca. Its key signs all the others; keep it where only you can read it."""
     from understudy.orchestrator.certificates import make_authority
 
     _made(lambda: make_authority(folder, days))

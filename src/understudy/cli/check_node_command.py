@@ -82,7 +82,7 @@ def check_node(flags: Flags) -> None:
 
     detectors: no detector suspects it, including the kernel log and NVIDIA's library. compute: every CPU computes a known result.
     memory: written data is read back. disk: there is free space, and written data is read back. gpu: all GPUs compute the same, and written
-    data is read back from their memory. network: the required rate in both directions, without changes; only with --peer.
+    data is read back from their memory. network: data arrives unchanged at the required rate, in both directions; only with --peer.
 
     It takes about 10 seconds, and 4 more for each peer. It uses free resources and cleans up after itself, but slows down a job on the same
     node. It is short: hardware that fails only when it is hot, or once a day, passes.

@@ -42,7 +42,9 @@ class Then(StrEnum):
 def drain(
     nodes: Names = None,
     domain: Domain = "",
-    deadline: Annotated[str, typer.Option("--deadline", help="Time until it must be empty: 90s, 10m, 2h. Default: none.")] = "",
+    deadline: Annotated[
+        str, typer.Option("--deadline", help="Time from now within which the nodes must be empty: 90s, 10m, 2h. Default: none.")
+    ] = "",
     then: Annotated[
         Then,
         typer.Option(
@@ -52,7 +54,9 @@ def drain(
     reason: Annotated[str, typer.Option("--reason", help="Reason, shown in status, events and report.")] = "",
     wait: Annotated[bool, typer.Option("--wait", help="Wait until no job has ranks, spares or processes there.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Drain even if some ranks have no worker to move to.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show how many spares and pauses it needs, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show how many spares and pauses the drain needs, and change nothing.")
+    ] = False,
     as_json: AsJson = False,
     run_dir: RunDir = None,
     orchestrator: OrchestratorUrl = "",
@@ -62,9 +66,9 @@ def drain(
 ) -> None:
     """Empty nodes while their jobs run: their ranks move to spares on other nodes at a step boundary, without losing a step.
 
-    Ranks that have a warm spare move together, in one pause, the others when there are more spares. Spares on these nodes are then ended,
-    and no new ones start there until [bold]understudy undrain[/bold]. With --orchestrator this applies to all current and future jobs of
-    the service; with --job, to one of them.
+    Ranks that have a warm spare move together, in one pause. The others move when there are more spares. Spares on these nodes are
+    then ended, and no new ones start there until [bold]understudy undrain[/bold]. With --orchestrator this applies to all current and
+    future jobs of the service; with --job, to one of them.
 
     [bold]understudy drain node3 --deadline 10m --then lose --reason "new kernel" --wait && ssh node3 reboot[/bold]
 

@@ -35,8 +35,8 @@ def drill(
     """Prove that a spare computes the same bits as a rank, while the job trains.
 
     A warm spare computes the rank's next step in parallel, twice, and everything is compared: the inputs of each collective, gradients,
-    buffers, random streams, and all state after the step. If the spare differs, the job would not survive a loss of the rank as it is, and
-    the verdict names the first difference. The spare is used up; a new one is started in its place.
+    buffers, random streams, and all state after the step. If the spare differs, the job, as it is, would not survive a loss of the rank.
+    The verdict then names the first difference. The spare is used up; a new one is started in its place.
 
     [bold]understudy drill --rank 2 --wait[/bold]
     """

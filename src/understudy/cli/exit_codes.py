@@ -34,7 +34,7 @@ JOB: Codes = {
     TERMINATED: "ended by `understudy stop` or `cancel`; `stop --exit-code` changes it",
 }
 CHECK: Codes = {
-    DONE: "bitwise",
+    DONE: "the recovery is bitwise",
     USAGE: "the options cannot be used",
     DIFFERS: "the recovery differs",
     REFUSED_SCRIPT: "refused, or a drill found something",
@@ -55,12 +55,12 @@ OF: Mapping[str, Codes] = {
         DONE: "proven, or partly proven",
         FAILED: COMMON[FAILED],
         USAGE: COMMON[USAGE],
-        NOT_SURVIVABLE: "not survivable as it is",
-        NOT_REPRODUCIBLE: "not reproducible on this device",
+        NOT_SURVIVABLE: "the job, as it is, would not survive the loss of the rank",
+        NOT_REPRODUCIBLE: "the step is not reproducible on this device",
         NO_VERDICT: "no verdict: try again",
     },
     "drain": {
-        DONE: "empty (without `--wait`: accepted)",
+        DONE: "the nodes are empty (without `--wait`: the drain was accepted)",
         FAILED: "no answer",
         USAGE: COMMON[USAGE],
         LATE: "the deadline has passed and ranks are left there",
@@ -68,7 +68,7 @@ OF: Mapping[str, Codes] = {
         INTERRUPTED: "Ctrl-C; the drain continues",
     },
     "undrain": {
-        DONE: "used again",
+        DONE: "the nodes are used again",
         FAILED: "no answer",
         USAGE: COMMON[USAGE],
         REFUSED: "one of the nodes is not drained; those before it on the command line are used again",

@@ -45,9 +45,9 @@ class Flags:
         _option(
             CHECK,
             "--check",
-            help="Run some steps, undisturbed, then again with drills and a rank killed in several phases of a step; compare both "
-            "bit by bit, print a report and exit. The script runs twice and saves its files as usual, so give it a scratch folder. On one "
-            "machine only.",
+            help="Run some steps undisturbed. Run them again with drills, and kill a rank in each of several phases of a step. Compare "
+            "both runs bit by bit, print a report and exit. The script saves its files as usual in both runs, so give it a scratch folder. "
+            "On one machine only.",
         ),
     ] = False
     check_steps: Annotated[
@@ -59,8 +59,9 @@ class Flags:
             CHECK,
             "--kills",
             metavar="PHASES",
-            help="With --check: phases of a step in which a rank is killed, in this order, two steps apart; 8 steps follow. Each takes "
-            "about as long as a spare needs to become warm. Separated by commas.",
+            help="With --check: phases of a step in which a rank is killed, separated by commas. The kills "
+            "happen in this order, two steps apart; 8 steps follow the last one. Each kill takes about as long as a spare needs to become "
+            "warm.",
         ),
     ] = ",".join(PHASES)
     as_json: Annotated[bool, _option(CHECK, "--json", help="With --check: print the report as JSON, for programs.")] = False
@@ -77,8 +78,8 @@ class Flags:
         _option(
             OURS,
             "--prepare",
-            help="Number of spares that run the script up to its first step ahead of time, each for one rank, which it then takes over "
-            "sooner. The set-up of the script (files, output, memory) then happens a second time while the rank is running.",
+            help="Number of spares that run the script up to its first step ahead of time. Each is prepared for one rank, and takes it "
+            "over sooner. The set-up of the script (files, output, memory) then happens a second time while the rank is running.",
         ),
     ] = 0
     no_replenish: Annotated[bool, _option(OURS, "--no-replenish", help="Do not start a new spare for each one that was used.")] = False
@@ -90,7 +91,7 @@ class Flags:
             envvar="UNDERSTUDY_DRILL",
             help="From this step on, a spare occasionally computes one step of a rank in parallel, and both are compared bit by bit "
             "(docs/script/check-and-incidents.md). The set-up of the script then happens a second time while the rank is running. off: "
-            "only on understudy drill.",
+            "a drill runs only when understudy drill asks for it.",
             rich_help_panel=OURS,
         ),
     ] = "1"
@@ -132,7 +133,8 @@ class Flags:
         _option(
             OURS,
             "--hang-limit",
-            help="Seconds without progress in a step after which a rank is lost. Default: 20 times the longest step so far, at least 60.",
+            help="Seconds without progress in a step after which a rank counts as lost. Default: 20 times the longest step so far, at "
+            "least 60.",
         ),
     ] = None
     alone_limit: Annotated[
@@ -141,7 +143,7 @@ class Flags:
             OURS,
             "--alone-limit",
             help="Seconds for which a rank may work while the others wait for it: between steps, in a section, before the first step, at "
-            "the script's end, and in the first steps of a function. It is reported after --hang-limit. Default: 1800.",
+            "the script's end, and in the first steps of a function. The rank is reported after --hang-limit. Default: 1800.",
         ),
     ] = None
     setup_limit: Annotated[
@@ -158,8 +160,8 @@ class Flags:
             "--compare-every",
             min=0,
             envvar="UNDERSTUDY_COMPARE_EVERY",
-            help="Steps between two comparisons of replicas during training, as rank 0 has it; 0: only after recoveries and occasionally. "
-            "Default: 100.",
+            help="Steps between two comparisons of replicas during training; 0: only after recoveries and occasionally. The value of "
+            "rank 0 applies to all ranks. Default: 100.",
             rich_help_panel=OURS,
         ),
     ] = None
@@ -262,7 +264,8 @@ class Flags:
         _option(
             NODES,
             "--node-rank",
-            help="This node's number, needed with several nodes. Node 0 runs the orchestrator (or the first ones, see --rdzv-endpoint).",
+            help="This node's number, needed with several nodes. Node 0 runs the orchestrator (with "
+            "several orchestrators, each of the first nodes runs one: see --rdzv-endpoint).",
             env="NODE_RANK",
         ),
     ] = None
@@ -272,7 +275,7 @@ class Flags:
         _option(
             NODES,
             "--master-port",
-            help="Port of the orchestrator on node 0, not of the script's MASTER_PORT. Default: 29500.",
+            help="Port of the orchestrator on node 0. It is not the script's MASTER_PORT. Default: 29500.",
             env="MASTER_PORT",
         ),
     ] = None
@@ -306,8 +309,8 @@ class Flags:
         _option(
             NODES,
             "--label",
-            help="KEY=VALUE of this node's location. Repeatable: nvlink-domain (see --keep-together), switch (a spare with the same one is "
-            "preferred), failure-domain (like the option of this name).",
+            help="Location of this node, as KEY=VALUE. Repeatable. Keys: nvlink-domain (see --keep-together), switch (a spare with the "
+            "same switch is preferred), failure-domain (like the option of this name).",
         ),
     ] = None
     keep_together: Annotated[
@@ -316,8 +319,8 @@ class Flags:
             NODES,
             "--keep-together",
             metavar="GROUP",
-            help="Keep the ranks of this group within one NVLink domain (--label nvlink-domain=...). Repeatable: a dimension of the "
-            "script's device mesh, such as tp, or the group_desc of new_group.",
+            help="Keep the ranks of this group within one NVLink domain (--label nvlink-domain=...). Repeatable. A group is a dimension of "
+            "the script's device mesh, such as tp, or the group_desc of new_group.",
         ),
     ] = None
     heartbeat: Annotated[float, _option(NODES, "--heartbeat", help="Seconds between two signs of life of a node.")] = Timeouts.heartbeat
@@ -330,11 +333,11 @@ class Flags:
             NODES,
             "--token-file",
             help="File with the job's secret, the same on every node (or UNDERSTUDY_TOKEN). Needed with several nodes unless the "
-            "scheduler has it.",
+            "scheduler provides it.",
         ),
     ] = None
     tls_cert: Annotated[Path | None, _option(NODES, "--tls-cert", "--tls", help=TLS)] = None
-    tls_key: Annotated[Path | None, _option(NODES, "--tls-key", help="Its key (PEM), on node 0.")] = None
+    tls_key: Annotated[Path | None, _option(NODES, "--tls-key", help="Key of the certificate (PEM), on node 0.")] = None
     standalone: Annotated[bool, _option(REST, "--standalone", help="One node, free port. This is the default.", env="STANDALONE")] = False
     rdzv_endpoint: Annotated[
         str,
@@ -362,7 +365,7 @@ class Flags:
     ] = None
     signals_to_handle: Annotated[
         str,
-        _option(REST, "--signals-to-handle", help="Signals that end the job in order.", env="SIGNALS_TO_HANDLE"),
+        _option(REST, "--signals-to-handle", help="Signals that end the job cleanly.", env="SIGNALS_TO_HANDLE"),
     ] = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
     monitor_interval: Annotated[
         float, _option(REST, "--monitor-interval", help="No effect: losses are detected at once.", env="MONITOR_INTERVAL")

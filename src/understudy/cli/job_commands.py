@@ -44,7 +44,8 @@ def status(
     Works while the job runs and after it (then it shows how the job ended).
 
     [bold]understudy status --state[/bold]
-      Registered state, and unregistered state that the script changes: which of it a newcomer receives, which of it restarts, and why.
+      Registered state, and unregistered state that the script changes: what a newcomer
+      receives, what restarts from its initial value on a newcomer, and why.
 
     [bold]understudy status --topology[/bold]
       The NVLink domains, switches and nodes of each group of ranks, and the spare that would take over each rank if a node, or all nodes of
@@ -105,8 +106,8 @@ def believe(
 ) -> None:
     """Let a job that is paused because of a difference continue with the state of a rank.
 
-    Replicas with different state are replaced by spares, which get their state from this rank and those equal to it. If a redo differs from
-    the interrupted step, all ranks have the same state, and continue with the redo.
+    Replicas with different state are replaced by spares, which get their state from this rank and those equal to it. If the job is
+    paused because a redo differs from the interrupted step, no rank is replaced: all ranks have the same state, and continue with the redo.
     """
     _ask("believe", target(run_dir, orchestrator, job, token_file, tls_cert), {"rank": rank, "reason": reason})
     say(asking.BELIEVED(rank=rank))

@@ -71,8 +71,8 @@ def backup(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", 
 def restore(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", help="A copy that `backup` created.")]) -> None:
     """Replace the journal with a copy, while no orchestrator is running. The old one is kept in a folder `before-restore-N`.
 
-    Jobs that have gone on since the copy was made, or began later, are put aside by the orchestrator: so restore the newest one. Jobs that
-    cannot be used are reported, and are put aside, too.
+    Restore the newest copy: the orchestrator puts aside the jobs that have gone on since the copy was made, or began later. A job
+    that is put aside trains on, without an orchestrator. Jobs that cannot be used are reported, and are put aside, too.
     """
     _present(copy)
     present = folder / JOURNAL

@@ -44,13 +44,13 @@ def orchestrator(
         typer.Option("--token-file", help="File with the secret of users and agents (or UNDERSTUDY_TOKEN)."),
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate chain (PEM): enables https, and disables http.")] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Key of the certificate (PEM).")] = None,
     tls: Annotated[
         Path | None,
         typer.Option(
             "--tls",
             envvar="UNDERSTUDY_TLS",
-            help="Folder with tls.crt, tls.key and ca.crt (understudy certs): mutual TLS. Without a token, certificates only.",
+            help="Folder with tls.crt, tls.key and ca.crt (understudy certs): mutual TLS. Without a token, only certificates are accepted.",
         ),
     ] = None,
 ) -> None:
@@ -91,7 +91,7 @@ def agent(
     failure_domain: Annotated[str, typer.Option("--failure-domain", help="Failure domain of this node: its rack, its switch.")] = "",
     label: Annotated[
         list[str] | None,
-        typer.Option("--label", help="KEY=VALUE of this node's location. Repeatable: nvlink-domain, switch, failure-domain."),
+        typer.Option("--label", help="Location of this node, as KEY=VALUE. Repeatable. Keys: nvlink-domain, switch, failure-domain."),
     ] = None,
     address: Annotated[
         str, typer.Option("--address", help="Address at which other nodes reach this one's workers. Default: detected.")

@@ -24,7 +24,7 @@ SERVICE = "A job that was submitted to an orchestrator"
 
 RunDir = Annotated[
     Path | None,
-    typer.Option("--run-dir", help="The run's folder. Default: the latest one, at most two folders below the current one."),
+    typer.Option("--run-dir", help="The run's folder. Default: the latest run in the current folder, one or two levels down."),
 ]
 OrchestratorUrl = Annotated[
     str,
@@ -35,7 +35,9 @@ OrchestratorUrl = Annotated[
         rich_help_panel=SERVICE,
     ),
 ]
-JobName = Annotated[str, typer.Option("--job", help="Name of the job there. Default: the latest job.", rich_help_panel=SERVICE)]
+JobName = Annotated[
+    str, typer.Option("--job", help="Name of the job at the orchestrator. Default: the latest job.", rich_help_panel=SERVICE)
+]
 TokenFile = Annotated[
     Path | None,
     typer.Option("--token-file", help="File with the orchestrator's secret or a token (or UNDERSTUDY_TOKEN).", rich_help_panel=SERVICE),

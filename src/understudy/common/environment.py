@@ -62,8 +62,8 @@ VARIABLES = (
     Variable(
         "UNDERSTUDY_OWN_TIME",
         Use.LIMIT,
-        "How the time is measured that a worker computes itself, to detect slow ranks. `0`: not at all. `device`: by events of the "
-        "worker's GPU, for NCCL.",
+        "How a worker measures the time that it spends on its own computation, to detect slow ranks. `0`: not at all. `device`: by "
+        "events of the worker's GPU, for NCCL.",
         "a thread samples the main thread",
     ),
     Variable("UNDERSTUDY_FORK", Use.LIMIT, "`0`: each worker is a new process, not a fork of a process that has imported torch.", "fork"),
@@ -84,7 +84,8 @@ VARIABLES = (
     Variable(
         "MASTER_ADDR",
         Use.WORKER,
-        "Address of the node of rank 0. With `MASTER_PORT`, a store of Understudy's own. The other variables of torchrun are set, too.",
+        "Address of the node of rank 0. A store that Understudy runs listens there, at `MASTER_PORT`. The other variables of torchrun are "
+        "set, too.",
     ),
     Variable("MASTER_PORT", Use.WORKER, "Port on that node, chosen by the system. It is not the port of `--master-port`."),
     Variable(
@@ -93,7 +94,10 @@ VARIABLES = (
     Variable("OMP_NUM_THREADS", Use.OTHER, "As in torchrun.", "1, if a node has several ranks"),
     Variable("TORCH_CPP_LOG_LEVEL", Use.OTHER, "Log level of torch's C++ code.", "`ERROR`"),
     Variable(
-        "GLOO_SOCKET_IFNAME", Use.OTHER, "Network interfaces for Gloo, as in torch, and for transfers of state.", "the node's address"
+        "GLOO_SOCKET_IFNAME",
+        Use.OTHER,
+        "Network interfaces for Gloo, as in torch, and for transfers of state.",
+        "the interface of the node's address",
     ),
     Variable("NCCL_RAS_ADDR", Use.OTHER, "Address of NCCL's RAS service, as in NCCL, for the detector `nccl-ras`."),
     Variable("PET_...", Use.OTHER, "Defaults of torchrun's options, as in torchrun; [the command line](cli.md#understudy-run) lists them."),

@@ -22,17 +22,20 @@ class NodeJoined:
     address: str  # where other nodes reach the workers of this node
     node_rank: int  # number of the node
     domain: str = ""  # failure domain; empty: its own
-    spares: int = -1  # spares wanted on this node; -1: its share of the job's
+    spares: int = -1  # number of spares wanted on this node; -1: its share of all spares of the job
     workers: tuple[str, ...] | None = None  # workers that were started there, by this agent or an earlier one; null: not reported
-    labels: tuple[tuple[str, str], ...] = ()  # labels of its location (`topology.py`), as pairs of key and value
-    claim: int = -1  # number of the claim that it serves; negative: none
+    labels: tuple[tuple[str, str], ...] = ()  # labels of its location (`--label`), as pairs of key and value
+    claim: int = -1  # number of the claim (see `ClaimEnded`) by which the node was requested; negative: none
     instance: str = ""  # the same for all agents of one run directory on one host; empty: an agent of an earlier version
     ranks: int = 0  # ranks on each node, as the agent's command says; 0: not reported
 
 
 @dataclass(frozen=True)
 class ClaimEnded:
-    """The scheduler cannot provide a claimed node, or has taken it away again. From the orchestrator."""
+    """The scheduler cannot provide a claimed node, or has taken it away again. From the orchestrator.
+
+    A claim is a request to the scheduler for one node with floating spares.
+    """
 
     claim: int  # number of the claim
     detail: str
@@ -78,7 +81,7 @@ class WorkerWarm:
 
     worker: str
     store: str  # host:port of its rendezvous store
-    rank: int = -1  # if the event is repeated: the rank that it was given in the meantime; -1: none
+    rank: int = -1  # in a repeated event: the rank that the worker was given after the first one; -1: none
     torch: str = ""  # its version of torch
     rejoins: tuple[str, ...] = ()  # backends whose groups it reconnects in place; in others a new communicator replaces the old one
 
@@ -104,7 +107,7 @@ class CommunicationBroken:
 
 @dataclass(frozen=True)
 class Quiesced:
-    """A worker no longer uses anything of the old generation, and waits for the next one: the answer to `Abort` or `Pause`."""
+    """A worker no longer uses anything of the old generation, and waits for the next one. It answers the command `Abort` or `Pause`."""
 
     worker: str
     generation: int
@@ -216,8 +219,8 @@ class RedoDiffers:
     transaction: int
     step: int
     detail: str  # the differences, by name
-    partly: bool = False  # the survivor had not reached its vote: the inputs of a collective differ
-    sure: bool = False  # ... of a collective that every step calls
+    partly: bool = False  # true: the survivor had not reached its vote, so only inputs of collectives were compared
+    sure: bool = False  # with `partly`: true if every step calls the collective whose inputs differ
 
 
 @dataclass(frozen=True)

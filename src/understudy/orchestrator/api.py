@@ -30,11 +30,12 @@ from understudy.orchestrator.stream import add_events
 
 DESCRIPTION = """\
 Every request needs `Authorization: Bearer TOKEN`, or a client's certificate. Without either the answer is 401; without the role that
-the request needs (`x-role`), 403. The address of an orchestrator that `understudy run` has started is in `orchestrator.json` of the run
-directory, and its token in `token`.
+the request needs (`x-role` in the OpenAPI description), 403. The address of an orchestrator that `understudy run` has started is in
+`orchestrator.json` of the run directory, and its token in `token`.
 
-If several orchestrators serve a job, `orchestrator.json` has all addresses, separated by commas. One of them answers. The others answer
-every request with 503, and `detail` names the one that leads, if it is known. The numbers of events stay the same when another one leads.
+If several orchestrators serve a job, `orchestrator.json` has all addresses, separated by commas. Only the one that leads serves
+requests. The others answer every request with 503, and `detail` names the one that leads, if it is known. The numbers of events stay the
+same when another one leads.
 
 Errors are problem details (RFC 9457). `detail` says what to do. `code` is explained by `understudy explain`, and stays the same when the
 wording changes.

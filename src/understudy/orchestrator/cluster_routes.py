@@ -23,7 +23,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
     @app.post("/v1/jobs", status_code=201, **submits, responses=REFUSED | {429: problems.RESPONSE})
     async def submit(request: Submission, http: Request) -> Submitted:
         """Submit a job to a service. It starts as soon as there are slots for its ranks and spares. Its name must not have been used.
-        429 if too many jobs of this token or certificate are waiting, or of all.
+        429 if too many jobs are waiting: of this token or certificate, or in total.
         """
         if not any(grant.allows(Role.SUBMIT, request.name) for grant in http.state.grants):
             raise HTTPException(403, http_requests.NAME_NOT_ALLOWED(job=request.name))
@@ -61,8 +61,8 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
 
     @app.post("/v1/nodes/{node}/drain", **operate, responses=REFUSED)
     async def drain(node: str, wish: Drain) -> Drained:
-        """Drain a node of a service, and others at the same time, for all its jobs. They get no new jobs. Refused, for all of them, if one
-        job cannot leave them.
+        """Drain a node of a service, and others at the same time, for all its jobs. These nodes get no new jobs. If one
+        job cannot leave them, the whole request is refused.
         """
         for name in (node, *wish.also):
             if not cluster.is_known(name):

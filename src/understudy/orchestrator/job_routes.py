@@ -60,8 +60,8 @@ def add_reading(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None
 
     @app.get("/v1/jobs", **auth.needs(Role.READ, of_all=False), responses=NOT_LET)
     async def list_jobs(request: Request) -> list[JobLine]:
-        """List all jobs that the token may read, in the order of submission. Jobs that have ended are included; at the end are the jobs
-        that were put aside.
+        """List all jobs that the token may read, in the order of submission. Jobs that have ended are included. At the end are the jobs
+        that were put aside because the journal cannot be used for them.
         """
         lines = [_line(job, cluster) for job in jobs.all()] + [_aside(job, why) for job, why in jobs.aside.items()]
         return [line for line in lines if any(g.allows(Role.READ, line.job) for g in request.state.grants)]
@@ -111,7 +111,8 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
     @app.post("/v1/jobs/{job}/drill", **operate, responses=REFUSED)
     async def drill(job: str, wish: WantDrill) -> DrillAccepted:
         """Let a warm spare compute a step in parallel with a rank and compare them bit by bit; status shows the verdict. Training
-        continues. Not during an incident or a migration, or without a warm spare, which is used up."""
+        continues. The spare is used up. Not during an incident or a migration, or without a warm spare.
+        """
         service = found(job).service
         why_not = service.machine.drill_refusal(wish.rank)
         if why_not:
@@ -122,8 +123,8 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
 
     @app.post("/v1/jobs/{job}/believe", **operate, responses=REFUSED)
     async def believe(job: str, wish: Believe) -> Accepted:
-        """Let a paused job continue with the state of this rank. Replicas with different state are replaced, and their nodes tainted;
-        if a redo differs from the interrupted step, no rank has any other state.
+        """Let a paused job continue with the state of this rank. Replicas with different state are replaced, and their nodes
+        tainted. If the job is paused because a redo differs from the interrupted step, all ranks have the same state, and none is replaced.
         """
         service = found(job).service
         why_not = service.machine.belief_refusal(wish.rank)
@@ -210,7 +211,7 @@ def add_output(app: FastAPI, found: Finder, auth: Auth) -> None:
         offset: int = Query(0, ge=0, le=1 << 53, description="first byte to return"),
         follow: bool = Query(False, description="continue until the job has ended"),
     ) -> StreamingResponse:
-        """Return the output of a submitted job's workers, each line after its rank and worker, in UTF-8."""
+        """Return the output of a submitted job's workers, in UTF-8. Each line begins with its rank and worker."""
         kept = found(job).output
         if kept is None:
             raise HTTPException(409, http_requests.OUTPUT_ELSEWHERE())

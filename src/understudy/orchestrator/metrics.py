@@ -61,7 +61,9 @@ def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[
         "Closed incidents that are unproven now; a drill that passes later raises a grade.",
         labels=["job_name"],
     )
-    tainted = GaugeMetricFamily("understudy_job_tainted_nodes", "Nodes that the job does not trust.", labels=["job_name"])
+    tainted = GaugeMetricFamily(
+        "understudy_job_tainted_nodes", "Tainted nodes of the job, which get no new ranks or spares.", labels=["job_name"]
+    )
     seconds = CounterMetricFamily(
         "understudy_incident_seconds",
         "Seconds from the fault to the next step that every rank committed, summed over closed incidents.",

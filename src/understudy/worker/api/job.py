@@ -79,10 +79,10 @@ class Job:
 
     @property
     def newcomer(self) -> bool:
-        """Whether this worker took over a rank of a running job, and so does not run the whole script itself.
+        """Whether this worker took over a rank of a running job, and so skips what the job has already completed.
 
-        Also true on a spare that is prepared for a rank or drills it. Do not use it to decide what to compute: all ranks must compute
-        the same.
+        Also true on a spare that is prepared for a rank, or that computes a drill of it. Do not use it to decide what to compute: all
+        ranks must compute the same.
         """
         return self._newcomer is not None
 
@@ -230,7 +230,7 @@ class Job:
         return JobLoop(self._loop(Counter(), count), count)
 
     def iterator(self, loader: Any, repeat: bool = False) -> LoaderIterator:
-        """Return an iterator over `loader` for `next`, which the script may call anywhere: before, after or inside of a step.
+        """Return an iterator over `loader`. The script may call `next` on it anywhere: before, after or inside of a step.
 
         It continues at the position of the job. With `repeat`, it calls `set_epoch` of the sampler at the end of the loader and starts
         over. Create it before the first transaction, else `UnderstudyError` is raised: `extra = job.iterator(loader)`, then `next(extra)`.
