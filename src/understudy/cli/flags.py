@@ -70,7 +70,7 @@ class Flags:
         _option(
             OURS,
             "--spares",
-            help="Warm workers that wait to take over a rank, in addition to the ranks. Default: 1; with --spare-nodes: 0.",
+            help="Warm workers of the job, on all nodes together, that wait to take over a rank. Default: 1; with --spare-nodes: 0.",
         ),
     ] = None
     prepare: Annotated[
