@@ -264,6 +264,7 @@ def test_the_page_names_the_role_that_a_request_needs() -> None:
     assert "Role: `watcher`." in "\n".join(requests(description)).partition("### GET /v1/nodes")[2].partition("###")[0]
 
 
+@pytest.mark.whole
 def test_a_stale_description_is_found(tmp_path: Path) -> None:
     """The scripts on a copy of the project in which the interface says something else."""
     for name in ("src", "docs", "scripts"):
