@@ -39,4 +39,4 @@ def test_entries_are_of_commands_and_their_options() -> None:
 def test_help_shows_the_codes() -> None:
     command = getattr(typer.main.get_command(app), "commands")["drill"]  # noqa: B009
     assert command.epilog == exit_codes.epilog("drill --wait")
-    assert "(not reproducible on this device)" in command.epilog
+    assert "(the step is not reproducible on this device)" in command.epilog
