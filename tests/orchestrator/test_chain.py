@@ -454,6 +454,20 @@ def test_an_index_that_does_not_fit_its_table_is_found_by_the_chain(tmp_path: Pa
         journal.read_all(place, check=database.THOROUGH)
 
 
+@pytest.mark.parametrize("old", [b"CREATE TABLE events", b"eventsevents"])
+def test_a_schema_that_is_not_text_is_damage(tmp_path: Path, old: bytes) -> None:
+    """SQLite's message about it cannot be decoded."""
+    place = tmp_path / JOURNAL
+    written(place)
+    checkpointed(place)
+    data = place.read_bytes()
+    assert old in data
+    for bytes_ in (b"\xf5", b"\xf5" * len(old)):
+        place.write_bytes(data.replace(old, bytes_ + old[len(bytes_) :]))
+        with pytest.raises(journal.Damaged):
+            journal.read_all(place)
+
+
 def test_a_file_is_checked_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / JOURNAL
     written(place)

@@ -143,6 +143,8 @@ def reading(place: Path | str, check: str = QUICK) -> Iterator[sa.Connection | N
                         raise sqlite3.DatabaseError(orchestrators.TABLES_DIFFER(version=found, reason=error.orig)) from error
                     yield upgraded
                 copy.dispose()
+    except UnicodeDecodeError as error:  # of SQLite's own message about a schema that is no text
+        raise sqlite3.DatabaseError(f"the schema is not text: {error}") from error
     finally:
         source.dispose()
 
