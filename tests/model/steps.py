@@ -274,8 +274,7 @@ def _moves(world: World, shape: Shape, w: Worker) -> list[tuple[str, World]]:
         return []  # waits until it is released, or the generation is over
     if not reaches(world, w, store) or not all(_known(world, w, "verified", generation, rank) for rank in newcomers):
         return []
-    after = w._replace(mode=Mode.SHARE if newcomers else Mode.IDLE, generation=generation, pending=None)
-    return [("goes on", _share(world, after) if newcomers else world.put(after))]
+    return [("goes on", _share(world, w._replace(mode=Mode.SHARE, generation=generation, pending=None)))]
 
 
 def _share(world: World, w: Worker) -> World:

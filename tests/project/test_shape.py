@@ -27,7 +27,7 @@ EXCEPTIONS = {
     "drill.step_replay.StepReplayer: 14 fields": "one for each kind of difference",
     "encoding.messages.BuddyCopy: 15 fields": "a message",
     "encoding.messages.JobProgress: 23 fields": "a message",
-    "generation.membership.Membership: 17 fields": "one generation and the way into the next",
+    "generation.membership.Membership: 16 fields": "one generation and the way into the next",
     "recovery.newcomer.Newcomer: 18 fields": "nine of them are parts that it uses",
     "state.attributes.Attributes: 16 fields": "caches of what modules have",
     "state.rank_local.LocalState.make: 61 lines": "one copy, in the order in which its parts are read",

@@ -34,6 +34,7 @@ from understudy.core.model import JobSpec, LossCause, Timeouts
 from understudy.links.framing import LineReader
 from understudy.links.messages import decode, encode
 from understudy.worker import hooks
+from understudy.worker.errors import PeerLost
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,15 @@ class Loss:
     """The rank, or the spare that is prepared for it (`SPARE_OF`), dies when it reaches this point of the runtime for the `time`-th time,
     in whatever worker.
     """
+
+    rank: int
+    point: str
+    time: int = 1
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The rank notices in its `time`-th vote, at this point of it, that a connection broke. All ranks are in that vote."""
 
     rank: int
     point: str
@@ -59,6 +69,9 @@ class Ask:
     time: int = 1
 
 
+Happens = Loss | Cut | Ask
+
+
 class Job:
     """A job to `run` once. `states`: of every rank, when its script has ended. `told`: the messages of the job."""
 
@@ -69,7 +82,7 @@ class Job:
         script: Script,
         iterations: int,
         each: int = 1,
-        happens: tuple[Loss | Ask, ...] = (),
+        happens: tuple[Happens, ...] = (),
         *,
         spares: int | None = None,
         replenish: bool = False,
@@ -81,7 +94,7 @@ class Job:
         self.answers: dict[str, events.Event] = {}
         self.devices: dict[int, str] = {}  # of ranks, as the first workers that have them say
         self.states: dict[int, dict[str, bytes]] = {}
-        self.struck: list[Loss | Ask] = []
+        self.struck: list[Happens] = []
         self.failures: list[BaseException] = []
         self.told: list[str] = []
         self.ended: tuple[int, str] | None = None
@@ -95,6 +108,7 @@ class Job:
         self._died: list[Worker] = []
         self._asked: list[events.Event] = []
         self._lock = threading.Lock()
+        self._voting = threading.Condition(self._lock)
         self._threads: list[threading.Thread] = []
 
     def _start(self, work: Callable[[], None]) -> None:
@@ -149,6 +163,7 @@ class Job:
             raise Gone
         with self._lock:
             self._reached[worker.number, point] += 1
+            self._voting.notify_all()
             now = worker.number, point, self._reached[worker.number, point]
             due = [one for one in self.happens if (one.rank, one.point, one.time) == now]
             self.struck += due
@@ -157,6 +172,11 @@ class Job:
             raise Gone
         if due:
             self._nudge()
+        if any(isinstance(one, Cut) for one in due):
+            time = now[2]
+            with self._voting:
+                assert self._voting.wait_for(lambda: all(self._reached[rank, "vote"] >= time for rank in range(self.size)), LIMIT)
+            raise PeerLost("a connection broke")
 
     def died(self, worker: Worker) -> None:
         """On its thread."""
@@ -239,6 +259,9 @@ class Job:
             if answers := [event for code, event in self.answers.items() if code in command.text]:
                 self._asked += answers
                 self._nudge()
+        elif isinstance(command, commands.SetTimer):
+            if command.timer == "communication" and self.struck and isinstance(self.struck[-1], Cut):
+                self._submit(events.Expired(command.timer))  # no loss will explain it
         elif isinstance(command, commands.KillWorker):
             self._close(self._workers[command.worker])
         elif (to := getattr(command, "worker", None)) is not None and not self._workers[to].ended:

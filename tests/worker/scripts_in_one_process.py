@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from tests.worker.job_in_one_process import Ask, Job, Loss
+from tests.worker.job_in_one_process import Happens, Job
 from tests.worker.worker_in_one_process import DTYPE, Rank, Script
 
 from understudy.worker import hooks
@@ -93,7 +93,7 @@ AFTER_THE_VOTE = "after the vote"
 _undisturbed: dict[tuple[str, int], Job] = {}
 
 
-def run(folder: Path, name: str, size: int, *happens: Loss | Ask) -> Job:
+def run(folder: Path, name: str, size: int, *happens: Happens) -> Job:
     script, each = SCRIPTS.get(name, (with_a_change_after_the_vote, 1))
     return Job(folder, size, script, ITERATIONS, each, happens).run()
 

@@ -217,7 +217,6 @@ class Worker:
         setup._recorder = _NoRecord()
         membership.peers = Peers(meeting, given.rank)
         membership.open_channel(membership.peers, membership.peers.meet(range(size)))
-        membership.new_buddies.clear()
         made.progress.generation = given.generation
         made.handlers.in_setup = True
 

@@ -231,6 +231,13 @@ TABLES_DIFFER = Message(
     remedy="Restore the journal from a backup.",
 )
 
+SCHEMA_NOT_TEXT = Message(
+    "US5071",
+    "its schema is not text: {error}",
+    cause="The bytes of the journal's file were changed: those that describe its tables are no text.",
+    remedy="Restore the journal from a backup.",
+)
+
 VERSION_MISSING = Message(
     "US5060",
     "it has jobs, but does not say of which version it is",

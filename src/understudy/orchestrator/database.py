@@ -144,7 +144,7 @@ def reading(place: Path | str, check: str = QUICK) -> Iterator[sa.Connection | N
                     yield upgraded
                 copy.dispose()
     except UnicodeDecodeError as error:  # of SQLite's own message about a schema that is no text
-        raise sqlite3.DatabaseError(f"the schema is not text: {error}") from error
+        raise sqlite3.DatabaseError(orchestrators.SCHEMA_NOT_TEXT(error=error)) from error
     finally:
         source.dispose()
 

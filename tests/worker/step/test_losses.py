@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from tests.said import said
-from tests.worker.job_in_one_process import Loss
+from tests.worker.job_in_one_process import Cut, Loss
 from tests.worker.scripts_in_one_process import AFTER_THE_VOTE, ITERATIONS, SCRIPTS, run, undisturbed
 from tests.worker.worker_in_one_process import replace_what_needs_processes
 
@@ -21,6 +21,7 @@ from understudy.worker.participant import Step
 
 IN_STEPS = ("begin", "reduced", "vote", "vote copies", "vote agreement", "vote passed", "optimizer", "stepped", "committed", "after")
 MAY_ROLL_FORWARD = ("vote copies", "vote agreement", "vote passed", "optimizer", "stepped")  # survivors may go on from this vote
+IN_VOTES = ("vote", "vote copies", "vote agreement")
 IN_RECOVERIES = ("quiesce", "donate", "attach", "taken", "prove", "verified", "attached")
 
 
@@ -66,6 +67,21 @@ def test_a_second_loss_at_each_point_of_a_recovery(point: str, rank: int, tmp_pa
     happens = not (donor_only and rank == 1) and not (newcomer_only and rank == 0)
     assert job.struck == ([first, second] if happens else [first])
     assert job.ended is not None and job.ended[0] == 0, job.told
+    assert job.states == expected
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("point", IN_VOTES)
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_loss_right_after_a_connection_broke(name: str, point: str, lost: int, tmp_path: Path) -> None:
+    """Nobody was lost when it broke. If the ranks then go on from a vote in which they had not read each other's copies, they have to
+    hand them over before the next transaction begins.
+    """
+    expected = undisturbed(tmp_path, name, 2).states
+    cut, loss = Cut(0, point, 3), Loss(lost, "begin", 4)
+    job = run(tmp_path, name, 2, cut, loss)
+    assert job.struck == [cut, loss]
+    assert job.ended is not None and job.ended[0] == 0, job.ended
     assert job.states == expected
 
 

@@ -62,7 +62,6 @@ class Rank:
             is_failure=lambda error: True,
             newest=4,
             broken=None,
-            new_buddies=set(),
             unshared=True,
         )
         notices = SimpleNamespace(tell=self.said.append)
@@ -162,7 +161,7 @@ def test_a_copy_that_a_loss_delays_is_handed_over_after_the_recovery(rank: Rank)
     between = SimpleNamespace(_membership=rank.membership, _progress=rank.progress, _rank_state=held)
     StepBoundary._hand_over_again(between)  # type: ignore[arg-type]
     (given,) = handed
-    assert given.setup == b"" and unseal(given.copy).streams == {"torch": b"moved"}
+    assert given.setup == b"set-up" and unseal(given.copy).streams == {"torch": b"moved"}
     assert rank.did[-1] == "kept" and not rank.membership.unshared
 
 

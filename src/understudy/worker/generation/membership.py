@@ -50,7 +50,6 @@ class Membership:
         self.record = b""  # what this rank's set-up received from others; on a newcomer the record that it was given
         self.peers: Peers | None = None
         self.channel: Channel | None = None  # over `peers`; a leaver has none
-        self.new_buddies: set[int] = set()  # ranks that do not have yet the copy that a buddy of this rank should keep
         self.broken: int | None = None  # a generation whose end was noticed where nothing could be redone: the next begin waits for it
         self.unshared = False  # a recovery was completed, and copies are not handed over again yet
         self.meeting: Rendezvous | None = None
@@ -126,9 +125,7 @@ class Membership:
 
     def open_channel(self, peers: Peers, places: list[Place]) -> None:
         """Open the channel of the generation. `places`: of the workers of all ranks."""
-        known = self.channel.buddies if self.channel is not None else ()
         self.channel = Channel(peers, self.progress.rank, places)
-        self.new_buddies |= set(self.channel.buddies) - set(known)
 
     def hand_over(self, own: BuddyCopy) -> None:
         """Give this rank's copy to its buddies, and keep those of the ranks whose buddy it is. Raises what the channel raises."""

@@ -73,7 +73,6 @@ class Attachment:
         membership, newcomers = self._membership, members.recovery.newcomers
         self._progress.generation = members.recovery.generation
         membership.pending = None
-        membership.new_buddies |= set(newcomers)
         membership.unshared = True
         membership.collectives_at_attach = membership.groups.collectives()
         self._count.end()

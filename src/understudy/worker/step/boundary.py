@@ -90,15 +90,14 @@ class StepBoundary(Participant):
             self._donation.run()
 
     def _hand_over_again(self) -> None:
-        """Give to this rank's buddies, after a recovery, the copy that they should keep. New buddies do not have it, and if a copy was
-        made again after the vote it is unknown which of them have read it.
+        """Give this rank's copy and the record of its set-up to its buddies after every recovery. They may lack both: a buddy can be new,
+        and if the ranks went on from a vote that was broken off, it is unknown which of them have read the copy.
         """
         membership, before = self._membership, self._progress.transaction - 1
         channel = membership.channel
         assert channel is not None
-        copy, new = self._rank_state.copy_of(before), not membership.new_buddies.isdisjoint(channel.buddies)
-        given = seal(copy) if copy is not None and (new or copy.behind) else b""
-        own = HandedAgain(membership.record if new else b"", given)
+        copy = self._rank_state.copy_of(before)
+        own = HandedAgain(membership.record, seal(copy) if copy is not None else b"")
         for rank, data in channel.hand_over(pack(own)).items():
             handed = unpack(HandedAgain, data)
             if handed.setup:
@@ -106,6 +105,5 @@ class StepBoundary(Participant):
             if handed.copy:
                 membership.store.put(rank, StoredBuddyCopy(before, handed.copy))
         channel.receipt()
-        membership.new_buddies.clear()
         membership.unshared = False
         self._progress.recovery.copied = time.time()

@@ -45,7 +45,6 @@ class SetUp:
         dist.init_process_group(backend, store=meeting.store, rank=progress.rank, world_size=progress.world_size)
         membership.peers = Peers(meeting, progress.rank)
         membership.open_channel(membership.peers, membership.peers.meet(range(progress.world_size)))
-        membership.new_buddies.clear()
         progress.generation = assignment.generation
 
     def complete(self) -> None:
