@@ -11,13 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from tests.said import said
-from tests.worker.job_in_one_process import Cut, Loss
-from tests.worker.scripts_in_one_process import AFTER_THE_VOTE, ITERATIONS, SCRIPTS, run, undisturbed
-from tests.worker.worker_in_one_process import replace_what_needs_processes
+from tests.worker.job_in_one_process import Cut, Job, Loss
+from tests.worker.scripts_in_one_process import AFTER_THE_VOTE, ITERATIONS, SCRIPTS, computes, run, undisturbed
+from tests.worker.worker_in_one_process import Rank, replace_what_needs_processes
 
 from understudy.messages import newcomers
 from understudy.worker.generation.step_copy import StepCopy
 from understudy.worker.participant import Step
+from understudy.worker.step.boundary import StepBoundary
 
 IN_STEPS = ("begin", "reduced", "vote", "vote copies", "vote agreement", "vote passed", "optimizer", "stepped", "committed", "after")
 MAY_ROLL_FORWARD = ("vote copies", "vote agreement", "vote passed", "optimizer", "stepped")  # survivors may go on from this vote
@@ -83,6 +84,32 @@ def test_a_loss_right_after_a_connection_broke(name: str, point: str, lost: int,
     assert job.struck == [cut, loss]
     assert job.ended is not None and job.ended[0] == 0, job.ended
     assert job.states == expected
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("point", IN_VOTES)
+def test_a_value_that_begins_to_differ_as_a_connection_breaks(point: str, lost: int, tmp_path: Path) -> None:
+    """The copies of that vote do not have it, and the agreement that would have shown this did not come about."""
+    begins = 4  # the iteration; by then all ranks know that this value was the same on all of them
+
+    def script(rank: Rank, iteration: int) -> None:
+        def step() -> None:
+            rank.net.weight.grad = computes(rank)
+            rank.count.value += 10 * rank.number * (iteration == begins)
+            rank.step_optimizer()
+
+        rank.transaction(step)
+
+    expected = Job(tmp_path, 2, script, begins + 3).run().states
+    job = Job(tmp_path, 2, script, begins + 3, 1, (Cut(0, point, begins + 1), Loss(lost, "begin", begins + 2))).run()
+    assert job.ended is not None and job.ended[0] == 0, job.ended
+    assert job.states == expected
+
+
+def test_copies_that_are_not_handed_over_again_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StepBoundary, "_hand_over_again", lambda self: setattr(self._membership, "unshared", False))
+    job = run(tmp_path, "optimizer", 2, Cut(0, "vote", 3), Loss(1, "begin", 4))
+    assert job.ended is not None and job.ended[0] != 0
 
 
 LOSSES = some.builds(Loss, some.integers(0, 3), some.sampled_from((*IN_STEPS, *IN_RECOVERIES)), some.integers(1, 8))

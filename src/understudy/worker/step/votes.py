@@ -98,9 +98,13 @@ class Votes:
             self._order.voted(agreed)
         except RuntimeError as error:
             decision = self._redo.reported(membership.quiesce_after(error))
-            if unbroken and not step.skipped and not self._goes_on(decision):
+            if self._goes_on(decision):
+                self._local.make_whole(copy, step.carried)  # whether all ranks have the same is unknown: buddies get this copy next
+                return
+            if unbroken and not step.skipped:
                 self._redo.keep(step.attempt)
-            self._interrupted(decision, error)
+            self._progress.must_redo = True
+            raise GenerationAborted("this transaction is redone") from error
 
     def _exchange(self, channel: Channel) -> VoteResult:
         fields = self._order.vote_fields()
@@ -115,9 +119,3 @@ class Votes:
     def _goes_on(self, decision: Recover) -> bool:
         """Return whether the vote is rolled forward."""
         return decision.start == self._progress.transaction + 1
-
-    def _interrupted(self, decision: Recover, error: RuntimeError) -> None:
-        """Go on if the vote is rolled forward, else have the attempt redone."""
-        if not self._goes_on(decision):
-            self._progress.must_redo = True
-            raise GenerationAborted("this transaction is redone") from error
