@@ -63,7 +63,8 @@ def _walk(what: Any, name: str, group: str) -> Iterator[Command]:
     if inner is None:
         yield Command(name, what, group)
     for key, one in (inner or {}).items():
-        yield from _walk(one, f"{name} {key}".strip(), what.help if name else "")
+        if not one.hidden:
+            yield from _walk(one, f"{name} {key}".strip(), what.help if name else "")
 
 
 def pages() -> dict[str, str]:

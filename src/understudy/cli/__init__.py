@@ -14,7 +14,7 @@ from understudy.cli.drill_command import drill
 from understudy.cli.events_command import events
 from understudy.cli.exit_codes import epilog
 from understudy.cli.explain_command import explain
-from understudy.cli.job_commands import believe, migrate, report, status, stop, taint
+from understudy.cli.job_commands import migrate, report, resolve, status, stop, taint
 from understudy.cli.journal_command import journal
 from understudy.cli.kubernetes_command import kubernetes
 from understudy.cli.policy_command import policy
@@ -47,7 +47,8 @@ app.command("report")(report)
 app.command("events")(events)
 app.command("migrate")(migrate)
 app.command("drill", epilog=epilog("drill --wait"))(drill)
-app.command("believe")(believe)
+app.command("resolve")(resolve)
+app.command("believe", hidden=True)(resolve)  # its name in version 0.1
 app.command("taint")(taint)
 app.command("drain", epilog=epilog("drain"))(drain)
 app.command("undrain", epilog=epilog("undrain"))(undrain)

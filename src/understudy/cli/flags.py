@@ -117,7 +117,7 @@ class Flags:
             OURS,
             "--unproven",
             help="Action after a recovery whose result is unproven (docs/script/check-and-incidents.md): continue with a warning, or "
-            "pause until `understudy believe` is run.",
+            "pause until `understudy resolve` is run.",
         ),
     ] = Unproven.CONTINUE
     policy: Annotated[

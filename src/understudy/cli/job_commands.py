@@ -1,4 +1,4 @@
-"""`understudy status`, `report`, `migrate`, `believe`, `taint`, `stop`: queries and requests to a running job, or to its journal.
+"""`understudy status`, `report`, `migrate`, `resolve`, `taint`, `stop`: queries and requests to a running job, or to its journal.
 
 The orchestrator answers while the job runs. When it does not, status and report come from the journal in the run directory, through
 the same functions that the orchestrator uses.
@@ -95,8 +95,8 @@ def migrate(
     say(asking.MIGRATES(rank=rank))
 
 
-def believe(
-    rank: Annotated[int, typer.Option("--rank", help="The rank whose state is right.")],
+def resolve(
+    rank: Annotated[int, typer.Option("--keep-rank", "--rank", help="The rank whose state is right.")],
     run_dir: RunDir = None,
     reason: Annotated[str, typer.Option("--reason", help="Reason, shown in the report.")] = "",
     orchestrator: OrchestratorUrl = "",
@@ -108,6 +108,8 @@ def believe(
 
     Replicas with different state are replaced by spares, which get their state from this rank and those equal to it. If the job is
     paused because a redo differs from the interrupted step, no rank is replaced: all ranks have the same state, and continue with the redo.
+
+    [bold]understudy resolve --keep-rank 2 --reason "its digest is that of the checkpoint"[/bold]
     """
     _ask("believe", target(run_dir, orchestrator, job, token_file, tls_cert), {"rank": rank, "reason": reason})
     say(asking.BELIEVED(rank=rank))

@@ -44,7 +44,7 @@ class Submission(BaseModel):
     )
     unproven: Unproven = Field(
         default=Unproven.CONTINUE,
-        description="the action after an unproven incident: `continue` with a warning, or `pause` until `believe` is called",
+        description="the action after an unproven incident: `continue` with a warning, or `pause` until `understudy resolve` is run",
     )
     keep_together: tuple[Annotated[str, Field(min_length=1, max_length=1 << 8)], ...] = Field(
         default=(),

@@ -132,7 +132,7 @@ MIGRATES = Message(
 BELIEVED = Message(
     "US2321",
     "rank {rank} is accepted as right; understudy status shows how the job continues",
-    cause="`understudy believe` was accepted: the state of this rank counts as the right one.",
+    cause="`understudy resolve` was accepted: the state of this rank counts as the right one.",
 )
 
 TAINTED = Message(

@@ -50,7 +50,7 @@ DISPUTED = Message(
     "US4716",
     "{entry} ({of}) differs between {ranks} before transaction {transaction}",
     cause=f"Replicas hold different bits, and no side has the majority. {_CORRUPT}",
-    remedy="Find out which rank is right, and run `understudy believe --rank RANK`, or stop the job.",
+    remedy="Find out which rank is right, and run `understudy resolve --keep-rank RANK`, or stop the job.",
 )
 ODD = Message(
     "US4717",
@@ -62,7 +62,7 @@ ODD_BUT_ALONE = Message(
     "US4718",
     f"{_ODD}, and rank {{rank}} is in the minority; but it alone holds {{alone}}, so it cannot be replaced",
     cause=f"The majority of the replicas differ from this rank, but a part of its state has no other replica. {_CORRUPT}",
-    remedy="Find out which rank is right, and run `understudy believe --rank RANK`, or stop the job and start from a checkpoint.",
+    remedy="Find out which rank is right, and run `understudy resolve --keep-rank RANK`, or stop the job and start from a checkpoint.",
 )
 MALFORMED = Message(
     "US4719",

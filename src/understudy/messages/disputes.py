@@ -12,12 +12,12 @@ _GOES_ON = ": the job continues with the redo"
 
 HELD = Message(
     "US4360",
-    "{found}. It cannot be decided which side is right, {sides}: the job is paused. Run `understudy believe --rank RANK` to continue with "
-    "the state of that rank, or `understudy stop` to end the job",
+    "{found}. It cannot be decided which side is right, {sides}: the job is paused. Run `understudy resolve --keep-rank RANK` to continue "
+    "with the state of that rank, or `understudy stop` to end the job",
     cause="Replicas hold different bits, and no side has the majority. One of them is corrupt, or the script computes something different "
     "on some ranks.",
-    remedy="Find out which rank is right: check the nodes, or compare with a checkpoint. Then run `understudy believe --rank RANK`, or "
-    "`understudy stop` and start from a checkpoint.",
+    remedy="Find out which rank is right: check the nodes, or compare with a checkpoint. Then run `understudy resolve --keep-rank RANK`, "
+    "or `understudy stop` and start from a checkpoint.",
 )
 NO_REPLICA = Message(
     "US4361",
@@ -35,11 +35,11 @@ REDO_DIFFERS = Message(
 REDO_HELD = Message(
     "US4363",
     f"{_REDO}. The step depends on something that is not registered and changes in it, or is not computed reproducibly. Only the redo is "
-    f"left, and no rank has committed it: the job is paused. Run `understudy believe --rank {{rank}}` to continue with the redo, or "
+    f"left, and no rank has committed it: the job is paused. Run `understudy resolve --keep-rank {{rank}}` to continue with the redo, or "
     "`understudy stop` to end the job",
     cause="A survivor had computed this step before a loss, and its redo gave different bits: an unregistered counter, cache or generator, "
     "data that is read differently, or kernels that are not deterministic.",
-    remedy="If the difference does not matter, run `understudy believe --rank RANK`. Otherwise stop the job, register what the detail "
+    remedy="If the difference does not matter, run `understudy resolve --keep-rank RANK`. Otherwise stop the job, register what the detail "
     "names, and start from a checkpoint.",
 )
 REDO_NOT_REPRODUCIBLE = Message(
@@ -78,12 +78,12 @@ REDO_AS_DRILLED = Message(
 NOT_HELD = Message(
     "US4380",
     "the job is not paused: nothing is in dispute",
-    cause="`understudy believe` was called, but the job is not waiting for a decision.",
+    cause="`understudy resolve` was called, but the job is not waiting for a decision.",
 )
 NOT_IN_DISPUTE = Message(
     "US4381",
     "rank {rank} is not one of the ranks that differ: {ranks}",
-    cause="`understudy believe` was called with a rank that is not part of this dispute.",
+    cause="`understudy resolve` was called with a rank that is not part of this dispute.",
     remedy="Use one of the ranks that are listed.",
 )
 HOLDER_LOST = Message(
@@ -95,7 +95,7 @@ HOLDER_LOST = Message(
 CANNOT_BE_BELIEVED = Message(
     "US4383",
     "rank {rank} cannot be chosen: {why}",
-    cause="`understudy believe` was called with a rank that cannot decide the dispute.",
+    cause="`understudy resolve` was called with a rank that cannot decide the dispute.",
     remedy="Resolve the reason that is given.",
 )
 BELIEVED = Message(

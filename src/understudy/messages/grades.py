@@ -117,9 +117,9 @@ WARNING = Message(
 )
 PAUSED = Message(
     "US4191",
-    "incident {number} is unproven: {why}. The job is paused (--unproven pause). Run `understudy believe --rank RANK` to continue, or "
+    "incident {number} is unproven: {why}. The job is paused (--unproven pause). Run `understudy resolve --keep-rank RANK` to continue, or "
     "`understudy stop` to end the job",
     cause="The job was started with --unproven pause, and a recovery could not be proven.",
-    remedy="If the state is right, or the difference does not matter, run `understudy believe --rank RANK` with any rank. Otherwise stop "
-    "the job and start from a checkpoint.",
+    remedy="If the state is right, or the difference does not matter, run `understudy resolve --keep-rank RANK` with any rank. Otherwise "
+    "stop the job and start from a checkpoint.",
 )

@@ -65,7 +65,7 @@ def over_when_believed(started: Started, rank: int) -> None:
         wait_until(lambda times=times: is_over(started) or started.output.count(HELD) >= times, "the job is held, or over", LONG)  # type: ignore[misc]
         if is_over(started):
             break
-        ask(started, "believe", "--rank", str(rank))
+        ask(started, "resolve", "--keep-rank", str(rank))
     (started.folder / "stop").touch()
 
 
@@ -89,7 +89,7 @@ def test_a_redo_that_is_fed_by_a_counter_pauses_until_believe(training: Training
     found = held(started)
     redone = said(found["message"], disputes.REDO_HELD, rank=0, worker="w0", step=found["step"])  # no rank has committed it
     assert redone and "/gradient" in found["message"], found
-    ask(started, "believe", "--rank", "0", "--reason", "it only scales the loss")
+    ask(started, "resolve", "--keep-rank", "0", "--reason", "it only scales the loss")
     over(started)
     (incident,) = started.succeeds().incidents
     assert (incident["decision"], incident["proven_by"]) == ("roll forward", []), incident
