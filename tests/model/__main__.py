@@ -77,7 +77,10 @@ def _write(searched: list[dict[str, Any]], walked: list[tuple[str, ...]]) -> Non
     order = list(dict.fromkeys([*groups.values(), "new rows"]))
     rows.sort(key=lambda row: order.index(row["group"]))
     record("proof", "model", rows, result=f"{sum(row['states'] for row in rows):,} states in {len(rows)} rows; no rule is broken")
-    record("proof", "walks", walked, ("what happens", "transitions", "longest path", "states of the core", "finished"))
+    ways, finished = sum(count for _, count in WALKS.values()), sum(int(row[-1].split()[0]) for row in walked)
+    shown = ("what happens", "transitions", "longest path")
+    result = f"{ways:,} paths, {finished:,} finish"
+    record("proof", "walks", walked, (*shown, "states of the core", "finished"), result=result, more={"shown": shown})
 
 
 def _walks(names: list[str], walked: list[tuple[str, ...]]) -> int:
