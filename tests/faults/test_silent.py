@@ -29,7 +29,7 @@ KINDS = {  # on newcomers, or of a donor; and a word by which the report names t
     "buffer_dropped": "/buffer/",
     "random_stream_not_restored": "'torch'",
     "data_position_not_restored": "batch",
-    "reduction_order": "another order",
+    "reduction_order": "a different order",
 }
 
 

@@ -42,6 +42,13 @@ from understudy.orchestrator.security import Access
 from understudy.orchestrator.settings import Settings
 from understudy.policy.rules import default, parse
 
+
+@pytest.fixture(autouse=True)
+def without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a placement took: each change causes another one, because these tests run no checks in between."""
+    monkeypatch.setattr(module, "REST", 0.0)
+
+
 HOT = Evidence("thermometer", Subject.NODE, "n0", Severity.SUSPECT, "91 degrees", 100.0)
 
 

@@ -58,6 +58,12 @@ STATIC_NOT_DRILLED = Message(
     "DDP with static_graph=True behaves differently in its first step, which all its ranks repeat together when a newcomer joins",
     cause="With static_graph=True a DDP counts gradients in its first step. A spare that computes alone cannot take part in that.",
 )
+STAYS_GATHERED = Message(
+    "US4799",
+    "the parameters of a fully_shard module that is not trained stay gathered from step to step, and a spare would have to gather them",
+    cause="FSDP2 frees the parameters of its root module in the backward. A frozen model has no backward.",
+    remedy="Call set_reshard_after_forward(True) on that model: then it gathers them in each step, and steps can be drilled and compared.",
+)
 NOT_SETTLED = Message(
     "US4795",
     "a DDP has not completed its first step yet",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from understudy.worker.doctor.base import world
 from understudy.worker.frameworks import fsdp2
+from understudy.worker.frameworks.base import Memberships, Registered
 
 
 @pytest.fixture
@@ -52,3 +55,21 @@ def test_what_the_script_says_of_resharding_is_taken_back(model: nn.Sequential, 
     assert not _resharding(model)
     fsdp2.set_switches(model, group, said)
     assert _resharding(model) == reshards
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_what_an_evaluation_has_left_gathered_is_freed_and_what_no_backward_frees_is_left(model: nn.Sequential, frozen: bool) -> None:
+    """A redo has to gather it, and so has a newcomer: otherwise both would issue more than the interrupted attempt."""
+    model.requires_grad_(not frozen)
+    adapter = fsdp2.Fsdp2(cast(Registered, SimpleNamespace(modules={"model": model})), cast(Memberships, None))
+    adapter.begin()
+    with torch.no_grad():
+        model(torch.randn(2, 8))
+    (root,), (layer,) = fsdp2.groups_of(model), fsdp2.groups_of(model[0])
+    assert root.is_unsharded and not layer.is_unsharded
+    assert adapter.redoes_otherwise() == frozen == bool(adapter.not_drilled())
+    adapter.begin()
+    assert root.is_unsharded == frozen
+    if not frozen:
+        model(torch.randn(2, 8)).sum().backward()
+        assert not root.is_unsharded and all(parameter.grad is not None for parameter in model.parameters())

@@ -152,8 +152,10 @@ def test_numbers_of_a_call_that_is_issued_in_every_step_are_sure_to_matter(rank:
 
 def test_where_a_framework_issues_others_in_a_redo_nothing_is_compared(rank: Rank) -> None:
     """As DDP does with a static graph, which counts again."""
-    rank.call(torch.ones(4))
     rank.another_way = "static graph"
+    rank.issued.attempt(rank.step)
+    rank.call(torch.ones(4))
+    rank.another_way = ""  # as a group that was gathered then is not any more
     rank.interrupted()
     rank.call(torch.ones(4, dtype=torch.int32))
     assert rank.votes() == ("", RedoCompared(0, 0, 0, 0))

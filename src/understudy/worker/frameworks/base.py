@@ -115,7 +115,9 @@ class FrameworkAdapter:
         """
 
     def begin(self) -> None:
-        """Note, at the begin of an attempt, of a redo too, the state from which the next redo has to start."""
+        """Note, at the begin of an attempt, of a redo too, the state from which the next redo has to start. It may be changed here to one
+        that a redo can start from, where that changes no result.
+        """
 
     def reset(self) -> None:
         """Drop what a failed attempt that is redone has left under way, before tensors and gradients are restored."""
@@ -137,7 +139,7 @@ class FrameworkAdapter:
         return ""
 
     def redoes_otherwise(self) -> bool:
-        """Return whether a redo issues other collectives than the interrupted attempt, so that the two cannot be compared."""
+        """Return, right before `begin`, whether a redo of this attempt issues other collectives, so that the two cannot be compared."""
         return False
 
     def described(self) -> Described:

@@ -97,7 +97,15 @@ class Fsdp2(FrameworkAdapter):
             refuse_unreduced(group)
 
     def begin(self) -> None:
+        """Note the switches, and free what the forward of an evaluation has left gathered: a redo, and a newcomer, has to gather it."""
+        for _, group in self._parameter_groups():
+            if is_freed_by_backward(group):
+                group.reshard()
         self._begun = [switches_of(module, group) for module, group in self._parameter_groups()]
+
+    def redoes_otherwise(self) -> bool:
+        """Return whether parameters stay gathered from step to step, as a frozen teacher's: in a redo they are gathered once more."""
+        return any(group.is_unsharded and not is_freed_by_backward(group) for _, group in self._parameter_groups())
 
     def reset(self) -> None:
         for part in self._sharded():
@@ -106,6 +114,9 @@ class Fsdp2(FrameworkAdapter):
     def restore(self) -> None:
         for (module, group), switches in zip(self._parameter_groups(), self._begun, strict=False):
             set_switches(module, group, switches)
+
+    def not_drilled(self) -> str:
+        return frameworks.STAYS_GATHERED() if self.redoes_otherwise() else ""
 
     def described(self) -> Described:
         found: Described = {}
@@ -134,6 +145,10 @@ def _groups(state: Any) -> list[Any]:
 
 def groups_of(module: Any) -> list[Any]:
     return _groups(module._get_fsdp_state())
+
+
+def is_freed_by_backward(group: Any) -> bool:
+    return bool(group.reshard_after_backward) and any(parameter.sharded_param.requires_grad for parameter in group.fsdp_params)
 
 
 def switches_of(module: Any, group: Any) -> Switches:

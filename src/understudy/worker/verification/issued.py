@@ -65,6 +65,7 @@ class _Attempt:
     entries: Lanes = field(default_factory=dict)
     issued: int = 0
     cut: bool = False  # not all of it is noted
+    redone_otherwise: bool = False  # its redo issues other collectives
     on_their_way: list[Entry] = field(default_factory=list)  # with samples that have not arrived
     frozen: bool = False  # what has not arrived may follow a broken collective
     found: Found = field(default_factory=Found)
@@ -136,10 +137,11 @@ class IssuedCollectives(Kernels, Participant):
             self.install()
         self._thread = threading.get_ident()
         redone = step.attempt > 0 or self.is_new  # a newcomer's calls are not the usual ones
+        otherwise = self._rank_state.frameworks.redoes_otherwise()
         with self._lock:
             self._samples.restart()
-            self._trail.begin(self._progress.transaction, silent=redone or self._rank_state.frameworks.redoes_otherwise())
-            self._attempt, self._noting = _Attempt(), True
+            self._trail.begin(self._progress.transaction, silent=redone or otherwise)
+            self._attempt, self._noting = _Attempt(redone_otherwise=otherwise), True
 
     def freeze(self) -> None:
         """Keep what has arrived from devices by now, right before the communicators are broken: streams go on after that. Any thread."""
@@ -190,7 +192,7 @@ class IssuedCollectives(Kernels, Participant):
                 known += entries[len(known) :]
 
     def again(self, step: Step) -> None:
-        if self._rank_state.frameworks.redoes_otherwise():
+        if self._attempt.redone_otherwise:
             self._before = {}
 
     def committed(self, step: Step) -> None:
