@@ -4,6 +4,7 @@ process (`job_in_one_process`), hence in hundredths of a second each.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,13 @@ from tests.worker.scripts_in_one_process import AFTER_THE_VOTE, ITERATIONS, SCRI
 from tests.worker.worker_in_one_process import Rank, replace_what_needs_processes
 
 from understudy.messages import newcomers
+from understudy.worker.encoding.messages import BuddyCopy
+from understudy.worker.errors import StateMismatch
+from understudy.worker.generation.donors import Donors
+from understudy.worker.generation.plan import Plan
 from understudy.worker.generation.step_copy import StepCopy
 from understudy.worker.participant import Step
+from understudy.worker.recovery.arrival import Arrival
 from understudy.worker.step.boundary import StepBoundary
 
 IN_STEPS = ("begin", "reduced", "vote", "vote copies", "vote agreement", "vote passed", "optimizer", "stepped", "committed", "after")
@@ -67,6 +73,29 @@ def test_a_second_loss_at_each_point_of_a_recovery(point: str, rank: int, tmp_pa
     donor_only, newcomer_only = point in ("quiesce", "donate"), point in ("taken", "prove", "verified", "attached")
     happens = not (donor_only and rank == 1) and not (newcomer_only and rank == 0)
     assert job.struck == ([first, second] if happens else [first])
+    assert job.ended is not None and job.ended[0] == 0, job.told
+    assert job.states == expected
+
+
+def test_two_newcomers_of_one_recovery_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second reports it when the recovery after that, of which it is a newcomer, too, is decided already."""
+    expected = undisturbed(tmp_path, "optimizer", 3).states
+    (script, each), verify, wrong, lock = SCRIPTS["optimizer"], Arrival._verify, list[int](), threading.Lock()
+
+    def verify_wrongly(self: Arrival, plan: Plan, copy: BuddyCopy, donors: Donors) -> None:
+        recovery, control = donors.members.recovery, self._membership.control
+        with lock:
+            if len(recovery.newcomers) < 2 or self._progress.rank in wrong:
+                return verify(self, plan, copy, donors)
+            wrong.append(self._progress.rank)
+            second = len(wrong) == 2
+        if second:
+            control.wait_for(lambda: control.recovery is not None and control.recovery.generation > recovery.generation)
+        raise StateMismatch("wrong on purpose")
+
+    monkeypatch.setattr(Arrival, "_verify", verify_wrongly)
+    job = Job(tmp_path, 3, script, ITERATIONS, each, (Loss(0, "vote", 3), Loss(1, "quiesce")), spares=4).run()
+    assert sorted(wrong) == [0, 1]
     assert job.ended is not None and job.ended[0] == 0, job.told
     assert job.states == expected
 

@@ -98,11 +98,16 @@ class Arrival:
         membership.control.wait_for(lambda: membership.superseded(generation))
 
     def reject(self, generation: int, detail: str) -> NoReturn:
-        """Report that this newcomer's state is wrong, and never go on. The orchestrator ends this worker."""
+        """Report that this newcomer's state is wrong, and never go on. The orchestrator ends this worker.
+
+        It reports that in each generation that it is to join: by the time a report arrives, the generation may be over because of another
+        newcomer, and then the orchestrator takes no notice of it.
+        """
         control = self._membership.control
-        control.send(VerifyFailed(control.worker, generation, self.opened.explained(detail)))
         while True:
-            control.wait_for(lambda: False)
+            answered = control.recovery.generation if control.recovery is not None else -1
+            control.send(VerifyFailed(control.worker, max(generation, answered), self.opened.explained(detail)))
+            control.wait_for(lambda answered=answered: control.recovery is not None and control.recovery.generation > answered)  # type: ignore[misc]
 
     def put_back(self) -> None:
         """Restore what donors have given at the end of the job, and the script has changed again: they had the change already, as of a
