@@ -185,7 +185,7 @@ def test_a_consequence_of_the_loss_of_a_peer_is_blamed_on_no_device() -> None:
 
 
 @shows(
-    "a device error in the set-up of the first ranks",
+    "a device error in the setup of the first ranks",
     "all ranks start again (`--max-restarts`), the device tainted",
 )
 def test_in_the_set_up_all_restart() -> None:
@@ -198,7 +198,7 @@ def test_in_the_set_up_all_restart() -> None:
 
 @shows(
     "a device error in a spare that is being prepared, or in a drill",
-    "the spare is replaced, its device tainted; nothing is said about the rank, which stays where it is",
+    "the spare is replaced, its device tainted; the rank is not affected and stays where it is",
 )
 def test_of_a_spare_that_sets_up_ahead_nothing_but_itself_is_lost() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1, prepared=1))

@@ -155,7 +155,7 @@ def test_the_rank_that_moves_loses_its_device(start: Start, reference: Reference
 
 @shows(
     "a device error after the last step, before the script has ended",
-    "a loss: the newcomer takes the rank and comes to the same end",
+    "a loss: the newcomer takes the rank and reaches the same end",
 )
 def test_at_the_end_of_the_script(start: Start, reference: References) -> None:
     """After the last step: the others stay as donors until every rank has ended, and the newcomer writes the rank's files."""

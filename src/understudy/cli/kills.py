@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PHASES = {  # points of `chaos.points`, in their default order
-    "vote": "at its vote, when all others have come to theirs",
+    "vote": "at its vote, when all others have reached theirs",
     "backward": "in backward, while the others wait for it",
     "forward": "as its step begins, while the others wait for it",
     "apply": "after its vote, before the optimizer's step",
