@@ -86,7 +86,7 @@ def show(results: list[Result], console: Console) -> Table:
     row("status over HTTP, s", lambda r: f"{r.status_seconds:.3f}")
     row("journal, events", lambda r: str(r.events))
     row("journal, MiB", lambda r: f"{r.journal_mib:.1f}")
-    row("restart until it serves, s", lambda r: f"{r.replay_seconds:.2f}")
+    row("time until a restarted orchestrator is ready, s", lambda r: f"{r.replay_seconds:.2f}")
     row("until all agents are back, s", lambda r: f"{r.back_seconds:.2f}")
     row("last command after that, s", lambda r: f"{r.after_restart.seconds['last command']:.3f}" if r.after_restart else "-")
     console.print(table)

@@ -10,7 +10,7 @@ and, with `--before`, one under an earlier version of Understudy, whose checkout
 ranks have committed.
 
 *pause* is what the rank spends on the drill: reports and digests at begin and end, and the wait at its vote; the *drilled step* is that
-of all ranks, from commit to commit; *more* is by how much the rank's peak memory is higher until the verdict.
+of all ranks, from commit to commit; *extra* is by how much the rank's peak memory is higher until the verdict.
 
 On a machine with fewer cores than workers spare and ranks take each other's time: the drilled step is then longer for that alone.
 """
@@ -170,7 +170,17 @@ class Job:
 
 def drills_table(drills: dict[str, list[Drilled]]) -> str:
     rows = [
-        ["model", "pause, ms", "drilled step, s", "usual step, s", "request to verdict, s", "MB moved", "rank, MB", "more, MB", "spare, MB"]
+        [
+            "model",
+            "pause, ms",
+            "drilled step, s",
+            "usual step, s",
+            "request to verdict, s",
+            "MB moved",
+            "rank, MB",
+            "extra, MB",
+            "spare, MB",
+        ]
     ]
     for model, some in drills.items():
         seconds = [spread([getattr(one, name) for one in some], 2) for name in ("step", "usual", "whole")]

@@ -8,7 +8,7 @@ train (`peers/training.py`, one rank each), in turns:
 
     spare pod      an UnderstudyJob with a spare pod
     floating spare an UnderstudyJob without: the fifth pod is requested from Kubernetes, where a node is idle
-    made anew      torchrun in four pods, with a checkpoint each `--every` steps: Kubernetes notices the node and evicts its pod; then all
+    new pods       torchrun in four pods, with a checkpoint each `--every` steps: Kubernetes notices the node and evicts its pod; then all
                    pods are recreated, as by the failure policy of a JobSet. (That a Job replaces only the one pod is not enough: torchrun
                    counts the lost agent into its next round, and fails.) This script does so in place of JobSet's controller, at once
 
@@ -182,9 +182,9 @@ def main() -> None:
 
     way("power: spare pod", lambda there: Ours(there, args.model, 1), loses)
     way("power: floating spare", lambda there: Ours(there, args.model, 0), loses)
-    way("power: made anew", lambda there: Theirs(there, args.model, args.every), loses)
+    way("power: new pods", lambda there: Theirs(there, args.model, args.every), loses)
     way("drained: spare pod", lambda there: Ours(there, args.model, 1), leaves)
-    way("drained: made anew", lambda there: Theirs(there, args.model, args.every), leaves)
+    way("drained: new pods", lambda there: Theirs(there, args.model, args.every), leaves)
     found: dict[str, Figures] = {name: {} for name in ways}
     with tempfile.TemporaryDirectory(prefix="understudy-kubernetes-") as folder, cluster(Path(folder) / "c") as kubernetes:
         install(kubernetes)
@@ -198,11 +198,11 @@ def main() -> None:
 
     def theirs(name: str, row: str) -> Sequence[float]:
         case, _, ours = name.partition(": ")
-        rows = found[f"{case}: made anew"] if ours != "made anew" else {}
+        rows = found[f"{case}: new pods"] if ours != "new pods" else {}
         return rows.get("trains again" if row == "new place" else row, [])
 
     title = f"{args.model} model, 4 ranks; node-monitor-grace-period {NODE_GRACE} s"
-    show(title, "made anew / it", found, theirs, args)
+    show(title, "new pods / this", found, theirs, args)
 
 
 if __name__ == "__main__":

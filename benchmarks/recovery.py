@@ -200,7 +200,7 @@ def medians(results: list[Result]) -> tuple[list[str], list[list[str]]]:
         moved, raw = result.bandwidths()
         cells = [f"{statistics.median(result.rows()[name]):.3f}" for name in columns]
         rows.append([f"{result.parallel}, {result.model}", *cells, f"{moved / raw:.2f}" if moved and raw else ""])
-    return ["mode, model", *columns, "of raw"], rows
+    return ["mode, model", *columns, "bandwidth / Gloo"], rows
 
 
 def machine() -> dict[str, Any]:

@@ -27,7 +27,7 @@ from rich.table import Table
 
 import evidence
 
-WAYS = {"in place": "1", "anew": "0"}
+WAYS = {"in place": "1", "new": "0"}
 ROUNDS = 4
 ROWS = ("report attach", "report total", "kill to next step")
 
@@ -91,7 +91,7 @@ def join(way: str, size: int, joins: int) -> dict[str, Any]:
 
 
 def groups(sizes: list[int], joins: int, console: Console, write: str) -> list[dict[str, Any]]:
-    table = Table("ranks", *(f"{way}, ms" for way in WAYS), "anew / in place", *(f"{way}: descriptors, threads" for way in WAYS))
+    table = Table("ranks", *(f"{way}, ms" for way in WAYS), "new / in place", *(f"{way}: file descriptors, threads" for way in WAYS))
     rows = []
     for size in sizes:
         found: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
@@ -101,7 +101,7 @@ def groups(sizes: list[int], joins: int, console: Console, write: str) -> list[d
         seconds = {way: [value for run in runs for value in run["seconds"][1:]] for way, runs in found.items()}
         medians = {way: statistics.median(values) for way, values in seconds.items()}
         left = {way: f"{runs[-1]['fd']}, {runs[-1]['task']}" for way, runs in found.items()}
-        ratio = medians["anew"] / medians["in place"]
+        ratio = medians["new"] / medians["in place"]
         table.add_row(str(size), *(f"{1000 * value:.1f}" for value in medians.values()), f"{ratio:.2f}", *left.values())
         rows.append({"ranks": size, "seconds": seconds, "medians": medians, "ratio": ratio, "left": left})
     console.print(table)
@@ -124,7 +124,7 @@ def recoveries(kills: int, ranks: int, console: Console, write: str) -> dict[str
             runs.append(record([result], arguments))
             for name, values in result.rows().items():
                 found[way].setdefault(name, []).extend(values)
-    table = Table(f"ddp, small model, {ranks} ranks", *(f"{way}, s (min to max)" for way in WAYS), "anew / in place")
+    table = Table(f"ddp, small model, {ranks} ranks", *(f"{way}, s (min to max)" for way in WAYS), "new / in place")
     for name in ROWS:
         medians = [statistics.median(found[way][name]) for way in WAYS]
         cells = [
@@ -138,7 +138,7 @@ def recoveries(kills: int, ranks: int, console: Console, write: str) -> dict[str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Joining groups in place and anew.")
+    parser = argparse.ArgumentParser(description="Measure how groups are reconnected: in place, or with a new communicator.")
     parser.add_argument("--ranks", default="2,4,8", help="sizes of groups, by comma")
     parser.add_argument("--joins", type=int, default=40, help="joins of a group in each of four turns")
     parser.add_argument("--kills", type=int, default=8, help="whole recoveries of each way, in four turns; 0: none")

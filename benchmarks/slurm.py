@@ -121,7 +121,7 @@ def main() -> None:
     def theirs(way: str, row: str) -> Sequence[float]:
         return found["requeued"].get(row, []) if way != "requeued" else []
 
-    show(f"{args.model} model, 4 ranks; SlurmdTimeout {SLURMD_TIMEOUT} s", "requeued / it", found, theirs, args)
+    show(f"{args.model} model, 4 ranks; SlurmdTimeout {SLURMD_TIMEOUT} s", "requeued / this", found, theirs, args)
 
 
 if __name__ == "__main__":

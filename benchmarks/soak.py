@@ -83,7 +83,7 @@ WEIGHTS = {
 IN_STEP = ("forward", "backward", "reduced", "vote", "vote copies", "vote agreement", "vote passed", "apply", "applied", "between")
 OF_NEWCOMER = ("newcomer", "attach", "transfer", "verify", "verified", "attached")
 OF_SURVIVOR = ("quiesce", "attach", "donate")
-TWO = "two in one recovery"
+TWO = "two losses in one recovery"
 PAIRS = 0.1  # of the faults come with a second one in the recovery
 
 
@@ -233,10 +233,10 @@ def redone(records: list[Record], incidents: list[dict[str, Any]]) -> dict[str, 
             continue
         number = record.incidents[0]
         incident = decided[number]
-        point = TWO if shared[number] > 1 else record.point or "any moment"
+        point = TWO if shared[number] > 1 else record.point or "a random point"
         proven = incident["decision"] == "redo" and bool(incident["proven_by"])
         found.setdefault(point, Counter()).update({"losses": 1, incident["decision"]: 1, "proven": int(proven)})
-    order = (*IN_STEP, "any moment", TWO)
+    order = (*IN_STEP, "a random point", TWO)
     return {point: found[point] for point in sorted(found, key=lambda point: order.index(point) if point in order else len(order))}
 
 

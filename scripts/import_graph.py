@@ -57,7 +57,7 @@ def purpose(room: str) -> str:
 
 def table(graph: grimp.ImportGraph, parent: str) -> list[str]:
     imports = arrows(graph, rooms(graph, parent))
-    lines = ["| room | imports | what is in it |", "|---|---|---|"]
+    lines = ["| room | imports | purpose |", "|---|---|---|"]
     for room in from_the_top(imports):
         others = ", ".join(f"`{other.rpartition('.')[2]}`" for other in from_the_top(imports) if other in imports[room])
         lines.append(f"| `{room.removeprefix(PACKAGE + '.').replace('.', '/')}/` | {others or '-'} | {purpose(room)} |")

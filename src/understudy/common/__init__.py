@@ -1,1 +1,1 @@
-"""Code that several rooms share: names that processes agree on, views, bounds, trust. It imports only `messages`."""
+"""Code that several rooms share: names of files and variables, limits, console output, TLS. It imports only `messages`."""

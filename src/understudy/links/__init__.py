@@ -1,1 +1,1 @@
-"""Connect our processes: messages on sockets, and the page through which a worker shows its progress."""
+"""Connect Understudy's processes: messages on sockets, and the memory page on which a worker reports its progress."""

@@ -1,1 +1,1 @@
-"""Decide what follows from evidence, by an operator's rules."""
+"""Decide by an operator's rules which action follows from evidence."""

@@ -1,4 +1,4 @@
-"""Gradients are accumulated over transactions; a plain global counts the parts and says when the optimizer steps."""
+"""Gradients are accumulated over transactions; a plain global counts them and determines when the optimizer steps."""
 
 # group: unregistered state
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Hooks keep a running activity of each module in a weakref.WeakKeyDictionary; the penalty of a layer goes by its own past."""
+"""Hooks keep a running activity of each module in a weakref.WeakKeyDictionary; the penalty of a layer depends on its past activity."""
 
 # group: state out of sight
 # expect: told US1423 "activity.means[0]"

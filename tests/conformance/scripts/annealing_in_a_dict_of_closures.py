@@ -1,4 +1,4 @@
-"""A factory returns a dict of two functions that share a nonlocal counter: one counts, the other says how strong the noise is."""
+"""A factory returns a dict of two functions that share a nonlocal counter: one counts, the other returns the strength of the noise."""
 
 # group: state out of sight
 # expect: told US1423 "annealing['advance'].count"

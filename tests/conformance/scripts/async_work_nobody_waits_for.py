@@ -1,4 +1,4 @@
-"""A metric is reduced in the background with every step and nobody waits for it: the Work outlives its attempt."""
+"""A metric is reduced asynchronously in every step, and the script never waits for it: the Work outlives its attempt."""
 
 # group: parallel
 # expect: told US1121

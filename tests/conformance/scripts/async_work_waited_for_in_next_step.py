@@ -1,4 +1,4 @@
-"""The mean loss is reduced in the background and waited for in the step that follows: no redo of one step can bear that."""
+"""The mean loss is reduced asynchronously and waited for in the next step: no redo of one step can restore that."""
 
 # group: parallel
 # expect: told US1121

@@ -1,4 +1,4 @@
-"""A dataset with a random.Random of its own, which nobody registered: a newcomer's starts afresh."""
+"""A dataset augments from its own random.Random, which is not registered: that of a newcomer starts at its seed."""
 
 # group: data
 # expect: bitwise

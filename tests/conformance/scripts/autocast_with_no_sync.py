@@ -1,4 +1,4 @@
-"""Autocast, accumulation of three parts under no_sync, and clipping of the gradient's norm, all in one step."""
+"""Autocast, accumulation of three micro-batches under no_sync, and clipping of the gradient's norm, all in one step."""
 
 # group: precision
 # expect: bitwise

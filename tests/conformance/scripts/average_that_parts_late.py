@@ -1,4 +1,4 @@
-"""An average whose buffers are alike on all ranks until a late step parts them, and a rank that is lost right behind the next vote."""
+"""An average whose buffers are equal on all ranks until they diverge in a late step, and a rank that is lost right after the next vote."""
 
 # group: state
 # kills: applied@6:1

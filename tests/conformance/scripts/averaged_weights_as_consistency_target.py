@@ -1,4 +1,4 @@
-"""An own EMA class binds a dict of averaged weights anew behind each step; the loss pulls towards them."""
+"""A custom EMA class binds a new dict of averaged weights after each step; the loss pulls towards them."""
 
 # group: unregistered state
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""In the manner of BEGAN: a balance in a plain global; the second step of an iteration moves it, the first one reads it."""
+"""As in BEGAN: a balance is a plain global; the second step of an iteration changes it, the first one reads it."""
 
 # group: unregistered state
 # expect: bitwise

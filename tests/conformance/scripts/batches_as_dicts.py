@@ -1,4 +1,4 @@
-"""Batches are dicts with strings, nested lists and tensors, made by an own collate function."""
+"""Batches are dicts with strings, nested lists and tensors, made by a custom collate function."""
 
 # group: data
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Batches as a dataclass that holds a namedtuple and an own Mapping, as libraries for language models hand them out."""
+"""Batches are a dataclass that holds a namedtuple and a custom Mapping, as libraries for language models produce them."""
 
 # group: data
 # expect: bitwise

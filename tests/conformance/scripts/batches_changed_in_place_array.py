@@ -1,4 +1,4 @@
-"""Batches are numpy arrays that the step scales in place: no version counter tells of it."""
+"""Batches are numpy arrays that the step scales in place: no version counter shows the change."""
 
 # group: data
 # expect: refused US1111

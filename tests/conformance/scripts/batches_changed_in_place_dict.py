@@ -1,4 +1,4 @@
-"""The step pops the labels out of its batch, as many do before model(**batch): done again, there are none."""
+"""The step pops the labels out of its batch, as many scripts do before model(**batch): a redo would not find them."""
 
 # group: data
 # expect: refused US1111

@@ -1,4 +1,4 @@
-"""The step normalizes its batch in place: done again, it would normalize it twice."""
+"""The step normalizes its batch in place: a redo would normalize it twice."""
 
 # group: data
 # expect: refused US1111

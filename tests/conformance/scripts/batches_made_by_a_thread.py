@@ -1,4 +1,4 @@
-"""A thread makes batches ahead, with a generator of its own, and puts them into a short queue that the step takes them from."""
+"""A thread makes batches in advance with its own generator, and puts them into a short queue from which the step takes them."""
 
 # group: state out of sight
 # expect: told US1423 "batches._queue.queue[0]"

@@ -1,4 +1,4 @@
-"""A batch is an object with __slots__ that hides its data in a closure: nobody can compute its digest."""
+"""A batch is an object with __slots__ that hides its data in a closure: its digest cannot be computed."""
 
 # group: data
 # expect: told US1301

@@ -1,4 +1,4 @@
-"""A memory of features that grows by a row for each rank in every step: a buffer that is bound anew with torch.cat."""
+"""A buffer of features grows by one row per rank in every step: torch.cat binds it to a new tensor."""
 
 # group: state
 # expect: bitwise

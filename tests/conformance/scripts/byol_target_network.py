@@ -1,4 +1,4 @@
-"""BYOL: the target network follows the online one behind optimizer.step, faster or slower by a schedule of the step."""
+"""BYOL: the target network follows the online one after optimizer.step, faster or slower by a schedule of the step."""
 
 # group: state
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Nobody but a list of bound methods knows the two callbacks: one softens the targets, the other scales the gradients."""
+"""Only a list of bound methods refers to the two callbacks: one softens the targets, the other scales the gradients."""
 
 # group: state out of sight
 # expect: told US1423 "after_backward[0].__self__.norms"

@@ -1,4 +1,4 @@
-"""Behind each epoch a section saves with async_save, which works on while training goes on, and waits for the one before."""
+"""After each epoch a section saves with async_save, which continues during training, and waits for the previous save."""
 
 # group: reported by users
 # expect: bitwise

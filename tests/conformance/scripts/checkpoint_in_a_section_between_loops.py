@@ -1,4 +1,4 @@
-"""Behind each epoch a section saves the weights on rank 0; the checkpoints are looked at in the end."""
+"""After each epoch a section saves the weights on rank 0; the checkpoints are compared at the end."""
 
 # group: loops
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Checkpointing with preserve_rng_state=False of a part without dropout, and noise from a registered generator beside it."""
+"""Checkpointing with preserve_rng_state=False of a part without dropout, and noise from a registered generator outside of it."""
 
 # group: precision
 # expect: bitwise

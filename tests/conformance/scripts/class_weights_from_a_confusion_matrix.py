@@ -1,4 +1,4 @@
-"""Classes that are often mistaken weigh more: a numpy matrix, bound anew in each step, forgets and counts."""
+"""Classes that are often mistaken weigh more: a numpy matrix, bound to a new array in each step, forgets and counts."""
 
 # group: unregistered state
 # expect: bitwise

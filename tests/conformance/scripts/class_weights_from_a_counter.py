@@ -1,4 +1,4 @@
-"""Each rank counts the labels that it has seen in a Counter, and the rare ones weigh more in its loss."""
+"""Each rank counts the labels that it has seen in a Counter; rare ones weigh more in its loss."""
 
 # group: unregistered state
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""BatchNorm as DDP has it by default: rank 0's running statistics are broadcast in front of each forward."""
+"""BatchNorm with DDP's defaults: rank 0's running statistics are broadcast before each forward."""
 
 # group: ddp
 # expect: bitwise

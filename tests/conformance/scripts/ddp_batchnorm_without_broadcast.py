@@ -1,4 +1,4 @@
-"""BatchNorm with broadcast_buffers off: each rank keeps running statistics of its own, and evaluates with them."""
+"""BatchNorm with broadcast_buffers=False: each rank keeps its own running statistics and evaluates with them."""
 
 # group: ddp
 # expect: bitwise

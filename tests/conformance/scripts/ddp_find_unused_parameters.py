@@ -1,4 +1,4 @@
-"""Each rank takes one of two branches by chance; find_unused_parameters tells DDP which gradients will not come."""
+"""Each rank takes one of two random branches; with find_unused_parameters, DDP finds which gradients are missing."""
 
 # group: ddp
 # expect: bitwise

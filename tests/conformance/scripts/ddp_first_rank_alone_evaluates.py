@@ -1,4 +1,4 @@
-"""The first rank alone evaluates, with the DDP itself and in eval mode, before the first step and between steps (nanoGPT)."""
+"""Only rank 0 evaluates, through the DDP module in eval mode, before the first step and between steps (nanoGPT)."""
 
 # group: ddp
 # expect: told US1131

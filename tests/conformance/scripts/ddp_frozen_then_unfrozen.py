@@ -1,4 +1,4 @@
-"""The trunk is frozen for five steps and then thawed in front of the sixth; DDP has known all parameters from the start."""
+"""The trunk is frozen for five steps and unfrozen before the sixth; DDP has known all parameters from the start."""
 
 # group: ddp
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""A communication hook of torch that is made of C++ alone."""
+"""A communication hook of torch that is implemented in C++."""
 
 # group: ddp
 # expect: bitwise

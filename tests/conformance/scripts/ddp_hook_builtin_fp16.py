@@ -1,4 +1,4 @@
-"""A comm hook that is written in C++: fp16 compression, which is in no list of DDP's."""
+"""A communication hook that is written in C++: fp16 compression, which no list of DDP's shows."""
 
 # group: ddp
 # expect: bitwise

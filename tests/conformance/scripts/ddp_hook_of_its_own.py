@@ -1,4 +1,4 @@
-"""A hook that the script wrote: it averages gradients, and damps them by a count of its calls that no state_dict knows."""
+"""A hook of the script averages gradients, and damps them by a count of its calls that is in no state_dict."""
 
 # group: ddp
 # expect: refused US4793

@@ -1,4 +1,4 @@
-"""PowerSGD: gradients as products of thin matrices, with what was left out carried over in the hook's state."""
+"""PowerSGD: gradients as products of thin matrices; the hook's state carries the error over to the next step."""
 
 # group: ddp
 # expect: refused US4793

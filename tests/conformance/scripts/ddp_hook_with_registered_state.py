@@ -1,4 +1,4 @@
-"""A comm hook with error feedback of its own, whose state is registered: an object with state_dict and load_state_dict."""
+"""A communication hook with error feedback; its state is registered: an object with state_dict and load_state_dict."""
 
 # group: ddp
 # expect: bitwise

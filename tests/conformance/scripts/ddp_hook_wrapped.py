@@ -1,4 +1,4 @@
-"""A comm hook around another one, with the process group as its state."""
+"""A communication hook that wraps another one, with the process group as its state."""
 
 # group: ddp
 # expect: bitwise

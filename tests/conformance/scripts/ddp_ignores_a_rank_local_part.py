@@ -1,4 +1,4 @@
-"""DDP is told to ignore an adapter, which each rank trains for itself alone: no other rank has a replica of it."""
+"""DDP ignores an adapter that each rank trains on its own: no other rank has a replica of it."""
 
 # group: ddp
 # expect: told US4711

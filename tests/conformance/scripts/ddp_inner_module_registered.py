@@ -1,4 +1,4 @@
-"""The module inside of a DDP is registered, not the DDP itself."""
+"""The module inside a DDP is registered instead of the DDP."""
 
 # group: ddp
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""A second DistributedDataParallel over the same module is made after training began."""
+"""After training has begun, a second DistributedDataParallel is created over the same module."""
 
 # ranks: 2
 # group: ddp

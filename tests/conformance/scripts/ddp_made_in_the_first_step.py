@@ -1,4 +1,4 @@
-"""A DistributedDataParallel that is made inside the first step."""
+"""A DistributedDataParallel is created inside the first step."""
 
 # ranks: 2
 # group: ddp

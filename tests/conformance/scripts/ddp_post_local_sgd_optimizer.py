@@ -1,4 +1,4 @@
-"""torch's PostLocalSGDOptimizer averages parameters behind its step, from step 4 on: too late for the first step to show it."""
+"""torch's PostLocalSGDOptimizer averages parameters after its step, from step 4 on: too late for the first step to show it."""
 
 # ranks: 4
 # group: ddp

@@ -1,4 +1,4 @@
-"""Buckets so small that each parameter has one of its own, in a model whose order of use is not the order of its parameters."""
+"""DDP with one bucket per parameter, in a model that uses its parameters in another order than it lists them."""
 
 # group: ddp
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Encoder and decoder are wrapped each on its own; one backward goes through both."""
+"""Encoder and decoder are two separate DDPs; one backward goes through both."""
 
 # group: ddp
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Two DistributedDataParallel over one module, with other bucket sizes, that take turns; one of them is first used in step 3."""
+"""Two DistributedDataParallel over one module alternate, with different bucket sizes; one of them is first used in step 3."""
 
 # group: ddp
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""DDP with init_sync off (the seeds are the same everywhere) and outputs in a dict, of which a part is logged only."""
+"""DDP with init_sync=False (all ranks have the same seed), and outputs in a dict, of which one part is only logged."""
 
 # group: ddp
 # expect: bitwise

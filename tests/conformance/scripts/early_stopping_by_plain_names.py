@@ -1,4 +1,4 @@
-"""Early stopping with two plain names, best and bad, that change in the loop and that nobody registered."""
+"""Early stopping with two plain, unregistered names, best and bad, that change in the loop."""
 
 # group: schedules
 # expect: bitwise

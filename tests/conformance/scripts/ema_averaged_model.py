@@ -1,4 +1,4 @@
-"""torch's AveragedModel as an exponential average, updated behind each step and evaluated every third one."""
+"""torch's AveragedModel as an exponential average, updated after each step and evaluated every third one."""
 
 # group: state
 # expect: told US4585 "average"

@@ -1,4 +1,4 @@
-"""A moving average that the script forgot to register: nothing in training depends on it, only what it reports."""
+"""A moving average that the script does not register: training does not depend on it, only the reports do."""
 
 # group: state
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Epochs as people write them: a loop over job.batches for each, and an evaluation behind it."""
+"""Each epoch is its own loop over job.batches, with an evaluation after it, as most scripts are written."""
 
 # group: data
 # expect: bitwise

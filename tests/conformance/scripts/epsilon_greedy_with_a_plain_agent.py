@@ -1,4 +1,4 @@
-"""In the manner of DQN: an agent object holds epsilon, its replay memory and the environment's state; the step plays and learns."""
+"""As in DQN: an agent object holds epsilon, its replay memory and the environment's state; the step plays and learns."""
 
 # group: unregistered state
 # expect: bitwise

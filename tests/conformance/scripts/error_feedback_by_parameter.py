@@ -1,4 +1,4 @@
-"""Gradients are averaged as bytes, and what rounding leaves over is kept for the next step in a dict by parameter (error feedback)."""
+"""Gradients are averaged as bytes; a dict by parameter keeps the rounding errors for the next step (error feedback)."""
 
 # group: precision
 # expect: bitwise

@@ -1,5 +1,5 @@
-"""The body of the loop is the step, and every sixth one, as the last, only evaluates and returns before it drops the gradients of the step
-before. The first of them comes right behind a recovery, whose newcomer has no gradients: the others may not take theirs for the state.
+"""Every sixth step evaluates only, and returns before it drops the gradients of the step before. The first of these steps comes right after
+a recovery, whose newcomer has no gradients: the other ranks must not treat theirs as part of the state.
 """
 
 # group: loops

@@ -1,4 +1,4 @@
-"""An evaluation that remembers whether the model was training, and a part of the model that stays in eval mode for ever."""
+"""An evaluation restores the training mode of the head; the rest of the model always stays in eval mode."""
 
 # group: state
 # expect: bitwise

@@ -1,5 +1,5 @@
-"""The body of the loop is the step, and every sixth one, as the last, only evaluates and returns before it drops the gradients of the step
-before: interrupted, it begins with them again.
+"""Every sixth step evaluates only, and returns before it drops the gradients of the step before: a redo of it begins with these
+gradients again.
 """
 
 # group: loops

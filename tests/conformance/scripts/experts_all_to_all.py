@@ -1,4 +1,4 @@
-"""Two experts on two ranks, tokens are exchanged with all_to_all_single, times two replicas; the router is on all ranks."""
+"""Two experts on two ranks exchange tokens with all_to_all_single, times two replicas; the router is on all ranks."""
 
 # ranks: 4
 # group: parallel

@@ -1,4 +1,4 @@
-"""Instance discrimination: the bank of all samples' features is a tensor that nobody registered, written in place."""
+"""Instance discrimination: the bank of all samples' features is an unregistered tensor, written in place."""
 
 # group: unregistered state
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Behind each epoch rank 0 writes its best result anew into a file, outside of any transaction."""
+"""After each epoch rank 0 overwrites a file with its best result, outside of any transaction."""
 
 # group: loops
 # expect: told US1131

@@ -1,4 +1,4 @@
-"""A table is begun, and each epoch writes a file anew, only where job.first_run says that nobody has done so before."""
+"""A table is begun, and each epoch overwrites a file, only if job.first_run shows that this was not done before."""
 
 # group: loops
 # expect: bitwise

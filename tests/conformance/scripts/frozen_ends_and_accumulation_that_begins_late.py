@@ -1,5 +1,5 @@
 """The first and the last layer are frozen, so they never have gradients; from step 6 on gradients are accumulated over two transactions,
-where all steps before had dropped theirs.
+while all steps before had dropped theirs.
 """
 
 # group: loops

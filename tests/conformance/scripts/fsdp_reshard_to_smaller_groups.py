@@ -1,4 +1,4 @@
-"""FSDP without replicas over four ranks that reshards to groups of two after forward: no rank has a replica."""
+"""FSDP without replicas reshards from four ranks to groups of two after forward: no rank has a replica."""
 
 # ranks: 4
 # group: fsdp

@@ -1,4 +1,4 @@
-"""FSDP2 accumulates gradients without reduction over three transactions, so they are nowhere but in one process."""
+"""FSDP2 accumulates unreduced gradients over three transactions, so they exist in one process only."""
 
 # ranks: 2
 # group: fsdp

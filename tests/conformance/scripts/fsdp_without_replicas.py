@@ -1,4 +1,4 @@
-"""Plain FSDP over all ranks: every shard is on one rank alone, and the script hears so before its first step."""
+"""Plain FSDP over all ranks: every shard is on one rank only, and the script is warned before its first step."""
 
 # group: fsdp
 # expect: told US4711

@@ -1,4 +1,4 @@
-"""A GradScaler with enabled=False, which scripts keep for the precision that does not need it."""
+"""A GradScaler with enabled=False, as scripts keep it for a precision that does not need scaling."""
 
 # group: precision
 # expect: bitwise

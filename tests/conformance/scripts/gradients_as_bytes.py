@@ -1,4 +1,4 @@
-"""Gradients are averaged as bytes, and what rounding leaves over is put into a plain dict by parameter behind the step (error feedback)."""
+"""Gradients are averaged as bytes; the rounding errors go into a plain dict by parameter after the step (error feedback)."""
 
 # group: precision
 # expect: told US4585 "left_over"

@@ -1,4 +1,4 @@
-"""No DDP: the script flattens its gradients, all-reduces them at once, and hands them back."""
+"""No DDP: the script flattens its gradients, all-reduces them in one call, and writes them back."""
 
 # group: ddp
 # expect: bitwise

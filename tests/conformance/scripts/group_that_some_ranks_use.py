@@ -1,4 +1,4 @@
-"""A group of two of three ranks for a second loss that the third one does not know; new_group by all of them."""
+"""Two of three ranks use a group for a second loss, which the third one does not have; all call new_group."""
 
 # group: parallel
 # expect: bitwise

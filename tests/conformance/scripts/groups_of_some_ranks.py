@@ -1,4 +1,4 @@
-"""Gradients averaged in two levels through new_group: within pairs, then between the pairs' leaders, then back."""
+"""Gradients are averaged in two levels through new_group: within pairs, then between the pairs' leaders, then back."""
 
 # ranks: 4
 # group: parallel

@@ -1,4 +1,4 @@
-"""Only the head is given to the optimizer, but the body is not frozen: its gradients grow from step to step, as nobody drops them, and the
+"""Only the head is given to the optimizer, but the body is not frozen: its gradients are never dropped and grow from step to step, and the
 norm to which all gradients are clipped grows with them.
 """
 

@@ -1,6 +1,6 @@
-"""Backpropagation through four steps: what a step leaves to the next one is a tensor with its graph, which nobody else can be given.
+"""Backpropagation through four steps: a step passes a tensor with its graph to the next one; no other rank can receive that.
 
-The weights stay as they are in these four steps (their gradients add up), so that a backward through all of them is one of torch's.
+The weights stay as they are in these four steps (their gradients add up), so that torch accepts a backward through all of them.
 """
 
 # group: unregistered state

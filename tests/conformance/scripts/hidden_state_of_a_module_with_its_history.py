@@ -1,5 +1,5 @@
-"""A recurrent model that keeps its state itself, as an attribute, and takes it off its graph where the next pass begins: between two
-steps it still has its history. Its head has the older weight norm.
+"""A recurrent model keeps its state as an attribute, and detaches it from its graph at the beginning of the next pass: between two
+steps the state still has its history. The model's head has the older weight norm.
 """
 
 # group: unregistered state

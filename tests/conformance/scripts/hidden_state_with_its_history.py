@@ -1,4 +1,4 @@
-"""A recurrent state that goes on from step to step in a closure, and is taken off its graph where the next step begins, as language
+"""A closure carries a recurrent state from step to step, and it is detached from its graph at the beginning of the next step, as language
 models do it: between two steps it still has its history.
 """
 

@@ -1,4 +1,4 @@
-"""HSDP whose evaluation collects the whole state on rank 0 (get_model_state_dict), as people do before they save it."""
+"""HSDP whose evaluation collects the whole state on rank 0 (get_model_state_dict), as scripts do before they save it."""
 
 # ranks: 4
 # group: fsdp

@@ -1,4 +1,4 @@
-"""HSDP whose evaluation leaves the root's weights gathered, as torch's default is, and every loss comes in the step right behind one."""
+"""HSDP whose evaluation leaves the root's weights gathered (torch's default), and every loss occurs in the step right after one."""
 
 # ranks: 4
 # group: fsdp

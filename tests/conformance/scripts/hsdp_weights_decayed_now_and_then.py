@@ -1,5 +1,5 @@
-"""Every seventh step, the seventh first, makes the weights smaller in front of the forward pass. They are DTensors, whose own counters of
-changes move, and not those of the memory below.
+"""Every seventh step, the seventh first, makes the weights smaller before the forward pass. They are DTensors, whose own version counters
+change, but not those of the memory below.
 """
 
 # ranks: 4

@@ -1,4 +1,4 @@
-"""The scale of the inputs is measured anew in step 10 and put into the old tensor's .data, which nothing has changed before."""
+"""Step 10 measures the scale of the inputs again and puts it into the old tensor's .data, which did not change before."""
 
 # group: state out of sight
 # expect: bitwise

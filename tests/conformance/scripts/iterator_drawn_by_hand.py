@@ -1,4 +1,4 @@
-"""next() of an iterator that the script has made, in a loop of the job."""
+"""next() of an iterator that the script has created, in a loop of the job."""
 
 # group: loops
 # expect: told US4579

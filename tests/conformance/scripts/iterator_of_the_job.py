@@ -1,4 +1,4 @@
-"""next() of job.iterator behind each step, kept in a local name; the loop is left by break."""
+"""next() of job.iterator after each step, kept in a local name; the loop is left by break."""
 
 # group: loops
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""The level of a curriculum is in an environment variable, for the sake of workers of a loader that there once were."""
+"""The level of a curriculum is in an environment variable, as if for the workers of a loader."""
 
 # group: state out of sight
 # expect: bitwise

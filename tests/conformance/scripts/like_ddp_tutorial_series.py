@@ -1,4 +1,4 @@
-"""In the manner of the DDP tutorial series: a Trainer class, epochs, and a snapshot that rank 0 saves."""
+"""As in the DDP tutorial series: a Trainer class, epochs, and a snapshot that rank 0 saves."""
 
 # ranks: 3
 # group: loops

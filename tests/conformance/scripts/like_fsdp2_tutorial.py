@@ -1,4 +1,4 @@
-"""In the manner of the FSDP2 tutorial: a transformer made on meta, sharded by layer, then materialized; prefetching and clipping."""
+"""As in the FSDP2 tutorial: a transformer created on meta, sharded by layer, then materialized; prefetching and clipping."""
 
 # ranks: 4
 # group: loops

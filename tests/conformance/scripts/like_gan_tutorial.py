@@ -1,4 +1,4 @@
-"""In the manner of the DCGAN tutorial: two networks, two optimizers, two steps in one iteration, samples from fixed noise."""
+"""As in the DCGAN tutorial: two networks, two optimizers, two steps in one iteration, samples from fixed noise."""
 
 # ranks: 3
 # group: loops

@@ -1,4 +1,4 @@
-"""In the manner of the imagenet example: meters that all-reduce, validate, a rate adjusted each epoch, the best accuracy kept."""
+"""As in the imagenet example: meters that all-reduce, validate, a rate adjusted each epoch, the best accuracy kept."""
 
 # ranks: 3
 # group: loops

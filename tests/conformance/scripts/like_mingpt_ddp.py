@@ -1,4 +1,4 @@
-"""In the manner of minGPT-ddp: dataclasses of configuration, a Trainer with train and test epochs, and clipping."""
+"""As in minGPT-ddp: configuration in dataclasses, a Trainer with train and test epochs, and clipping."""
 
 # ranks: 3
 # group: loops

@@ -1,4 +1,4 @@
-"""In the manner of nanoGPT: the body of an endless loop is the step. It evaluates and saves on one rank, and fetches ahead into globals.
+"""As in nanoGPT: the body of an endless loop is the step. It evaluates and saves on one rank, and prefetches into globals.
 
 That is how the original is changed with ten lines: what stood below `while True:` stays where it is, below `@job.step`, `def` and `global`;
 each `break` is a `return`; and a line behind it lets job.steps lead. Accumulation, a rate set by hand into the groups and tied weights are

@@ -1,4 +1,4 @@
-"""In the manner of the tensor parallel tutorial: attention and MLP by a plan, head-parallel attention, times two replicas."""
+"""As in the tensor parallel tutorial: attention and MLP by a plan, head-parallel attention, times two replicas."""
 
 # ranks: 4
 # group: loops

@@ -1,4 +1,4 @@
-"""What a step notes in a list in front of its vote, and goes by, the loop clears behind each step."""
+"""Before its vote a step adds to a list on which it depends; the loop clears the list after each step."""
 
 # group: reported by users
 # expect: bitwise

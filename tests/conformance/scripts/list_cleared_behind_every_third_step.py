@@ -1,4 +1,4 @@
-"""What steps note in a list in front of their votes, and go by, the loop clears behind every third step."""
+"""Before their votes steps add to a list on which they depend; the loop clears it after every third step."""
 
 # group: reported by users
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""A registered StatefulDataLoader that the script draws from by next(iterator) in a loop over job.steps."""
+"""The script calls next() on the iterator of a registered StatefulDataLoader, in a loop over job.steps."""
 
 # group: data
 # expect: refused US4578

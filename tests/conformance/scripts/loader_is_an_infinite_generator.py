@@ -1,4 +1,4 @@
-"""job.batches over an object whose __iter__ generates batches without end from the global streams."""
+"""job.batches over an object whose __iter__ is an infinite generator that draws from the global streams."""
 
 # group: data
 # expect: told US1331

@@ -1,4 +1,4 @@
-"""An IterableDataset that shards by rank, with a buffer that it shuffles by the global stream."""
+"""An IterableDataset is sharded by rank; its buffer is shuffled with the global stream."""
 
 # group: data
 # expect: told US1331

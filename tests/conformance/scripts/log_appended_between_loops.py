@@ -1,4 +1,4 @@
-"""Behind each epoch a line is appended to a log, outside of any transaction; the file itself is looked at in the end."""
+"""After each epoch a line is appended to a log, outside of any transaction; the file itself is compared at the end."""
 
 # group: loops
 # expect: bitwise

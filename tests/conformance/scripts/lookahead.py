@@ -1,4 +1,4 @@
-"""Lookahead around Adam: slow weights in an object with a state_dict, taken over every fifth step."""
+"""Lookahead around Adam: slow weights in an object with a state_dict, copied over every fifth step."""
 
 # group: state
 # expect: bitwise

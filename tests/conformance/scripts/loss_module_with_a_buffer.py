@@ -1,4 +1,4 @@
-"""In the manner of DINO: the loss is a module with a buffer, the centre of the teacher's outputs, and is not registered."""
+"""As in DINO: the loss is a module with a buffer, the centre of the teacher's outputs, and is not registered."""
 
 # group: unregistered state
 # expect: bitwise

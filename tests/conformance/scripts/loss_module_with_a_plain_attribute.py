@@ -1,4 +1,4 @@
-"""The loss is a module without parameters, so nobody registered it; its forward moves a threshold that is a plain attribute."""
+"""The loss is an unregistered module without parameters; its forward moves a threshold that is a plain attribute."""
 
 # group: unregistered state
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Each epoch is a function that returns its last loss, and a rate goes by it; the script prints it, and what its last batch was."""
+"""Each epoch is a function that returns its last loss, on which a learning rate depends; the script prints it and its last batch."""
 
 # group: data
 # expect: bitwise

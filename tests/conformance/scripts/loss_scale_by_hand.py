@@ -1,4 +1,4 @@
-"""An own dynamic loss scaler: gradients that overflow in half precision on any rank skip the step and halve the scale."""
+"""A custom dynamic loss scaler: if gradients overflow in half precision on any rank, the step is skipped and the scale halved."""
 
 # group: unregistered state
 # expect: bitwise

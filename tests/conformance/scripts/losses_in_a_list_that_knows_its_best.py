@@ -1,4 +1,4 @@
-"""A subclass of list remembers the lowest loss that was appended to it, and since when; the rate goes by that."""
+"""A subclass of list remembers the lowest loss that was appended to it, and since when; the learning rate depends on it."""
 
 # group: state out of sight
 # expect: told US1423 "losses"

@@ -1,4 +1,4 @@
-"""Triplet margins are a tuple of two floats that the script binds anew as a whole when the mean loss allows it."""
+"""Triplet margins are a tuple of two floats, which the script replaces as a whole when the mean loss allows it."""
 
 # group: unregistered state
 # expect: bitwise

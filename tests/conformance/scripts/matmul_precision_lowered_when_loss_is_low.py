@@ -1,4 +1,4 @@
-"""torch.set_float32_matmul_precision says how exact the training still is: once the loss is low, inputs are rounded to bf16."""
+"""torch.set_float32_matmul_precision holds the precision of training: once the loss is low, inputs are rounded to bf16."""
 
 # group: state out of sight
 # expect: bitwise

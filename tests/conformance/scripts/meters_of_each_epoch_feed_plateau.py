@@ -1,5 +1,5 @@
-"""Meters that a function makes for each epoch: of the time between steps, and of the losses in the steps; the rate goes by the mean loss of
-the epoch. In a step that is redone a survivor's meter is put back, and a newcomer has that of its rank.
+"""A function makes meters for each epoch, of the time between steps and of the losses in the steps; the learning rate depends on the mean
+loss of the epoch. In a step that is redone a survivor's meter is restored, and a newcomer has that of its rank.
 """
 
 # group: schedules

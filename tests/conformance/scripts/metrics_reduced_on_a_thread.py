@@ -1,4 +1,4 @@
-"""A thread of the script's reduces metrics on a group of its own while backward runs, and is joined before the optimizer."""
+"""A thread of the script reduces metrics on its own group while backward runs, and is joined before the optimizer."""
 
 # group: parallel
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""The mean loss is reduced in the background of the optimizer's step, and its first rank takes longer to give its part."""
+"""The mean loss is reduced in the background of the optimizer's step, and rank 0 contributes its part later."""
 
 # group: parallel
 # expect: bitwise

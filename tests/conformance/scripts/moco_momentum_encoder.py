@@ -1,4 +1,4 @@
-"""MoCo: the momentum encoder is updated in front of the forward, and a buffer holds a queue of keys of all ranks."""
+"""MoCo: the momentum encoder is updated before the forward, and a buffer holds a queue of keys of all ranks."""
 
 # group: state
 # expect: bitwise

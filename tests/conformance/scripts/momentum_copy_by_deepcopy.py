@@ -1,4 +1,4 @@
-"""A teacher is a deepcopy of the model, follows it by a momentum behind the optimizer, and is registered nowhere."""
+"""A teacher is a deepcopy of the model that follows it by a momentum after the optimizer, and is not registered."""
 
 # group: unregistered state
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""A monitored_barrier in each step and a plain barrier in each evaluation, as people put them in while they look for a hang."""
+"""A monitored_barrier in each step and a plain barrier in each evaluation, as put in to look for a hang."""
 
 # group: parallel
 # expect: bitwise

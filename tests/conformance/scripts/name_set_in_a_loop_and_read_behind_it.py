@@ -1,4 +1,4 @@
-"""Names that a loop sets (the last batch, its loss) are read behind it: a newcomer that skips the loop is given them."""
+"""Names that a loop sets (the last batch, its loss) are read after it: a newcomer that skips the loop receives them."""
 
 # group: data
 # expect: bitwise

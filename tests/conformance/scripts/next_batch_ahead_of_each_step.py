@@ -1,4 +1,4 @@
-"""main() fetches the next batch in front of each step, which trains on the one fetched before."""
+"""main() fetches the next batch before each step, which trains on the one fetched before."""
 
 # group: unregistered state
 # expect: bitwise

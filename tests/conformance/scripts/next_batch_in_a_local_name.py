@@ -1,4 +1,4 @@
-"""main() fetches the next batch behind each step and keeps it in a local name until the next iteration."""
+"""main() fetches the next batch after each step and keeps it in a local name until the next iteration."""
 
 # group: unregistered state
 # expect: bitwise

@@ -1,5 +1,5 @@
-"""A loader of the script's own walks through shards of 1.2 MB, and loads the next one in the step in which one ends: its number is carried
-over, its content is too large, and is told in that step.
+"""A custom loader walks through shards of 1.2 MB, and loads the next one in the step in which one ends: the number of the shard is carried
+over; its content is too large, which is reported in that step.
 """
 
 # group: data

@@ -1,4 +1,4 @@
-"""An own wrapper counts steps and sets the rate ahead of each optimizer.step; only the optimizer inside is registered."""
+"""A custom wrapper counts steps and sets the rate before each optimizer.step; only the optimizer inside is registered."""
 
 # group: unregistered state
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""After each step the function that normalizes the inputs is made anew, a closure over the running mean and deviation."""
+"""After each step the function that normalizes the inputs is replaced by a new closure over the running mean and deviation."""
 
 # group: state out of sight
 # expect: told US1423 "normalize.deviation"

@@ -1,4 +1,4 @@
-"""A loop by hand with more than a thousand sections that return nothing."""
+"""A hand-written loop with more than a thousand sections that return nothing."""
 
 # group: loops
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Behind a warm-up numpy.seterr makes overflow an error, which the step catches to leave the sample's weight as it is."""
+"""After a warm-up, numpy.seterr makes overflow an error, which the step catches to leave the sample's weight as it is."""
 
 # group: state out of sight
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Each rank gathers everyone's mean loss of the last steps as objects, from a plain list, and weighs its loss by them."""
+"""Each rank gathers the mean losses of all ranks as objects, from a plain list, and weighs its loss by them."""
 
 # group: parallel
 # expect: told US4585 "losses"

@@ -1,4 +1,4 @@
-"""torch's own optimizer in backward: it makes and steps an SGD for each parameter, out of the script's sight."""
+"""torch's optimizer in backward: it creates and steps an SGD for each parameter, unseen by the script."""
 
 # group: optimizers
 # expect: refused US4575

@@ -1,4 +1,4 @@
-"""Two parameter groups, with and without weight decay, whose learning rate the loop sets by hand in each step."""
+"""Two parameter groups, with and without weight decay; the loop sets their learning rate in each step."""
 
 # group: optimizers
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""One optimizer for each parameter, stepped by a hook during backward as soon as its gradient is there and averaged."""
+"""One optimizer for each parameter, stepped by a hook during backward as soon as its gradient is averaged."""
 
 # group: optimizers
 # expect: refused US4571

@@ -1,4 +1,4 @@
-"""LBFGS evaluates the model, and all-reduces its gradients, several times inside optimizer.step."""
+"""LBFGS evaluates the model and all-reduces its gradients several times inside optimizer.step."""
 
 # group: optimizers
 # expect: refused US4571

@@ -1,4 +1,4 @@
-"""Training in two phases: after two steps the script makes another optimizer, which nobody registered."""
+"""Training in two phases: after two steps the script creates another optimizer, which is not registered."""
 
 # group: optimizers
 # expect: refused US4575

@@ -1,4 +1,4 @@
-"""An optimizer that the script wrote itself: signs of a momentum, with a python counter in its state."""
+"""A custom optimizer: signs of a momentum, with a Python counter in its state."""
 
 # group: optimizers
 # expect: bitwise

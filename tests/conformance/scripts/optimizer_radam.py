@@ -1,4 +1,4 @@
-"""RAdam, which is plain momentum in its first steps and switches over at a step that its own counter tells."""
+"""RAdam is plain momentum in its first steps; its own counter determines at which step it switches."""
 
 # group: optimizers
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Rprop looks at signs only: it keeps the gradient before and a step size of each weight."""
+"""Rprop uses signs only: it keeps the previous gradient and a step size of each weight."""
 
 # group: optimizers
 # expect: bitwise

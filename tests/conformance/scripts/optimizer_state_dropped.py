@@ -1,4 +1,4 @@
-"""Adam's moments are thrown away after step 6, so that it starts over with a lower learning rate (a warm restart)."""
+"""Adam's moments are dropped after step 6, so that it starts over with a lower learning rate (a warm restart)."""
 
 # group: optimizers
 # expect: bitwise

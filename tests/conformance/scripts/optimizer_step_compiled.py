@@ -1,4 +1,4 @@
-"""optimizer.step is compiled, with the vote in front of it, which is nothing to compile: the backend refuses what is not of torch."""
+"""optimizer.step is compiled together with the vote before it, which cannot be compiled: the backend rejects what is not torch."""
 
 # group: reported by users
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""SGD for the embedding, AdamW for the rest, each with a schedule of its own, stepped one after the other in one step."""
+"""SGD for the embedding and AdamW for the rest, each with its own schedule, are stepped one after the other in one step."""
 
 # group: optimizers
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""ZeroRedundancyOptimizer shards Adam's moments and broadcasts the parameters behind each local step."""
+"""ZeroRedundancyOptimizer shards Adam's moments and broadcasts the parameters after each local step."""
 
 # group: optimizers
 # expect: refused US1222

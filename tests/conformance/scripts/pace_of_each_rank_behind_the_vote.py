@@ -1,4 +1,4 @@
-"""Each rank paces itself by its own loss, which the step notes behind optimizer.step: no other rank has that number."""
+"""Each rank paces itself by its own loss, which the step records after optimizer.step: no other rank has that number."""
 
 # group: unregistered state
 # expect: told US4585 "own_loss"

@@ -1,4 +1,4 @@
-"""The loss is a functools.partial; after each step another one with other keywords takes its place, by the mean loss of all ranks."""
+"""The loss is a functools.partial; after each step one with other keywords replaces it, by the mean loss of all ranks."""
 
 # group: state out of sight
 # expect: told US1423 "objective.keywords['margin']"

@@ -1,4 +1,4 @@
-"""A pipeline of two stages (Schedule1F1B) in own groups, times two replicas under DDP."""
+"""A pipeline of two stages (Schedule1F1B) in separate groups, times two replicas under DDP."""
 
 # ranks: 4
 # group: parallel

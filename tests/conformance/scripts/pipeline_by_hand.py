@@ -1,4 +1,4 @@
-"""A pipeline of two stages made by hand with send and recv, times two replicas."""
+"""A hand-written pipeline of two stages with send and recv, times two replicas."""
 
 # ranks: 4
 # group: parallel

@@ -1,4 +1,4 @@
-"""Each rank opens a port of its own for metrics in its set-up, and keeps it: while it lives nobody else can."""
+"""Each rank opens a port for metrics in its set-up and keeps it: no other process can open it in the meantime."""
 
 # group: reported by users
 # expect: bitwise

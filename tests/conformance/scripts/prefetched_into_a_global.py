@@ -1,4 +1,4 @@
-"""nanoGPT's manner: a mapped file, get_batch by torch.randint, and the next batch fetched into globals inside the step."""
+"""As in nanoGPT: a memory-mapped file, get_batch by torch.randint, and the next batch fetched into globals inside the step."""
 
 # group: data
 # expect: bitwise

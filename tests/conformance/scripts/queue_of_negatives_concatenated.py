@@ -1,4 +1,4 @@
-"""A queue of negatives is a global that each step binds to a new tensor, made of all ranks' keys and the old ones."""
+"""A queue of negatives is a global; each step binds it to a new tensor of all ranks' keys and the old ones."""
 
 # group: unregistered state
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""A generator is sent each loss and answers with the learning rate: it has its own best loss and patience in its frame."""
+"""A generator receives each loss and yields the learning rate: it has its own best loss and patience in its frame."""
 
 # group: state out of sight
 # expect: told US1404 "rates"

@@ -1,4 +1,4 @@
-"""The first rank takes what the others send in whatever order it comes, and keeps it by who has sent it."""
+"""Rank 0 receives from the others in any order, and stores what it gets by sender."""
 
 # group: parallel
 # expect: bitwise

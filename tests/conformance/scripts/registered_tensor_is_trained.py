@@ -1,4 +1,4 @@
-"""A temperature that is a bare tensor, not part of a module: registered, with a gradient that the script averages itself."""
+"""A registered temperature is a bare tensor, not part of a module; the script averages its gradient."""
 
 # group: state
 # expect: bitwise

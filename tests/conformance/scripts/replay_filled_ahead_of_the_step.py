@@ -1,4 +1,4 @@
-"""A replay buffer is a plain list that the loop fills ahead of the step, with what each rank's environment gave."""
+"""A replay buffer is a plain list; before the step, the loop fills it with results of each rank's environment."""
 
 # group: unregistered state
 # expect: told US4586 "experience"

@@ -1,4 +1,4 @@
-"""Old batches go round in a queue.Queue: the step takes the oldest one out, trains on it, too, and puts the new one in."""
+"""Old batches circulate in a queue.Queue: the step removes the oldest one, trains on it, too, and adds the new one."""
 
 # group: state out of sight
 # expect: told US1423 "replay.queue"

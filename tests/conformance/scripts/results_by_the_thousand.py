@@ -1,4 +1,4 @@
-"""A loop by hand with more than a thousand sections that return numbers."""
+"""A hand-written loop with more than a thousand sections that return numbers."""
 
 # group: loops
 # expect: told US1141

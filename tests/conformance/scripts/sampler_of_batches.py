@@ -1,4 +1,4 @@
-"""An own batch sampler that makes batches of samples of like length and shuffles them with Python's own random stream."""
+"""A custom batch sampler groups samples of similar length and shuffles the batches with Python's random stream."""
 
 # group: data
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""An own infinite sampler that permutes with a numpy Generator of its own, which is registered."""
+"""A custom infinite sampler permutes with its own numpy Generator, which is registered."""
 
 # group: data
 # expect: bitwise

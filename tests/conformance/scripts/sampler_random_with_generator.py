@@ -1,4 +1,4 @@
-"""RandomSampler over a rank's own part of the data, with a torch.Generator of its own."""
+"""A RandomSampler with its own torch.Generator over the rank's part of the data."""
 
 # group: data
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Epochs in a loop each, over a sampler whose order goes by how much it has given so far, and how often it has come to its end."""
+"""Each epoch is its own loop, over a sampler whose order depends on how much it has given, and how often it was exhausted."""
 
 # group: data
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Each step saves the weights behind its optimizer, the first one in a process after a warm-up, and looks whether they have gone back."""
+"""Each step saves the weights after its optimizer, the first one in a process after a warm-up, and checks that no older save came back."""
 
 # group: loops
 # expect: bitwise

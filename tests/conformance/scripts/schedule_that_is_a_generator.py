@@ -1,4 +1,4 @@
-"""The rate comes from a generator function, which the loop asks for the next one ahead of each step."""
+"""The learning rate comes from a generator, which the loop advances before each step."""
 
 # group: unregistered state
 # expect: told US1403 "rates"

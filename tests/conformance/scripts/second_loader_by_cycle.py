@@ -1,4 +1,4 @@
-"""Semi-supervised: labelled batches come by job.batches, the others by next() of an itertools.cycle."""
+"""Semi-supervised: labelled batches from job.batches, unlabelled ones by next() of an itertools.cycle."""
 
 # group: unregistered state
 # expect: told US4579

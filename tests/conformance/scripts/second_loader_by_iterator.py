@@ -1,4 +1,4 @@
-"""Semi-supervised: labelled batches come by job.batches, the others by next() of job.iterator, inside the step."""
+"""Semi-supervised: labelled batches from job.batches, unlabelled ones by next() of job.iterator, inside the step."""
 
 # group: loops
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Gossip: each step one pair exchanges by send and recv what the third rank hears in a broadcast; DDP trains on it."""
+"""Gossip: in each step one pair exchanges by send and recv what the third rank gets by a broadcast; DDP trains on it."""
 
 # group: parallel
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""The step keeps a dict of running values as an attribute of torch.nn.functional, so that every file of the project sees it."""
+"""The step keeps a dict of running values as an attribute of torch.nn.functional, where every file of the project finds it."""
 
 # group: state out of sight
 # expect: told US1423 "project_settings['calls']"

@@ -1,4 +1,4 @@
-"""Rank 0 hands out a table of 1 MB with broadcast_object_list before training starts."""
+"""Rank 0 distributes a table of 1 MB with broadcast_object_list before training starts."""
 
 # group: set-up
 # expect: bitwise

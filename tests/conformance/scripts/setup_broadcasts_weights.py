@@ -1,4 +1,4 @@
-"""Every rank initializes as it likes, then rank 0's weights are broadcast one by one before DDP is made."""
+"""Every rank initializes its own weights, then rank 0's are broadcast one by one before DDP is created."""
 
 # group: set-up
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Each rank tells the others what it is (all_gather_object), and the learning rate depends on all of them."""
+"""Each rank describes itself to the others (all_gather_object), and the learning rate depends on all of them."""
 
 # group: set-up
 # expect: bitwise

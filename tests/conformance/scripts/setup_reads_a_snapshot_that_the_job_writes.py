@@ -1,4 +1,4 @@
-"""Training goes on from a snapshot if there is one, and each epoch writes it anew: a newcomer finds the one of its own job."""
+"""Training resumes from a snapshot if there is one, and each epoch overwrites it: a newcomer finds the one of its own job."""
 
 # group: set-up
 # expect: told US1621

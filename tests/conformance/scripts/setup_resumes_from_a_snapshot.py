@@ -1,4 +1,4 @@
-"""Training starts from a snapshot in a file: weights, moments and the step from which the data goes on."""
+"""Training starts from a snapshot in a file: weights, moments and the step at which the data continues."""
 
 # group: set-up
 # expect: bitwise

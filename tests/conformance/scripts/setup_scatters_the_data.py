@@ -1,4 +1,4 @@
-"""Rank 0 makes the data and scatters a part to each rank: a newcomer never was the one that received it."""
+"""Rank 0 creates the data and scatters a part to each rank: a newcomer was not there to receive its part."""
 
 # group: set-up
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""A loader of the script's own with small shards: the first one ends inside a step that is interrupted, in which the number of the shard
+"""A custom loader with small shards: the first one ends inside a step that is interrupted, in which the number of the shard
 and its content change for the first time, long after the position in it.
 """
 

@@ -1,4 +1,4 @@
-"""A singleton that the step asks for anew each time holds the running mean and the deviation of the inputs."""
+"""A singleton that the step looks up each time holds the running mean and the deviation of the inputs."""
 
 # group: state out of sight
 # expect: told US1423 "_instance"

@@ -1,4 +1,4 @@
-"""The step asks an itertools.count which step it is, for an annealed weight of a KL term."""
+"""The step gets its number from an itertools.count, for the annealed weight of a KL term."""
 
 # group: unregistered state
 # expect: told US1401 "ticks"

@@ -1,4 +1,4 @@
-"""In the manner of GradNorm: main()'s weights of two tasks follow the gradients of the shared layer, set with nonlocal."""
+"""As in GradNorm: main()'s weights of two tasks follow the gradients of the shared layer, set with nonlocal."""
 
 # group: unregistered state
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""A momentum teacher, never trained by gradients, whose head has the older weight norm: its weight is computed anew in each forward
+"""A momentum teacher, never trained by gradients, whose head has the older weight norm: its weight is computed again in each forward
 pass and kept as a plain attribute, which has no graph there.
 """
 

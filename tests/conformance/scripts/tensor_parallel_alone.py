@@ -1,4 +1,4 @@
-"""Tensor parallelism over all ranks (colwise, rowwise): every shard is on one rank alone, and the script hears so."""
+"""Tensor parallelism over all ranks (colwise, rowwise): every shard is on one rank only, and the script is warned."""
 
 # ranks: 4
 # group: parallel

@@ -1,4 +1,4 @@
-"""Tensor parallelism over two ranks times data parallelism over two: gradients are averaged by hand among the replicas."""
+"""Tensor parallelism over two ranks times data parallelism over two: the script averages gradients among the replicas."""
 
 # ranks: 4
 # group: parallel

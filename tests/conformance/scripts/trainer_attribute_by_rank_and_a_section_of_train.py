@@ -1,5 +1,5 @@
-"""A trainer whose epochs are a method with the loop, and that evaluates in another method behind it; each rank's own average of losses,
-a plain attribute that changes inside the step, sets the noise of the next one.
+"""A trainer with a method for an epoch, which contains the loop, and another one for the evaluation after it; each rank's own average of
+losses, a plain attribute that changes inside the step, sets the noise of the next one.
 """
 
 # group: unregistered state

@@ -1,4 +1,4 @@
-"""A Trainer with global_step, best and patience: an evaluation that is not better twice halves the rate."""
+"""A Trainer with global_step, best and patience: if an evaluation is not better twice, the learning rate is halved."""
 
 # group: unregistered state
 # expect: bitwise

@@ -1,5 +1,5 @@
 """One optimizer trains the body for five steps, then another one the head, in turns; each drops its own gradients only, so those of the
-other phase lie about meanwhile.
+other phase remain in the meantime.
 """
 
 # group: loops

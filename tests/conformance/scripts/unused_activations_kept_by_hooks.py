@@ -1,4 +1,4 @@
-"""Harmless: forward hooks keep each layer's last output and its statistics, for somebody who looks at them later."""
+"""Harmless: forward hooks keep each layer's last output and its statistics for later inspection."""
 
 # group: unregistered state
 # expect: bitwise

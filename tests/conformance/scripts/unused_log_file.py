@@ -1,4 +1,4 @@
-"""Harmless: each rank writes its losses to a file of its own, by a logger object that counts lines."""
+"""Harmless: each rank writes its losses to its own file, through a logger object that counts lines."""
 
 # group: unregistered state
 # expect: bitwise

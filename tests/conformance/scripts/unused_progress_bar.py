@@ -1,4 +1,4 @@
-"""Harmless: an own progress bar counts steps, shows the smoothed loss and an estimate of the time that is left."""
+"""Harmless: a custom progress bar counts steps, shows the smoothed loss and estimates the remaining time."""
 
 # group: unregistered state
 # expect: bitwise

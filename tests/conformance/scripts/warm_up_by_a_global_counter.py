@@ -1,4 +1,4 @@
-"""Warm-up by hand: the step counts its calls in a module global and sets the rate of the groups by it."""
+"""A hand-written warm-up: the step counts its calls in a module global and sets the learning rate of the groups by it."""
 
 # group: unregistered state
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""Weights are clamped at the top of each step, as in the first Wasserstein GAN: parameters change in front of the vote."""
+"""Weights are clamped at the top of each step, as in the first Wasserstein GAN: parameters change before the vote."""
 
 # group: state
 # expect: bitwise

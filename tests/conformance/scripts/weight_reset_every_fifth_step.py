@@ -1,4 +1,4 @@
-"""Shrink and perturb: every fifth step begins by shrinking the weights, which no comparison of the first steps can have seen."""
+"""Shrink and perturb: every fifth step begins by shrinking the weights, which no comparison of the first steps can show."""
 
 # group: state
 # expect: bitwise

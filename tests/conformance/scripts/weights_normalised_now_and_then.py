@@ -1,4 +1,4 @@
-"""Every seventh step, the fourth first, brings the weights to unit length in front of the forward pass. Twice is as good as once."""
+"""Every seventh step, the fourth first, scales the weights to unit length before the forward pass. Twice is as good as once."""
 
 # group: state
 # expect: bitwise

@@ -1,4 +1,4 @@
-"""A while loop by hand with a counter, which fetches the next batch behind each step."""
+"""A hand-written while loop with a counter, which fetches the next batch after each step."""
 
 # group: loops
 # expect: bitwise

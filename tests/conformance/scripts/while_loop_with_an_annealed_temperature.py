@@ -1,4 +1,4 @@
-"""A while loop by hand; the step counts itself and anneals the temperature of a contrastive loss in a dict of settings."""
+"""A hand-written while loop; the step counts its calls and anneals the temperature of a contrastive loss in a dict of settings."""
 
 # group: unregistered state
 # expect: bitwise

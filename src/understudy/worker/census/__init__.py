@@ -1,4 +1,4 @@
-"""The census: what a script can reach and changes while it trains, though it does not register it.
+"""The census: find state that a script changes during training and has not registered.
 
 roots       where a walk begins: globals of the script's modules, its classes, locals of the calling frames, closures of transactions
 leaves      what can be moved: plain values, tensors, arrays, generators of random numbers; encoded, and set in place

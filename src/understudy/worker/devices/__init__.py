@@ -1,1 +1,1 @@
-"""Devices that ranks compute on: what an exception says about one, which one a rank uses, and how a rank leaves a job when it fails."""
+"""Devices of ranks: which exceptions mean a failed device, which device a rank uses, and how a rank leaves the job if its device fails."""

@@ -1,1 +1,1 @@
-"""The doctor: tries each of torch's internals that the worker relies on, and checks what else a job needs of a machine."""
+"""The doctor: tests the internals of torch that the worker relies on, and whatever else a job needs on a machine."""

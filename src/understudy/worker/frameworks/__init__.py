@@ -1,1 +1,1 @@
-"""What frameworks keep between calls, with one port (`base`): DDP, FSDP2, pipelines, and adapters of other packages."""
+"""Adapters for frameworks that keep state between calls: DDP, FSDP2, pipelines, and those of other packages. `base` is their port."""

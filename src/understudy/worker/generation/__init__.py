@@ -1,1 +1,1 @@
-"""Generations: their members, how a rank joins the next one, and what members report to each other then."""
+"""Generations: their members, how a rank joins the next one, and the reports that members exchange when they join."""

@@ -1,1 +1,1 @@
-"""Guards: they notice what a script does that a redo or a newcomer could not reproduce, when it does it."""
+"""Guards: detect, at the call, actions of a script that a redo or a newcomer could not reproduce."""

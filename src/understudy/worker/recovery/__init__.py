@@ -1,1 +1,1 @@
-"""Recovery: what a donor gives, and how a newcomer finds its place in the script, takes over the state, and proves it."""
+"""Recovery: what a donor sends, how a newcomer gets to its place in the script, receives the state, and shows that it is right."""

@@ -1,1 +1,1 @@
-"""How workers of one generation reach each other: its store, the runtime's own connections, and the groups of the script."""
+"""Transport between the workers of a generation: its store, the runtime's own connections, and the process groups of the script."""

@@ -1,3 +1,3 @@
-"""Verification: whether ranks that should be alike are, whether a redo equals the interrupted step, and whether all ranks issue the same
-collectives.
+"""Verification: compare ranks that should have equal state, a redo with the interrupted step, and the collectives of all ranks with each
+other.
 """
