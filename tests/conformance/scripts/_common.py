@@ -32,7 +32,20 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import understudy
 
-__all__ = ["DDP", "dist", "join_seeded", "mlp", "nn", "random_dataset", "sharded_loader", "square_mesh", "start_trace", "torch"]
+__all__ = [
+    "DDP",
+    "DataLoader",
+    "TensorDataset",
+    "dist",
+    "join_seeded",
+    "mlp",
+    "nn",
+    "random_dataset",
+    "sharded_loader",
+    "square_mesh",
+    "start_trace",
+    "torch",
+]
 
 
 def join_seeded():

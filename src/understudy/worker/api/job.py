@@ -27,12 +27,13 @@ from understudy.worker.api import session
 from understudy.worker.census import left_names
 from understudy.worker.data import manual_iterators as drawn
 from understudy.worker.data.iterators import LoaderIterator
-from understudy.worker.data.loaders import Counter, LoaderSource, Source
+from understudy.worker.data.loaders import Counter, Source
 from understudy.worker.data.loops import JobLoop, Loops, iterate
 from understudy.worker.errors import UsageError, errors_of_functions
 from understudy.worker.guards import own_group
 from understudy.worker.guards.loop_checks import TRANSACTION, early_argument, early_read
 from understudy.worker.guards.loop_variables import ReadAfter, names_read_after
+from understudy.worker.integrations.registry import held_by, source_of
 from understudy.worker.recovery.newcomer import Newcomer
 from understudy.worker.state.namespace import Namespace
 from understudy.worker.state.registry import State
@@ -111,7 +112,10 @@ class Job:
             if name in state.names:
                 raise UsageError(script.NAME_TAKEN(name=name))
             state.names.add(name)
-            state.register(name, thing)
+            held = held_by(thing)
+            for key, part in {name: thing}.items() if held is None else held.registered.items():
+                state.register(name if held is None else f"{name}.{key}", part)
+            state.owned += held.owned if held is not None else ()
         drawn.watch()  # classes of loaders may have been imported since `join`
 
     def state(self, **values: Any) -> Namespace:
@@ -223,7 +227,7 @@ class Job:
         over. Without, it goes through the loader once. `len` returns the number of all iterations, for a progress bar.
         """
         state = self._runtime.state if self._runtime else self._plain_state
-        return JobLoop(self._loop(LoaderSource(loader, steps is not None, state.randomness), steps), loader if steps is None else steps)
+        return JobLoop(self._loop(source_of(loader, steps is not None, state.randomness), steps), loader if steps is None else steps)
 
     def steps(self, count: int | None = None) -> Iterator[int]:
         """Iterate over step numbers, from the position of the job to `count` - 1. Without `count`, until the script leaves the loop."""
@@ -241,7 +245,7 @@ class Job:
         iterators = state.randomness.iterators
         name = f"{ITERATOR}{len(iterators) + 1}"
         tell = runtime.notices.tell if runtime else print
-        found = LoaderIterator(name, LoaderSource(loader, repeat, state.randomness), state.randomness, tell)
+        found = LoaderIterator(name, source_of(loader, repeat, state.randomness), state.randomness, tell)
         iterators[name] = found
         return found
 

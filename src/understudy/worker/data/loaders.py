@@ -78,7 +78,7 @@ class Source(Protocol):
         """Advance the source like a loop that ended with an iteration from `position`."""
         ...
 
-    def run_through(self, epochs: int = 1) -> None:
+    def run_through(self) -> None:
         """Advance the source like a loop that has drawn everything, and whose positions are not known any more."""
         ...
 
@@ -115,7 +115,7 @@ class Counter:
     def pass_by(self, position: DataPosition) -> None:
         pass
 
-    def run_through(self, epochs: int = 1) -> None:
+    def run_through(self) -> None:
         pass
 
     @property
@@ -175,7 +175,7 @@ class LoaderSource:
         return [bytes(generator.get_state().numpy().tobytes()) for generator in self._generators()]
 
     def go_to(self, position: DataPosition) -> None:
-        self.run_through(position.epoch)
+        self._run_samplers(position.epoch)
         self._to_start(position)
         if not self._index:
             return  # opened by the next draw
@@ -198,7 +198,10 @@ class LoaderSource:
         self._epoch = position.epoch
         self._set_epoch()
 
-    def run_through(self, epochs: int = 1) -> None:
+    def run_through(self) -> None:
+        self._run_samplers(1)
+
+    def _run_samplers(self, epochs: int) -> None:
         own = [part for part in self._samplers() if type(part).__module__.partition(".")[0] not in ("torch", "torchdata")]
         plain = isinstance(self._loader, DataLoader) and not isinstance(self._loader.dataset, IterableDataset) and not self._stateful
         if not own or not plain or self._loader in _UNCHANGED:

@@ -133,6 +133,7 @@ class DataPosition(PeerMessage):
     start: Streams = field(default_factory=dict)  # as the epoch began
     generators: list[StrictBytes] = field(default_factory=list)  # of the loader and its samplers, as the epoch began
     state: Any = None  # of a stateful loader
+    ahead: Streams = field(default_factory=dict)  # of a loader that is one batch ahead: as it drew that batch
 
 
 @dataclass

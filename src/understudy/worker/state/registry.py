@@ -68,6 +68,7 @@ class State:
         self.values: dict[str, Any] = {}
         self.tensors: dict[str, torch.Tensor] = {}
         self.loaders: dict[str, Any] = {}
+        self.owned: list[Any] = []  # objects for which something registered answers
         self.randomness = Randomness()
         self.attributes = Attributes(self.modules, self._sharding, self.optimizers)
         self.unregistered: UnregisteredState = NoUnregisteredState()
@@ -104,7 +105,7 @@ class State:
         gradients = [tensor.grad for tensor in tensors if tensor.is_leaf and tensor.grad is not None]
         streams = [*self.randomness.all_generators(), vars(random)["_inst"], vars(numpy.random.mtrand)["_rand"], torch.default_generator]
         groups = [part for one in self.optimizers.values() for part in (one.state, one.param_groups, *one.param_groups)]
-        rest = [*self.optimizers.values(), *groups, *self.values.values(), *self.loaders.values(), *streams]
+        rest = [*self.optimizers.values(), *groups, *self.values.values(), *self.loaders.values(), *self.owned, *streams]
         known = {id(thing) for thing in (*parts, *tensors, *gradients, *rest)}
         return lambda thing: id(thing) in known
 

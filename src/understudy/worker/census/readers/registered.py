@@ -27,7 +27,7 @@ def read_registered(path: Path, thing: Any) -> Reading:
     if isinstance(thing, torch.optim.Optimizer):
         parts = of_torch.read_optimizer(path, thing).parts
         return Reading(None, tuple((way, part) for way, part in parts if way.steps[-1][0] == "item" or not is_plain_attribute(part)))
-    if isinstance(thing, torch.utils.data.DataLoader):
+    if issubclass(type(thing), torch.utils.data.DataLoader):  # not one that only its `__class__` calls so
         return of_torch.read_loader(path, thing)
     if is_class_of_script(type(thing)) and callable(getattr(type(thing), "state_dict", None)):
         return Reading(None, tuple(_forgotten(path, thing)))

@@ -1,0 +1,33 @@
+"""Messages about training frameworks whose objects are registered whole."""
+
+from __future__ import annotations
+
+from understudy.messages.base import Message
+
+ACCELERATE_KIND = Message(
+    "US1231",
+    "this Accelerator trains in the way {kind}, which Understudy does not support: it supports DDP, FSDP2 and a single process",
+    cause="DeepSpeed, Megatron and XLA own the step and its collectives, and have no replicas of the state that a lost rank held.",
+    remedy="Use DDP, or FSDP with fsdp_version=2 and ParallelismConfig(dp_replicate_size=2) so that each shard has a replica.",
+)
+ACCELERATOR_NOT_REGISTERED = Message(
+    "US1232",
+    "job.batches was given a loader that Accelerate has prepared, and its Accelerator is not registered: call "
+    "job.register(accelerator=accelerator) after the last accelerator.prepare(...)",
+    cause="Such a loader broadcasts the state of its generator whenever it is iterated over. Registering the Accelerator does that once.",
+    remedy="Register the Accelerator after everything is prepared. It registers the model, the optimizer and the schedule, too.",
+)
+DISPATCHED = Message(
+    "US1233",
+    "Accelerate has prepared a loader as {type}: rank 0 draws each batch and sends it to the others, outside of any transaction. Pass "
+    "DataLoaderConfiguration(dispatch_batches=False) to the Accelerator",
+    cause="With dispatch_batches=True, and by default for an iterable dataset, drawing a batch is a collective.",
+    remedy="Pass dispatch_batches=False. Each rank then draws its own share of the dataset.",
+)
+RNG_TYPES = Message(
+    "US1234",
+    "the Accelerator synchronizes the random streams {kinds} at the begin of each epoch, outside of any transaction: leave rng_types at "
+    "its default",
+    cause="Accelerator(rng_types=...) has more in it than 'generator', which is the default.",
+    remedy="Remove rng_types from the Accelerator, and seed all ranks with accelerate.utils.set_seed.",
+)
