@@ -122,7 +122,7 @@ class DrillVerdict(StrEnum):
 
     SAME = "same"  # the spare computed the same bits as the rank
     PARTLY = "partly"  # the same, as far as it was compared: the amount of data that is sent is limited
-    DIFFERENT = "different"  # the rank is not survivable as it is
+    DIFFERENT = "different"  # the job would not survive a loss of the rank
     NOT_REPRODUCIBLE = "not reproducible"  # two attempts of the spare itself differ
     BROKEN = "broken"  # no result
 

@@ -9,15 +9,15 @@ _SEE_SPARE = "Read the spare's output in the run directory."
 
 NO_DRILL = Message(
     "US4280",
-    "no drill of rank {rank}: {why}",
+    "rank {rank} cannot be drilled now: {why}",
     cause="A drill of this rank was requested, and is not possible now.",
-    remedy="Resolve the reason that is given, and request the drill again.",
+    remedy="Request the drill again when the reason in the message no longer applies.",
 )
 NO_DRILL_OF_ANY = Message(
     "US4281",
-    "no drill of any rank: {why}",
+    "no rank can be drilled now: {why}",
     cause="A drill was requested, and is not possible now.",
-    remedy="Resolve the reason that is given, and request the drill again.",
+    remedy="Request the drill again when the reason in the message no longer applies.",
 )
 UNDER_WAY = Message(
     "US4282",
@@ -74,8 +74,8 @@ DRILL_CALLED_OFF = Message(
 SAME = Message(
     "US4300",
     "drill {number}: rank {rank} is proven at step {step}: spare {spare} computed the same bits, and so did its redo{more}",
-    cause="A spare received the state of this rank and computed its step twice, with the same bits as the rank. The job survives a loss of "
-    "this rank with a bitwise result.",
+    cause="A spare received the state of this rank and computed its step twice, with the same bits as the rank. The job survives a loss "
+    "of this rank with a bitwise identical result.",
 )
 PARTLY = Message(
     "US4301",
@@ -86,7 +86,7 @@ PARTLY = Message(
 )
 NOT_SURVIVABLE = Message(
     "US4302",
-    "drill {number}: rank {rank} is not survivable as it is (step {step}){more}",
+    "drill {number}: the job would not survive the loss of rank {rank} (step {step}){more}",
     cause="The result of the spare differs from the rank's, so the result of a newcomer after a loss would differ, too. The detail says "
     "where the difference begins.",
     remedy="Register what the detail names (job.register, job.state), or remove it from the step. Then drill again.",
@@ -101,18 +101,18 @@ NOT_REPRODUCIBLE = Message(
 NOT_PROVEN = Message(
     "US4304",
     "drill {number}: rank {rank} is not proven{more}",
-    cause="The drill ended without a verdict. This is no evidence against the rank.",
+    cause="The drill ended without a verdict. This is not evidence against the rank.",
     remedy="Drill again: `understudy drill --rank RANK`.",
 )
 REQUIRED = Message(
     "US4305",
     "{result}. The job ends because of --require-drill",
     cause="The job was started with --require-drill, and a drill found that the job would not survive a loss of a rank.",
-    remedy="Fix what the drill found, or start the job without --require-drill to continue in spite of it.",
+    remedy="Fix what the drill found, or start the job without --require-drill to continue anyway.",
 )
 TRY_AGAIN = Message(
     "US4306",
-    "This is no evidence against it; try again: understudy drill --rank {rank}",
+    "This is not evidence against the rank. Try again: understudy drill --rank {rank}",
     cause="The drill ended without a verdict.",
     remedy="Run the command that is given.",
 )
@@ -123,7 +123,7 @@ UNPROVEN = Message(
 )
 FOUND_OTHERWISE = Message(
     "US4311",
-    "rank {rank} had failed a drill: drill {drill} of rank {of} at step {step} found it {verdict}",
+    'rank {rank} had not passed its last drill: drill {drill} of rank {of} had the verdict "{verdict}" at step {step}',
     cause="A rank was lost, and the last drill of this rank or of its role had found a difference.",
     remedy="Read the verdict of that drill (`understudy report`), and fix what it names.",
 )

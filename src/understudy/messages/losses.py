@@ -74,7 +74,7 @@ DEVICE_FAILED = Message(
 LOST = Message(
     "US4068",
     f"{_WHO} was lost: {{detail}}",
-    cause="The worker of this rank is gone, for a reason without a code of its own. A spare takes over the rank.",
+    cause="The worker of this rank is gone, for a reason that has no code. A spare takes over the rank.",
     remedy=_WORKERS_LINES,
 )
 NODE_LOST = Message(
@@ -111,7 +111,8 @@ DID_NOT_STOP = Message(
     "US4080",
     "did not stop within {seconds:g} s after the abort of its generation",
     cause="After a loss every survivor stops at its position. This one did not: it may be in native code that cannot be interrupted.",
-    remedy="If the step contains long uninterruptible work, raise the timeout `quiesce` (300 s, or --setup-limit if that is less).",
+    remedy="If the step contains long work that cannot be interrupted, raise the timeout `quiesce` (300 s, or --setup-limit if that is "
+    "less).",
 )
 NOT_READY = Message(
     "US4081",

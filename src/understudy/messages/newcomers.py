@@ -165,13 +165,13 @@ DOES_NOT_FIT = Message(
 )
 UNLIKE_CALL = Message(
     "US4541",
-    "{found}, as number {number} on {group}",
+    "{found} (collective {number} on {group})",
     cause="Ranks of one group issue different collectives at the same place.",
     remedy="See US4540.",
 )
 UNLIKE_MESSAGE = Message(
     "US4542",
-    "{found}, as message {number} on {group} with tag {tag}",
+    "{found} (message {number} on {group}, tag {tag})",
     cause="A rank sends more than another one expects to receive.",
     remedy="See US4540.",
 )
@@ -202,7 +202,7 @@ JOB_ENDS = Message(
     "US4547",
     "{reason}; the job ends",
     cause="A newcomer cannot take over its rank, for the reason that is named, and another newcomer would fail in the same way.",
-    remedy="Resolve the reason that is given, and start again from a checkpoint.",
+    remedy="Fix the cause that the message gives, and start again from a checkpoint.",
 )
 FRAMEWORKS_DIFFER = Message(
     "US4548",

@@ -47,7 +47,7 @@ PARAMETERS_MISSING = Message(
 )
 NOT_A_DTENSOR = Message(
     "US1506",
-    "{entry} is a DTensor on its donor, but its parameter is not one here",
+    "{entry} is a DTensor on its donor, but its parameter is not a DTensor on this newcomer",
     cause="The newcomer's set-up did not distribute the parameter as the other ranks did: fully_shard or distribute_module was not called "
     "for it, or only under a condition.",
     remedy="Apply fully_shard and distribute_module in the set-up, in the same way on every worker.",

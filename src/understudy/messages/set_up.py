@@ -27,7 +27,7 @@ COLLECTIVE_TOO_MANY = Message(
     "only {count} before its first transaction: the set-up of the script is not reproducible",
     cause="The newcomer's set-up issues more collectives than the lost rank's did: a branch or a loop depends on something that differs "
     "between workers, such as a file, the time or the environment.",
-    remedy="Make the set-up issue the same collectives on every worker, at any time.",
+    remedy="Make the set-up issue the same collectives on every worker, whenever the worker starts.",
 )
 COLLECTIVE_DIFFERS = Message(
     "US1613",
@@ -35,7 +35,7 @@ COLLECTIVE_DIFFERS = Message(
     "not reproducible",
     cause="The newcomer's set-up issues a different collective than the lost rank's did, or one of a different size: a branch or a size "
     "depends on something that differs between workers.",
-    remedy="Make the set-up issue the same collectives on every worker, at any time.",
+    remedy="Make the set-up issue the same collectives on every worker, whenever the worker starts.",
 )
 COLLECTIVE_MISSING = Message(
     "US1614",
@@ -43,7 +43,7 @@ COLLECTIVE_MISSING = Message(
     "group {group!r}: the set-up of the script is not reproducible",
     cause="The newcomer's set-up issues fewer collectives than the lost rank's did: a branch or a loop depends on something that differs "
     "between workers.",
-    remedy="Make the set-up issue the same collectives on every worker, at any time.",
+    remedy="Make the set-up issue the same collectives on every worker, whenever the worker starts.",
 )
 FILES_WRITTEN_SINCE = Message(
     "US1621",
@@ -63,8 +63,8 @@ NOT_SAVED = Message(
 )
 PORT_TAKEN = Message(
     "US1624",
-    "{error}. The script opens a port in its set-up, and while the rank is running, its own worker uses that port: a spare that runs the "
-    "set-up at the same time cannot open it. After a loss the port is free, so this is no evidence against the rank. To let spares "
+    "{error}. The script opens a port in its set-up, and while the rank is running, its own worker uses that port: a spare that runs "
+    "the set-up at the same time cannot open it. After a loss the port is free, so this is not evidence against the rank. To let spares "
     "complete the set-up in the meantime, open the port with SO_REUSEPORT, or continue without it if it is in use",
     cause="A spare that ran the set-up before a loss, for a drill or to be prepared, found an address in use: most likely by the worker "
     "whose rank it would take over.",

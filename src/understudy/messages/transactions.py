@@ -88,15 +88,15 @@ OTHER_TRANSACTIONS = Message(
 )
 CHANGES_AFTER_VOTE = Message(
     "US4585",
-    "{names} change(s) {point}, after the vote. From the next transaction on the change is handed over again there; if this rank is lost "
-    "between a vote and that point, the change of that step is lost, and this is reported.",
-    cause="Something that differs from rank to rank changes after its copy was handed over with the vote.",
+    "{names} change(s) {point}, after the vote. From the next transaction on, this rank sends its copy to its buddies again at that "
+    "point. If the rank is lost between the vote and that point, the change of that step is lost, and this is reported.",
+    cause="A value that differs from rank to rank changes after the vote, with which its copy was sent to the buddies.",
     remedy="Change it before optimizer.step if no change may be lost.",
 )
 CHANGES_AND_RUNS_AGAIN = Message(
     "US4586",
-    "{names} change(s) {point}, after the vote. From the next transaction on the change is handed over again there; if this rank is lost "
-    "between a vote and that point, its newcomer runs the code in between again.",
+    "{names} change(s) {point}, after the vote. From the next transaction on, this rank sends its copy to its buddies again at that "
+    "point. If the rank is lost between the vote and that point, its newcomer runs the code in between again.",
     cause="Random streams, the data position or plain names change between two transactions. A newcomer runs that code again.",
 )
 OTHER_MODELS = Message(
