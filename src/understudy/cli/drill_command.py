@@ -62,7 +62,7 @@ def drill(
 def _verdict(about: Target, number: int, quiet: bool) -> dict[str, Any]:
     """Wait for a drill's verdict. Raises `NoAnswer` if the job ends before."""
     assert about.server is not None
-    with Console(stderr=True, quiet=quiet).status("a spare goes through the script's set-up, and computes a step") as shown:
+    with Console(stderr=True, quiet=quiet).status("a spare goes through the script's setup, and computes a step") as shown:
         while True:
             status = about.server.call("GET", of_job(about.job, "status"))
             for found in status["drills"]:

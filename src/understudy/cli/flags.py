@@ -80,7 +80,7 @@ class Flags:
             OURS,
             "--prepare",
             help="Number of spares that run the script up to its first step ahead of time. Each is prepared for one rank, and takes it "
-            "over sooner. The set-up of the script then happens a second time while the rank is running: it uses memory, prints its "
+            "over sooner. The setup of the script then happens a second time while the rank is running: it uses memory, prints its "
             "output and opens its files again.",
         ),
     ] = 0
@@ -92,7 +92,7 @@ class Flags:
             metavar="STEP",
             envvar="UNDERSTUDY_DRILL",
             help="From this step on, a spare occasionally computes one step of a rank in parallel, and both are compared bit by bit "
-            "(docs/script/check-and-incidents.md). The set-up of the script then happens a second time while the rank is running. off: "
+            "(docs/script/check-and-incidents.md). The setup of the script then happens a second time while the rank is running. off: "
             "a drill runs only when it is requested by understudy drill.",
             rich_help_panel=OURS,
         ),

@@ -55,7 +55,7 @@ VARIABLES = (
     Variable(
         "UNDERSTUDY_SETUP_LIMIT",
         Use.LIMIT,
-        "Maximum size of the results of collectives in the set-up of the script that are kept for newcomers, in bytes. Registered state "
+        "Maximum size of the results of collectives in the setup of the script that are kept for newcomers, in bytes. Registered state "
         "does not count. Not related to `--setup-limit`, which is a time.",
         "64 MiB",
     ),

@@ -126,7 +126,7 @@ class NewcomerReady:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A spare has run the set-up of the script as a rank, before a loss. It can take this rank and no other."""
+    """A spare has run the setup of the script as a rank, before a loss. It can take this rank and no other."""
 
     worker: str
     rank: int
@@ -282,7 +282,7 @@ class DeviceFailed:
 
     worker: str
     rank: int  # the rank as which it runs the script; -1: none
-    transaction: int  # transaction in which the exception was raised; -1: in the set-up
+    transaction: int  # transaction in which the exception was raised; -1: in the setup
     step: int
     error: str  # name of the error, the same for the same fault on any device
     certain: bool  # the hardware or its driver has failed; false: kernels of the script may be the cause

@@ -22,7 +22,7 @@ class VotePhase(StrEnum):
 
 @dataclass(frozen=True)
 class Position:
-    """A worker's place in the job. `transaction` counts from 0; -1 is the script's set-up, before the first transaction."""
+    """A worker's place in the job. `transaction` counts from 0; -1 is the script's setup, before the first transaction."""
 
     transaction: int
     stand: VotePhase
@@ -55,7 +55,7 @@ class JobSpec:
     replenish: bool = True  # start a new spare for each one that takes a rank
     max_restarts: int = 3  # of the whole job, and only before its first transaction
     max_losses_per_transaction: int = 3  # more losses of one rank at one transaction are not the hardware's fault: the job ends
-    prepared: int = 0  # number of spares that run the script's set-up in advance, each for one rank
+    prepared: int = 0  # number of spares that run the script's setup in advance, each for one rank
     drill_at: int = 0  # the step at which the first automatic drill begins (`proofs.py`); 0: no automatic drills
     require_drill: bool = False  # the job ends if a drill finds that a rank is not survivable
     unproven: Unproven = Unproven.CONTINUE
@@ -81,7 +81,7 @@ class Timeouts:
     hang_factor: float = 20.0
     """the same minimum as a multiple of the job's longest transaction (a factor, not seconds); the greater one applies"""
     hang_first: float = 900.0
-    """limit of a newcomer's set-up (which may compile and download), and of the wait for a spare to become warm"""
+    """limit of a newcomer's setup (which may compile and download), and of the wait for a spare to become warm"""
     alone: float = 1800.0
     """how long a rank may work while all others wait for it, outside of steps and in the first two calls of each step function"""
     quiesce: float = 300.0

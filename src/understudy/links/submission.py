@@ -31,7 +31,7 @@ class Submission(BaseModel):
     prepared: int = Field(
         default=0,
         ge=0,
-        description="number of spares that run the script's set-up ahead of time, each for one rank",
+        description="number of spares that run the script's setup ahead of time, each for one rank",
     )
     replenish: bool = Field(default=True, description="start a new spare for each one that was used")
     drill_at: int = Field(

@@ -276,7 +276,7 @@ STATE_AND_TOPOLOGY = Message(
 GROUPS_UNKNOWN = Message(
     "US2358",
     "no group of ranks is known yet: ranks report their groups when they are compared, for the first time before the first step",
-    cause="`understudy status --topology` was called while the script is still in its set-up, or before ranks were assigned.",
+    cause="`understudy status --topology` was called while the script is still in its setup, or before ranks were assigned.",
     remedy="Try again after the first step.",
 )
 NOTHING_LOST = Message(

@@ -57,8 +57,8 @@ DRILL_SPARE_LOST = Message(
 NOT_READY = Message(
     "US4293",
     "the spare was not ready within {seconds:g} s",
-    cause="The spare did not complete the set-up of the script within --setup-limit.",
-    remedy=f"{_SEE_SPARE} Raise --setup-limit if the set-up needs that long.",
+    cause="The spare did not complete the setup of the script within --setup-limit.",
+    remedy=f"{_SEE_SPARE} Raise --setup-limit if the setup needs that long.",
 )
 NOTHING_CAME = Message(
     "US4294",
@@ -156,34 +156,34 @@ REDO_PROVEN = Message(
 )
 KEPT = Message(
     "US4330",
-    f"{_SPARE}, in the set-up of rank {{rank}} for a drill, is kept as a prepared spare",
-    cause="A loss cancelled a drill whose spare was in the set-up of a rank. If that rank is lost, this spare takes it over.",
+    f"{_SPARE}, in the setup of rank {{rank}} for a drill, is kept as a prepared spare",
+    cause="A loss cancelled a drill whose spare was in the setup of a rank. If that rank is lost, this spare takes it over.",
 )
 NOT_PREPARED = Message(
     "US4331",
     f"{_SPARE} could not be prepared for rank {{rank}}: {{why}}",
-    cause="The script failed in the set-up that a spare runs before a loss. Training is not affected; another spare is tried.",
+    cause="The script failed in the setup that a spare runs before a loss. Training is not affected; another spare is tried.",
     remedy="Fix what cannot be done twice: a lock, a port, a folder that must not exist. A newcomer after a loss would fail in the same "
     "way.",
 )
 NOT_PREPARED_ANY_MORE = Message(
     "US4332",
     f"{_SPARE} could not be prepared for rank {{rank}}; no other spare is prepared for this rank: {{why}}",
-    cause="The set-up that spares run before a loss failed twice for this rank, so it is not tried again.",
+    cause="The setup that spares run before a loss failed twice for this rank, so it is not tried again.",
     remedy="Fix what cannot be done twice: a lock, a port, a folder that must not exist. A newcomer after a loss would fail in the same "
     "way.",
 )
 FAILED_IN_A_ROW = Message(
     "US4333",
     "{count} spares in a row could not be prepared: no more spares are prepared (see their output in the run directory)",
-    cause="No spare completes the set-up of the script while the job runs, for any rank.",
-    remedy="Read the spares' output. Fix the set-up, or start the job without --prepare.",
+    cause="No spare completes the setup of the script while the job runs, for any rank.",
+    remedy="Read the spares' output. Fix the setup, or start the job without --prepare.",
 )
 NOT_PREPARED_IN_TIME = Message(
     "US4334",
     "it was not ready within {seconds:g} s",
-    cause="A spare did not complete the set-up of a rank within --setup-limit.",
-    remedy=f"{_SEE_SPARE} Raise --setup-limit if the set-up needs that long.",
+    cause="A spare did not complete the setup of a rank within --setup-limit.",
+    remedy=f"{_SEE_SPARE} Raise --setup-limit if the setup needs that long.",
 )
 STARTED_OVER = Message(
     "US4335",

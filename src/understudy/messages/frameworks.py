@@ -135,7 +135,7 @@ NOT_A_STAGE = Message(
 )
 NOT_A_SET_UP = Message(
     "US4824",
-    "this is not a set-up of a pipeline: {found}",
+    "this is not a setup of a pipeline: {found}",
     cause=_OTHER_VERSION,
     remedy=_SAME_VERSION,
 )

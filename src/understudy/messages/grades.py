@@ -69,7 +69,7 @@ UNCOVERED = Message(
     "US4183",
     "{names}: changed by the script but not carried over",
     cause="The script changes something that is not registered and that Understudy cannot carry over. A newcomer has only the value from "
-    "its own set-up.",
+    "its own setup.",
     remedy="Register it (job.register, job.state), or exclude it (job.ignore). `understudy status --state` lists all such state.",
 )
 DRILL_FAILED = Message(

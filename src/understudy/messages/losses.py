@@ -117,14 +117,14 @@ DID_NOT_STOP = Message(
 NOT_READY = Message(
     "US4081",
     "was not ready to take over within {seconds:g} s",
-    cause="In a planned migration the spare runs the set-up of the script. That took longer than --setup-limit.",
-    remedy="Read the spare's output in the run directory. Raise --setup-limit if the set-up needs that long.",
+    cause="In a planned migration the spare runs the setup of the script. That took longer than --setup-limit.",
+    remedy="Read the spare's output in the run directory. Raise --setup-limit if the setup needs that long.",
 )
 NOT_VERIFIED_IN_TIME = Message(
     "US4082",
     "was not verified within {seconds:g} s",
-    cause="A newcomer did not complete its set-up and the transfer of its state within --setup-limit.",
-    remedy="Read its output in the run directory. Raise --setup-limit if the set-up or the transfer needs that long.",
+    cause="A newcomer did not complete its setup and the transfer of its state within --setup-limit.",
+    remedy="Read its output in the run directory. Raise --setup-limit if the setup or the transfer needs that long.",
 )
 DRAIN_DEADLINE = Message(
     "US4083",

@@ -39,7 +39,7 @@ ABOUT_TO_FINISH = Message(
 ALL_PREPARED = Message(
     "US4205",
     "every spare is prepared for another rank (see --prepare)",
-    cause="A prepared spare has run the set-up of one rank and cannot take over another one. All warm spares are prepared for other ranks.",
+    cause="A prepared spare has run the setup of one rank and cannot take over another one. All warm spares are prepared for other ranks.",
     remedy="Start the job with more spares than are prepared (--spares, --prepare).",
 )
 NO_SPARE_WARM = Message(

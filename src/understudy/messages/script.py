@@ -16,11 +16,11 @@ JOINED_TWICE = Message(
 DEFAULT_STORE = Message(
     "US1002",
     "{where} uses the store of torch's default group: after a loss there is a new store, without the keys of this one, and a newcomer "
-    "would wait in its set-up for a key that no process sets. Share objects by dist.broadcast_object_list or dist.all_gather_object, and "
+    "would wait in its setup for a key that no process sets. Share objects by dist.broadcast_object_list or dist.all_gather_object, and "
     "synchronize by dist.barrier, in a transaction or before the first one",
     cause="The script calls torch.distributed.distributed_c10d._get_default_store(), which is private to torch. Keys that it sets there "
     "cannot be given to a newcomer, and cannot be restored for a step that is redone.",
-    remedy="Use collectives instead, in the set-up or in a transaction: these are recorded for a newcomer, and redone after a loss.",
+    remedy="Use collectives instead, in the setup or in a transaction: these are recorded for a newcomer, and redone after a loss.",
 )
 
 OWN_PROCESS_GROUP = Message(
@@ -190,7 +190,7 @@ UNMOVABLE_TENSOR = Message(
 SPARSE_TENSOR = Message(
     "US1216",
     "{name} is sparse ({layout}), and only dense tensors can be compared and moved: keep it dense (to_dense()). If nothing changes it, and "
-    "every worker's set-up makes the same, it may be a plain attribute of the module in place of a buffer",
+    "every worker's setup makes the same, it may be a plain attribute of the module in place of a buffer",
     cause="A registered buffer, parameter or tensor has a sparse layout, so its memory is no single block of numbers.",
     remedy="Use tensor.to_dense(); or keep its indices and values in two buffers, and make the sparse tensor of them where it is used; or, "
     "if it is constant, set it as an attribute (self.name = tensor) instead of register_buffer.",

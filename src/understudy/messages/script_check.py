@@ -69,7 +69,7 @@ STANDSTILL = Message(
     "US2509",
     "there was no progress for {seconds:.0f} s (--setup-limit) while the check waited for {what}",
     cause="Neither a step nor the state of a rank or spare has changed for the time that --setup-limit allows.",
-    remedy="Read the output of the run to see where the script waits. If its set-up takes longer, raise --setup-limit.",
+    remedy="Read the output of the run to see where the script waits. If its setup takes longer, raise --setup-limit.",
 )
 
 BITWISE = Message(
@@ -298,7 +298,7 @@ FOLDER_OF_ITS_OWN = Message(
 )
 LOOK_AT_OUTPUT = Message(
     "US2548",
-    "See {output}. A set-up that takes longer needs a longer --setup-limit",
+    "See {output}. A setup that takes longer needs a longer --setup-limit",
     cause="The script made no progress for longer than --setup-limit.",
 )
 

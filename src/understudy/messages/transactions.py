@@ -101,7 +101,7 @@ CHANGES_AND_RUNS_AGAIN = Message(
 )
 OTHER_MODELS = Message(
     "US4590",
-    "ranks do not create the same model: {megabytes:.1f} MB of registered state came from another rank in the set-up, too much to be kept "
+    "ranks do not create the same model: {megabytes:.1f} MB of registered state came from another rank in the setup, too much to be kept "
     "for a newcomer. Values that the script derives from it before the first step (a frozen copy, a norm) would differ on a newcomer. Seed "
     "every rank with the same value or load the same file on each, or raise UNDERSTUDY_SETUP_LIMIT (bytes)",
     cause="Ranks initialize the model differently, and DDP or the script then copies it from one rank. A newcomer cannot receive this "

@@ -80,7 +80,7 @@ class SpareStatus(TypedDict):
     state: Annotated[
         str,
         Field(
-            description="`starting`; `warm`: it can take over a rank; `preparing`: it runs the script's set-up as `rank`; `prepared`: it "
+            description="`starting`; `warm`: it can take over a rank; `preparing`: it runs the script's setup as `rank`; `prepared`: it "
             "has done so, and takes over this rank sooner than a warm one"
         ),
     ]
@@ -94,7 +94,7 @@ class DrillStatus(TypedDict):
     rank: Rank
     worker: Annotated[str, Field(description="name of the spare")]
     stage: Annotated[
-        str, Field(description="`preparing`: the spare runs the script's set-up; `computing`: both are computing the step; `over`")
+        str, Field(description="`preparing`: the spare runs the script's setup; `computing`: both are computing the step; `over`")
     ]
     verdict: Annotated[
         str,
@@ -121,7 +121,7 @@ class Status(TypedDict):
     state: Annotated[str, Field(description=f"one of {STATES}")]
     generation: Annotated[int, Field(description="how often the assignment of ranks to workers has changed")]
     step: Annotated[int, Field(description="the last step that every rank has committed")]
-    transaction: Annotated[int, Field(description="transaction of the slowest rank, counted from 0; -1: its script is still in the set-up")]
+    transaction: Annotated[int, Field(description="transaction of the slowest rank, counted from 0; -1: its script is still in the setup")]
     ranks: Annotated[list[RankStatus], Field(description="by rank; empty while the job forms")]
     spares: Annotated[list[SpareStatus], Field(description="workers that are waiting for a rank")]
     torch: Annotated[
