@@ -234,7 +234,7 @@ class SectionFailed:
 
 @dataclass(frozen=True)
 class Committed:
-    """A worker made its first commit in this generation. Later commits are no events: `step` in status shows them.
+    """A worker made its first commit in this generation. Later commits are not recorded as events: `step` in status shows them.
 
     The redo of a newcomer is compared with the digests that the lost worker had sent to its buddies.
     """

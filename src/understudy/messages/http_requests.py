@@ -304,8 +304,8 @@ TOO_MANY_WAITING = Message(
 TOO_MANY_NODES = Message(
     "US5249",
     "this orchestrator knows {most} nodes already",
-    cause="A service keeps at most this number of nodes. A new node replaces the one that has been disconnected longest and runs no "
-    "job, but every known node is connected or runs a job.",
+    cause="A service keeps at most this number of nodes. When it is reached, a new node replaces a disconnected node that runs no job, "
+    "and there is none now.",
     remedy="End agents that are not needed, or use another orchestrator for some nodes.",
 )
 

@@ -90,8 +90,8 @@ CONTRADICTED = Message(
     "US5133",
     "the other orchestrators have lost data that a majority had written to disk. This one still has it, and no longer participates. "
     "Training continues, and the journal in this run directory has the events that are missing in theirs",
-    cause="The disks of a majority of the orchestrators are in an earlier state. Or some of them were, and these orchestrators came "
-    "back while the others were unreachable.",
+    cause="The disks of a majority of the orchestrators are in an earlier state, or orchestrators with such disks came back while the "
+    "others were unreachable.",
     remedy="Compare the journals (`understudy events` in each run directory). Let the job finish if it can, and start it again from a "
     "checkpoint if a rank is lost.",
 )

@@ -90,14 +90,15 @@ CHANGES_AFTER_VOTE = Message(
     "US4585",
     "{names} change(s) {point}, after the vote. From the next transaction on, this rank sends its copy to its buddies again at that "
     "point. If the rank is lost between the vote and that point, the change of that step is lost, and this is reported.",
-    cause="A value that differs from rank to rank changes after the vote, with which its copy was sent to the buddies.",
+    cause="A value that differs from rank to rank changes after the vote. Its copy was sent to the buddies with the vote, so the copy "
+    "is out of date.",
     remedy="Change it before optimizer.step if no change may be lost.",
 )
 CHANGES_AND_RUNS_AGAIN = Message(
     "US4586",
     "{names} change(s) {point}, after the vote. From the next transaction on, this rank sends its copy to its buddies again at that "
     "point. If the rank is lost between the vote and that point, its newcomer runs the code in between again.",
-    cause="Random streams, the data position or plain names change between two transactions. A newcomer runs that code again.",
+    cause="Random streams, the data position or plain variables change between two transactions. A newcomer runs the code there again.",
 )
 OTHER_MODELS = Message(
     "US4590",
