@@ -11,7 +11,7 @@ def pages() -> dict[str, str]:
     lines = [
         "# Exit codes",
         "",
-        "What the exit code of a command means. A command that has no section of its own below uses these codes:",
+        "The meaning of each exit code. A command that has no section below uses these codes:",
         "",
         *_table(COMMON),
     ]

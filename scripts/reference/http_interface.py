@@ -61,8 +61,8 @@ def requests(description: dict[str, Any]) -> Iterator[str]:
         for path, method, what in operations
     )
     yield from ("", "## Requests", "", *table(["request", "role", "purpose"], rows))
-    yield from ("", "Any request with a token may be answered with 401, 403, 413 or 429; the sections below list the other refusals.", "")
-    yield from table(["refusal", "meaning"], ([str(status), meaning] for status, meaning in MEANING.items()))
+    yield from ("", "Any request with a token may fail with 401, 403, 413 or 429; the sections below list the other errors.", "")
+    yield from table(["error", "meaning"], ([str(status), meaning] for status, meaning in MEANING.items()))
     for path, method, what in operations:
         yield from ("", f"### {method.upper()} {path}", "", *_operation(what))
     yield from ("", *_websockets())
@@ -73,8 +73,8 @@ The objects of the [HTTP interface](http.md). `--json` of `understudy status`, `
 [Status](#status), [StateTable](#statetable), [TopologyTable](#topologytable), [Report](#report), [JobLine](#jobline) and
 [NodeLine](#nodeline).
 
-The body of a request may leave out every field that is not required. An answer has every field. Later versions may add fields, so
-ignore those that you do not know.
+In the body of a request, only the fields that are marked *required* must be present. An answer has every field. Later versions may add
+fields, so ignore those that you do not know.
 """
 EXAMPLE = """\
 For example, in the folder of a running job:
@@ -85,8 +85,8 @@ url=$(python -c 'import json, sys; print(json.load(sys.stdin)["url"])' < $run/or
 curl -s -H "Authorization: Bearer $(cat $run/token)" "$url/v1/jobs/-/status"
 ```
 
-In paths, `{job}` is the name of the job, and `{node}` that of the node. `-` is the only job of an orchestrator that was started with
-`understudy run`."""
+In paths, `{job}` is the name of the job, and `{node}` that of the node. An orchestrator that was started with `understudy run` has one
+job, and `-` stands for its name."""
 
 
 def _role(what: dict[str, Any]) -> str:
@@ -112,7 +112,7 @@ def _operation(what: dict[str, Any]) -> Iterator[str]:
             facts.append(f"Answer: {status}, {_content(answer.get('content', {}))}.")
     refusals = [status for status in sorted(what["responses"]) if status >= "300" and status not in USUAL]
     if refusals:
-        facts.append(f"Refusals: {', '.join(refusals)}.")
+        facts.append(f"Errors: {', '.join(refusals)}.")
     yield from ("", *paragraphs(" ".join(facts)))
 
 

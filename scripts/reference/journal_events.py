@@ -24,7 +24,7 @@ COMMON = {  # fields that mean the same in all events that have them without a c
     "generation": "how often the assignment of ranks to workers had changed",
     "node": "name of the node",
     "rank": "number of the rank",
-    "transaction": "number of the transaction, from 0; -1: the set-up of the script",
+    "transaction": "number of the transaction, from 0; -1: the setup of the script",
     "step": "committed steps",
     "detail": "details, for people",
     "reason": "reason that was given",

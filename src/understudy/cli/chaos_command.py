@@ -47,11 +47,11 @@ def chaos(
     r"""Inject faults into a running job according to a plan, and compare the outcomes with the expected ones.
 
     [bold]understudy run --chaos --nproc-per-node 4 --spares 2 train.py[/bold]
-      In one terminal. Faults inside workers need --chaos: segfault, a blocked lock, a clock that jumps, any fault at a
-      point of the step. Signals and network faults do not need it.
+      In one terminal. Faults inside workers need --chaos: segfault, a blocked lock, a clock that jumps, and any fault at a named
+      point of a step, such as its vote. Signals and network faults do not need it.
 
     [bold]understudy chaos plan.toml --seed 7[/bold]
-      In another one, on the machine of the job's workers. A plan is a TOML file such as:
+      In another terminal, on the machine of the job's workers. A plan is a TOML file such as:
 
           \[\[fault]]
           fault = "sigkill"         # understudy chaos --list shows all

@@ -29,7 +29,7 @@ from understudy.orchestrator.security import SHORTEST, read_secrets
 
 DEFAULT = Options()
 LIST = ", ".join(NAMES)
-HOW_MUCH, NETWORK, OTHER_SIDE = "How much", "Network", "The other side of the network check"
+HOW_MUCH, NETWORK, OTHER_SIDE = "Extent of the checks", "Network", "The other side of the network check"
 
 
 def _option(panel: str, *names: str, help: str, metavar: str | None = None, **more: Any) -> Any:
@@ -78,7 +78,7 @@ class Flags:
 
 @takes(Flags)
 def check_node(flags: Flags) -> None:
-    """Test this node before it is used, or used again after it was suspected, drained or patched.
+    """Test this node before its first use, or before it is used again after a suspected fault, a drain or a patch.
 
     detectors: no detector suspects it, including the kernel log and NVIDIA's library. compute: every CPU computes a known result.
     memory: written data is read back. disk: there is free space, and written data is read back. gpu: all GPUs compute the same, and written

@@ -42,7 +42,7 @@ def doctor(as_json: AsJson = False) -> None:
     It tests every part of torch that Understudy relies on and that torch may change, and checks GPUs, limits and the kernel.
     It changes nothing, starts no job, and takes a few seconds.
 
-    ok: as expected. limited: jobs run, but not all kinds, or not as well. missing: no job can run.
+    ok: as expected. limited: jobs run, but a feature is missing or works less well. missing: no job can run.
 
     Add its output to a bug report, with --json for all details. It contains no secrets: only names of environment variables.
 

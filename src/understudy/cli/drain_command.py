@@ -125,7 +125,7 @@ def undrain(
     nodes: Names = None,
     domain: Domain = "",
     no_check: Annotated[
-        bool, typer.Option("--no-check", help="Trust them at once, without understudy check-node, regardless of the jobs' policies.")
+        bool, typer.Option("--no-check", help="Trust the nodes at once, without understudy check-node, regardless of the jobs' policies.")
     ] = False,
     as_json: AsJson = False,
     run_dir: RunDir = None,
@@ -134,7 +134,7 @@ def undrain(
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Use drained nodes again: spares start there, and with return_home in the policy their ranks return."""
+    """Use drained nodes again: spares start there. If the policy sets return_home, ranks that have left return."""
     place = _place(nodes, domain, run_dir, orchestrator, job, token_file, tls_cert)
     jobs: dict[str, None] = {}
     for node in place.nodes:

@@ -22,7 +22,7 @@ EXIT = {"same": DONE, "partly": DONE, "different": NOT_SURVIVABLE, "not reproduc
 
 
 def drill(
-    rank: Annotated[int, typer.Option("--rank", min=-1, help="The rank. Default: the one whose last drill is longest ago.")] = -1,
+    rank: Annotated[int, typer.Option("--rank", min=-1, help="The rank. Default: the least recently drilled one.")] = -1,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the verdict, show it, and exit with its code.")] = False,
     reason: Annotated[str, typer.Option("--reason", help="Reason, recorded in the journal.")] = "",
     as_json: AsJson = False,
@@ -32,11 +32,11 @@ def drill(
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Prove that a spare computes the same bits as a rank, while the job trains.
+    """Check that a spare computes the same bits as a rank, while the job trains.
 
     A warm spare computes the rank's next step in parallel, twice, and everything is compared: the inputs of each collective, gradients,
-    buffers, random streams, and all state after the step. If the spare differs, the job, as it is, would not survive a loss of the rank.
-    The verdict then names the first difference. The spare is used up; a new one is started in its place.
+    buffers, random streams, and all state after the step. If the spare's results differ, the job would not survive a loss of the rank. The
+    verdict then names the first difference. The spare is used up; a new one is started in its place.
 
     [bold]understudy drill --rank 2 --wait[/bold]
     """
@@ -62,7 +62,7 @@ def drill(
 def _verdict(about: Target, number: int, quiet: bool) -> dict[str, Any]:
     """Wait for a drill's verdict. Raises `NoAnswer` if the job ends before."""
     assert about.server is not None
-    with Console(stderr=True, quiet=quiet).status("a spare goes through the script's set-up, and computes a step") as shown:
+    with Console(stderr=True, quiet=quiet).status("a spare goes through the script's setup, and computes a step") as shown:
         while True:
             status = about.server.call("GET", of_job(about.job, "status"))
             for found in status["drills"]:

@@ -37,7 +37,7 @@ def events(
     """Show the events of a job: workers that joined or were lost, every step of a recovery, and requests.
 
     Works while the job runs and after it. One line per event: number, time, type, rank, worker and node as far as they are known, and the
-    other fields. With --follow it waits while the orchestrator is away.
+    other fields. With --follow it waits while the orchestrator does not respond.
     """
     about = target(run_dir, orchestrator, job, token_file, tls_cert)
     try:

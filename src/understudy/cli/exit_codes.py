@@ -20,7 +20,7 @@ Codes = Mapping[int | str, str]
 
 COMMON: Codes = {
     DONE: "success",
-    FAILED: "no answer, or the request was refused",
+    FAILED: "the orchestrator did not respond, or refused the request",
     USAGE: "the options, a file or a folder cannot be used",
     INTERRUPTED: "ended by Ctrl-C while it waited",
 }
@@ -34,12 +34,12 @@ JOB: Codes = {
     TERMINATED: "ended by `understudy stop` or `cancel`; `stop --exit-code` changes it",
 }
 CHECK: Codes = {
-    DONE: "the recovery is bitwise",
+    DONE: "the steps after the kills are bitwise identical to those of the undisturbed run",
     USAGE: "the options cannot be used",
-    DIFFERS: "the recovery differs",
-    REFUSED_SCRIPT: "refused, or a drill found something",
-    SCRIPT_FAILED: "the script fails",
-    INCONCLUSIVE: "inconclusive",
+    DIFFERS: "the steps after a kill differ",
+    REFUSED_SCRIPT: "the script was refused, the job did not survive a kill, or a drill found a difference",
+    SCRIPT_FAILED: "the script fails without a kill",
+    INCONCLUSIVE: "inconclusive; the report gives the reason",
     INTERRUPTED: "ended by Ctrl-C",
 }
 OF: Mapping[str, Codes] = {
@@ -47,7 +47,7 @@ OF: Mapping[str, Codes] = {
     "run --check": CHECK,
     "logs --follow": {
         "N": "the job ended with N",
-        FAILED: "the job ended with 1, or no answer",
+        FAILED: "the job ended with 1, or the orchestrator did not respond",
         USAGE: COMMON[USAGE],
         INTERRUPTED: "ended by Ctrl-C; the job continues",
     },
@@ -55,13 +55,13 @@ OF: Mapping[str, Codes] = {
         DONE: "proven, or partly proven",
         FAILED: COMMON[FAILED],
         USAGE: COMMON[USAGE],
-        NOT_SURVIVABLE: "the job, as it is, would not survive the loss of the rank",
+        NOT_SURVIVABLE: "the spare computed a different result: the job would not survive the loss of the rank",
         NOT_REPRODUCIBLE: "the step is not reproducible on this device",
         NO_VERDICT: "no verdict: try again",
     },
     "drain": {
         DONE: "the nodes are empty (without `--wait`: the drain was accepted)",
-        FAILED: "no answer",
+        FAILED: "the orchestrator did not respond",
         USAGE: COMMON[USAGE],
         LATE: "the deadline has passed and ranks are left there",
         REFUSED: "refused because a job needs the nodes; nothing has changed",
@@ -69,13 +69,13 @@ OF: Mapping[str, Codes] = {
     },
     "undrain": {
         DONE: "the nodes are used again",
-        FAILED: "no answer",
+        FAILED: "the orchestrator did not respond",
         USAGE: COMMON[USAGE],
         REFUSED: "one of the nodes is not drained; those before it on the command line are used again",
     },
     "chaos": {
         DONE: "all outcomes were as expected",
-        FAILED: "an outcome was not as expected, or no answer",
+        FAILED: "an outcome was not as expected, or the orchestrator did not respond",
         USAGE: "the plan or an option cannot be used",
         INTERRUPTED: "ended by Ctrl-C",
     },
@@ -93,7 +93,7 @@ OF: Mapping[str, Codes] = {
     },
     "policy check": {DONE: "the policy can be used", USAGE: "it cannot be used; every mistake is reported with its location"},
     "journal verify": {DONE: "all of it can be used", FAILED: "some of it is damaged", USAGE: "there is no journal"},
-    "journal backup": {DONE: "copied", FAILED: "copied, and damaged like the journal itself", USAGE: "nothing was copied"},
+    "journal backup": {DONE: "copied", FAILED: "copied, but the journal is damaged, and so is the copy", USAGE: "nothing was copied"},
     "journal restore": {DONE: "restored", USAGE: "nothing was changed"},
     "agent": {DONE: "ended by a signal", FAILED: "the orchestrator refused this node", USAGE: COMMON[USAGE]},
     "orchestrator": {

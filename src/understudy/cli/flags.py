@@ -18,7 +18,7 @@ from understudy.core.model import Timeouts, Unproven
 
 LAUNCH, CHECK, NODES, OUTPUT, OURS, REST = (
     "What to run",
-    "Does this script survive a loss?",
+    "Check of the script",
     "Several nodes",
     "Output",
     "Spares and recovery",
@@ -59,9 +59,10 @@ class Flags:
             CHECK,
             "--kills",
             metavar="PHASES",
-            help="With --check: phases of a step in which a rank is killed, separated by commas. The kills "
-            "happen in this order, two steps apart; 8 steps follow the last one. Each kill takes about as long as a spare needs to become "
-            "warm.",
+            help="With --check: phases of a step in which a rank is killed, separated by commas. forward: the step begins. backward: its "
+            "backward pass begins. vote: its vote begins. apply: after the vote, before optimizer.step. between: between two steps. The "
+            "kills happen in the given order, two steps apart; 8 steps follow the last one. Each kill takes about as long as a spare needs "
+            "to become warm.",
         ),
     ] = ",".join(PHASES)
     as_json: Annotated[bool, _option(CHECK, "--json", help="With --check: print the report as JSON, for programs.")] = False
@@ -79,7 +80,8 @@ class Flags:
             OURS,
             "--prepare",
             help="Number of spares that run the script up to its first step ahead of time. Each is prepared for one rank, and takes it "
-            "over sooner. The set-up of the script (files, output, memory) then happens a second time while the rank is running.",
+            "over sooner. The setup of the script then happens a second time while the rank is running: it uses memory, prints its "
+            "output and opens its files again.",
         ),
     ] = 0
     no_replenish: Annotated[bool, _option(OURS, "--no-replenish", help="Do not start a new spare for each one that was used.")] = False
@@ -90,8 +92,8 @@ class Flags:
             metavar="STEP",
             envvar="UNDERSTUDY_DRILL",
             help="From this step on, a spare occasionally computes one step of a rank in parallel, and both are compared bit by bit "
-            "(docs/script/check-and-incidents.md). The set-up of the script then happens a second time while the rank is running. off: "
-            "a drill runs only when understudy drill asks for it.",
+            "(docs/script/check-and-incidents.md). The setup of the script then happens a second time while the rank is running. off: "
+            "a drill runs only when it is requested by understudy drill.",
             rich_help_panel=OURS,
         ),
     ] = "1"
@@ -101,7 +103,8 @@ class Flags:
             "--drill-bytes",
             min=0,
             envvar="UNDERSTUDY_DRILL_BYTES",
-            help="Maximum size of the results of collectives that a drill sends, in bytes; the rest is not compared. Default: 8 GiB.",
+            help="Maximum size of all results of collectives that a drill sends, in bytes. Collectives beyond it are not compared. "
+            "Default: 8 GiB.",
             rich_help_panel=OURS,
         ),
     ] = None
@@ -143,7 +146,8 @@ class Flags:
             OURS,
             "--alone-limit",
             help="Seconds for which a rank may work while the others wait for it: between steps, in a section, before the first step, at "
-            "the script's end, and in the first steps of a function. The rank is reported after --hang-limit. Default: 1800.",
+            "the script's end, and in the first two calls of each @job.step function. The rank is reported after --hang-limit. Default: "
+            "1800.",
         ),
     ] = None
     setup_limit: Annotated[
@@ -160,8 +164,8 @@ class Flags:
             "--compare-every",
             min=0,
             envvar="UNDERSTUDY_COMPARE_EVERY",
-            help="Steps between two comparisons of replicas during training; 0: only after recoveries and occasionally. The value of "
-            "rank 0 applies to all ranks. Default: 100.",
+            help="Steps between two comparisons of replicas during training. 0: replicas that differ are reported only in recoveries, for "
+            "scripts whose replicas diverge on purpose. The value of rank 0 applies to all ranks. Default: 100.",
             rich_help_panel=OURS,
         ),
     ] = None
@@ -229,7 +233,7 @@ class Flags:
         _option(
             NODES,
             "--spare-nodes",
-            help="Number of additional nodes, the last ones, with a spare for each accelerator (--nproc-per-node) and no ranks.",
+            help="Number of additional nodes without ranks. Each has --nproc-per-node spares. They have the highest node ranks.",
         ),
     ] = 0
     floating_spares: Annotated[
@@ -237,8 +241,8 @@ class Flags:
         _option(
             NODES,
             "--floating-spares",
-            help="Maximum number of nodes requested from the scheduler when a rank needs a spare and the job has none of its own. They "
-            "are returned when it has one again.",
+            help="Maximum number of nodes requested from the scheduler when a rank needs a spare and no node of the job has one. These "
+            "nodes are returned when the job has a spare again.",
         ),
     ] = 0
     floating_option: Annotated[
@@ -300,8 +304,8 @@ class Flags:
         _option(
             NODES,
             "--failure-domain",
-            help="What fails together with this node, such as its rack or switch. Spares, copies and donors outside of it are preferred. "
-            "Default: none.",
+            help="Name for the hardware that fails together with this node, such as its rack or switch. Spares, copies and donors outside "
+            "of it are preferred. Default: none.",
         ),
     ] = ""
     label: Annotated[
@@ -323,9 +327,9 @@ class Flags:
             "the script's device mesh, such as tp, or the group_desc of new_group.",
         ),
     ] = None
-    heartbeat: Annotated[float, _option(NODES, "--heartbeat", help="Seconds between two signs of life of a node.")] = Timeouts.heartbeat
+    heartbeat: Annotated[float, _option(NODES, "--heartbeat", help="Seconds between two heartbeats of a node.")] = Timeouts.heartbeat
     node_timeout: Annotated[
-        float, _option(NODES, "--node-timeout", help="Seconds without a sign of life after which a node counts as lost.")
+        float, _option(NODES, "--node-timeout", help="Seconds without a heartbeat after which a node counts as lost.")
     ] = Timeouts.node_lost
     token_file: Annotated[
         Path | None,
@@ -344,8 +348,8 @@ class Flags:
         _option(
             NODES,
             "--rdzv-endpoint",
-            help="HOST:PORT, instead of --master-addr. Three or five, separated by commas, for nodes 0, 1, 2, ...: each of them runs an "
-            "orchestrator, and any one of three hosts, or any two of five, may be lost.",
+            help="HOST:PORT of the orchestrator, instead of --master-addr. With three or five addresses, separated by commas, nodes 0, 1, "
+            "2, ... each run an orchestrator. The job then survives the loss of any one of three, or any two of five, of these hosts.",
             env="RDZV_ENDPOINT",
         ),
     ] = ""

@@ -104,7 +104,7 @@ def resolve(
     token_file: TokenFile = None,
     tls_cert: Certificate = None,
 ) -> None:
-    """Let a job that is paused because of a difference continue with the state of a rank.
+    """Continue a job that is paused because state or results differ: name the rank whose state is right.
 
     Replicas with different state are replaced by spares, which get their state from this rank and those equal to it. If the job is
     paused because a redo differs from the interrupted step, no rank is replaced: all ranks have the same state, and continue with the redo.

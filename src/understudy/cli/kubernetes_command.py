@@ -85,7 +85,7 @@ def controller(
         int, typer.Option("--metrics-port", min=0, help="Port for /metrics, which is also the liveness check; 0: none.")
     ] = 0,
 ) -> None:
-    """Manage all UnderstudyJobs, until it is ended. Runs in the cluster (kubectl apply -k deploy/kubernetes), or here with a kubeconfig.
+    """Manage all UnderstudyJobs. Runs until it is stopped, in the cluster (kubectl apply -k deploy/kubernetes) or here with a kubeconfig.
 
     Several may run; one of them leads. Ending it does not end any job.
     """

@@ -33,7 +33,8 @@ def run(flags: Flags) -> None:
       4 ranks and a spare on this machine. Everything after the script goes to the script.
 
     [bold]understudy run --check --nproc-per-node 2 train.py --out scratch[/bold]
-      Run some steps twice: is the recovery bitwise? The script really trains and saves its files: give it a scratch folder.
+      Run some steps without and with kills, and compare the results bit by bit. The script really trains and saves its files: give it a
+      scratch folder.
 
     [bold]understudy run --nproc-per-node gpu --spares 2 -m my.package.train[/bold]
       A rank for each GPU; the job survives two losses in quick succession.
@@ -48,7 +49,7 @@ def run(flags: Flags) -> None:
       In a Slurm job of five nodes (#SBATCH --nodes=5 --no-kill): four train, the fifth has spares. See understudy slurm script.
 
     [bold]understudy run --orchestrator http://host0:29400 --nnodes 2 --nproc-per-node 8 --spares 2 train.py[/bold]
-      On two nodes of an orchestrator, with two spares on others. Run it once, from anywhere; Ctrl-C detaches.
+      On two nodes of an orchestrator, with two spares on other nodes. Run it once, from anywhere; Ctrl-C detaches.
 
     While it runs: understudy status, understudy migrate --rank 2. Afterwards: understudy report. Every worker's output is in the run
     directory, in workers/. Options may have _ in place of -, as in torchrun.

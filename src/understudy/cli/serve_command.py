@@ -58,7 +58,8 @@ def orchestrator(
 
     [bold]understudy orchestrator --listen 10.0.0.5:29400 --token-file secret[/bold]
 
-    Ending it does not end any job: training continues without it. Restarted with the same folder, it continues where it was.
+    Ending it does not end any job: training continues without it. An orchestrator that is started again with the same folder manages the
+    jobs again.
     """
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
@@ -101,7 +102,7 @@ def agent(
         Path | None, typer.Option("--token-file", help="File with the orchestrator's secret, or a token for agents (or UNDERSTUDY_TOKEN).")
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option("--tls", "--tls-cert", help=TLS)] = None,
-    heartbeat: Annotated[float, typer.Option("--heartbeat", min=0.05, help="Seconds between two signs of life.")] = Timeouts.heartbeat,
+    heartbeat: Annotated[float, typer.Option("--heartbeat", min=0.05, help="Seconds between two heartbeats.")] = Timeouts.heartbeat,
     detectors: Annotated[
         Path | None,
         typer.Option("--detectors", help="Detectors of this node: a TOML file (understudy detectors)."),

@@ -43,7 +43,7 @@ def script(
     [bold]understudy slurm script --nodes 4 --nproc-per-node 8 --gpus-per-node 8 train.py --lr 3e-4 > train.sh && sbatch train.sh[/bold]
       Four nodes train, a fifth has eight spares.
 
-    To change a batch script of your own instead, request the additional nodes, with --no-kill, and use
+    To adapt your own batch script instead, request the additional nodes, with --no-kill, and use
     [bold]srun --no-kill --kill-on-bad-exit=0 --wait=0 understudy run --spare-nodes 1[/bold] instead of srun torchrun.
     """
     wish = Wish(

@@ -35,7 +35,7 @@ VARIABLES = (
     Variable(
         "UNDERSTUDY_TLS",
         Use.ACCESS,
-        "Certificate or folder for TLS, as `--tls`: for commands that connect to an orchestrator, and for `understudy orchestrator`.",
+        "Default of `--tls` of commands that connect to an orchestrator, and of `understudy orchestrator`: a certificate or a folder.",
     ),
     Variable("UNDERSTUDY_ORCHESTRATOR", Use.OPTION),
     Variable("UNDERSTUDY_DATABASE", Use.OPTION),
@@ -55,15 +55,15 @@ VARIABLES = (
     Variable(
         "UNDERSTUDY_SETUP_LIMIT",
         Use.LIMIT,
-        "Maximum size of the results of collectives in the set-up of the script that are kept for newcomers, in bytes. Registered state "
-        "does not count. The same value on every rank.",
+        "Maximum size of the results of collectives in the setup of the script that are kept for newcomers, in bytes. Registered state "
+        "does not count. Not related to `--setup-limit`, which is a time.",
         "64 MiB",
     ),
     Variable(
         "UNDERSTUDY_OWN_TIME",
         Use.LIMIT,
         "How a worker measures the time that it spends on its own computation, to detect slow ranks. `0`: not at all. `device`: by "
-        "events of the worker's GPU, for NCCL.",
+        "CUDA events, for NCCL.",
         "a thread samples the main thread",
     ),
     Variable("UNDERSTUDY_FORK", Use.LIMIT, "`0`: each worker is a new process, not a fork of a process that has imported torch.", "fork"),
@@ -84,7 +84,7 @@ VARIABLES = (
     Variable(
         "MASTER_ADDR",
         Use.WORKER,
-        "Address of the node of rank 0. A store that Understudy runs listens there, at `MASTER_PORT`. The other variables of torchrun are "
+        "Address of the node of rank 0, where Understudy runs a store that listens at `MASTER_PORT`. The other variables of torchrun are "
         "set, too.",
     ),
     Variable("MASTER_PORT", Use.WORKER, "Port on that node, chosen by the system. It is not the port of `--master-port`."),

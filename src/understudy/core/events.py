@@ -21,13 +21,13 @@ class NodeJoined:
     node: str
     address: str  # where other nodes reach the workers of this node
     node_rank: int  # number of the node
-    domain: str = ""  # failure domain; empty: its own
+    domain: str = ""  # failure domain; empty: the node is its own failure domain
     spares: int = -1  # number of spares wanted on this node; -1: its share of all spares of the job
     workers: tuple[str, ...] | None = None  # workers that were started there, by this agent or an earlier one; null: not reported
     labels: tuple[tuple[str, str], ...] = ()  # labels of its location (`--label`), as pairs of key and value
     claim: int = -1  # number of the claim (see `ClaimEnded`) by which the node was requested; negative: none
-    instance: str = ""  # the same for all agents of one run directory on one host; empty: an agent of an earlier version
-    ranks: int = 0  # ranks on each node, as the agent's command says; 0: not reported
+    instance: str = ""  # identity of the run directory and its host: a restarted agent has the same; empty: an agent of an earlier version
+    ranks: int = 0  # `--nproc-per-node` of the agent's command; 0: not reported
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class LostNode:
 
     node: str
     detail: str
-    happened: float = 0.0  # unix time of its last sign of life, in seconds; 0: now
+    happened: float = 0.0  # unix time of its last message, in seconds; 0: now
 
 
 @dataclass(frozen=True)
 class NodesLost:
     """Nodes are lost for good. From the orchestrator. Nodes that are lost together, such as a rack, are in one event."""
 
-    nodes: tuple[LostNode, ...]  # each with `node`, `detail`, and `happened`: unix time of its last sign of life
+    nodes: tuple[LostNode, ...]  # each with `node`, `detail`, and `happened`: unix time of its last message
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class WorkerWarm:
 
     worker: str
     store: str  # host:port of its rendezvous store
-    rank: int = -1  # in a repeated event: the rank that the worker was given after the first one; -1: none
+    rank: int = -1  # in an event that is sent again: the rank that the worker has been assigned since; -1: none
     torch: str = ""  # its version of torch
     rejoins: tuple[str, ...] = ()  # backends whose groups it reconnects in place; in others a new communicator replaces the old one
 
@@ -107,7 +107,7 @@ class CommunicationBroken:
 
 @dataclass(frozen=True)
 class Quiesced:
-    """A worker no longer uses anything of the old generation, and waits for the next one. It answers the command `Abort` or `Pause`."""
+    """A worker no longer uses anything of the old generation, and waits for the next one."""
 
     worker: str
     generation: int
@@ -118,7 +118,7 @@ class Quiesced:
 
 @dataclass(frozen=True)
 class NewcomerReady:
-    """A newcomer has run the script up to the place of the job and can join. Planned migrations wait for this."""
+    """A newcomer has run the script up to the current transaction of the job and can join. Planned migrations wait for this."""
 
     worker: str
     generation: int
@@ -126,7 +126,7 @@ class NewcomerReady:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A spare has run the set-up of the script as a rank, before a loss. It can take this rank and no other."""
+    """A spare has run the setup of the script as a rank, before a loss. It can take this rank and no other."""
 
     worker: str
     rank: int
@@ -234,9 +234,9 @@ class SectionFailed:
 
 @dataclass(frozen=True)
 class Committed:
-    """A worker made its first commit in this generation. Later ones are not sent: its page shows its progress.
+    """A worker made its first commit in this generation. Later commits are not recorded as events: `step` in status shows them.
 
-    For a newcomer, the attempt before the redo is what the lost worker had sent to its buddies.
+    The redo of a newcomer is compared with the digests that the lost worker had sent to its buddies.
     """
 
     worker: str
@@ -246,7 +246,7 @@ class Committed:
     compared: int = -1  # digests of the redo that match the attempt before it; 0: nothing was compared; -1: not reported
     collectives: tuple[int, int] = (0, 0)  # collectives of the redo: those with the same inputs as before, and all of them
     size: tuple[int, int] = (0, 0)  # the same, in bytes
-    evidence: Evidence = Evidence.UNSAID  # result of the comparison: `first` if nothing was redone; empty: an earlier version
+    evidence: Evidence = Evidence.UNSAID  # `first` (nothing was redone), `same`, `different`, `nothing` (to compare); empty: not reported
     uncovered: tuple[str, ...] = ()  # state that the script changes and that is not carried over, the first few by name
     copied: float = 0.0  # unix time at which the buddies of the rank had its copy again, in seconds; 0: no copy
 
@@ -261,7 +261,7 @@ class ScriptFailed:
     summary: str  # type and text of the exception
     traceback: str  # the traceback, as text
     exit_code: int = 1  # exit code of the job
-    ends: bool = False  # its threads and exit handlers still run; used only if the worker ends without another event
+    ends: bool = False  # false in the journal; true in a message to the agent while threads and exit handlers of the script still run
 
 
 @dataclass(frozen=True)
@@ -277,21 +277,21 @@ class UsesDevice:
 class DeviceFailed:
     """An exception on a worker shows that its device has failed. The worker leaves at once.
 
-    What it has computed since its last vote is discarded. `device_faults.py` decides whose fault it is.
+    Everything that it has computed since its last vote is discarded. The orchestrator decides whether the device or the script is at fault.
     """
 
     worker: str
     rank: int  # the rank as which it runs the script; -1: none
-    transaction: int  # transaction in which the exception was raised; -1: in the set-up
+    transaction: int  # transaction in which the exception was raised; -1: in the setup
     step: int
     error: str  # name of the error, the same for the same fault on any device
     certain: bool  # the hardware or its driver has failed; false: kernels of the script may be the cause
-    blamed: bool  # the error does not come from the loss of a peer
+    blamed: bool  # true: the device or the script caused the error; false: it follows from the loss of another worker
     device: str  # the device, as the detectors of the node name it, such as gpu1; empty: not known
     happened: float
     summary: str  # type and text of the exception
     traceback: str  # the traceback, as text
-    computes: bool = True  # the rank computes on it; false: all ranks of the node share it, as a disk
+    computes: bool = True  # true: the rank computes on the device; false: all ranks of the node share it, such as a disk
 
 
 @dataclass(frozen=True)
@@ -305,7 +305,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Notice:
-    """A message for the user: coverage, a rule that is broken, a value that cannot survive. It is shown once."""
+    """A message for the user, about coverage, a broken rule, or a value that a newcomer would not receive. It is shown once."""
 
     worker: str
     rank: int
@@ -314,7 +314,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class IncidentGraded:
-    """A closed incident got its grade, at its end or by a later drill. From the orchestrator; for readers only, it decides nothing."""
+    """A closed incident got its grade, at its end or by a later drill. From the orchestrator. No decision depends on it."""
 
     incident: int  # number of the incident
     grade: Grade
@@ -358,7 +358,7 @@ class StateItem:
 class StateListed:
     """The registered state, and the unregistered state that the script changes. From rank 0, after a comparison of all ranks.
 
-    For readers, as `understudy status --state` shows it: it decides nothing.
+    `understudy status --state` shows it. No decision depends on it.
     """
 
     worker: str
@@ -388,7 +388,7 @@ class GroupsListed:
 class DrillAsked:
     """A drill is due, or was requested: does a spare compute the same bits as a rank?"""
 
-    rank: int  # the rank; -1: the one whose last drill is longest ago
+    rank: int  # the rank; -1: the least recently drilled one
     reason: str
     step: int = -1  # step that the job had reached, if the drill is automatic; -1: it was requested
 
@@ -435,7 +435,7 @@ class NodeReleased:
 
 @dataclass(frozen=True)
 class NodeLabelled:
-    """The scheduler's labels for the location of a node (`topology.py`), all of them. From the orchestrator."""
+    """All labels that the scheduler has for the location of a node. From the orchestrator."""
 
     node: str
     labels: tuple[tuple[str, str], ...]  # pairs of key and value
@@ -443,9 +443,9 @@ class NodeLabelled:
 
 @dataclass(frozen=True)
 class Observed:
-    """Evidence of a detector, as `detectors.base.Evidence`. From the orchestrator.
+    """Evidence of a detector. From the orchestrator.
 
-    It changes nothing itself: what the policy does about it is another event. It is recorded for readers, for the next orchestrator, and
+    The event itself changes nothing: an action of the policy is another event. It is recorded for readers, for the next orchestrator, and
     for `understudy policy check --dry-run`.
     """
 
@@ -470,7 +470,7 @@ class StopAsked:
 
 @dataclass(frozen=True)
 class Expired:
-    """A timer of the machine (`SetTimer`) has expired. From the orchestrator's clock."""
+    """A timer that the orchestrator had set has expired. From the orchestrator's clock."""
 
     timer: str  # name of the timer
 

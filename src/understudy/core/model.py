@@ -22,7 +22,7 @@ class VotePhase(StrEnum):
 
 @dataclass(frozen=True)
 class Position:
-    """A worker's place in the job. `transaction` counts from 0; -1 is the script's set-up, before the first transaction."""
+    """A worker's place in the job. `transaction` counts from 0; -1 is the script's setup, before the first transaction."""
 
     transaction: int
     stand: VotePhase
@@ -37,7 +37,7 @@ class BuddyCopyRef:
 
 
 class Unproven(StrEnum):
-    """The action after an unproven incident (`grades.py`)."""
+    """The action after an unproven incident."""
 
     CONTINUE = "continue"
     PAUSE = "pause"  # until an operator continues the job
@@ -55,7 +55,7 @@ class JobSpec:
     replenish: bool = True  # start a new spare for each one that takes a rank
     max_restarts: int = 3  # of the whole job, and only before its first transaction
     max_losses_per_transaction: int = 3  # more losses of one rank at one transaction are not the hardware's fault: the job ends
-    prepared: int = 0  # number of spares that run the script's set-up in advance, each for one rank
+    prepared: int = 0  # number of spares that run the script's setup in advance, each for one rank
     drill_at: int = 0  # the step at which the first automatic drill begins (`proofs.py`); 0: no automatic drills
     require_drill: bool = False  # the job ends if a drill finds that a rank is not survivable
     unproven: Unproven = Unproven.CONTINUE
@@ -72,24 +72,24 @@ class JobSpec:
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Every limit of the control plane, in seconds. The order is checked: a shorter wait must not outlast a longer one."""
+    """Every limit of the control plane, in seconds. Limits that contradict each other are refused."""
 
     beat: float = 0.2
-    """interval at which a worker proves that it is scheduled"""
+    """interval between two heartbeats of a worker"""
     hang_floor: float = 60.0
-    """no progress for less than this is never a hang"""
+    """minimum time without progress after which a rank is considered hung"""
     hang_factor: float = 20.0
-    """no progress for less than this many times the job's longest transaction is never a hang (a factor, not seconds)"""
+    """the same minimum as a multiple of the job's longest transaction (a factor, not seconds); the greater one applies"""
     hang_first: float = 900.0
-    """limit of a newcomer's set-up, and of waiting for a spare: compilation, downloads"""
+    """limit of a newcomer's setup (which may compile and download), and of the wait for a spare to become warm"""
     alone: float = 1800.0
-    """how long a rank may work while all others wait for it, outside of steps and in the first steps of a function"""
+    """how long a rank may work while all others wait for it, outside of steps and in the first two calls of each step function"""
     quiesce: float = 300.0
-    """a survivor that does not reach its position within this time is lost"""
+    """a survivor that does not stop and report its position within this time after a loss is lost"""
     stop: float = 10.0
     """from SIGTERM to SIGKILL"""
     heartbeat: float = 0.5
-    """interval at which an agent proves that its node is alive"""
+    """interval between two heartbeats of a node"""
     node_lost: float = 2.0
     """a node is lost if it is silent for longer, or if its agent does not come back within this time"""
 
@@ -122,7 +122,7 @@ class DrillVerdict(StrEnum):
 
     SAME = "same"  # the spare computed the same bits as the rank
     PARTLY = "partly"  # the same, as far as it was compared: the amount of data that is sent is limited
-    DIFFERENT = "different"  # the rank is not survivable as it is
+    DIFFERENT = "different"  # the job would not survive a loss of the rank
     NOT_REPRODUCIBLE = "not reproducible"  # two attempts of the spare itself differ
     BROKEN = "broken"  # no result
 

@@ -48,7 +48,7 @@ Word = Annotated[str, Field(min_length=1, max_length=100)]
 class Alert(BaseModel):
     """An alert, as Alertmanager sends it. Other fields are ignored."""
 
-    status: Literal["firing", "resolved"] = Field(description="whether it is active")
+    status: Literal["firing", "resolved"] = Field(description="`firing` or `resolved`")
     labels: dict[str, str] = Field(description="labels of the alert; `alertname` is its name, `severity` its severity")
     annotations: dict[str, str] = Field(
         default_factory=dict, description="`summary`, or else `description`: its first line is shown to people"

@@ -22,7 +22,7 @@ class Submission(BaseModel):
 
     model_config = ConfigDict(use_attribute_docstrings=True)  # for those of Timeouts, which knows nothing of pydantic
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="not used before")
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="name of the job; it must not have been used before")
     program: list[Text] = Field(min_length=1, max_length=10_000, description="the script, or `-m` and a module, and its arguments")
     folder: str = Field(pattern=r"^/[^\x00]*$", max_length=4096, description="working directory, the same path on every node")
     nodes: int = Field(default=1, ge=1, le=100_000, description="number of nodes with ranks")
@@ -31,7 +31,7 @@ class Submission(BaseModel):
     prepared: int = Field(
         default=0,
         ge=0,
-        description="number of spares that run the script's set-up ahead of time, each for one rank",
+        description="number of spares that run the script's setup ahead of time, each for one rank",
     )
     replenish: bool = Field(default=True, description="start a new spare for each one that was used")
     drill_at: int = Field(

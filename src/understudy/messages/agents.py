@@ -62,8 +62,9 @@ NOT_FOR_NODE = Message(
 
 LED_ONCE = Message(
     "US5708",
-    "it led before (fence {old}), and another orchestrator leads now (fence {new})",
-    cause="The agent reached an orchestrator that has been replaced, and is looking for the one that leads.",
+    "it no longer leads: its fence is {old}, and another orchestrator has fence {new}",
+    cause="Each leader has a greater number, the fence, than the leader before it. The agent reached an orchestrator that has been "
+    "replaced, and is looking for the current leader.",
 )
 
 JOB_LOST_US = Message(
@@ -109,7 +110,7 @@ NODE_REFUSED = Message(
     "US5709",
     "the orchestrator at {url} refused this node: {reason}",
     cause="The orchestrator accepts this job's token, but not this node.",
-    remedy="Resolve the reason that is given: usually with another --node-rank, or the same --nproc-per-node on all nodes.",
+    remedy="Fix the cause that the message gives: usually with another --node-rank, or the same --nproc-per-node on all nodes.",
 )
 TEMPLATE_ENDED = Message(
     "US5720",
@@ -135,7 +136,7 @@ CANNOT_START = Message(
     "US5723",
     "cannot start it: {reason}",
     cause="The process of a worker could not be started on this node.",
-    remedy="Resolve the reason that is given.",
+    remedy="Fix the cause that the message gives.",
 )
 
 NO_ROOM_FOR_SPARE = Message(
@@ -156,7 +157,7 @@ NO_RECEPTION = Message(
     "US5726",
     "workers could not find a restarted agent, and would end with this one: {reason}",
     cause="The socket by which workers find the next agent could not be made in the run directory.",
-    remedy="Resolve the reason that is given: the disk may be full, or its file system may not support sockets.",
+    remedy="Fix the cause that the message gives: the disk may be full, or its file system may not support sockets.",
 )
 
 UNMET = Message(
@@ -182,7 +183,7 @@ CLOSED_OUR_SOCKET = Message(
 
 ENDED_MEANWHILE = Message(
     "US5733",
-    "it ended while the agent of {node} was away{where}",
+    "it ended while no agent was running on {node}{where}",
     cause="The worker ended after one agent had ended and before the next one started, so its exit status is not known.",
     remedy="Read the worker's log in the run directory.",
 )
@@ -213,7 +214,7 @@ CHECK_IMPOSSIBLE = Message(
     "US5740",
     "the check cannot run: {reason}",
     cause="The check of the node could not be started.",
-    remedy="Resolve the reason that is given, and run the check again with `understudy undrain`.",
+    remedy="Fix the cause that the message gives, and run the check again with `understudy undrain`.",
 )
 
 CHECK_TOO_LONG = Message(
@@ -259,7 +260,7 @@ LOOK_TOO_LONG = Message(
 
 NOT_PROVEN = Message(
     "US5769",
-    "it does not prove that it knows the token, as the orchestrator did before",
+    "it did not prove that it knows the token, although the orchestrator had done so before",
     cause="Another program answers at the orchestrator's address: another orchestrator, or one of an earlier version.",
     remedy="Wait until the orchestrator is back. If it was replaced by an earlier version, restart this agent.",
 )
@@ -280,9 +281,10 @@ NOT_OF_NODE = Message(
 
 PART_UNSTARTED = Message(
     "US5760",
-    "job {job}: its part on this node cannot be started: {reason}",
-    cause="The agent of the node could not start what the job needs here.",
-    remedy="Resolve the reason that is given: the job's folder may be missing on this node.",
+    "job {job}: its agent on this node cannot be started: {reason}",
+    cause="In a service, each job has its own agent on a node, which manages the job's workers there. The agent of the node could not "
+    "start it.",
+    remedy="Fix the cause that the message gives: the job's folder may be missing on this node.",
 )
 
 PART_STARTED = Message(
@@ -293,42 +295,42 @@ PART_STARTED = Message(
 
 PART_ENDED = Message(
     "US5762",
-    "job {job}: its part on this node has ended",
+    "job {job}: its agent on this node has ended",
     cause="The job is over, or has left this node.",
 )
 
 PART_KILLED_OFTEN = Message(
     "US5763",
-    "job {job}: its part on this node was killed {times}",
-    cause="The process that manages the job's workers on this node was restarted each time, and is now given up.",
+    "job {job}: its agent on this node was killed {times}",
+    cause="The job's agent, which manages its workers on this node, was restarted each time, and is now given up.",
     remedy="Find out what kills it: often it is the kernel's OOM killer.",
 )
 
 PART_NOT_RESTARTED = Message(
     "US5764",
-    "job {job}: its part on this node was killed, and cannot be restarted: {reason}",
-    cause="The process that manages the job's workers on this node was killed, and restarting it failed.",
-    remedy="Resolve the reason that is given.",
+    "job {job}: its agent on this node was killed, and cannot be restarted: {reason}",
+    cause="The job's agent, which manages its workers on this node, was killed, and restarting it failed.",
+    remedy="Fix the cause that the message gives.",
 )
 
 PART_RESTARTED = Message(
     "US5765",
-    "job {job}: its part on this node was killed; training continues, and it is restarted",
-    cause="The process that manages the job's workers on this node was killed. The workers continue, and the next one takes control of "
-    "them.",
+    "job {job}: its agent on this node was killed; training continues, and the agent is restarted",
+    cause="The job's agent, which manages its workers on this node, was killed. The workers continue, and the next agent takes control "
+    "of them.",
     remedy="Find out what kills it if it happens again.",
 )
 
 PART_TAKEN_UP = Message(
     "US5766",
-    "job {job}: its part on this node is still running, and is managed again",
-    cause="The agent of the node was restarted, and the job's part has continued in the meantime.",
+    "job {job}: its agent on this node is still running, and is managed again",
+    cause="The agent of the node was restarted, and the job's own agent has continued in the meantime.",
 )
 
 PART_RESTARTED_WITH_AGENT = Message(
     "US5767",
-    "job {job}: its part on this node was killed, but its workers are still running: it is restarted",
-    cause="The agent of the node was restarted, and found workers of the job without the process that manages them.",
+    "job {job}: its agent on this node was killed, but its workers are still running: the agent is restarted",
+    cause="The agent of the node was restarted, and found workers of the job without the job's own agent.",
 )
 
 NOT_FOR_A_NODE = Message(
@@ -340,14 +342,14 @@ NOT_FOR_A_NODE = Message(
 
 FINISHED_UNLED = Message(
     "US5790",
-    "all {ranks} ranks finished; no orchestrator could be started to note it in the journal",
+    "all {ranks} ranks finished; no orchestrator could be started to record that in the journal",
     cause="The job's journal is damaged, so its orchestrator could not be started, and the ranks have finished without it.",
-    remedy="The results are there. Look at the disk of the run directory.",
+    remedy="The results are complete. Check the disk of the run directory.",
 )
 
 FAILED_UNLED = Message(
     "US5791",
     "the script of {worker} failed, and no orchestrator could be started: the job ends",
     cause="The job's journal is damaged, so its orchestrator could not be started, and a rank's script raised an exception.",
-    remedy="Read the exception above, and look at the disk of the run directory.",
+    remedy="Read the exception above, and check the disk of the run directory.",
 )

@@ -28,7 +28,7 @@ NO_ANSWER = Message(
 OF_ANOTHER = Message(
     "US2380",
     "the answer has HTTP status {status} and does not come from an orchestrator",
-    cause="Another program listens there, or answers for the orchestrator while it is away: an ingress, a proxy.",
+    cause="Another program listens at this address, or an ingress or proxy answers while the orchestrator is unreachable.",
     remedy="Wait until the orchestrator is back, or correct the address.",
 )
 NOT_RUNNING = Message(
@@ -149,8 +149,8 @@ TRUSTED = Message(
 
 DEVICE_OF_WHICH_JOB = Message(
     "US2398",
-    "{device} of which job? A single device is tainted for one job: name it with --job",
-    cause="`understudy taint --device` was asked for without a job. Only a job knows on which devices its ranks compute.",
+    "a single device can be tainted only for one job: name the job of {device} with --job",
+    cause="`understudy taint --device` was requested without a job. Only a job knows on which devices its ranks compute.",
     remedy="Give --job, or taint the node.",
 )
 
@@ -169,7 +169,7 @@ NAMED_JOB_STOPS = Message(
 SUBMITTED = Message(
     "US2330",
     "job {job} is submitted to {url}: {ranks}, {spares} spares",
-    cause="The orchestrator has taken the job. It starts as soon as there are slots for it.",
+    cause="The orchestrator has accepted the job. It starts as soon as there are slots for it.",
 )
 
 DETACHED_AT_ONCE = Message(
@@ -276,7 +276,7 @@ STATE_AND_TOPOLOGY = Message(
 GROUPS_UNKNOWN = Message(
     "US2358",
     "no group of ranks is known yet: ranks report their groups when they are compared, for the first time before the first step",
-    cause="`understudy status --topology` was called while the script is still in its set-up, or before ranks were assigned.",
+    cause="`understudy status --topology` was called while the script is still in its setup, or before ranks were assigned.",
     remedy="Try again after the first step.",
 )
 NOTHING_LOST = Message(
@@ -288,7 +288,7 @@ NOTHING_LOST = Message(
 DRILL_RUNS = Message(
     "US2360",
     "rank {rank} is being compared with spare {worker}",
-    cause="A drill is under way: a spare computes a step of this rank in addition to the rank itself.",
+    cause="A drill is under way: a spare computes a step of this rank in parallel with the rank.",
 )
 
 DRILL_PROVEN = Message(
@@ -309,7 +309,7 @@ DRILL_PROVEN_IN_PART = Message(
 
 DRILL_DIFFERS = Message(
     "US2363",
-    "rank {rank}: not survivable as it is (step {step}){detail}",
+    "rank {rank}: the job would not survive its loss (step {step}){detail}",
     cause="A spare with the rank's registered state computed a different result than the rank. A newcomer would train differently.",
     remedy="Register what the message names with job.register or job.state, and drill again.",
 )
@@ -319,7 +319,7 @@ DRILL_IRREPRODUCIBLE = Message(
     "rank {rank}: not reproducible on this device (step {step}){detail}",
     cause="The spare computed the step twice from the same state, and the two results differ. Operations of the script are not "
     "deterministic on this device.",
-    remedy="Use deterministic algorithms (torch.use_deterministic_algorithms) if recoveries have to be bitwise.",
+    remedy="Use deterministic algorithms (torch.use_deterministic_algorithms) if recoveries have to be bitwise identical.",
 )
 
 DRILL_BROKEN = Message(
@@ -344,7 +344,7 @@ NODE_EMPTY = Message(
 
 NODE_LATE = Message(
     "US2371",
-    "node {node}: the deadline has passed; {ranks}, which stay",
+    "node {node}: the deadline has passed; {ranks}. They are not moved",
     cause="The deadline of a drain has passed, and these ranks had no place on another node.",
     remedy="Start more spares on other nodes, or drain again with --then lose.",
 )
@@ -363,7 +363,7 @@ ABOUT_NODE = Message(
 
 DRAIN_PLAN = Message(
     "US2374",
-    "job {job}: {ranks} would leave; spares elsewhere: {warm} warm, {coming} to come; pauses: {pauses}{waiting}",
+    "job {job}: {ranks} would leave; spares on other nodes: {warm} warm, {coming} expected; pauses: {pauses}{waiting}",
     cause="`understudy drain --dry-run` shows what the drain would need. All ranks that have a warm spare move in one pause; of a job "
     "whose ranks would all leave, one stays until the others have moved.",
 )
@@ -372,7 +372,7 @@ DRAIN_PLAN_REFUSED = Message(
     "US2375",
     "the drain would be refused for job {job}: {reason}",
     cause="`understudy drain --dry-run` found that the drain would be refused, for the reason that is named.",
-    remedy="Start more spares on other nodes, or drain fewer nodes. --force drains in spite of it.",
+    remedy="Start more spares on other nodes, or drain fewer nodes. To drain anyway, use --force.",
 )
 
 DRAIN_WHAT = Message(

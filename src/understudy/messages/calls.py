@@ -10,27 +10,27 @@ CALLS_DIFFER = Message(
     "US1701",
     "{first}, while {others}",
     cause="Members of a group issue different collectives at the same position, or the same one with another root, reduction or size.",
-    remedy="Look for a branch or a size that depends on something that is not registered, and prove the change by `understudy drill`.",
+    remedy="Look for a branch or a size that depends on something that is not registered, and verify the fix with `understudy drill`.",
 )
 PARTS_DIFFER = Message(
     "US1702",
     "{giver} issues {given_call} and sends {given} bytes to rank {taker_rank}, while {taker} issues {taken_call} and expects {taken} bytes "
     "from rank {giver_rank}",
     cause="In a gather, scatter or all-to-all, the size of the part that one rank sends differs from its receiver's buffer.",
-    remedy="Look for a size that depends on something that is not registered, and prove the change by `understudy drill`.",
+    remedy="Look for a size that depends on something that is not registered, and verify the fix with `understudy drill`.",
 )
 MESSAGE_TOO_LONG = Message(
     "US1703",
     "{sender} sends {sent} bytes ({sent_call}) to rank {receiver_rank}, while {receiver} waits for {expected} ({expected_call})",
     cause="A rank sends a message that does not fit into the tensor in which its receiver waits for it.",
-    remedy="Look for a size that depends on something that is not registered, and prove the change by `understudy drill`.",
+    remedy="Look for a size that depends on something that is not registered, and verify the fix with `understudy drill`.",
 )
 COUNTS_DIFFER = Message(
     "US1704",
     "on group {group!r} of ranks {ranks} rank {rank} ({worker}) has issued {count} collectives, while rank {other_rank} ({other_worker}) "
     "has issued {other_count} collectives",
     cause="When the first transaction after a recovery reached its vote, members of a group had issued different numbers of collectives.",
-    remedy="Look for a branch that depends on something that is not registered, and prove the change by `understudy drill`.",
+    remedy="Look for a branch that depends on something that is not registered, and verify the fix with `understudy drill`.",
 )
 SEQUENCES_DIFFER = Message(
     "US1705",
@@ -38,7 +38,7 @@ SEQUENCES_DIFFER = Message(
     "has issued {other_count} collectives of another kind or size",
     cause="When the first transaction after a recovery reached its vote, members of a group had issued the same number of collectives, but "
     "their kinds, sizes or order differ.",
-    remedy="Look for a branch or a size that depends on something that is not registered, and prove the change by `understudy drill`.",
+    remedy="Look for a branch or a size that depends on something that is not registered, and verify the fix with `understudy drill`.",
 )
 
 # -- between a rank and a spare, in a drill ------------------------------------------------------------------------------------
@@ -76,7 +76,8 @@ INPUT_DIFFERS = Message(
 OBJECT_DIFFERS = Message(
     "US1716",
     "the object that is passed to {call} differs on the spare",
-    cause="In a drill, a spare passed a different object to all_gather_object, broadcast_object_list or the like than the rank did.",
+    cause="In a drill, a spare passed a different object to all_gather_object, broadcast_object_list or a similar function than the "
+    "rank did.",
     remedy="Look for a variable that the step depends on and that is not registered.",
 )
 

@@ -8,7 +8,7 @@ from understudy.messages.base import Message
 
 COUNTER_MOVES = Message(
     "US1401",
-    "{names} {are} on while the script trains: on a newcomer it restarts. Count with `state = job.state({name}=0)` before the loop, and "
+    "{names} {are} while the script trains: on a newcomer it restarts. Count with `state = job.state({name}=0)` before the loop, and "
     "`state.{name} += 1` in it",
     cause="The training draws from an itertools.count that is not part of the registered state. A newcomer starts it from its first "
     "number.",
@@ -16,7 +16,7 @@ COUNTER_MOVES = Message(
 )
 LOADER_MOVES = Message(
     "US1402",
-    "{names} {are} on while the script trains: on a newcomer it restarts. `{shown} = job.iterator(loader)` continues at the position of "
+    "{names} {are} while the script trains: on a newcomer it restarts. `{shown} = job.iterator(loader)` continues at the position of "
     "the rank",
     cause="The training draws from iter(loader) directly. The position of this iterator is not known, so a newcomer starts at the "
     "beginning.",
@@ -24,7 +24,7 @@ LOADER_MOVES = Message(
 )
 ITERATOR_MOVES = Message(
     "US1403",
-    "{names} {are} on while the script trains: on a newcomer it restarts. Draw from it before the loop, `{shown} = "
+    "{names} {are} while the script trains: on a newcomer it restarts. Draw from it before the loop, `{shown} = "
     "list(itertools.islice({shown}, STEPS))`, and use `{shown}[job.committed]`",
     cause="The training draws from a generator or iterator whose position can be neither read nor set. A newcomer starts at the beginning.",
     remedy="Draw all values into a list before the loop and index it by job.committed; or name it in job.ignore if the training does not "
@@ -32,7 +32,7 @@ ITERATOR_MOVES = Message(
 )
 SENT_TO = Message(
     "US1404",
-    "{names} {are} on while the script trains, and depends on the values that are sent to it: on a newcomer it restarts, and has received "
+    "{names} {are} while the script trains, and depends on the values that are sent to it: on a newcomer it restarts, and has received "
     "none. Replace it by a function that keeps its variables{locals} in `state = job.state(...)`",
     cause="The training drives a generator by send(): its position depends on all values that were sent to it, and can be neither read nor "
     "set.",
@@ -41,7 +41,7 @@ SENT_TO = Message(
 )
 DIFFERS_BY_RANK = Message(
     "US1411",
-    "{names} {differ} from rank to rank and {change} between the steps: a newcomer starts with the value of its set-up. If the training "
+    "{names} {differ} from rank to rank and {change} between the steps: a newcomer starts with the value of its setup. If the training "
     'depends on it, `state = job.state({name}={value})` and use `state.{name}`; if not, `job.ignore("{shown}")`',
     cause="A variable that is not registered differs between ranks and changes outside of transactions. No other rank has its value, and "
     "nothing copies it.",
@@ -51,7 +51,7 @@ DIFFERS_BY_RANK = Message(
 TOO_LARGE_TENSOR = Message(
     "US1421",
     "{names} {change} while the script trains, not registered and too large to be checked in every step: a newcomer starts with the value "
-    'of its set-up. If the training depends on it, `job.register({name}={shown})`; if not, `job.ignore("{shown}")`',
+    'of its setup. If the training depends on it, `job.register({name}={shown})`; if not, `job.ignore("{shown}")`',
     cause="A large tensor, module or generator that is not registered changes during training. It is too large to be followed "
     "automatically.",
     remedy="Register it if the training depends on it; otherwise name it in job.ignore.",
@@ -59,7 +59,7 @@ TOO_LARGE_TENSOR = Message(
 TOO_LARGE_VALUE = Message(
     "US1422",
     "{names} {change} while the script trains, not registered and too large to be checked in every step: a newcomer starts with the value "
-    "of its set-up. If the training depends on it, `state = job.state({name}={value})` and use `state.{name}`; if not, "
+    "of its setup. If the training depends on it, `state = job.state({name}={value})` and use `state.{name}`; if not, "
     '`job.ignore("{shown}")`',
     cause="A large list, array or other value that is not registered changes during training. It is too large to be followed "
     "automatically.",
@@ -67,9 +67,9 @@ TOO_LARGE_VALUE = Message(
 )
 CHANGES_UNSEEN = Message(
     "US1423",
-    "{names} {change} while the script trains, and cannot be copied to another worker: a newcomer starts with the value of its set-up. If "
+    "{names} {change} while the script trains, and cannot be copied to another worker: a newcomer starts with the value of its setup. If "
     'the training depends on it, derive it in each step from a value in `job.state(...)`; if not, `job.ignore("{shown}")`',
-    cause="Something that is not registered changes during training and can be seen but not set: the function that a name stands for, a "
+    cause="Something that is not registered changes during training and can be seen but not set: the function that a name refers to, a "
     "closure, a hook, an object of a library, a cache of results, the position of a file.",
     remedy="Keep the value that determines it in job.state (a number or a name by which each step selects the function, a level from which "
     "the setting follows); otherwise name it in job.ignore.",
@@ -77,7 +77,7 @@ CHANGES_UNSEEN = Message(
 KEEPS_GRAPH = Message(
     "US1431",
     "{names} {has} kept from one step to the next, and a graph cannot be sent to another worker: a newcomer starts with the value of its "
-    "set-up. If the training depends on the values, detach them at the end of the step, `{shown}.detach()`; if not, "
+    "setup. If the training depends on the values, detach them at the end of the step, `{shown}.detach()`; if not, "
     '`job.ignore("{shown}")`',
     cause="A tensor is kept between steps together with the graph of operations that computed it. A graph cannot be sent to another "
     "process.",
@@ -126,19 +126,19 @@ ISLICE_COUNTS = Message(
 
 LISTED_MOVED = Message(
     "US1461",
-    "an iterator that moves on: on a newcomer it restarts",
+    "an iterator that advances: on a newcomer it restarts",
     cause="The listing of the state (understudy status --state) found an iterator from which the training draws.",
     remedy="See US1401, US1402, US1403 and US1404 for alternatives to the iterator.",
 )
 LISTED_LEFT = Message(
     "US1462",
-    "it differs from rank to rank and changes between the steps: a newcomer starts with the value of its set-up",
+    "it differs from rank to rank and changes between the steps: a newcomer starts with the value of its setup",
     cause="The variable differs between ranks and changes outside of transactions, so that no other rank has its value.",
     remedy="See US1411: use job.state if the training depends on it, job.ignore if not.",
 )
 LISTED_LARGE = Message(
     "US1463",
-    "it is too large to be checked in every step: a newcomer starts with the value of its set-up",
+    "it is too large to be checked in every step: a newcomer starts with the value of its setup",
     cause="The variable has changed and is too large to be followed automatically.",
     remedy="See US1421: register it if the training depends on it, job.ignore if not.",
 )
@@ -156,13 +156,13 @@ LISTED_BEYOND = Message(
 )
 LISTED_HISTORY = Message(
     "US1466",
-    "a tensor with its graph, which cannot be sent to another worker: a newcomer starts with the value of its set-up",
+    "a tensor with its graph, which cannot be sent to another worker: a newcomer starts with the value of its setup",
     cause="A tensor is kept between steps together with the graph of operations that computed it.",
     remedy="See US1431: detach it at the end of the step.",
 )
 LISTED_UNSEEN = Message(
     "US1468",
-    "it changes, and cannot be copied to another worker: a newcomer starts with the value of its set-up",
+    "it changes, and cannot be copied to another worker: a newcomer starts with the value of its setup",
     cause="A function, closure, hook, object of a library, cache or file changes during training.",
     remedy="See US1423: keep the value that determines it in job.state.",
 )

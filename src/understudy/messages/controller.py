@@ -59,7 +59,8 @@ LEFT_OVER = Message(
 NAME_TAKEN = Message(
     "US6910",
     "{kind} {namespace}/{name} exists already, and does not belong to this job",
-    cause="The job needs an object of this name, and somebody else has made one, or it was left by `kubectl delete --cascade=orphan`.",
+    cause="The job needs an object of this name, but another program or a person created one, or `kubectl delete --cascade=orphan` left "
+    "it behind.",
     remedy="Delete the object if nothing else needs it, or give the job another name.",
 )
 PODS_CREATED = Message(
@@ -69,16 +70,16 @@ PODS_CREATED = Message(
 )
 ALL_CREATED = Message(
     "US6912",
-    "all that the job needs is created",
-    cause="What could not be created before could be created now.",
+    "all objects that the job needs exist",
+    cause="Objects that could not be created before have now been created.",
 )
 POD_CANNOT_START = Message(
     "US6913",
     "pod {pod} cannot start: {reason}{message}",
-    cause="The pod's node cannot create a container: its image, or a secret or ConfigMap that it names, is not there, or the template "
-    "asks for runAsNonRoot and the image's user is root, or has a name in place of a number (non-numeric user).",
-    remedy="Make what is missing. For an image whose user is root, make the job again with securityContext.runAsNonRoot: false in its "
-    "template; for one whose user has a name, with the number of that user as securityContext.runAsUser.",
+    cause="The pod's node cannot create a container. Usually its image, or a secret or ConfigMap that it names, does not exist. Or the "
+    "template sets runAsNonRoot, and the user of the image is root, or has a name instead of a number (non-numeric user).",
+    remedy="Create the missing object. For an image whose user is root, create the job again with securityContext.runAsNonRoot: false "
+    "in its template. For an image whose user has a name, set securityContext.runAsUser to the number of that user.",
 )
 NO_RANKS_THERE = Message(
     "US6908",

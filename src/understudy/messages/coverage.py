@@ -29,7 +29,7 @@ ADOPTED = Message(
 )
 PARTED = Message(
     "US4713",
-    "coverage: {entry} (one of {count}) has diverged on ranks that shared it: they no longer replace each other in it",
+    "coverage: {entry} (one of {count}) has diverged on ranks that shared it: they are no longer replicas of each other for it",
     cause="Ranks held the same value at first, and now compute different ones. If that is not intended, they have diverged by mistake.",
     remedy="Find what makes these ranks differ if they should be replicas: a seed, data, an operation without synchronization.",
 )
@@ -66,7 +66,7 @@ ODD_BUT_ALONE = Message(
 )
 MALFORMED = Message(
     "US4719",
-    "malformed StateDigests of another worker: numbers of names that it does not have",
+    "malformed StateDigests of another worker: it refers to names that it does not contain",
     cause="A message of another worker is inconsistent: corrupt memory, another version of Understudy, or a bug.",
     remedy="Run the same version everywhere, and check the nodes. Report it if it repeats.",
 )

@@ -21,7 +21,7 @@ BAD_SETTING = Message(
     "US3282",
     "{place}{problem}",
     cause="A setting has a value of the wrong type, or outside of its bounds.",
-    remedy="Give a value as the text asks for.",
+    remedy="Give a value of the form that the message describes.",
 )
 NOT_SEVERAL = Message(
     "US3283",
@@ -49,7 +49,7 @@ NOT_TOML = Message(
 )
 NO_SUCH_DETECTOR = Message(
     "US3287",
-    "{path}: off: there is no {name!r} here; there are {known}",
+    "{path}: off: no detector has the name {name!r}; known detectors: {known}",
     cause="`off` names a detector that is neither built in nor installed on this node.",
     remedy="Use one of the listed names, or install the package on this node.",
 )

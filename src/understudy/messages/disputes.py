@@ -46,7 +46,7 @@ REDO_NOT_REPRODUCIBLE = Message(
     "US4364",
     f"{_REDO}. Drill {{drill}} of rank {{of}} found at step {{drilled}} that it is not reproducible on this device{_GOES_ON}",
     cause="A drill has shown that this device does not give the same bits twice, so the redo could not be the same.",
-    remedy="Use torch.use_deterministic_algorithms to get bitwise recoveries.",
+    remedy="Use torch.use_deterministic_algorithms to get bitwise identical recoveries.",
 )
 REDO_AFTER_BREAK = Message(
     "US4365",
@@ -69,10 +69,10 @@ REDO_UNPROVEN = Message(
 )
 REDO_AS_DRILLED = Message(
     "US4368",
-    f"{_REDO}. Drill {{drill}} of rank {{of}} had found at step {{drilled}} that it is not survivable as it is: {{found}}. The state may "
-    f"be wrong from here on{_GOES_ON}",
-    cause="A drill had found that a recovery of this rank would not be bitwise, and the inputs of a collective in the redo after a loss "
-    "differ from those of the interrupted attempt.",
+    f"{_REDO}. Drill {{drill}} of rank {{of}} had found at step {{drilled}} that the job would not survive its loss: {{found}}. The state "
+    f"may be wrong from here on{_GOES_ON}",
+    cause="A drill had found that a recovery of this rank would not be bitwise identical, and the inputs of a collective in the redo "
+    "after a loss differ from those of the interrupted attempt.",
     remedy="Follow the remedy of the drill. If the state matters, return to a checkpoint from before this incident.",
 )
 NOT_HELD = Message(
@@ -96,7 +96,7 @@ CANNOT_BE_BELIEVED = Message(
     "US4383",
     "rank {rank} cannot be chosen: {why}",
     cause="`understudy resolve` was called with a rank that cannot decide the dispute.",
-    remedy="Resolve the reason that is given.",
+    remedy="Choose another rank, or fix the cause that the message gives.",
 )
 BELIEVED = Message(
     "US4384",

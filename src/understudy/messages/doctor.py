@@ -52,7 +52,7 @@ WAITS_NOT_TOLD = Message(
     f"the kernel does not show them{_JUDGED}",
     cause="A process cannot read its own /proc/self/task/*/syscall or /proc/self/mem here, usually because of a seccomp profile or a "
     "hardened kernel.",
-    remedy="Allow processes to read these files of their own.",
+    remedy="Allow processes to read these two files.",
 )
 NO_ROBUST_LOCKS = Message(
     "US9013",

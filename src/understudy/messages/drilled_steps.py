@@ -142,7 +142,7 @@ REDO_DIFFERS = Message(
 )
 UNSTEADY = Message(
     "US4667",
-    f"{_UNSTEADY}Pass it to job.register; if there is nothing of the kind, make the device compute reproducibly "
+    f"{_UNSTEADY}Pass it to job.register; if the step uses no such object, make the device compute reproducibly "
     "(torch.use_deterministic_algorithms)",
     cause="The spare computed the step twice from the same state, with different bits.",
     remedy="Register counters and generators that the step uses, or use torch.use_deterministic_algorithms.",

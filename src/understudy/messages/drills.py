@@ -9,15 +9,15 @@ _SEE_SPARE = "Read the spare's output in the run directory."
 
 NO_DRILL = Message(
     "US4280",
-    "no drill of rank {rank}: {why}",
+    "rank {rank} cannot be drilled now: {why}",
     cause="A drill of this rank was requested, and is not possible now.",
-    remedy="Resolve the reason that is given, and request the drill again.",
+    remedy="Request the drill again when the reason in the message no longer applies.",
 )
 NO_DRILL_OF_ANY = Message(
     "US4281",
-    "no drill of any rank: {why}",
+    "no rank can be drilled now: {why}",
     cause="A drill was requested, and is not possible now.",
-    remedy="Resolve the reason that is given, and request the drill again.",
+    remedy="Request the drill again when the reason in the message no longer applies.",
 )
 UNDER_WAY = Message(
     "US4282",
@@ -57,8 +57,8 @@ DRILL_SPARE_LOST = Message(
 NOT_READY = Message(
     "US4293",
     "the spare was not ready within {seconds:g} s",
-    cause="The spare did not complete the set-up of the script within --setup-limit.",
-    remedy=f"{_SEE_SPARE} Raise --setup-limit if the set-up needs that long.",
+    cause="The spare did not complete the setup of the script within --setup-limit.",
+    remedy=f"{_SEE_SPARE} Raise --setup-limit if the setup needs that long.",
 )
 NOTHING_CAME = Message(
     "US4294",
@@ -74,8 +74,8 @@ DRILL_CALLED_OFF = Message(
 SAME = Message(
     "US4300",
     "drill {number}: rank {rank} is proven at step {step}: spare {spare} computed the same bits, and so did its redo{more}",
-    cause="A spare received the state of this rank and computed its step twice, with the same bits as the rank. The job survives a loss of "
-    "this rank with a bitwise result.",
+    cause="A spare received the state of this rank and computed its step twice, with the same bits as the rank. The job survives a loss "
+    "of this rank with a bitwise identical result.",
 )
 PARTLY = Message(
     "US4301",
@@ -86,7 +86,7 @@ PARTLY = Message(
 )
 NOT_SURVIVABLE = Message(
     "US4302",
-    "drill {number}: rank {rank} is not survivable as it is (step {step}){more}",
+    "drill {number}: the job would not survive the loss of rank {rank} (step {step}){more}",
     cause="The result of the spare differs from the rank's, so the result of a newcomer after a loss would differ, too. The detail says "
     "where the difference begins.",
     remedy="Register what the detail names (job.register, job.state), or remove it from the step. Then drill again.",
@@ -101,18 +101,18 @@ NOT_REPRODUCIBLE = Message(
 NOT_PROVEN = Message(
     "US4304",
     "drill {number}: rank {rank} is not proven{more}",
-    cause="The drill ended without a verdict. This is no evidence against the rank.",
+    cause="The drill ended without a verdict. This is not evidence against the rank.",
     remedy="Drill again: `understudy drill --rank RANK`.",
 )
 REQUIRED = Message(
     "US4305",
     "{result}. The job ends because of --require-drill",
     cause="The job was started with --require-drill, and a drill found that the job would not survive a loss of a rank.",
-    remedy="Fix what the drill found, or start the job without --require-drill to continue in spite of it.",
+    remedy="Fix what the drill found, or start the job without --require-drill to continue anyway.",
 )
 TRY_AGAIN = Message(
     "US4306",
-    "This is no evidence against it; try again: understudy drill --rank {rank}",
+    "This is not evidence against the rank. Try again: understudy drill --rank {rank}",
     cause="The drill ended without a verdict.",
     remedy="Run the command that is given.",
 )
@@ -123,7 +123,7 @@ UNPROVEN = Message(
 )
 FOUND_OTHERWISE = Message(
     "US4311",
-    "rank {rank} had failed a drill: drill {drill} of rank {of} at step {step} found it {verdict}",
+    'rank {rank} had not passed its last drill: drill {drill} of rank {of} had the verdict "{verdict}" at step {step}',
     cause="A rank was lost, and the last drill of this rank or of its role had found a difference.",
     remedy="Read the verdict of that drill (`understudy report`), and fix what it names.",
 )
@@ -156,34 +156,34 @@ REDO_PROVEN = Message(
 )
 KEPT = Message(
     "US4330",
-    f"{_SPARE}, in the set-up of rank {{rank}} for a drill, is kept as a prepared spare",
-    cause="A loss cancelled a drill whose spare was in the set-up of a rank. If that rank is lost, this spare takes it over.",
+    f"{_SPARE}, in the setup of rank {{rank}} for a drill, is kept as a prepared spare",
+    cause="A loss cancelled a drill whose spare was in the setup of a rank. If that rank is lost, this spare takes it over.",
 )
 NOT_PREPARED = Message(
     "US4331",
     f"{_SPARE} could not be prepared for rank {{rank}}: {{why}}",
-    cause="The script failed in the set-up that a spare runs before a loss. Training is not affected; another spare is tried.",
+    cause="The script failed in the setup that a spare runs before a loss. Training is not affected; another spare is tried.",
     remedy="Fix what cannot be done twice: a lock, a port, a folder that must not exist. A newcomer after a loss would fail in the same "
     "way.",
 )
 NOT_PREPARED_ANY_MORE = Message(
     "US4332",
     f"{_SPARE} could not be prepared for rank {{rank}}; no other spare is prepared for this rank: {{why}}",
-    cause="The set-up that spares run before a loss failed twice for this rank, so it is not tried again.",
+    cause="The setup that spares run before a loss failed twice for this rank, so it is not tried again.",
     remedy="Fix what cannot be done twice: a lock, a port, a folder that must not exist. A newcomer after a loss would fail in the same "
     "way.",
 )
 FAILED_IN_A_ROW = Message(
     "US4333",
     "{count} spares in a row could not be prepared: no more spares are prepared (see their output in the run directory)",
-    cause="No spare completes the set-up of the script while the job runs, for any rank.",
-    remedy="Read the spares' output. Fix the set-up, or start the job without --prepare.",
+    cause="No spare completes the setup of the script while the job runs, for any rank.",
+    remedy="Read the spares' output. Fix the setup, or start the job without --prepare.",
 )
 NOT_PREPARED_IN_TIME = Message(
     "US4334",
     "it was not ready within {seconds:g} s",
-    cause="A spare did not complete the set-up of a rank within --setup-limit.",
-    remedy=f"{_SEE_SPARE} Raise --setup-limit if the set-up needs that long.",
+    cause="A spare did not complete the setup of a rank within --setup-limit.",
+    remedy=f"{_SEE_SPARE} Raise --setup-limit if the setup needs that long.",
 )
 STARTED_OVER = Message(
     "US4335",

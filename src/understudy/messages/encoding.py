@@ -21,7 +21,7 @@ NO_ENCODING_OF_SUBCLASS = Message(
 )
 NESTED_TOO_DEEP = Message(
     "US1803",
-    "a value that is nested more than {deepest} levels deep in tuples, sets and the like",
+    "a value that is nested more than {deepest} levels deep in tuples, sets, arrays or objects",
     cause="The value holds tuples, sets, arrays or objects within each other beyond the depth that can be decoded on any thread.",
     remedy="Store it flatter, for example as one list.",
 )

@@ -25,7 +25,7 @@ TWO_OF_ONE_NAME = Message(
 )
 NO_SUCH_FAULT = Message(
     "US7003",
-    "there is no fault {fault!r}; there are {known}",
+    "there is no fault {fault!r}; known faults: {known}",
     cause="The plan or the command names a fault that is not installed.",
     remedy="Use one of the listed names. `understudy chaos --list` shows what each does.",
 )
@@ -56,7 +56,8 @@ NEGATIVE = Message(
 NO_PROCESS = Message(
     "US7008",
     "{pid} is not a process id: no fault can be injected into it",
-    cause="A fault received 0, a negative number or nothing as a process: a signal to that would reach a whole group of processes.",
+    cause="A fault received 0, a negative number or nothing as a process: a signal to such a number would reach a whole group of "
+    "processes.",
     remedy="Give the process id of a worker as `understudy status --json` shows it, when it is known.",
 )
 NO_DEVICE = Message(
@@ -87,7 +88,7 @@ NOT_TOML = Message(
 )
 UNKNOWN_SETTING = Message(
     "US7021",
-    "{place}there is no {name!r}; there are {known}",
+    "{place}there is no {name!r}; known names: {known}",
     cause="The plan has a setting that does not exist.",
     remedy="Look for a typing error among the names given.",
 )
@@ -135,7 +136,7 @@ WHOLE_STEPS = Message(
 )
 NO_SUCH_POINT = Message(
     "US7029",
-    "there is no point {point!r}; there are {known}",
+    "there is no point {point!r}; known points: {known}",
     cause="An entry of the plan names a point of a worker's step that does not exist.",
     remedy="Use one of the listed names.",
 )

@@ -126,7 +126,7 @@ STARTS_ANEW = Message(
     "US4050",
     "{reason} before the first transaction: all ranks restart from the beginning ({restarts} of at most {most} times)",
     cause="A rank was lost before the first step was committed. Nothing had been computed yet, so all workers are started from scratch.",
-    remedy="Find out what ends workers in the set-up of the script if it repeats. Otherwise ignore this.",
+    remedy="Find out what ends workers in the setup of the script if it repeats. Otherwise ignore this.",
 )
 STARTS_ANEW_UNPROTECTED = Message(
     "US4053",
@@ -138,7 +138,7 @@ STARTS_ANEW_UNPROTECTED = Message(
 STARTED_TOO_OFTEN = Message(
     "US4051",
     "the job restarted from the beginning {restarts} of at most {most} times, and lost a rank before its first transaction again: {reason}",
-    cause="Ranks are lost in the set-up of the script, or in its first step, every time. So the script or its environment is the likely "
+    cause="Ranks are lost in the setup of the script, or in its first step, every time. So the script or its environment is the likely "
     "cause.",
     remedy="Read the last lines of the lost workers in the run directory, fix what ended them, and start the job again.",
 )

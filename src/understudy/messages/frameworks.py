@@ -7,7 +7,7 @@ from understudy.messages.base import Message
 _OTHER_VERSION = "Data that another worker sent about a framework does not have the form that this version expects."
 _SAME_VERSION = "Run the same version of Understudy on all workers. Report it if it repeats."
 _LATE = "a spare that takes over a rank later could not create it in the same state. Create it before the first transaction"
-_LATE_CAUSE = "It was constructed after the first step or section had begun. A newcomer runs the script only up to there."
+_LATE_CAUSE = "It was constructed after the first step or section had begun. A newcomer runs the script only up to that point."
 
 NOT_MADE_THERE = Message(
     "US4780",
@@ -104,7 +104,7 @@ UNREDUCED = Message(
 )
 NOT_SWITCHES = Message(
     "US4812",
-    "these are not switches of FSDP2: {found}",
+    "these are not settings of FSDP2: {found}",
     cause=_OTHER_VERSION,
     remedy=_SAME_VERSION,
 )
@@ -135,7 +135,7 @@ NOT_A_STAGE = Message(
 )
 NOT_A_SET_UP = Message(
     "US4824",
-    "this is not a set-up of a pipeline: {found}",
+    "this is not a setup of a pipeline: {found}",
     cause=_OTHER_VERSION,
     remedy=_SAME_VERSION,
 )

@@ -16,7 +16,7 @@ NOT_PROTECTED = Message(
     "US4192",
     "the script makes its own process group, so all ranks restarted from its beginning",
     cause="US1003 has reported that the script is not protected. Its ranks may have computed something before the loss, and load a "
-    "checkpoint after it: we know nothing of either.",
+    "checkpoint after it. Understudy cannot observe either.",
     remedy="Change the script as US1003 explains (`understudy explain US1003`).",
 )
 NO_NEWCOMER = Message(
@@ -27,8 +27,8 @@ NO_NEWCOMER = Message(
 COMPARED = Message(
     "US4172",
     "the collective inputs of the newcomer of {ranks} match those of the lost worker{compared}",
-    cause="Every rank redid the interrupted step with the same collective inputs as before the loss. The newcomer's inputs match the marks "
-    "that the lost worker had sent to its buddies.",
+    cause="Every rank redid the interrupted step with the same collective inputs as before the loss. The newcomer's inputs match the "
+    "digests that the lost worker had sent to its buddies.",
 )
 DRILLED = Message(
     "US4173",
@@ -69,13 +69,13 @@ UNCOVERED = Message(
     "US4183",
     "{names}: changed by the script but not carried over",
     cause="The script changes something that is not registered and that Understudy cannot carry over. A newcomer has only the value from "
-    "its own set-up.",
+    "its own setup.",
     remedy="Register it (job.register, job.state), or exclude it (job.ignore). `understudy status --state` lists all such state.",
 )
 DRILL_FAILED = Message(
     "US4184",
-    "drill {drill} of rank {of} reported at step {step} that it is {verdict}{found}",
-    cause="A drill showed that a recovery of this rank, or of a rank with the same role, would not be bitwise.",
+    'drill {drill} of rank {of} had the verdict "{verdict}" at step {step}{found}',
+    cause="A drill showed that a recovery of this rank, or of a rank with the same role, would not be bitwise identical.",
     remedy=f"Follow the remedy that the drill reported. {_CHECKPOINT}",
 )
 NOT_COMPARED = Message(
@@ -105,13 +105,14 @@ REGISTERED_SINCE = Message(
 WARNED = Message(
     "US4188",
     "the job warned about state that a newcomer would not have: {text}",
-    cause="The job, or the newcomer itself, reported something of the lost worker that a newcomer cannot have.",
+    cause="The job, or the newcomer itself, reported that some of the lost worker's state cannot be restored on a newcomer.",
     remedy="Follow the remedy of the code in the text.",
 )
 WARNING = Message(
     "US4190",
     "UNPROVEN: no comparison or drill verifies the state after incident {number}: {why}",
-    cause="The recovery completed, but neither a comparison nor a drill shows that its result is bitwise that of an undisturbed run.",
+    cause="The recovery completed, but neither a comparison nor a drill shows that its result is bitwise identical to that of an "
+    "undisturbed run.",
     remedy="Read the reason and follow the remedy listed for its code. With --unproven pause the job waits for a decision after such an "
     "incident.",
 )

@@ -66,7 +66,7 @@ ROLE_NEEDED_FOR_ALL = Message(
     "US5209",
     "this needs the role {role} for all jobs: the secret, or a token or certificate with this role that was made without --job",
     cause="The token or certificate is limited to one job, or does not allow this at all.",
-    remedy="Ask somebody who has such a one, or ask for it of your own job only, with --job.",
+    remedy="Ask a person who has such a token or certificate, or limit the request to your own job with --job.",
 )
 
 SECRET_ITSELF_NEEDED = Message(
@@ -78,11 +78,11 @@ SECRET_ITSELF_NEEDED = Message(
 
 SAID_FOR_ALL_JOBS = Message(
     "US5212",
-    "node {node} was tainted or drained for all jobs of the service ({reason}): to change that needs the role operate for all jobs: the "
-    "secret, or a token or certificate with this role that was made without --job",
-    cause="Somebody who may speak for all jobs has said that the node should not be used; the token or certificate is limited to one job.",
-    remedy="Ask them to take it back: `understudy undrain NODE` or `understudy taint --node NODE --remove`, with --orchestrator and "
-    "without --job.",
+    "node {node} was tainted or drained for all jobs of the service ({reason}). To change that, use the secret, or a token or "
+    "certificate with the role operate that was made without --job",
+    cause="The node was taken out of use for all jobs, and the token or certificate is limited to one job.",
+    remedy="Ask a person with such a token to run `understudy undrain NODE` or `understudy taint --node NODE --remove`, with "
+    "--orchestrator and without --job.",
 )
 
 NAME_NOT_ALLOWED = Message(
@@ -102,21 +102,21 @@ NO_SUCH_JOB = Message(
 JOB_ASIDE = Message(
     "US5216",
     "job {job} is put aside: {reason}",
-    cause="The job's record in the journal cannot be read, so nothing can be reported or decided about it. Its workers continue to train.",
+    cause="The job's record in the journal cannot be read, so the orchestrator does not manage it. Its workers continue to train.",
     remedy="Use the Understudy that wrote the journal, or end the job with `understudy cancel`.",
 )
 
 PART_ASIDE = Message(
     "US5217",
-    "it is put aside",
+    "the job is put aside: this orchestrator does not manage it",
     cause="An agent has connected for a job whose record in the journal cannot be read.",
     remedy="Use the Understudy that wrote the journal, or end the job with `understudy cancel`.",
 )
 
 OF_ANOTHER_JOB = Message(
     "US5250",
-    "the agent at {host} has workers of another job, which was started earlier with the same address and secret: it is refused, and this "
-    "job goes on without it; end the `understudy run` of that job there",
+    "the agent at {host} has workers of another job, which was started earlier with the same address and secret: it is refused, and "
+    "this job continues without it; end the `understudy run` of that job there",
     cause="A job was started again while the command of the one before it still ran on another node.",
     remedy="End the older `understudy run` on that node, and start the new job there. Each job can have its own --token-file.",
 )
@@ -296,16 +296,17 @@ NODE_UNNAMED = Message(
 
 TOO_MANY_WAITING = Message(
     "US5251",
-    "too many jobs wait for slots: {most} of one token or certificate may, and {of_all} of all",
-    cause="Every job that waits is looked at whenever slots become free.",
-    remedy="Submit the job again when some of them have begun, or cancel some.",
+    "too many jobs wait for slots: at most {most} for each token or certificate, and {of_all} in total",
+    cause="The orchestrator considers every waiting job whenever slots become free, so their number is limited.",
+    remedy="Submit the job again when some of them have started, or cancel some.",
 )
 
 TOO_MANY_NODES = Message(
     "US5249",
     "this orchestrator knows {most} nodes already",
-    cause="A service takes no more nodes than that. Those that are away longest, and have nothing of a job, make room for new ones.",
-    remedy="End agents that are not needed, or serve some nodes by another orchestrator.",
+    cause="A service keeps at most this number of nodes. When it is reached, a new node replaces a disconnected node that runs no job, "
+    "and there is none now.",
+    remedy="End agents that are not needed, or use another orchestrator for some nodes.",
 )
 
 OTHER_RANKS = Message(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from understudy.messages.base import Message
 
-_TROUBLE = "Undo it if the ranks of the pod should not move to spares; the resource's spec.evidence says what counts."
+_TROUBLE = (
+    "If the ranks of the pod should not move to spares, remove this state of the node or device. spec.evidence of the job's resource lists "
+    "the states that count."
+)
 _SPEC = "Correct it in the resource of the job."
 
 # Evidence against a pod's node.
 POD_TO_BE_LEFT = Message(
     "US6650",
-    "its pod is to be left: {reason}",
+    "ranks are to leave its pod: {reason}",
     cause="A person or a DrainRequest has annotated the pod, so that its ranks leave it.",
     remedy="Remove the annotation or the request to stop that.",
 )
@@ -24,13 +27,13 @@ POD_GONE = Message(
     "US6652",
     "its pod no longer exists",
     cause="The pod's object is gone: it was deleted by force, or its node was removed from the cluster.",
-    remedy="Wait; the ranks of the pod go to spares.",
+    remedy="No action: spares take over the ranks of the pod.",
 )
 NODE_GONE = Message(
     "US6653",
     "the cluster no longer has node {node}",
     cause="The node of the pod was removed from the cluster, and the pod's object is still there.",
-    remedy="Wait; the ranks of the pod go to spares.",
+    remedy="No action: spares take over the ranks of the pod.",
 )
 CORDONED = Message(
     "US6654",
@@ -59,7 +62,7 @@ DEVICE_TAINTED = Message(
 RESOURCE_DELETED = Message(
     "US6658",
     "{kind} {namespace}/{job} is deleted",
-    cause="The resource of the job was deleted, so the job ends in order.",
+    cause="The resource of the job was deleted, so the job is ended gracefully.",
 )
 SPARES_WARM = Message(
     "US6659",
@@ -75,8 +78,8 @@ INCIDENT = Message(
 NO_SPARE = Message(
     "US6662",
     "the job waits for a spare for rank {ranks}",
-    cause="Ranks were lost, and no spare is warm, but one is starting or was asked for. The other ranks keep their processes and wait.",
-    remedy="Pods that wait for a node say what they lack (kubectl describe pod). Give the job more spares, or room for them.",
+    cause="Ranks were lost, and no spare is warm, but one is starting or was requested. The other ranks keep their processes and wait.",
+    remedy="`kubectl describe pod` shows why a pod waits for a node. Give the job more spares, or room for them.",
 )
 ENDED = Message(
     "US6663",
@@ -149,13 +152,13 @@ LOG_PART_OF_ANOTHER = Message(
 )
 JOB_REPLACED = Message(
     "US6686",
-    "{kind} {namespace}/{job} is another one now: the one for which this process works was deleted",
-    cause="The job was deleted, and another one was made under its name, while this process could not be ended.",
-    remedy="Nothing: Kubernetes ends the process with its pod.",
+    "{kind} {namespace}/{job} was deleted and created again; this process belongs to the deleted one",
+    cause="The job was deleted, and another one was created under its name, before this process was ended.",
+    remedy="No action: Kubernetes ends the process with its pod.",
 )
 ONLY_TERM_OR_KILL = Message(
     "US6682",
-    "{signal}: a pod can only be asked to end (SIGTERM), or be killed",
+    "{signal}: a pod can only be ended (SIGTERM) or killed (SIGKILL)",
     cause="Kubernetes forwards no other signals to a pod.",
     remedy="Send SIGTERM or SIGKILL.",
 )

@@ -39,9 +39,9 @@ OTHER_BATCH_BY_FILES = Message(
     "US1312",
     "rank {rank}: the batch of iteration {iteration} that this newcomer draws is not the batch that the lost rank had (digest {found:x}, "
     "not {wanted:x})",
-    cause="The worker that takes over a rank draws a different batch than the rank had, and its set-up read files that this job has "
+    cause="The worker that takes over a rank draws a different batch than the rank had, and its setup read files that this job has "
     "written since it began (US1621). Every other spare would read them, too, so the job ends.",
-    remedy="Pass the snapshot to start from as an argument, and do not save to the files that the set-up reads.",
+    remedy="Pass the snapshot to start from as an argument, and do not save to the files that the setup reads.",
 )
 OTHER_DRAW = Message(
     "US1313",

@@ -74,7 +74,7 @@ DEVICE_FAILED = Message(
 LOST = Message(
     "US4068",
     f"{_WHO} was lost: {{detail}}",
-    cause="The worker of this rank is gone, for a reason without a code of its own. A spare takes over the rank.",
+    cause="The worker of this rank is gone, for a reason that has no code. A spare takes over the rank.",
     remedy=_WORKERS_LINES,
 )
 NODE_LOST = Message(
@@ -111,19 +111,20 @@ DID_NOT_STOP = Message(
     "US4080",
     "did not stop within {seconds:g} s after the abort of its generation",
     cause="After a loss every survivor stops at its position. This one did not: it may be in native code that cannot be interrupted.",
-    remedy="If the step contains long uninterruptible work, raise the timeout `quiesce` (300 s, or --setup-limit if that is less).",
+    remedy="If the step contains long work that cannot be interrupted, raise the timeout `quiesce` (300 s, or --setup-limit if that is "
+    "less).",
 )
 NOT_READY = Message(
     "US4081",
     "was not ready to take over within {seconds:g} s",
-    cause="In a planned migration the spare runs the set-up of the script. That took longer than --setup-limit.",
-    remedy="Read the spare's output in the run directory. Raise --setup-limit if the set-up needs that long.",
+    cause="In a planned migration the spare runs the setup of the script. That took longer than --setup-limit.",
+    remedy="Read the spare's output in the run directory. Raise --setup-limit if the setup needs that long.",
 )
 NOT_VERIFIED_IN_TIME = Message(
     "US4082",
     "was not verified within {seconds:g} s",
-    cause="A newcomer did not complete its set-up and the transfer of its state within --setup-limit.",
-    remedy="Read its output in the run directory. Raise --setup-limit if the set-up or the transfer needs that long.",
+    cause="A newcomer did not complete its setup and the transfer of its state within --setup-limit.",
+    remedy="Read its output in the run directory. Raise --setup-limit if the setup or the transfer needs that long.",
 )
 DRAIN_DEADLINE = Message(
     "US4083",

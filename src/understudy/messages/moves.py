@@ -26,7 +26,7 @@ ALREADY_MIGRATING = Message(
 )
 NOT_SETTLED = Message(
     "US4203",
-    "the job is not in plain training: wait until every rank has committed a step",
+    "the job is not training normally: wait until every rank has committed a step",
     cause="The job is starting, or is recovering from a loss. A rank can be moved or drilled only when every rank has committed a step in "
     "the current generation.",
     remedy="Try again when the recovery is over (`understudy status`).",
@@ -39,7 +39,7 @@ ABOUT_TO_FINISH = Message(
 ALL_PREPARED = Message(
     "US4205",
     "every spare is prepared for another rank (see --prepare)",
-    cause="A prepared spare has run the set-up of one rank and cannot take over another one. All warm spares are prepared for other ranks.",
+    cause="A prepared spare has run the setup of one rank and cannot take over another one. All warm spares are prepared for other ranks.",
     remedy="Start the job with more spares than are prepared (--spares, --prepare).",
 )
 NO_SPARE_WARM = Message(
@@ -58,7 +58,7 @@ REFUSED = Message(
     "US4208",
     "rank {rank} cannot migrate: {why}",
     cause="A migration was requested that is not possible now.",
-    remedy="Resolve the reason that is given, and request the migration again.",
+    remedy="Request the migration again when the reason in the message no longer applies.",
 )
 MIGRATES = Message(
     "US4209",
@@ -145,7 +145,8 @@ DEVICE_NOT_TRUSTED = Message(
 DRAINED = Message(
     "US4221",
     "node {node} is being drained: {reason}",
-    cause="A drain of this node was requested. Its ranks move to spares on other nodes, one after the other.",
+    cause="A drain of this node was requested. Ranks that have a warm spare on another node move together; the others follow when there "
+    "are more spares.",
     remedy="To cancel the drain, run `understudy undrain`.",
 )
 TRUSTED_AGAIN = Message(

@@ -116,7 +116,7 @@ CLOSED = Message(
 )
 ENDLESS = Message(
     "US3829",
-    "it was not done after {seconds:.0f} s",
+    "it did not finish within {seconds:.0f} s",
     cause="The measurement took longer than its limit.",
     remedy="Measure again without other traffic.",
 )

@@ -6,7 +6,7 @@ from understudy.messages.base import Message
 
 _TWICE = "The script does not do the same on a newcomer as on the first workers, up to the place where the job continues."
 _SAME_SETUP = (
-    "Make the set-up of the script independent of everything that differs in a second run: the time, random names, files that change."
+    "Make the setup of the script independent of everything that differs in a second run: the time, random names, files that change."
 )
 _BEHIND = "what this rank changes {point}, after the vote, had not been handed over when it was lost: "
 
@@ -50,7 +50,7 @@ OTHER_ORDER = Message(
 )
 OTHER_GROUPS = Message(
     "US4505",
-    "rank {rank}: this newcomer created the process groups {mine} together with rank {other}, the job has {theirs}: the set-up of the "
+    "rank {rank}: this newcomer created the process groups {mine} together with rank {other}, the job has {theirs}: the setup of the "
     "script is not reproducible",
     cause="The process groups that the script creates depend on something that a newcomer does not have.",
     remedy="Create the same process groups in the same order on every start.",
@@ -75,8 +75,8 @@ NOT_SET = Message(
 )
 LARGE_RESULT = Message(
     "US4513",
-    "a large result of the set-up differs here and is not registered: {what}",
-    cause="A collective of the set-up returned a large tensor. Only its digest is kept for newcomers, and the value that the newcomer "
+    "a large result of the setup differs here and is not registered: {what}",
+    cause="A collective of the setup returned a large tensor. Only its digest is kept for newcomers, and the value that the newcomer "
     "computed instead differs.",
     remedy="Register the tensor with job.register.",
 )
@@ -165,13 +165,13 @@ DOES_NOT_FIT = Message(
 )
 UNLIKE_CALL = Message(
     "US4541",
-    "{found}, as number {number} on {group}",
+    "{found} (collective {number} on {group})",
     cause="Ranks of one group issue different collectives at the same place.",
     remedy="See US4540.",
 )
 UNLIKE_MESSAGE = Message(
     "US4542",
-    "{found}, as message {number} on {group} with tag {tag}",
+    "{found} (message {number} on {group}, tag {tag})",
     cause="A rank sends more than another one expects to receive.",
     remedy="See US4540.",
 )
@@ -202,7 +202,7 @@ JOB_ENDS = Message(
     "US4547",
     "{reason}; the job ends",
     cause="A newcomer cannot take over its rank, for the reason that is named, and another newcomer would fail in the same way.",
-    remedy="Resolve the reason that is given, and start again from a checkpoint.",
+    remedy="Fix the cause that the message gives, and start again from a checkpoint.",
 )
 FRAMEWORKS_DIFFER = Message(
     "US4548",

@@ -11,7 +11,7 @@ NOT_STARTED = Message(
     "US3600",
     "it could not be started: {reason}",
     cause="The system refused to start the process that runs the check.",
-    remedy="Resolve the reason, which comes from the operating system, for example too little memory or too many processes.",
+    remedy="Fix the cause that the operating system reported, for example too little memory or too many processes.",
 )
 NOT_DONE = Message(
     "US3601",
@@ -83,7 +83,7 @@ CPUS_COMPUTE = Message(
 )
 CPU_WRONG = Message(
     "US3621",
-    "CPU {cpu} computes wrongly ({found}... instead of {wanted}...)",
+    "CPU {cpu} computes wrong results ({found}... instead of {wanted}...)",
     cause="The result of this CPU differs from the known result.",
     remedy=_REPLACE,
 )
@@ -181,7 +181,7 @@ DISK_CACHED = Message(
 # gpu
 GPUS_COMPUTE = Message(
     "US3670",
-    "{models}: all compute the same, and their memory holds",
+    "{models}: all GPUs compute the same results, and return the data that was written to their memory",
     cause="All GPUs of one model computed the same results, and returned the data that was written to their memory.",
 )
 NO_DEVICE_NAME = Message(

@@ -146,9 +146,10 @@ JOURNAL_UNREADABLE_NOW = Message(
 
 JOURNAL_UNWRITTEN = Message(
     "US5031",
-    "the journal {path} cannot be written ({reason}); training goes on, and a rank that is lost waits for it; trying again",
-    cause="The disk or the database of the journal refuses to take what happens. It is kept in memory until it can be written.",
-    remedy="Make room on the disk, or bring the database back. Do not end the orchestrator before it says that everything is written.",
+    "the journal {path} cannot be written ({reason}); training continues, retrying. Until then, ranks that are lost are not recovered",
+    cause="The disk or the database of the journal rejects new events. They are kept in memory until they can be written.",
+    remedy="Free space on the disk, or bring the database back. Do not end the orchestrator before it reports that the journal is "
+    "complete (US5032).",
 )
 
 JOURNAL_WRITTEN_AGAIN = Message(
@@ -195,16 +196,17 @@ EVENT_UNREADABLE = Message(
 EVENTS_MISSING = Message(
     "US5046",
     "event {number} is missing; restore a copy of the journal (`understudy journal restore`) and start the orchestrator again",
-    cause="Rows of this job's journal are gone, so what follows from the others is not known.",
-    remedy="Restore the journal from a backup, or cancel the job. Its workers train on meanwhile.",
+    cause="Rows of this job's journal are missing, so the state of the job cannot be computed from the others.",
+    remedy="Restore the journal from a backup, or cancel the job. Until then, its workers continue to train.",
 )
 
 EVENT_DAMAGED = Message(
     "US5056",
     "event {number} is not the one that was written: it, or its checksum, was changed; restore a copy of the journal "
     "(`understudy journal restore`) and start the orchestrator again",
-    cause="The checksum of this row does not fit its content and the row before it. A disk, or a person, has changed one of the two rows.",
-    remedy="Restore the journal from a backup, or cancel the job. Its workers train on meanwhile.",
+    cause="The checksum of this row does not match its content and the row before it. One of the two rows was changed, by a faulty disk "
+    "or a person.",
+    remedy="Restore the journal from a backup, or cancel the job. Until then, its workers continue to train.",
 )
 
 JOB_ROW_DAMAGED = Message(
@@ -212,46 +214,48 @@ JOB_ROW_DAMAGED = Message(
     "the row with which it begins is missing, or is not the one that was written; restore a copy of the journal "
     "(`understudy journal restore`) and start the orchestrator again",
     cause="The job's name, its settings, its request or their checksum were changed, or the row in the table `jobs` is gone.",
-    remedy="Restore the journal from a backup, or cancel the job. Its workers train on meanwhile.",
+    remedy="Restore the journal from a backup, or cancel the job. Until then, its workers continue to train.",
 )
 
 JOURNAL_BEHIND = Message(
     "US5058",
-    "node {node} knows of event {number}, which the journal does not have: it lacks its last events, or is an older copy; restore the "
+    "node {node} knows event {number}, which is not in the journal: the journal lacks its last events, or is an older copy; restore the "
     "newest copy (`understudy journal restore`) and start the orchestrator again",
-    cause="An orchestrator had written this event before it decided what the workers of this job do. To go on without it could end workers "
-    "that train.",
-    remedy="Restore a newer copy of the journal (`understudy journal restore`), or cancel the job. Its workers train on meanwhile.",
+    cause="An orchestrator wrote this event before it sent commands to the workers of this job. Continuing without the event could end "
+    "workers that are training.",
+    remedy="Restore a newer copy of the journal (`understudy journal restore`), or cancel the job. Until then, its workers continue to "
+    "train.",
 )
 
 TABLES_DIFFER = Message(
     "US5059",
     "its tables are not those of version {version}: {reason}",
-    cause="The journal says that an earlier version has written it, but its tables are different. The number was changed, or a table.",
+    cause="According to its version number, an earlier version wrote the journal, but the tables are not those of that version. The "
+    "number or a table was changed.",
     remedy="Restore the journal from a backup.",
 )
 
 SCHEMA_NOT_TEXT = Message(
     "US5071",
     "its schema is not text: {error}",
-    cause="The bytes of the journal's file were changed: those that describe its tables are no text.",
+    cause="The file of the journal was changed: the bytes that describe its tables are not text.",
     remedy="Restore the journal from a backup.",
 )
 
 VERSION_MISSING = Message(
     "US5060",
-    "it has jobs, but does not say of which version it is",
-    cause="The table `version`, or its row, is gone.",
+    "it contains jobs, but its version is not recorded",
+    cause="The table `version`, or its row, is missing.",
     remedy="Restore the journal from a backup.",
 )
 
 JOURNAL_DAMAGED = Message(
     "US5047",
     "the journal {path} is damaged: {reason}. Nothing was changed. Jobs of a service continue to train as long as they lose no rank. "
-    "Restore a copy (`understudy journal restore`) and restart the orchestrator; or move the file and its -wal away: then jobs that are "
-    "still training are listed as put aside, and `understudy cancel` ends them",
+    "Restore a copy (`understudy journal restore`) and restart the orchestrator; or move the file and its -wal file to another folder: "
+    "jobs that are still training are then put aside, and `understudy cancel` ends them",
     cause="The file is not an SQLite file, or a part of it was overwritten or is missing.",
-    remedy="Check the disk, and restore the file, or move it away.",
+    remedy="Check the disk, and restore the file, or move it to another folder.",
 )
 
 NO_JOURNAL_OF_RUN = Message(
@@ -284,9 +288,10 @@ UNSURE_JOURNAL = Message(
 
 JOBS_ASIDE = Message(
     "US5042",
-    "{count} jobs are put aside: the journal cannot be read where it tells of them, does not know them, or lacks what their nodes know",
-    cause="The records of these jobs are not understood by this version, damaged or missing, or the journal is an older copy.",
-    remedy="Ask for the list of jobs, which names them and says why. Use the Understudy that wrote the journal, or restore a copy.",
+    "{count} jobs are put aside: their records in the journal cannot be read, are missing, or lack events that their nodes know",
+    cause="The records of these jobs are not supported by this version, damaged or missing, or the journal is an older copy. The "
+    "orchestrator does not manage these jobs; their workers continue to train.",
+    remedy="Run `understudy jobs`, which lists these jobs and the reasons. Use the Understudy that wrote the journal, or restore a copy.",
 )
 
 EVENTS_UNREADABLE_NOW = Message(
@@ -343,49 +348,50 @@ LEASE_OVER = Message(
 
 JOB_PAUSED = Message(
     "US5024",
-    "the job pauses until its decision is in the journal: {reason}. Its ranks keep what they have, and it goes on by itself then",
-    cause="What was decided cannot be written: an orchestrator that is started again would not know it.",
-    remedy="Make room on the disk of the journal, or bring the database or the other orchestrators back.",
+    "the job pauses until the orchestrator's decision is in the journal: {reason}. Its ranks keep their state, and the job continues by "
+    "itself afterwards",
+    cause="The decision cannot be written, and an orchestrator that is restarted would not know it.",
+    remedy="Free space on the disk of the journal, or bring the database or the other orchestrators back.",
 )
 
 JOB_GOES_ON = Message(
     "US5025",
-    "the decision is in the journal: the job goes on",
-    cause="What the job has waited for could be written.",
+    "the decision is in the journal: the job continues",
+    cause="The journal has accepted the decision for which the job was waiting.",
 )
 
 DISK_REFUSES = Message(
     "US5026",
-    "the journal {path} has not taken it ({reason}). {free:.1f} MiB are free on its disk: make room there",
-    cause="The disk of the journal is full, fails, or does not answer.",
-    remedy="Make room on this disk, or look why it does not answer.",
+    "the journal {path} does not accept it ({reason}). {free:.1f} MiB are free on its disk: free more space there",
+    cause="The disk of the journal is full, fails, or does not respond.",
+    remedy="Free space on this disk, or find out why it does not respond.",
 )
 
 JOURNAL_SILENT = Message(
     "US5027",
-    "the journal {journal} has not taken it: look at its disk, or bring its database back",
-    cause="The disk or the database of the journal does not answer, or refuses.",
-    remedy="Look at the disk, or bring the database back.",
+    "the journal {journal} does not accept it: check its disk, or bring its database back",
+    cause="The disk or the database of the journal does not respond, or rejects the decision.",
+    remedy="Check the disk, or bring the database back.",
 )
 
 RESERVE_USED = Message(
     "US5028",
-    "the disk of {folder} is full ({free:.1f} MiB are free): the journal uses its reserve, and progress is not kept. When the reserve is "
-    "used up, recoveries wait: make room there",
-    cause="The disk of the journal is full. What must not be forgotten is written into room that was set aside.",
-    remedy="Make room on this disk.",
+    "the disk of {folder} is full ({free:.1f} MiB are free): the journal uses its reserve, and progress is not recorded. When the "
+    "reserve is used up, recoveries wait: free space there",
+    cause="The disk of the journal is full. Decisions are written into space that was reserved for them.",
+    remedy="Free space on this disk.",
 )
 
 RESERVE_WHOLE = Message(
     "US5029",
-    "there is room again on the disk of {folder}",
-    cause="What had filled the disk of the journal is gone.",
+    "the disk of {folder} has free space again",
+    cause="The disk of the journal was full, and space on it has been freed.",
 )
 
 NO_RESERVE = Message(
     "US5080",
-    "the disk of {folder} has no room for the journal's reserve ({wanted:.0f} MiB; {free:.1f} MiB are free): if it is full when a rank is "
-    "lost, the recovery waits until there is room",
-    cause="The disk of the journal was nearly full when the orchestrator was started, or its file system cannot set room aside.",
-    remedy="Make room on this disk; the reserve is made then.",
+    "the disk of {folder} has no space for the journal's reserve ({wanted:.0f} MiB; {free:.1f} MiB are free): if it is full when a rank "
+    "is lost, the recovery waits until there is space",
+    cause="The disk of the journal was nearly full when the orchestrator was started, or its file system cannot reserve space.",
+    remedy="Free space on this disk. The reserve is then created.",
 )

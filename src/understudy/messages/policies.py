@@ -30,8 +30,8 @@ DECIDED = Message(
 QUIET_HOURS = Message(
     "US3420",
     "it is {clock} UTC, in quiet hours",
-    cause="The policy lets no rank begin to leave a node at this time of day. A loss is recovered at any time.",
-    remedy="Wait until the quiet hours are over, when the ranks leave. To change that, change quiet_hours in the policy.",
+    cause="During quiet hours, the policy does not let ranks begin to leave a node. Losses are still recovered.",
+    remedy="Wait: the ranks leave when the quiet hours are over. To change the hours, change quiet_hours in the policy.",
 )
 ENOUGH_AN_HOUR = Message(
     "US3421",

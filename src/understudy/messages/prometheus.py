@@ -13,14 +13,14 @@ FOUND = Message(
 NO_ANSWER = Message(
     "US3141",
     "{server} does not answer the query of the rule {rule}: {reason}",
-    cause="The query of this rule could not be sent to the Prometheus server, or its answer cannot be used. Until then the rule reports "
-    "nothing.",
+    cause="The query of this rule could not be sent to the Prometheus server, or its answer cannot be used. The rule reports nothing "
+    "while this lasts.",
     remedy="Send the same query to the server by hand. The reason after the colon has its own code.",
 )
 NO_PAGE = Message(
     "US3142",
     "{exporter} cannot be read: {reason}",
-    cause="The exporter's page could not be fetched or read. The rules that need it report nothing about its node until then.",
+    cause="The exporter's page could not be fetched or read. The rules that need it report nothing about its node while this lasts.",
     remedy="Fetch the page with curl on the same host. The reason after the colon has its own code.",
 )
 NO_PAGE_FOR_RULE = Message(
@@ -45,11 +45,11 @@ NO_PART = Message(
     "US3146",
     "a series of the rule {rule} names no part: there is no name in {labels}",
     cause="The rule is about a device or a link, and the series has no label that names one.",
-    remedy="Give part_label in the rule, or make the rule one about nodes.",
+    remedy="Give part_label in the rule, or write the rule about nodes.",
 )
 TOO_MUCH_FOUND = Message(
     "US3147",
-    "{count} findings, of which only the first are reported",
+    "{count} findings; only the first ones are reported",
     cause="The rules found more at once than is reported. A rule that applies to so many nodes is more likely wrong than all of them "
     "broken.",
     remedy="Check the rules.",

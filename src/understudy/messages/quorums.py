@@ -56,7 +56,8 @@ MEMBER_UNREACHED = Message(
 
 MEMBER_NUMBERED_OTHERWISE = Message(
     "US5107",
-    "{url} has number {there} there, and {here} here: is --rdzv-endpoint the same?",
+    "{url} is orchestrator number {there} by its own count, but number {here} in --rdzv-endpoint of this node: is the option the same "
+    "on every node?",
     cause="The nodes were given the addresses of the orchestrators in different orders, or different addresses.",
     remedy="Give every node the same --rdzv-endpoint.",
 )
@@ -70,26 +71,27 @@ NOT_OF_MEMBERS = Message(
 
 FORGOT = Message(
     "US5131",
-    "the orchestrator at {url} knows that this one has had more on its disk than is there now, as after an older copy of it was put back: "
-    "this one takes no part for the rest of the job. The job goes on with the others, and this node serves it",
-    cause="The disk with this node's run directory is one of an earlier time (a snapshot of the host or the volume). Its vote could undo "
-    "what was decided, so it does not vote.",
-    remedy="Nothing for this job; it survives the loss of fewer orchestrators now. Never put back `quorum.db` alone: for the next job give "
-    "a new run directory.",
+    "according to the orchestrator at {url}, this one has lost data from its disk, as after an older copy was restored: it no longer "
+    "participates in this job. The job continues with the others, which also serve this node",
+    cause="The disk with this node's run directory is in an earlier state, for example from a snapshot of the host or the volume. The "
+    "vote of this orchestrator could undo earlier decisions, so it does not vote.",
+    remedy="No action for this job, which now tolerates the loss of fewer orchestrators. Never restore `quorum.db` alone: use a new run "
+    "directory for the next job.",
 )
 
 MEMBER_FORGOT = Message(
     "US5132",
-    "the orchestrator at {url} takes no part any more: what is on its disk and what others know contradict each other. Its output says why",
-    cause="The disk of this orchestrator, or those of others, are of an earlier time, as after an older copy was put back.",
-    remedy="Nothing for this job; it survives the loss of fewer orchestrators now.",
+    "the orchestrator at {url} no longer participates: the data on its disk contradicts that of the others. Its output gives the reason",
+    cause="The disk of that orchestrator, or of others, is in an earlier state, as after an older copy was restored.",
+    remedy="No action for this job, which now tolerates the loss of fewer orchestrators.",
 )
 
 CONTRADICTED = Message(
     "US5133",
-    "the other orchestrators have lost what a majority had on its disks: this one, which has it, takes no part. Training goes on, and "
-    "the journal in this run directory has what is missing in theirs",
-    cause="Disks of a majority of the orchestrators are of an earlier time, or those that were, came back while the others were away.",
+    "the other orchestrators have lost data that a majority had written to disk. This one still has it, and no longer participates. "
+    "Training continues, and the journal in this run directory has the events that are missing in theirs",
+    cause="The disks of a majority of the orchestrators are in an earlier state, or orchestrators with such disks came back while the "
+    "others were unreachable.",
     remedy="Compare the journals (`understudy events` in each run directory). Let the job finish if it can, and start it again from a "
     "checkpoint if a rank is lost.",
 )
@@ -127,36 +129,37 @@ LOCK_TAKEN = Message(
 
 LOG_UNREADABLE = Message(
     "US5115",
-    "{reason}: no orchestrator can lead the job any longer. Its workers continue until they lose one of them or finish",
+    "{reason}: no orchestrator can lead the job any longer. Its workers continue until one of them is lost or all finish",
     cause="The record of this job that the orchestrators keep in the cluster is damaged or incomplete.",
     remedy="Let the job finish if it can, and start it again.",
 )
 
 STORAGE_DAMAGED = Message(
     "US5118",
-    "{path} is damaged: {reason}. It is kept as {kept}. This host's orchestrator takes no part in decisions any more, as if it had lost "
-    "its disk; the others go on, as long as they are a majority",
-    cause="The file of one of several orchestrators was changed, overwritten or cut off. It does not know any more what it has promised.",
-    remedy="Look at the disk. The next job has all its orchestrators again.",
+    "{path} is damaged: {reason}. It is kept as {kept}. The orchestrator of this host no longer participates in decisions; the others "
+    "continue, as long as they are a majority",
+    cause="The file of one of several orchestrators was changed, overwritten or truncated, so the orchestrator no longer knows its "
+    "earlier votes.",
+    remedy="Check the disk. The next job has all its orchestrators again.",
 )
 
 MEMBER_ROW_DAMAGED = Message(
     "US5119",
-    "the row of its promises is not the one that was written",
-    cause="The checksum of this row does not fit its content.",
+    "the row with its identity, term and vote is not the one that was written",
+    cause="The checksum of this row does not match its content.",
 )
 
 ENTRY_DAMAGED = Message(
     "US5120",
     "entry {number} of the log is missing, or is not the one that was written",
-    cause="The checksum of this entry does not fit its content and the entry before it.",
+    cause="The checksum of this entry does not match its content and the entry before it.",
 )
 
 MEMBER_JOURNAL_DAMAGED = Message(
     "US5121",
     "{reason}. It is kept as {kept}, and written again from the log of the orchestrators",
-    cause="One of several orchestrators has found that its own copy of the journal is damaged. The log of all has everything.",
-    remedy="Look at the disk of this host.",
+    cause="One of several orchestrators has found that its own copy of the journal is damaged. The shared log is complete.",
+    remedy="Check the disk of this host.",
 )
 
 LOG_AWAY = Message(
@@ -174,8 +177,9 @@ LOG_BACK = Message(
 
 LOG_WAITS = Message(
     "US5130",
-    "no majority of the orchestrators has the decision on its disk (with Kubernetes: the API server has not taken it). "
-    "Bring their hosts back, or make room on their disks",
-    cause="Too many of the orchestrators of the job are away or cannot write, or the API server is.",
-    remedy="Bring their hosts back, make room on their disks, or look at the API server.",
+    "no majority of the orchestrators has the decision on its disk (with Kubernetes: the API server has not accepted it). Bring their "
+    "hosts back, or free space on their disks",
+    cause="Too many orchestrators of the job are unreachable or cannot write to their disks. With Kubernetes, the API server is "
+    "unreachable.",
+    remedy="Bring their hosts back, free space on their disks, or check the API server.",
 )

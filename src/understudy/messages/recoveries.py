@@ -12,7 +12,7 @@ _NO_SPARE = (
 TAKES_OVER = Message(
     "US4140",
     "spare {spare} on node {node} takes over rank {rank}",
-    cause="A rank was lost, and this spare takes its place: it runs the set-up of the script and receives the state of the rank.",
+    cause="A rank was lost, and this spare takes its place: it runs the setup of the script and receives the state of the rank.",
 )
 HOLDS_FOR_SPARE = Message(
     "US4141",

@@ -11,8 +11,8 @@ PARTS_CHANGED = Message(
     "{part} (one of {count} parts of modules) was added or removed after training began: a newcomer's script does not do that, so if a "
     "rank is lost, the job ends. Create all parts before the first transaction",
     cause="A submodule, parameter or buffer was added to a registered module or removed from it after the first transaction. A newcomer "
-    "creates the modules as in the set-up, so the entries of its state differ.",
-    remedy="Create all layers, parameters and buffers in the set-up, and enable or disable them by an attribute.",
+    "creates the modules as in the setup, so the entries of its state differ.",
+    remedy="Create all layers, parameters and buffers in the setup, and enable or disable them by an attribute.",
 )
 ATTRIBUTE_LARGE = Message(
     "US1502",
@@ -34,23 +34,23 @@ ATTRIBUTE_KEEPS_GRAPH = Message(
 PART_MISSING = Message(
     "US1504",
     "{entry} belongs to a part of a module that this newcomer's script did not create",
-    cause="The other ranks have a submodule that the newcomer's set-up has not created: the set-up depends on something that differs "
+    cause="The other ranks have a submodule that the newcomer's setup has not created: the setup depends on something that differs "
     "between workers, or the submodule was added after training began (US1501).",
-    remedy="Create all parts of the model in the set-up, in the same way on every worker.",
+    remedy="Create all parts of the model in the setup, in the same way on every worker.",
 )
 PARAMETERS_MISSING = Message(
     "US1505",
     "optimizer {optimizer} has a parameter group that this newcomer's script did not create",
     cause="The other ranks have added a parameter group to the optimizer that the newcomer cannot build, because it has not created the "
     "group's parameters.",
-    remedy="Create all parameters in the set-up, in the same way on every worker.",
+    remedy="Create all parameters in the setup, in the same way on every worker.",
 )
 NOT_A_DTENSOR = Message(
     "US1506",
-    "{entry} is a DTensor on its donor, but its parameter is not one here",
-    cause="The newcomer's set-up did not distribute the parameter as the other ranks did: fully_shard or distribute_module was not called "
+    "{entry} is a DTensor on its donor, but its parameter is not a DTensor on this newcomer",
+    cause="The newcomer's setup did not distribute the parameter as the other ranks did: fully_shard or distribute_module was not called "
     "for it, or only under a condition.",
-    remedy="Apply fully_shard and distribute_module in the set-up, in the same way on every worker.",
+    remedy="Apply fully_shard and distribute_module in the setup, in the same way on every worker.",
 )
 
 # -- gradients -----------------------------------------------------------------------------------------------------------------

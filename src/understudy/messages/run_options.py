@@ -176,7 +176,7 @@ JOB_NAME_SLASH = Message(
 
 PREPARE_RANGE = Message(
     "US2131",
-    "--prepare {prepare}: more spares than there are ({spares}, --spares) cannot be prepared",
+    "--prepare {prepare}: give 0 to {spares}, the number of spares (--spares)",
     cause="More spares would be prepared than the job has, or fewer than 0. The default of --spares is one.",
     remedy="Give at most the number of spares, or more spares.",
 )

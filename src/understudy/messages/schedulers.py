@@ -6,7 +6,7 @@ from understudy.messages.base import Message
 
 NO_SUCH_SCHEDULER = Message(
     "US6000",
-    "there is no scheduler {scheduler!r}; there are {known}",
+    "there is no scheduler {scheduler!r}; known schedulers: {known}",
     cause="--scheduler names a scheduler that is neither built in nor installed.",
     remedy="Use one of the listed names, or install the package that adds it.",
 )

@@ -16,11 +16,11 @@ JOINED_TWICE = Message(
 DEFAULT_STORE = Message(
     "US1002",
     "{where} uses the store of torch's default group: after a loss there is a new store, without the keys of this one, and a newcomer "
-    "would wait in its set-up for a key that no process sets. Share objects by dist.broadcast_object_list or dist.all_gather_object, and "
+    "would wait in its setup for a key that no process sets. Share objects by dist.broadcast_object_list or dist.all_gather_object, and "
     "synchronize by dist.barrier, in a transaction or before the first one",
     cause="The script calls torch.distributed.distributed_c10d._get_default_store(), which is private to torch. Keys that it sets there "
     "cannot be given to a newcomer, and cannot be restored for a step that is redone.",
-    remedy="Use collectives instead, in the set-up or in a transaction: these are recorded for a newcomer, and redone after a loss.",
+    remedy="Use collectives instead, in the setup or in a transaction: these are recorded for a newcomer, and redone after a loss.",
 )
 
 OWN_PROCESS_GROUP = Message(
@@ -30,11 +30,11 @@ OWN_PROCESS_GROUP = Message(
     cause="torch.distributed.init_process_group was called by the script, or by a library such as a trainer, under `understudy run`. "
     "Such a script runs as under torchrun: nothing of it is recovered within a step.",
     remedy="Call understudy.join() in place of init_process_group, register what the script trains, and wrap the step in @job.step: "
-    "docs/quickstart.md. A script that is to stay as it is should load its own checkpoint when it starts again.",
+    "docs/quickstart.md. A script that you do not want to change should load its own checkpoint when it starts again.",
 )
 GROUP_BEFORE_JOIN = Message(
     "US1004",
-    "understudy.join() was called after init_process_group, whose place it takes",
+    "understudy.join() was called after init_process_group, which it replaces",
     cause="The default process group is made by understudy.join(), because a loss replaces it. The script, or a library, had made one.",
     remedy="Remove the call of init_process_group. If a library makes it, call understudy.join() before that library does.",
 )
@@ -63,10 +63,10 @@ ARGUMENTS_CHANGED_IN_REDO = Message(
 )
 ARGUMENT_OBJECT_CHANGED = Message(
     "US1113",
-    "{function} changes an object among its arguments: if a rank is lost, it runs again with the changed one. Register the object, or "
-    "change it after the call",
-    cause="An object that was passed to the transaction has other contents when the transaction ends. A redo does not restore objects "
-    "that are not registered.",
+    "{function} changes an object among its arguments: if a rank is lost, the transaction runs again with the changed object. Register "
+    "the object, or change it after the call",
+    cause="An object that was passed to the transaction has different contents when the transaction ends. A redo does not restore "
+    "objects that are not registered.",
     remedy="Register the object with job.register, or change it after the transaction has returned.",
 )
 WORK_KEPT = Message(
@@ -78,8 +78,8 @@ WORK_KEPT = Message(
 )
 SAVE_WAITED_FOR = Message(
     "US1122",
-    "{function} saves a distributed checkpoint in the background (async_save), by collectives that would continue after its end: the save "
-    "is waited for before the vote. One without collectives, as by torch.save on one rank, need not be waited for",
+    "{function} saves a distributed checkpoint in the background (async_save). Its collectives would continue after the transaction, so "
+    "the transaction waits for the save before its vote. A save without collectives, such as torch.save on one rank, is not waited for",
     cause="Collectives of a thread that continues after its transaction could not be redone after a loss, and a newcomer has no such "
     "thread. So the transaction that begins the save waits for it.",
     remedy="Save without collectives if the wait takes too long: each rank its own file, or one rank all of it. Otherwise ignore this.",
@@ -190,14 +190,14 @@ UNMOVABLE_TENSOR = Message(
 SPARSE_TENSOR = Message(
     "US1216",
     "{name} is sparse ({layout}), and only dense tensors can be compared and moved: keep it dense (to_dense()). If nothing changes it, and "
-    "every worker's set-up makes the same, it may be a plain attribute of the module in place of a buffer",
+    "every worker's setup makes the same, it may be a plain attribute of the module in place of a buffer",
     cause="A registered buffer, parameter or tensor has a sparse layout, so its memory is no single block of numbers.",
     remedy="Use tensor.to_dense(); or keep its indices and values in two buffers, and make the sparse tensor of them where it is used; or, "
     "if it is constant, set it as an attribute (self.name = tensor) instead of register_buffer.",
 )
 NO_SUCH_VALUE = Message(
     "US1215",
-    "the namespace of job.state has no value {name!r}: it was neither passed to job.state nor set since; there is {known}",
+    "the namespace of job.state has no value {name!r}: it was neither passed to job.state nor set since. Known values: {known}",
     cause="An attribute of a namespace made by job.state was read, but it was neither given to job.state nor assigned before.",
     remedy="Give it a first value in the call of job.state, or correct the name.",
 )

@@ -69,7 +69,7 @@ STANDSTILL = Message(
     "US2509",
     "there was no progress for {seconds:.0f} s (--setup-limit) while the check waited for {what}",
     cause="Neither a step nor the state of a rank or spare has changed for the time that --setup-limit allows.",
-    remedy="Read the output of the run to see where the script waits. If its set-up takes longer, raise --setup-limit.",
+    remedy="Read the output of the run to see where the script waits. If its setup takes longer, raise --setup-limit.",
 )
 
 BITWISE = Message(
@@ -138,8 +138,8 @@ STEPS_UNRECORDED = Message(
 
 REFUSED = Message(
     "US2520",
-    "Understudy refuses to run this script as it is (rank {rank}, with {step} steps committed)",
-    cause="Understudy ended the script because of something that it does. The message in the report says what.",
+    "Understudy refuses to run this script without changes (rank {rank}, with {step} steps committed)",
+    cause="Understudy ended the script because of something that the script does. The message in the report names it.",
     remedy="Follow the message, and check again.",
 )
 
@@ -182,7 +182,7 @@ NOT_REACHED = Message(
     "US2526",
     "no rank was killed in the phase {phase}: the script did not reach it in step {step}",
     cause="The check waits until a rank is in this phase of a step, and the step was over before the rank reached it.",
-    remedy="Ignore this if the script has no such phase, for example a step without a backward. Otherwise use another --check-steps.",
+    remedy="Ignore this if the script has no such phase, for example a step without a backward pass. Otherwise use another --check-steps.",
 )
 
 NO_KILL = Message(
@@ -215,7 +215,7 @@ VALUE_DIFFERS = Message(
 
 RECORDED_ONCE = Message(
     "US2532",
-    "rank {rank} reported transaction {transaction} only in the run that was {run}",
+    "rank {rank} reported transaction {transaction} in only one of the two runs ({run})",
     cause="The two runs did not execute the same transactions, so they cannot be compared there.",
     remedy="Let the script run the same steps each time, or run the check again.",
 )
@@ -229,15 +229,15 @@ RECORDED_OTHERWISE = Message(
 
 REGISTER_STATE = Message(
     "US2540",
-    "Unregistered state that a step depends on has its initial value on a newcomer. Look for it in the inputs of what is named above: "
-    "counters, averages, generators, iterators, caches. Pass it to job.register, or keep it in job.state(...)",
+    "Unregistered state that a step depends on has its initial value on a newcomer. Look for it in the inputs of the entry that is "
+    "named above: counters, averages, generators, iterators, caches. Pass it to job.register, or keep it in job.state(...)",
     cause="The recovery differs, usually because state is not registered.",
     remedy="Register the state, and check again.",
 )
 
 FOLLOW_NOTICES = Message(
     "US2541",
-    "Each notice above says what to change",
+    "Each notice above names the change to make",
     cause="The runtime printed notices about the script, which the report shows.",
     remedy="Follow the notices, and check again.",
 )
@@ -245,7 +245,7 @@ FOLLOW_NOTICES = Message(
 FOLLOW_MESSAGE = Message(
     "US2542",
     "Follow the message above, and check again",
-    cause="The report shows a message that says what to change.",
+    cause="The report shows a message that names the change to make.",
 )
 
 FOLLOW_DRILL = Message(
@@ -298,7 +298,7 @@ FOLDER_OF_ITS_OWN = Message(
 )
 LOOK_AT_OUTPUT = Message(
     "US2548",
-    "See {output}. A set-up that takes longer needs a longer --setup-limit",
+    "See {output}. A setup that takes longer needs a longer --setup-limit",
     cause="The script made no progress for longer than --setup-limit.",
 )
 

@@ -40,22 +40,22 @@ NODE_BACK = Message(
 AGENT_ENDED = Message(
     "US5303",
     "its agent ended with exit code {code}",
-    cause="A job's part on the node ended while the job continued.",
-    remedy="Read agent.log in the part's folder below the agent's --state-dir.",
+    cause="In a service, each job has its own agent on a node, which manages the job's workers there. It ended while the job continued.",
+    remedy="Read agent.log in the job's folder below --state-dir of `understudy agent`.",
 )
 
 ENVIRONMENT_UNREADABLE = Message(
     "US5304",
-    "the environment of job {job} cannot be read: parts that are started from now on have none",
+    "the environment of job {job} cannot be read: agents of the job that are started from now on do not get it",
     cause="The file with the job's environment below --state-dir is missing or damaged.",
     remedy="Submit the job again if its script needs the environment.",
 )
 
 JOB_PUT_ASIDE = Message(
     "US5305",
-    "job {job} is put aside: {reason}. Its workers, if there are any, go on until they lose one of them or finish; `understudy cancel "
-    "{job}` ends them. All other jobs go on as ever",
-    cause="The journal cannot be read where it tells of this job, does not know it, or lacks what its nodes know.",
+    "job {job} is put aside: {reason}. Its workers, if any, continue until one of them is lost or all finish; `understudy cancel {job}` "
+    "ends them. Other jobs are not affected",
+    cause="The record of this job in the journal cannot be read, is missing, or lacks events that its nodes know.",
     remedy="Use the Understudy that wrote the journal, restore it from a backup, or cancel the job.",
 )
 
@@ -88,16 +88,18 @@ WAITS_FOR_SLOTS = Message(
 
 PART_SAW = Message(
     "US5317",
-    "evidence from the job's part on node {node} was dropped: in a service the node's own agent says what is seen there",
-    cause="A job's part speaks for its job only, and the node serves others, too. The parts that this version starts send none.",
-    remedy="Nothing, for a part of an earlier version; it ends with its job. Else see which program has the job's token.",
+    "evidence from the agent of the job on node {node} was dropped: in a service, only the node's own agent reports evidence",
+    cause="A job's agent has authority over its job only, and the node serves other jobs, too. Agents that this version starts for a "
+    "job send no evidence.",
+    remedy="No action if the job's agent is of an earlier version: it ends with its job. Otherwise find out which program has the job's "
+    "token.",
 )
 
 WAITS_FOR_OTHERS = Message(
     "US5316",
-    "waits for slots: those that are free are kept for {jobs}, which came before and waited for more than {minutes:.0f} minutes",
-    cause="A larger job has been passed by smaller ones for a while. Its nodes are kept for it now.",
-    remedy="Wait until it has begun, or cancel it.",
+    "waits for slots: the free ones are reserved for {jobs}, submitted earlier and waiting for more than {minutes:.0f} minutes",
+    cause="Smaller jobs have started before a larger one for a while, so slots are now reserved for the larger job.",
+    remedy="Wait until that job has started, or cancel it.",
 )
 
 NODE_DRAINED = Message(
@@ -109,8 +111,8 @@ NODE_DRAINED = Message(
 
 MARKS_UNREADABLE = Message(
     "US5310",
-    "{path} cannot be read, so nodes without jobs that were drained or tainted are not any more; the file is kept as {kept}: {reason}",
-    cause="The file in which the service keeps what people have said of nodes is damaged.",
+    "{path} cannot be read, so drains and taints of nodes without jobs are lost; the file is kept as {kept}: {reason}",
+    cause="The file in which the service keeps drains and taints is damaged.",
     remedy="Drain or taint the nodes again that should get no jobs.",
 )
 
@@ -130,23 +132,24 @@ OUTPUT_UNWRITTEN = Message(
 
 AGENT_SENT_AWAY = Message(
     "US5313",
-    "an agent that said it was node {node} was sent away: {reason}",
+    "an agent that introduced itself as node {node} was refused: {reason}",
     cause="Its token or certificate is for another node, or for none.",
     remedy="Give each node a token or certificate with its name. If none of yours did this, change the secret.",
 )
 
 NODE_KEPT_WAITING = Message(
     "US5318",
-    "the agent of node {node} is not let in, and tries again: {reason}",
-    cause="It says more of its node than this version keeps of one. Earlier versions took that, so its parts go on without it.",
-    remedy="Start that agent again with fewer or shorter labels: its jobs go on.",
+    "the agent of node {node} is refused, and tries again: {reason}",
+    cause="Its description of the node is longer than this version accepts. Earlier versions accepted it, so the jobs on the node "
+    "continue without this agent.",
+    remedy="Start that agent again with fewer or shorter labels. Its jobs continue.",
 )
 
 NOT_ITS_PART = Message(
     "US5314",
-    "node {node} reported the end of its part in job {job}, which has none there",
-    cause="The agent of the node has said something that cannot be. It was ignored.",
-    remedy="Look at the node: something else may run in the place of its agent.",
+    "node {node} reported the end of its agent of job {job}, which has none there",
+    cause="The report contradicts the records of the orchestrator, and was ignored.",
+    remedy="Check the node: another program may be running in place of its agent.",
 )
 
 NODE_TAINTED = Message(
@@ -228,7 +231,7 @@ NOT_BACK = Message(
 SILENT = Message(
     "US5332",
     "no message from it for {seconds:.1f} s (the host or the network to it is down)",
-    cause="The agent of the node sent no sign of life for longer than --node-timeout.",
+    cause="The agent of the node sent no heartbeat for longer than --node-timeout.",
     remedy="Check the host and the network to it. If it was only busy, raise --node-timeout.",
 )
 
@@ -336,7 +339,7 @@ SCHEDULER_FAILS = Message(
     "US5400",
     "the scheduler does not execute the request: {reason}. Training continues, and the request is retried",
     cause="A command or request to the scheduler has failed.",
-    remedy="Resolve the reason that is given. Until then there are no spares on nodes of the scheduler.",
+    remedy="Fix the cause that the message gives. Until then there are no spares on nodes of the scheduler.",
 )
 
 SCHEDULER_ANSWERS = Message(
@@ -349,7 +352,7 @@ NOT_GIVEN_BACK = Message(
     "US5402",
     "{nodes} could not be returned to the scheduler: {reason}",
     cause="The scheduler did not take back nodes that the job no longer needs. They stay with the job until its end.",
-    remedy="Resolve the reason that is given, if the nodes are needed elsewhere.",
+    remedy="Fix the cause that the message gives, if the nodes are needed elsewhere.",
 )
 
 NOT_DRAINED = Message(

@@ -21,7 +21,7 @@ COMMAND_NOT_STARTED = Message(
     "US6302",
     "{command}: {reason}",
     cause="The system refused to start the command.",
-    remedy="Resolve the reason, which comes from the operating system.",
+    remedy="Fix the cause that the operating system reported.",
 )
 COMMAND_REFUSED = Message(
     "US6303",
@@ -85,29 +85,29 @@ NODE_TAKEN = Message(
 # Claimed nodes.
 LESS_THAN_THE_JOB = Message(
     "US6350",
-    "node {node} was given with less than every node of the job has: {missing}",
-    cause="Slurm has given a node for a floating spare, and a rank would have less there than on the job's own nodes. None goes there, "
-    "and the node is given back.",
-    remedy="A plugin of the site may have changed what was asked for: ask its administrators. What --floating-option sets itself is not "
-    "compared. The next node is asked for later and later, up to 5 minutes.",
+    "node {node} has less than the other nodes of the job: {missing}",
+    cause="Slurm assigned this node as a floating spare, but a rank would have fewer resources there than on the job's own nodes. No "
+    "rank goes there, and the node is returned.",
+    remedy="A plugin of the site may have changed the request: ask its administrators. Resources that --floating-option sets are not "
+    "compared. The next node is requested after growing pauses of up to 5 minutes.",
 )
 NOT_COMPARED = Message(
     "US6351",
-    "what was given on node {node} cannot be compared with what the job has: {reason}",
-    cause="Slurm's commands do not work on the node that was given for a floating spare. No rank goes there; the node is given back.",
-    remedy="Look at the reason, and try `scontrol show job` on that node.",
+    "the resources of node {node} cannot be compared with those of the job: {reason}",
+    cause="Slurm's commands do not work on the node that was assigned as a floating spare. No rank goes there, and the node is returned.",
+    remedy="Fix the cause that the message gives, and try `scontrol show job` on that node.",
 )
 NOTHING_LISTED = Message(
     "US6352",
-    "Slurm does not say what job {job} has on its nodes",
-    cause="`scontrol show job --details` lists no node of the job, so no node like those can be asked for.",
-    remedy="Try that command by hand. Slurm before 20.02 prints it in another form.",
+    "Slurm does not list the resources of job {job} on its nodes",
+    cause="`scontrol show job --details` lists no node of the job, so a node with the same resources cannot be requested.",
+    remedy="Run that command by hand. Slurm before 20.02 prints it in another form.",
 )
 CLAIMS_OF_PARTS = Message(
     "US6353",
     "--floating-spares: Slurm job {job} has {parts} components, whose nodes may differ, and a spare node would have to be like all of them",
     cause="The job is heterogeneous (sbatch with ':' between the options of its components).",
-    remedy="Leave out --floating-spares and give the job spare nodes of its own (--spare-nodes), or submit a job of one component.",
+    remedy="Leave out --floating-spares and start the job with spare nodes (--spare-nodes), or submit a job of one component.",
 )
 CLAIMS_IN_CONTAINER = Message(
     "US6354",

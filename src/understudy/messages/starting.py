@@ -103,7 +103,7 @@ SECRET_NOT_SHARED = Message(
     "US2174",
     "the job's secret: {reason}",
     cause="The nodes of the allocation could not share a secret: the first node could not write it, or it did not reach the others.",
-    remedy="Resolve the reason that is given, or give all nodes your own secret with --token-file.",
+    remedy="Fix the cause that the message gives, or give all nodes your own secret with --token-file.",
 )
 
 ALLOCATION = Message(
@@ -169,7 +169,7 @@ NODE_RELEASED = Message(
 STOPPING = Message(
     "US2204",
     "{signal}: stopping (send it again to stop immediately)",
-    cause="The command received this signal, which ends the job in order. A second one ends it without waiting.",
+    cause="The command received this signal, which ends the job gracefully. A second one ends it without waiting.",
 )
 
 SIGNAL_RECEIVED = Message(
@@ -256,8 +256,8 @@ AGENT_ENDED = Message(
 
 ORCHESTRATOR_UNUSABLE = Message(
     "US2217",
-    "the orchestrator cannot lead the job ({how}; its reason stands above). Training goes on without it: a rank that is lost is not "
-    "replaced, and `status` and `report` have nothing new. It is started again now and then until it can",
-    cause="As a rule the journal in the run directory is damaged. Workers do not need it to train.",
+    "the orchestrator cannot lead the job ({how}; see its output above). Training continues without it, but a rank that is lost is not "
+    "replaced, and `status` and `report` show nothing new. The orchestrator is restarted from time to time until it can lead",
+    cause="Usually the journal in the run directory is damaged. Workers do not need the orchestrator to train.",
     remedy="Restore the journal (`understudy journal restore`), or let the job finish.",
 )

@@ -58,7 +58,7 @@ CHECK_CALLED_OFF = Message(
 HOST_NEEDS_SECRET = Message(
     "US2715",
     "{host} is not the loopback address: give both sides the same long random text with --token-file",
-    cause="The two sides of the network check authenticate each other with a secret. Only on one machine none is needed.",
+    cause="The two sides of the network check authenticate each other with a secret. None is needed if both sides run on one machine.",
     remedy="Generate one, for example with `openssl rand -hex 32`, and give it to both sides.",
 )
 
@@ -160,7 +160,7 @@ CERTIFICATE_EXISTS = Message(
     "US2741",
     "{path} already exists: remove it first, or choose another name",
     cause="The file of an authority or a certificate exists, and is not overwritten, because it may be in use.",
-    remedy="Move it away, or choose another name.",
+    remedy="Move it to another folder, or choose another name.",
 )
 
 AUTHORITY_MISSING = Message(
@@ -174,7 +174,7 @@ CERTIFICATE_UNWRITTEN = Message(
     "US2743",
     "{reason}",
     cause="The certificate could not be written.",
-    remedy="Resolve the reason that is given.",
+    remedy="Fix the cause that the message gives.",
 )
 
 LISTEN_FORM = Message(

@@ -24,7 +24,7 @@ UNKNOWN_GROUPS = Message(
     "US4422",
     "--keep-together names {names}, and the script has created no such group; it has {known}",
     cause="Groups are identified by the dimension names of init_device_mesh and by the group_desc of new_group. No group has this name.",
-    remedy="Use one of the groups that are listed. A mesh dimension that holds all ranks has no group of its own: it is called world.",
+    remedy="Use one of the groups that are listed. A mesh dimension that holds all ranks is not a separate group: it is called world.",
 )
 NO_DOMAINS = Message(
     "US4423",

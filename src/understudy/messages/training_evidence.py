@@ -8,7 +8,7 @@ _RAISE_LIMIT = "If the rank only needed longer than the limit, wrap the code in 
 
 SILENT = Message(
     "US3000",
-    "no sign of life for {silence:.1f} s (limit {limit:.1f} s): stopped, or stuck in a call",
+    "no heartbeat for {silence:.1f} s (limit {limit:.1f} s): stopped, or stuck in a call",
     cause="The heartbeat thread of this worker did not run for longer than the limit, while the threads of other workers did. Its process "
     "is stopped, or a call holds the interpreter's lock and does not return.",
     remedy="The worker is ended and a spare takes over its rank. If it happens again, read its last output and the stack of the call. If a "
@@ -59,7 +59,10 @@ LEFT_BEHIND = Message(
     "produced, and register the values that it depends on.",
 )
 
-_SLOWER = "rank {rank} spends {own:.0f} ms per step on its own work, its replicas {usual:.0f} ms (median of {others}), for {steps} steps; "
+_SLOWER = (
+    "rank {rank} is slower than its replicas: {own:.0f} ms of its own work per step instead of {usual:.0f} ms (median of {others}), over "
+    "{steps} steps, "
+)
 COMPUTES_LONGER = Message(
     "US3020",
     _SLOWER + "in forward and backward ({activity})",

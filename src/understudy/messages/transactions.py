@@ -88,20 +88,21 @@ OTHER_TRANSACTIONS = Message(
 )
 CHANGES_AFTER_VOTE = Message(
     "US4585",
-    "{names} change(s) {point}, after the vote. From the next transaction on the change is handed over again there; if this rank is lost "
-    "between a vote and that point, the change of that step is lost, and this is reported.",
-    cause="Something that differs from rank to rank changes after its copy was handed over with the vote.",
+    "{names} change(s) {point}, after the vote. From the next transaction on, this rank sends its copy to its buddies again at that "
+    "point. If the rank is lost between the vote and that point, the change of that step is lost, and this is reported.",
+    cause="A value that differs from rank to rank changes after the vote. Its copy was sent to the buddies with the vote, so the copy "
+    "is out of date.",
     remedy="Change it before optimizer.step if no change may be lost.",
 )
 CHANGES_AND_RUNS_AGAIN = Message(
     "US4586",
-    "{names} change(s) {point}, after the vote. From the next transaction on the change is handed over again there; if this rank is lost "
-    "between a vote and that point, its newcomer runs the code in between again.",
-    cause="Random streams, the data position or plain names change between two transactions. A newcomer runs that code again.",
+    "{names} change(s) {point}, after the vote. From the next transaction on, this rank sends its copy to its buddies again at that "
+    "point. If the rank is lost between the vote and that point, its newcomer runs the code in between again.",
+    cause="Random streams, the data position or plain variables change between two transactions. A newcomer runs the code there again.",
 )
 OTHER_MODELS = Message(
     "US4590",
-    "ranks do not create the same model: {megabytes:.1f} MB of registered state came from another rank in the set-up, too much to be kept "
+    "ranks do not create the same model: {megabytes:.1f} MB of registered state came from another rank in the setup, too much to be kept "
     "for a newcomer. Values that the script derives from it before the first step (a frozen copy, a norm) would differ on a newcomer. Seed "
     "every rank with the same value or load the same file on each, or raise UNDERSTUDY_SETUP_LIMIT (bytes)",
     cause="Ranks initialize the model differently, and DDP or the script then copies it from one rank. A newcomer cannot receive this "

@@ -70,21 +70,21 @@ LINE_TOO_LONG = Message(
 SLOTS_OUT_OF_RANGE = Message(
     "US5913",
     "a node has 0 to {most} slots, not {slots}",
-    cause="An agent says of its node that it takes so many workers.",
+    cause="The agent of the node reported this number of slots.",
     remedy="Give `understudy agent` another number with --slots.",
 )
 
 PARTS_OUT_OF_RANGE = Message(
     "US5914",
-    "a node has at most {most} parts of jobs, each with 0 to {most} slots and spares",
-    cause="An agent says that it has parts of jobs as there cannot be.",
+    "a node serves at most {most} jobs, each with 0 to {most} slots and spares",
+    cause="The agent of the node listed too many jobs, or numbers that are out of range.",
     remedy="Install the same version of Understudy on all hosts.",
 )
 
 NODE_TOO_LONG = Message(
     "US5915",
     "the name, address, failure domain and labels of a node have {length} bytes as JSON; {most} are allowed",
-    cause="They are kept for every node, and shown in lists.",
+    cause="The orchestrator keeps these values for every node, so their length is limited.",
     remedy="Give `understudy agent` fewer labels, or shorter ones.",
 )
 

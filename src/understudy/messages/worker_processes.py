@@ -11,7 +11,7 @@ _SAME_VERSION = "Run the same version on all nodes, and check the nodes. Report 
 
 CONNECTION_LOST = Message("US4860", "the connection to member {member} failed: {why}", cause=_PEER, remedy=_NETWORK)
 CONNECTIONS_BROKE = Message("US4861", "connections of generation {generation} failed: {error}", cause=_PEER, remedy=_NETWORK)
-BROKE_BEFORE = Message("US4862", "a connection of this generation failed before", cause=_PEER, remedy=_NETWORK)
+BROKE_BEFORE = Message("US4862", "a connection of this generation has already failed", cause=_PEER, remedy=_NETWORK)
 TOO_LARGE = Message(
     "US4863",
     "member {member} announces a message of {size} bytes; at most {most} are allowed",
@@ -34,7 +34,8 @@ STORE_LOST = Message(
 GROUPS_BROKE = Message(
     "US4866",
     "a connection of the script's groups failed before the vote",
-    cause="A process group of the script lost a connection after its last collective. The step is not voted for, and is redone.",
+    cause="A process group of the script lost a connection after its last collective. The rank does not vote for the step, and the step "
+    "is redone.",
     remedy=_NETWORK,
 )
 NOT_CONNECTED = Message(
@@ -70,7 +71,7 @@ OTHER_VOTE = Message(
 )
 NO_TABLE = Message("US4872", "another rank's part of a comparison is not a table of ranks", cause=_BAD, remedy=_SAME_VERSION)
 UNREADABLE = Message("US4873", "data from another rank cannot be read: {error!r}", cause=_BAD, remedy=_SAME_VERSION)
-INCOMPLETE = Message("US4874", "a comparison without rank {rank}", cause=_BAD, remedy=_SAME_VERSION)
+INCOMPLETE = Message("US4874", "a comparison lacks the part of rank {rank}", cause=_BAD, remedy=_SAME_VERSION)
 MESSAGE_IGNORED = Message(
     "US4900",
     "{worker}: ignored a message from the agent: {error}",

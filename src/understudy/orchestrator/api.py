@@ -33,15 +33,15 @@ Every request needs `Authorization: Bearer TOKEN`, or a client's certificate. Wi
 the request needs (`x-role` in the OpenAPI description), 403. The address of an orchestrator that `understudy run` has started is in
 `orchestrator.json` of the run directory, and its token in `token`.
 
-If several orchestrators serve a job, `orchestrator.json` has all addresses, separated by commas. Only the one that leads serves
-requests. The others answer every request with 503, and `detail` names the one that leads, if it is known. The numbers of events stay the
-same when another one leads.
+If several orchestrators serve a job, `orchestrator.json` has all addresses, separated by commas. Only the leader serves requests. The
+others answer every request with 503, and `detail` names the leader, if it is known. The numbers of events stay the same when the leader
+changes.
 
 Errors are problem details (RFC 9457). `detail` says what to do. `code` is explained by `understudy explain`, and stays the same when the
 wording changes.
 
-`GET /openapi.json` returns this description for programs, without a token. Requests "of a service" exist only with
-`understudy orchestrator`.
+`GET /openapi.json` returns this description for programs, without a token. A *service* is an orchestrator that was started with
+`understudy orchestrator`; requests "of a service" exist only there.
 """
 
 

@@ -26,28 +26,30 @@ class Migrate(BaseModel):
 class WantDrill(BaseModel):
     """A request to check whether a spare computes the same bits as a rank."""
 
-    rank: int = Field(default=-1, ge=-1, description="rank to drill; -1: the one whose last drill is longest ago")
+    rank: int = Field(default=-1, ge=-1, description="rank to drill; -1: the least recently drilled one")
     reason: str = Field(default="", max_length=1000, description="reason, recorded in the journal")
 
 
 class Believe(BaseModel):
-    """The decision, for a job that is paused because replicas or a redo differ, that the state of this rank is right."""
+    """The decision about a job that is paused because replicas or a redo differ: the state of this rank is right."""
 
     rank: int = Field(ge=0, description="rank whose state is right")
     reason: str = Field(default="", max_length=1000, description="reason, shown in the report")
 
 
 class TaintNode(BaseModel):
-    """A node that is not to be trusted, or is again."""
+    """A request to taint a node, or to remove its taint."""
 
-    reason: str = Field(default="", max_length=1000, description="why it is not trusted; empty: it is trusted again")
+    reason: str = Field(default="", max_length=1000, description="why the node is not trusted; empty: remove the taint")
 
 
 class Taint(TaintNode):
-    """The same, with the node, or one device of it."""
+    """A request to taint a node or one of its devices, or to remove the taint."""
 
-    node: str = Field(max_length=1000, description="its name")
-    device: str = Field(default="", max_length=200, description="one device of it: index (gpu1), UUID or PCI address; empty: the node")
+    node: str = Field(max_length=1000, description="name of the node")
+    device: str = Field(
+        default="", max_length=200, description="a device of the node: index (gpu1), UUID or PCI address; empty: the whole node"
+    )
 
 
 class Drain(BaseModel):
@@ -93,9 +95,9 @@ class DrainPlan(BaseModel):
 
     job: str = Field(description="name of the job")
     ranks: list[int] = Field(description="ranks that leave")
-    warm: int = Field(description="spares on other nodes that can take over one of them at once")
+    warm: int = Field(description="spares on other nodes that can take over one of these ranks at once")
     coming: int = Field(description="spares on other nodes that are starting or will be started, and nodes that may be claimed")
-    pauses: int = Field(description="pauses of the job if no rank has to wait for a spare; each waiting rank may add one")
+    pauses: int = Field(description="minimum number of pauses of the job; each rank that waits for a spare may add one")
     waiting: int = Field(description="ranks that have to wait for a spare")
     refused: str = Field(description="why the job cannot leave the nodes; empty if it can")
 
@@ -130,7 +132,9 @@ class Health(BaseModel):
     """The orchestrator serves."""
 
     status: str = Field(default="ok", description="`ok`; or `degraded`: it serves requests, and `problems` lists what it cannot do")
-    problems: list[str] = Field(default_factory=list, description="as text; its own messages and the list of jobs have the details")
+    problems: list[str] = Field(
+        default_factory=list, description="descriptions of the problems; the orchestrator's output and the list of jobs have the details"
+    )
     version: str = Field(default=understudy.__version__, description="version of Understudy")
 
 
@@ -156,14 +160,14 @@ class NodeLine(BaseModel):
     """A node in a list."""
 
     node: str = Field(description="name of the node")
-    state: str = Field(description="`here`, or `away`: its agent sends no messages")
-    taint: str = Field(description="why the node gets no new jobs; empty: it does")
+    state: str = Field(description="`here`: its agent is connected; `away`: it is not")
+    taint: str = Field(description="why the node gets no new jobs; empty: no taint")
     drain: str = Field(
         description="empty; `draining`: jobs still have ranks or spares there; `late`: the deadline of the drain has passed, and ranks are "
         "left there; `drained`"
     )
     address: str = Field(description="address at which other nodes reach its workers")
-    domain: str = Field(description="failure domain; empty: the node alone")
+    domain: str = Field(description="failure domain; empty: the node is its own failure domain")
     labels: dict[str, str] = Field(description="labels that were passed to its agent")
     slots: int = Field(description="number of workers that it can run")
     free: int = Field(description="slots that no job uses")

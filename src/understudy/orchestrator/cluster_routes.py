@@ -23,7 +23,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
     @app.post("/v1/jobs", status_code=201, **submits, responses=REFUSED | {429: problems.RESPONSE})
     async def submit(request: Submission, http: Request) -> Submitted:
         """Submit a job to a service. It starts as soon as there are slots for its ranks and spares. Its name must not have been used.
-        429 if too many jobs are waiting: of this token or certificate, or in total.
+        The answer is 429 if too many jobs are waiting, in total or of this token or certificate.
         """
         if not any(grant.allows(Role.SUBMIT, request.name) for grant in http.state.grants):
             raise HTTPException(403, http_requests.NAME_NOT_ALLOWED(job=request.name))
@@ -42,7 +42,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
 
     @app.get("/v1/nodes", **read, responses=NOT_LET)
     async def list_nodes() -> list[NodeLine]:
-        """List the nodes of a service: those that are connected, and those that were in the last day or still have a part of a job."""
+        """List the nodes of a service: all that are connected, were connected within the last day, or still run a job."""
         return [
             NodeLine(
                 node=name,
@@ -75,8 +75,8 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
 
     @app.post("/v1/nodes/{node}/taint", **operate, responses=REFUSED)
     async def taint(node: str, wish: TaintNode) -> Accepted:
-        """Taint a node of a service for all its jobs, or remove the taint. It gets no new jobs, and no new ranks or spares of the jobs that
-        have it. Removing the taint also removes the taints that jobs have set, and the evidence.
+        """Taint a node of a service for all its jobs, or remove the taint. A tainted node gets no new jobs, and no new ranks or spares of
+        the jobs that already run there. Removing the taint also removes the taints that were set for single jobs, and the evidence.
         """
         if not cluster.is_known(node):
             raise HTTPException(404, http_requests.NO_SUCH_NODE(node=node))

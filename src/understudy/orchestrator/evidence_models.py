@@ -29,14 +29,14 @@ _APART: dict[str, Any] = {  # the same as `_consistent` checks
 
 
 class EvidenceItem(BaseModel):
-    """Evidence against a node, or a part of it. Times are in seconds; give `until` or `for`, not both; a node as a whole has no part, a
-    device or a link has one.
+    """Evidence against a node, or a part of it. Times are in seconds. Give `until` or `for`, not both. `part` is needed for a device or a
+    link, and not allowed for a node as a whole.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_APART)
 
     node: str = Field(min_length=1, max_length=1000, description="name of the node, as in status, its address, or its host name")
-    source: Name = Field(description="source of the evidence; shown as the detector `webhook:SOURCE`, also to policies")
+    source: Name = Field(description="source of the evidence; status and policies call it the detector `webhook:SOURCE`")
     kind: Kind = Field(
         description="kind of the evidence, for the rules of a policy; one source always uses the same kind for the same thing"
     )
@@ -47,7 +47,7 @@ class EvidenceItem(BaseModel):
         default="", max_length=10_000, description="description for people: its first line, up to 200 characters; empty: the kind"
     )
     subject: Literal["node", "device", "link"] = Field(
-        default="node", description="subject of the evidence; if left out: a device if there is a part, else the node"
+        default="node", description="`node`, `device` or `link`; if left out: `device` if `part` is given, else `node`"
     )
     part: str = Field(default="", pattern=_PART, description="name of a device or a link, as its node calls it: gpu3, nvme0n1, eth0")
     happened: float = Field(
@@ -62,8 +62,8 @@ class EvidenceItem(BaseModel):
         ge=0,
         le=LAST_TIME,
         allow_inf_nan=False,
-        description="unix time, at most 366 days from now, at which the evidence ends; one in the past ends what followed from it; "
-        "0: it does not expire",
+        description="unix time, at most 366 days from now, at which the evidence ends; a time in the past withdraws the evidence, and its "
+        "consequences end; 0: it does not expire",
     )
     lasts: float = Field(
         default=0.0,
@@ -71,7 +71,7 @@ class EvidenceItem(BaseModel):
         ge=0,
         le=LONGEST,
         allow_inf_nan=False,
-        description="how long the evidence is valid from now on; 0: see `until`",
+        description="seconds for which the evidence is valid from now on; 0: see `until`",
     )
 
     @model_validator(mode="after")
@@ -110,10 +110,10 @@ class EvidenceItem(BaseModel):
 class Heard(BaseModel):
     """The result for one piece of evidence."""
 
-    node: str = Field(description="name of the node here; empty: the evidence names none")
-    detector: str = Field(description="detector as which it counts for a policy; empty: it does not count")
+    node: str = Field(description="the orchestrator's name of the node; empty: the evidence names no known node")
+    detector: str = Field(description="detector under whose name policies see the evidence; empty: they do not see it")
     jobs: list[str] = Field(
-        description="jobs whose policies received it: those with the node, as far as the token allows; "
-        "none, in a service: it keeps new jobs away from the node"
+        description="jobs whose policies received the evidence: those on the node for which the token is valid. If there are none, a "
+        "service places no new jobs on the node"
     )
-    refused: str = Field(description="why it had no effect; empty: it had one")
+    refused: str = Field(description="why the evidence had no effect; empty: it had one")

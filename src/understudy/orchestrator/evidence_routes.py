@@ -90,9 +90,9 @@ def add_evidence(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth) 
 
     @app.post("/v1/evidence", **tells, responses=WRONG | {409: problems.RESPONSE})
     async def evidence(request: Request, items: Annotated[list[EvidenceItem], Body(min_length=1, max_length=100)]) -> list[Heard]:
-        """Report evidence against nodes, 1 to 100 pieces. The policy of each job there decides what follows. The answer has the result for
-        each piece, in the same order: the jobs that received it, or why it had no effect, such as an unknown node; 409 if none had any
-        effect. With a token of one job it reaches that job only.
+        """Report evidence against nodes, 1 to 100 pieces. The policy of each job on the node determines the action. The answer has the
+        result for each piece, in the same order: the jobs that received it, or why it had no effect, such as an unknown node. The answer is
+        409 if no piece had any effect. With a token for one job, only that job receives the evidence.
         """
         nodes, now = desk.nodes(request), time.time()
         try:
@@ -107,8 +107,8 @@ def add_evidence(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth) 
     @app.post("/v1/evidence/alertmanager", **tells, responses=WRONG | {503: problems.RESPONSE})
     async def alertmanager(request: Request, message: AlertmanagerMessage, reading: Annotated[Reading, Query()]) -> list[Heard]:
         """Accept alerts of Prometheus Alertmanager as [evidence](../operate/detectors-and-policy.md#evidence-from-elsewhere), as a webhook.
-        A resolved alert ends what followed from it. The answer has the result for each alert, in the same order; it is 200 even if no alert
-        names a node that is known. Too much evidence gives 503 and not 429, because Alertmanager retries after 503.
+        When an alert is resolved, its consequences end. The answer has the result for each alert, in the same order; it is 200 even if no
+        alert names a known node. Too much evidence gives 503 and not 429, because Alertmanager retries after 503.
         """
         said = evidence_of(message.alerts, desk.nodes(request), reading, time.time())
         try:

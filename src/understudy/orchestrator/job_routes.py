@@ -60,27 +60,28 @@ def add_reading(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None
 
     @app.get("/v1/jobs", **auth.needs(Role.READ, of_all=False), responses=NOT_LET)
     async def list_jobs(request: Request) -> list[JobLine]:
-        """List all jobs that the token may read, in the order of submission. Jobs that have ended are included. At the end are the jobs
-        that were put aside because the journal cannot be used for them.
+        """List all jobs that the token may read, in the order of submission. Jobs that have ended are included. The last ones are the jobs
+        in the state `aside`.
         """
         lines = [_line(job, cluster) for job in jobs.all()] + [_aside(job, why) for job, why in jobs.aside.items()]
         return [line for line in lines if any(g.allows(Role.READ, line.job) for g in request.state.grants)]
 
     @app.get("/v1/jobs/{job}/status", **read, responses=NO_ANSWER, response_model=views.Status)
     async def status(job: str) -> Response:
-        """Show which worker holds which rank, and the progress of the job. Also after its end."""
+        """Show which worker holds which rank, and the progress of the job. Works after its end, too."""
         # Encoded here: FastAPI would validate every rank of our own answer first, and the event loop has agents to serve.
         return Response(STATUS.dump_json(_status(found(job), cluster)), media_type="application/json")
 
     @app.get("/v1/jobs/{job}/state", **read, responses=NO_ANSWER)
     async def state(job: str) -> StateTable:
-        """Show registered state, and unregistered state that the script changes, as of the last comparison of all ranks. Also after the
-        job's end."""
+        """Show registered state, and unregistered state that the script changes, as of the last comparison of all ranks. Works after the
+        end of the job, too."""
         return state_table(found(job).service.machine)
 
     @app.get("/v1/jobs/{job}/topology", **read, responses=NO_ANSWER)
     async def topology(job: str) -> TopologyTable:
-        """Show where each group of ranks is in the network, and the effect of a loss of a node or domain now. Also after the job's end."""
+        """Show where each group of ranks is in the network, and the effect of a loss of a node or domain now. Works after the end of the
+        job, too."""
         steps = topology_steps(found(job).service.machine)
         table = next(steps)
         for _ in steps:
@@ -89,7 +90,7 @@ def add_reading(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None
 
     @app.get("/v1/jobs/{job}/report", **read, responses=NO_ANSWER)
     async def report(job: str) -> views.Report:
-        """Show every incident so far, phase by phase. Also after the job's end."""
+        """Show every incident so far, phase by phase. Works after the end of the job, too."""
         return views.report(found(job).service.machine)
 
 
@@ -98,7 +99,8 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
 
     @app.post("/v1/jobs/{job}/migrate", **operate, responses=REFUSED)
     async def migrate(job: str, wish: Migrate) -> Accepted:
-        """Move a healthy rank to a spare at a step boundary. Not during an incident, before the first step, or without a warm spare."""
+        """Move a healthy rank to a spare at a step boundary. Refused during an incident, before the first step, and without a warm
+        spare."""
         service = found(job).service
         if wish.device and not wish.to:
             raise HTTPException(409, http_requests.DEVICE_OF_WHICH_NODE(device=wish.device))
@@ -111,7 +113,7 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
     @app.post("/v1/jobs/{job}/drill", **operate, responses=REFUSED)
     async def drill(job: str, wish: WantDrill) -> DrillAccepted:
         """Let a warm spare compute a step in parallel with a rank and compare them bit by bit; status shows the verdict. Training
-        continues. The spare is used up. Not during an incident or a migration, or without a warm spare.
+        continues. The spare is used up. Refused during an incident or a migration, and without a warm spare.
         """
         service = found(job).service
         why_not = service.machine.drill_refusal(wish.rank)
@@ -136,8 +138,8 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
     @app.post("/v1/jobs/{job}/taint", **operate, responses=REFUSED)
     async def taint(job: str, wish: Taint, request: Request) -> Accepted:
         """Taint a node, or one device of it, for this job, or remove the taint. A tainted node gets no new ranks or spares of the job.
-        Also after the job's end. The device must be one on which ranks are known to compute. To remove a taint that was set for all jobs
-        of a service, the token needs the role for all jobs.
+        Works after the end of the job, too. The device must be one on which ranks are known to compute. To remove a taint that was set for
+        all jobs of a service, the token needs the role for all jobs.
         """
         _let(request, found(job), [wish.node], "" if not wish.reason else OPERATOR)
         service = found(job).service
@@ -152,9 +154,9 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
 
     @app.post("/v1/jobs/{job}/drain", **operate, responses=REFUSED)
     async def drain_node(job: str, wish: DrainNode, request: Request) -> Drained:
-        """Drain a node, and others at the same time, for this job. Its ranks move to spares on other nodes at one step boundary, as far as
-        there are spares; then its spares there are ended. No new ones start there until `undrain`. Refused if it is known that ranks
-        would have no place to go.
+        """Drain a node, and others at the same time, for this job. Ranks that have a warm spare on another node move together, at one step
+        boundary; the others follow when there are more spares. Then the job's spares on the node are ended. No new ones start there until
+        `undrain`. Refused if it is known that some ranks will have no spare.
         """
         nodes = list(dict.fromkeys([wish.node, *wish.also]))
         _let(request, found(job), nodes if not wish.dry_run else (), DRAIN[0])
@@ -166,7 +168,7 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
 
     @app.post("/v1/jobs/{job}/undrain", **operate, responses=REFUSED)
     async def undrain_node(job: str, wish: UndrainNode, request: Request) -> Accepted:
-        """Cancel the drain of a node for this job. Also after the job's end."""
+        """Cancel the drain of a node for this job. Works after the end of the job, too."""
         _let(request, found(job), [wish.node], DRAIN[0])
         if not drains.take_back([found(job)], wish.node, wish):
             raise HTTPException(409, http_requests.JOB_HAS_NOT_DRAINED(job=job, node=wish.node))

@@ -71,7 +71,9 @@ def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[
     )
     moved = CounterMetricFamily("understudy_state_moved_bytes", "Bytes of state that newcomers received from donors.", labels=["job_name"])
     drills = GaugeMetricFamily("understudy_job_drills", "Drills by verdict; the last 200.", labels=["job_name", "verdict"])
-    paused = GaugeMetricFamily("understudy_job_drill_pause_seconds", "Seconds that the last drill cost its rank.", labels=["job_name"])
+    paused = GaugeMetricFamily(
+        "understudy_job_drill_pause_seconds", "Seconds that the rank of the last drill spent on it.", labels=["job_name"]
+    )
     proven = GaugeMetricFamily("understudy_job_proven_ranks", "Ranks whose last drill gave the same bits.", labels=["job_name"])
     refused = CounterMetricFamily(
         "understudy_refused",

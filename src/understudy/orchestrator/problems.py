@@ -25,19 +25,19 @@ SCHEMA = {
         "title": {"type": "string", "description": "the status in words"},
         "status": {"type": "integer", "description": "the status of the answer"},
         "detail": {"type": "string", "description": "what is wrong, and what to do; it begins with the code of the message"},
-        "code": {"type": "string", "pattern": "^US[0-9]{4}$", "description": "of the message, which `understudy explain` explains"},
+        "code": {"type": "string", "pattern": "^US[0-9]{4}$", "description": "code of the message; `understudy explain` explains it"},
     },
 }
 MEANING = {
-    400: "not a request that can be read",
+    400: "the request cannot be parsed",
     401: "no valid token",
     403: "the token may not do this",
     404: "there is no such job or node",
-    409: "not now, or not for this job; `detail` says why",
+    409: "the request is not possible for this job or node, or not now; `detail` gives the reason",
     413: "the body is too long",
-    422: "a value is not as described; `detail` names it",
+    422: "a value is missing or not valid; `detail` names it",
     429: "too many requests",
-    503: "not now; `detail` says why",
+    503: "the orchestrator cannot serve the request at the moment; `detail` gives the reason",
 }
 
 

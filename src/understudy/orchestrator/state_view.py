@@ -21,8 +21,10 @@ class StateEntry(TypedDict):
         str,
         Field(
             description="`registered`; `adopted`: not registered, but handed over to newcomers; `ignored`: by "
-            "`job.ignore`. State that restarts on a newcomer: `moved` (an iterator), `running` (one around a loop of the job), `left`, "
-            "`large`, `unread` (it has no source), `beyond` (the end of the search)"
+            "`job.ignore`. State that restarts on a newcomer: `moved` (an iterator), `running` (enumerate, zip or islice around a loop of "
+            "the job), `left` (it differs from rank to rank and changes between the steps), `large` (too large to be checked in every "
+            "step), `history` (a tensor with its autograd graph), `unseen` (it cannot be copied to another worker), `unread` (the source "
+            "cannot be read), `beyond` (the search ended before it)"
         ),
     ]
     same: Annotated[bool | None, Field(description="whether all ranks have the same value; null: it is not compared")]
@@ -34,9 +36,9 @@ class StateTable(TypedDict):
     """The state that a newcomer of a job receives or does not receive, as last reported by rank 0."""
 
     job: Annotated[str, Field(description="name of the job")]
-    step: Annotated[int | None, Field(description="transaction of the job at the time of the report; null: no report yet")]
+    step: Annotated[int | None, Field(description="number of committed steps at the time of the report; null: no report yet")]
     entries: Annotated[list[StateEntry], Field(description="entries, registered ones first")]
-    left_out: Annotated[int, Field(description="number of entries that are left out")]
+    left_out: Annotated[int, Field(description="number of entries that are left out because the list would be too long")]
 
 
 def state_table(machine: Machine) -> StateTable:

@@ -41,7 +41,7 @@ def add_events(app: FastAPI, found: Callable[[str], ServedJob], history: Callabl
             0, ge=0, le=MOST, description="the same as `after`, as browsers send it; the greater of the two is used"
         ),
     ) -> StreamingResponse:
-        """Return the events of a job, as server-sent events. Also after its end.
+        """Return the events of a job, as server-sent events. Works after its end, too.
 
         `id` is the event's number, from 1 and without gaps; `event` its type; `data` an object with `number`, `time` (unix, in
         seconds), `type` and the fields of the type, as in the journal. When the job has ended and all events are sent, an event

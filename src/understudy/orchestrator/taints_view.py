@@ -22,7 +22,7 @@ class TaintStatus(TypedDict):
     source: Annotated[str, Field(description="source: `operator`, `drain`, `check` (the node must pass its check first), or a detector")]
     part: Annotated[str, Field(description="part of the node, such as a GPU; empty: the node itself")]
     device: Annotated[
-        str, Field(description="the device, if ranks are known to compute on it: then the taint is limited to it; else empty")
+        str, Field(description="the device to which the taint is limited, if ranks are known to compute on it; empty: the whole node")
     ]
     reason: Annotated[str, Field(description="the evidence and the rule of the policy, or the reason given by a person")]
     until: Until
@@ -30,8 +30,8 @@ class TaintStatus(TypedDict):
     by: Annotated[
         str,
         Field(
-            description="`service`: somebody with the right for all jobs has said so, and only they take it back; `job`: it concerns this "
-            "job only; empty: Understudy has found it, and a service places no new job there"
+            description="scope: `service`: set by a person for all jobs, and removed only with a token for all jobs; `job`: set for this "
+            "job only; empty: set by Understudy itself, and a service places no new job on the node"
         ),
     ]
 
@@ -52,7 +52,7 @@ class DrainStatus(TypedDict):
     workers: Annotated[list[str], Field(description="workers whose processes have not ended")]
     deadline: Annotated[float | None, Field(description="unix time; null: there is none, or it has passed")]
     then: Annotated[str, Field(description="`keep` or `lose`: action for ranks that are still there at the deadline")]
-    waits_for: Annotated[str, Field(description="why no rank is leaving now; empty if one is, or none is there")]
+    waits_for: Annotated[str, Field(description="why no rank is leaving now; empty if a rank is leaving, or no rank is left")]
 
 
 class EvidenceStatus(TypedDict):

@@ -29,12 +29,12 @@ class NodePlace(TypedDict):
 
     node: Annotated[str, Field(description="name of the node")]
     nvlink_domain: Annotated[str, Field(description="NVLink domain; empty: not known")]
-    failure_domain: Annotated[str, Field(description="failure domain; its own name: the node alone")]
+    failure_domain: Annotated[str, Field(description="failure domain; the name of the node if it is its own failure domain")]
     switch: Annotated[str, Field(description="switch; empty: not known")]
     labels: Annotated[dict[str, str], Field(description="all labels of its location, including those without a meaning here")]
     ranks: Annotated[list[int], Field(description="ranks on the node")]
     spares: Annotated[int, Field(description="warm spares on the node")]
-    lost: Annotated[bool, Field(description="whether it is lost or returned")]
+    lost: Annotated[bool, Field(description="whether it is lost, or was returned to the scheduler")]
 
 
 class GroupPlace(TypedDict):
@@ -43,11 +43,13 @@ class GroupPlace(TypedDict):
     group: Annotated[str, Field(description="dimension of its device mesh, or its description; world: all ranks")]
     ranks: Annotated[list[int], Field(description="members of the group")]
     kept_together: Annotated[bool, Field(description="whether --keep-together names it")]
-    nvlink_domains: Annotated[dict[str, int], Field(description="its ranks in each NVLink domain; under an empty name if not known")]
-    failure_domains: Annotated[dict[str, int], Field(description="its ranks in each failure domain")]
-    switches: Annotated[dict[str, int], Field(description="its ranks at each switch")]
-    nodes: Annotated[dict[str, int], Field(description="its ranks on each node")]
-    split: Annotated[bool, Field(description="whether it is to be kept together, and spans several NVLink domains")]
+    nvlink_domains: Annotated[
+        dict[str, int], Field(description="number of its ranks in each NVLink domain; under an empty name if not known")
+    ]
+    failure_domains: Annotated[dict[str, int], Field(description="number of its ranks in each failure domain")]
+    switches: Annotated[dict[str, int], Field(description="number of its ranks at each switch")]
+    nodes: Annotated[dict[str, int], Field(description="number of its ranks on each node")]
+    split: Annotated[bool, Field(description="whether it spans several NVLink domains although --keep-together names it")]
 
 
 class RankMove(TypedDict):
@@ -66,7 +68,7 @@ class LossForecast(TypedDict):
     name: Annotated[str, Field(description="name of the node or domain")]
     nodes: Annotated[list[str], Field(description="nodes that would be lost")]
     ranks: Annotated[list[RankMove], Field(description="ranks that would be lost, and the effect on each")]
-    spares_coming: Annotated[int, Field(description="spares that would still start, for ranks that no warm spare takes over")]
+    spares_coming: Annotated[int, Field(description="spares that would become warm later, for the ranks that no warm spare takes over")]
 
 
 class TopologyTable(TypedDict):
@@ -79,7 +81,11 @@ class TopologyTable(TypedDict):
         list[GroupPlace], Field(description="groups that the script has created; empty until the first comparison of all ranks")
     ]
     losses: Annotated[
-        list[LossForecast], Field(description="losses of nodes with ranks, and of domains with several nodes; each set of nodes once")
+        list[LossForecast],
+        Field(
+            description="the effect of the loss of each node with ranks, and of each domain with several nodes; a domain with the same "
+            "nodes as another one is left out"
+        ),
     ]
     left_out: Annotated[int, Field(description="number of losses that were not computed, because there are too many")]
 

@@ -30,7 +30,7 @@ from understudy.orchestrator.rows import Recorded
 STATES = (
     "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (paused: replicas or a redo differ, and an operator must decide "
     "which state is right), "
-    "`finished`, `failed`, `aside` (its record in the journal cannot be read; nothing is decided for it)"
+    "`finished`, `failed`, `aside` (its record in the journal cannot be used, so the orchestrator does not manage it)"
 )
 
 
@@ -80,7 +80,7 @@ class SpareStatus(TypedDict):
     state: Annotated[
         str,
         Field(
-            description="`starting`; `warm`: it can take over a rank; `preparing`: it runs the script's set-up as `rank`; `prepared`: it "
+            description="`starting`; `warm`: it can take over a rank; `preparing`: it runs the script's setup as `rank`; `prepared`: it "
             "has done so, and takes over this rank sooner than a warm one"
         ),
     ]
@@ -92,15 +92,15 @@ class DrillStatus(TypedDict):
 
     number: Annotated[int, Field(description="number of the drill, from 1")]
     rank: Rank
-    worker: Annotated[str, Field(description="worker of the spare")]
+    worker: Annotated[str, Field(description="name of the spare")]
     stage: Annotated[
-        str, Field(description="`preparing`: the spare runs the script's set-up; `computing`: both are computing the step; `over`")
+        str, Field(description="`preparing`: the spare runs the script's setup; `computing`: both are computing the step; `over`")
     ]
     verdict: Annotated[
         str,
         Field(
             description="`same`: the spare computed the same bits, and so did its redo; `partly`: the same as far as it was compared; "
-            "`different`: a loss of the rank is not survivable as it is; `not reproducible`: two attempts of the spare itself differ; "
+            "`different`: the job would not survive a loss of the rank; `not reproducible`: two attempts of the spare itself differ; "
             "`broken`: no result; empty while the drill lasts"
         ),
     ]
@@ -121,7 +121,7 @@ class Status(TypedDict):
     state: Annotated[str, Field(description=f"one of {STATES}")]
     generation: Annotated[int, Field(description="how often the assignment of ranks to workers has changed")]
     step: Annotated[int, Field(description="the last step that every rank has committed")]
-    transaction: Annotated[int, Field(description="transaction of the slowest rank, counted from 0; -1: its script is still in the set-up")]
+    transaction: Annotated[int, Field(description="transaction of the slowest rank, counted from 0; -1: its script is still in the setup")]
     ranks: Annotated[list[RankStatus], Field(description="by rank; empty while the job forms")]
     spares: Annotated[list[SpareStatus], Field(description="workers that are waiting for a rank")]
     torch: Annotated[
@@ -178,8 +178,8 @@ class IncidentReport(TypedDict):
     decision: Annotated[
         str,
         Field(
-            description="`redo`, `roll forward`, `boundary` (a migration), `start anew` (nothing had been computed yet), `skip` (a "
-            "section); empty until it is made"
+            description="`redo`, `roll forward`, `boundary` (a migration), `start anew` (all ranks restarted, as nothing had been computed "
+            "yet), `skip` (a section); empty until it is made"
         ),
     ]
     fault_at: Annotated[float, Field(description="unix time of the fault, in seconds")]
@@ -195,7 +195,7 @@ class IncidentReport(TypedDict):
         float | None, Field(description="seconds from the fault to the next commit by every rank; null while the incident is open")
     ]
     bytes_moved: Annotated[int, Field(description="bytes of state that newcomers received from donors, over all attempts")]
-    steps_lost: Annotated[int, Field(description="steps that were lost; 0: the protocol loses none")]
+    steps_lost: Annotated[int, Field(description="steps that were lost: always 0, as the protocol loses none")]
     digests_verified: Annotated[int, Field(description="number of digests of newcomers' state that matched the donors'")]
     proven_by: Annotated[
         list[int],
@@ -211,11 +211,12 @@ class IncidentReport(TypedDict):
             "that were compared; empty: there was nothing to compare"
         ),
     ]
-    compared_bytes: Annotated[list[int], Field(description="the same, in bytes")]
+    compared_bytes: Annotated[list[int], Field(description="the same two numbers as `collectives`, in bytes instead of calls")]
     uncovered: Annotated[
         list[str],
         Field(
-            description="state that the script changes and that is not carried over, the first few by name, as of the ranks' first commit"
+            description="state that the script changes and that is not carried over: the first few names, as reported by the ranks with "
+            "their first commit after the recovery"
         ),
     ]
     without_copies: Annotated[

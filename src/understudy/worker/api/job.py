@@ -92,8 +92,8 @@ class Job:
         """Whether this part of the script runs for the first time for this rank in this job.
 
         Use it for effects outside of the process: a line that is printed, a file that is created, a run of an experiment tracker. It is
-        false on a newcomer until the newcomer is where the job continues. It is true on all other workers, and in a step that is redone
-        after a loss. Do not use it to decide what to compute: all ranks must compute the same.
+        false on a newcomer until the newcomer reaches the transaction at which the job continues. It is true on all other workers, and in
+        a step that is redone after a loss. Do not use it to decide what to compute: all ranks must compute the same.
         """
         return self._newcomer is None or not self._newcomer.catching_up
 
@@ -119,7 +119,7 @@ class Job:
         drawn.watch()  # classes of loaders may have been imported since `join`
 
     def state(self, **values: Any) -> Namespace:
-        """Return a registered namespace with these values, for state that is no module or optimizer: counters, averages, best losses.
+        """Return a registered namespace with these values, for state outside of modules and optimizers: counters, averages, best losses.
 
         Read and set its attributes: `track = job.state(best=float("inf"), bad=0)`, then `track.bad += 1`. Values are numbers, strings,
         tensors, arrays, and containers of them. Raises `UnderstudyError` where `register` does.
@@ -140,7 +140,8 @@ class Job:
 
     @contextlib.contextmanager
     def long(self, what: str, limit: float | None = None) -> Iterator[None]:
-        """Let this rank work for long while the others wait for it: `with job.long("upload", limit=3600):`. Allowed inside a step, too.
+        """Let this rank work for a long time while the others wait for it: `with job.long("upload", limit=3600):`. Allowed inside a step,
+        too.
 
         `what` is shown when the rank is reported. `limit` is the time in seconds after which the rank is considered hung; the default is
         `--alone-limit`. Raises `UnderstudyError` for a limit that is not a positive number.
@@ -161,8 +162,8 @@ class Job:
         """Decorator: make `function` the training step. A call returns when the step is committed on every rank.
 
         The step votes before its first `optimizer.step`. All its collectives must come before that. After a loss it may run again with
-        the same arguments, so what it changes outside of the registered state must allow this. `function` can be a method, a partial, or
-        another callable object.
+        the same arguments, so its effects outside of the registered state must be safe to repeat. `function` can be a method, a partial,
+        or another callable object.
         """
         return self._transaction(function, "step")
 
@@ -182,9 +183,9 @@ class Job:
         """Decorator: make `function` a transaction that steps no optimizer, such as an evaluation or a checkpoint. It votes at its end.
 
         With `on_error="report"`, an error on any rank does not end the training. It is printed, and all ranks skip this call of the
-        section, which returns None. What the function has changed is restored as for a redo; files that it has written stay.
-        Understudy's own errors, `SystemExit` and `KeyboardInterrupt` are raised all the same. Without `understudy run`, errors are raised
-        if there are several ranks.
+        section, which returns None. State that the function has changed is restored as for a redo; files that it has written stay.
+        Understudy's own errors, `SystemExit` and `KeyboardInterrupt` are still raised. Under torchrun with several ranks, all errors are
+        raised.
 
         Raises `UnderstudyError` for another value of `on_error`.
         """
@@ -341,7 +342,8 @@ _BOUNDARY = _code_of(Job._transaction, "transaction")  # of the wrapper of every
 def join(backend: str | None = None) -> Job:
     """Join the job. Replaces `torch.distributed.init_process_group`.
 
-    `backend` is the same as there; the default is gloo for the host, and nccl if there are GPUs. Call it once, before other collectives.
+    `backend` has the same meaning as in `init_process_group`; the default is gloo for the host, and nccl if there are GPUs. Call `join`
+    once, before any collective.
     The same script also runs under torchrun, and as a plain Python process. Raises `UnderstudyError` if it is called twice.
     """
     if session.current is None:

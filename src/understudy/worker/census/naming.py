@@ -50,7 +50,7 @@ def notice(kind: str, found: Sequence[Uncovered]) -> Text:
     names = few([f"{one.path.shown} ({where(one.path, one.owner)})" for one in found[:_SHOWN]], len(found))
     name, shown = last_name(first.path), first.path.shown
     if kind == MOVED:
-        return _moves(first, names, "is an iterator that moves" if one else "are iterators that move")
+        return _moves(first, names, "is an iterator that advances" if one else "are iterators that advance")
     if kind == LEFT:
         differ, change = ("differs", "changes") if one else ("differ", "change")
         return census.DIFFERS_BY_RANK(names=names, differ=differ, change=change, name=name, value=_value(first), shown=shown)
