@@ -31,7 +31,7 @@ EXCEPTIONS = {
     "recovery.newcomer.Newcomer: 18 fields": "nine of them are parts that it uses",
     "state.attributes.Attributes: 16 fields": "caches of what modules have",
     "state.rank_local.LocalState.make: 61 lines": "one copy, in the order in which its parts are read",
-    "state.registry.State: 18 fields": "what a script has registered, by kind",
+    "state.registry.State: 19 fields": "what a script has registered, by kind",
     "step.runtime.Runtime: 14 fields": "the parts of a rank",
     "transport.groups.Groups: 14 fields": "communicators of the present and the last generation",
     "verification.issued.IssuedCollectives: 14 fields": "the running attempt, the interrupted ones, the usual step, and the lost worker's",

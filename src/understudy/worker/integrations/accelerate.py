@@ -41,7 +41,7 @@ class Accelerate(Integration):
         found = {f"{name}{number or ''}": one for name, many in kinds.items() for number, one in enumerate(many)}
         if thing.scaler is not None:
             found["scaler"] = thing.scaler
-        found["progress"] = Progress(thing)
+        found["progress"] = AcceleratorProgress(thing)
         owners = [thing, *thing._optimizers, *thing._schedulers, *thing._dataloaders]
         # Each has views of its own of the states that all of them share.
         shared = [getattr(owner, name, None) for owner in owners for name in ("state", "accelerator_state", "gradient_state")]
@@ -70,7 +70,7 @@ def _synchronize_once(loader: Any) -> None:
     loader.rng_types = None
 
 
-class Progress:
+class AcceleratorProgress:
     """The state of an `Accelerator` itself. Read and set like that of any registered object."""
 
     def __init__(self, accelerator: Any) -> None:

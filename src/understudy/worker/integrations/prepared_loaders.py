@@ -75,18 +75,18 @@ class PreparedSource(LoaderSource):
         if self._ahead is not None:
             return super()._next()
         base = self._loader.base_dataloader
-        base.__iter__ = self._made  # a generator: this is called when the first batch is asked for
+        self._loader.base_dataloader = _Inside(base, self._made)  # whose iterator the generator makes when its first batch is asked for
         try:
             return super()._next()
         finally:
-            del base.__iter__
+            self._loader.base_dataloader = base
 
     def _open(self) -> None:
         super()._open()
         self._ahead = self._skipped = None
 
-    def _made(self) -> Iterator[Any]:
-        base, position, randomness = self._loader.base_dataloader, self._skipped, self._randomness
+    def _made(self, base: Any) -> Iterator[Any]:
+        position, randomness = self._skipped, self._randomness
         now = randomness.random()
         if position is not None:
             randomness.restore(position.start)
@@ -118,6 +118,19 @@ class PreparedSource(LoaderSource):
                 self._randomness.restore(now)
 
         return draw
+
+
+class _Inside:
+    """The DataLoader inside of a prepared one, with another way to make its iterator."""
+
+    def __init__(self, base: Any, make: Callable[[Any], Iterator[Any]]) -> None:
+        self._base, self._make = base, make
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._base, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._make(self._base)
 
 
 class _Ahead(Iterator[Any]):
