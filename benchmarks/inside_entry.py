@@ -69,11 +69,11 @@ class Clock:
 
         return step
 
-    def voting(self, vote: Callable[..., None]) -> Callable[..., None]:
-        def timed(*args: Any) -> None:
+    def voting(self, vote: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any) -> Any:
             began = time.thread_time_ns()
             try:
-                vote(*args)
+                return vote(*args)
             finally:
                 self._vote += time.thread_time_ns() - began
 

@@ -1,7 +1,7 @@
 """SGD with a closure: forward, backward and all-reduce happen inside optimizer.step."""
 
 # group: optimizers
-# expect: refused US4571
+# expect: bitwise
 
 from _common import DDP, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 

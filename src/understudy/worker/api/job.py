@@ -101,7 +101,8 @@ class Job:
         """Register the state of the training, each object under a name. A newcomer receives it bit for bit.
 
         Objects are modules, optimizers, loaders, schedulers, scalers, tensors, generators, your own objects with `state_dict` and
-        `load_state_dict`, and lists and dicts of these. Call it before the first transaction, with the same names on every rank.
+        `load_state_dict`, and lists and dicts of these. An `Accelerator` stands for all that it has prepared. Call it before the first
+        transaction, with the same names on every rank.
 
         Raises `UnderstudyError` for an object whose state cannot be moved, a name that is taken, or a call after the first transaction.
         """

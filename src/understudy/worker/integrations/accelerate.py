@@ -11,8 +11,12 @@ Read in accelerate 1.15.0.
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from understudy.messages import integrations
 from understudy.worker.data.loaders import LoaderSource
@@ -37,7 +41,7 @@ class Accelerate(Integration):
             _synchronize_once(loader)
         optimizers = [optimizer.optimizer for optimizer in thing._optimizers]
         schedules = [schedule.scheduler for schedule in thing._schedulers]
-        kinds = {"model": thing._models, "optimizer": optimizers, "schedule": schedules, "custom": thing._custom_objects}
+        kinds = {"model": _wrapped(thing._models), "optimizer": optimizers, "schedule": schedules, "custom": thing._custom_objects}
         found = {f"{name}{number or ''}": one for name, many in kinds.items() for number, one in enumerate(many)}
         if thing.scaler is not None:
             found["scaler"] = thing.scaler
@@ -55,6 +59,12 @@ class Accelerate(Integration):
         if loader.rng_types is not None:
             raise UsageError(integrations.ACCELERATOR_NOT_REGISTERED())
         return PreparedSource(loader, repeat, randomness)
+
+
+def _wrapped(models: list[torch.nn.Module]) -> list[torch.nn.Module]:
+    """Return the DDPs of the models, of which the Accelerator keeps only what is inside. Searches all objects: once, in the setup."""
+    made = [one for one in gc.get_objects() if type(one) is DistributedDataParallel] if models else []
+    return [next((one for one in made if one.module is model), model) for model in models]
 
 
 def _synchronize_once(loader: Any) -> None:

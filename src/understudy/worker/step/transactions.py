@@ -24,7 +24,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from torch.optim import Optimizer
+import torch
+from torch.optim import LBFGS, Optimizer
 
 from understudy.common.page_view import Activity
 from understudy.core.events import SectionFailed
@@ -157,13 +158,16 @@ class Transactions:
         self._order.committed(step)
         self._order.closed(step)
 
-    def before_optimizer_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        """Vote before an optimizer steps: a hook of every optimizer. Raises `UsageError`, and what a vote raises."""
-        progress = self._progress
+    def before_optimizer_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        """Vote before an optimizer steps: a hook of every optimizer. Return its new arguments, if they are others. Raises `UsageError`, and
+        what a vote or a closure raises.
+        """
+        progress, others = self._progress, None
         if progress.kind == "step":
             if not any(known is optimizer for known in self._state.optimizers.values()):
                 raise UsageError(texts.OPTIMIZER_NOT_REGISTERED(optimizer=type(optimizer).__qualname__))
             if not progress.past_vote:
+                others = with_closure_run(optimizer, args, kwargs)
                 self._step.carried = False
                 self._votes.run(self._step)
         elif progress.kind:
@@ -171,3 +175,18 @@ class Transactions:
         elif progress.transaction >= 0:
             raise UsageError(texts.OPTIMIZER_OUTSIDE())
         hooks.fire("optimizer")
+        return others
+
+
+def with_closure_run(optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+    """Run the closure of `optimizer.step(closure)` now, before the vote, and return arguments with one that returns its result.
+
+    None if there is no closure, and for LBFGS, which runs it several times. `args` begins with the optimizer.
+    """
+    closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+    if not callable(closure) or isinstance(optimizer, LBFGS):
+        return None
+    with torch.enable_grad():
+        result = closure()
+    rest = {name: value for name, value in kwargs.items() if name != "closure"}
+    return (args[0], lambda: result, *args[2:]), rest
