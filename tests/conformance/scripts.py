@@ -62,7 +62,8 @@ class Kill:
 def plan(ranks: int) -> tuple[Kill, ...]:
     """For a script that has none of its own: every phase once, with about 12 steps.
 
-    Every rank keeps its copies with two others, so of two at once the copies are with a third. Two ranks alone are not killed at once.
+    Every rank keeps its copies with two others, so of two at once the copies are with a third. Two ranks alone are not killed at once, nor is
+    a newcomer, which must be the first one of its rank.
     Rank 0 is lost last. Until then a drill of it, as in step 8, says what a job's first workers have and a newcomer has not.
     """
     last = ranks - 1
@@ -79,7 +80,7 @@ def plan(ranks: int) -> tuple[Kill, ...]:
         Kill("forward", 9, last),
         Kill("backward", 10, 0),
     ]
-    return tuple(kill for kill in kills if ranks > 2 or kill != Kill("forward", 9, last))
+    return tuple(kill for kill in kills if ranks > 2 or kill not in (Kill("verify", 2, last), Kill("forward", 9, last)))
 
 
 def phases(kills: tuple[Kill, ...]) -> list[tuple[Kill, ...]]:

@@ -240,7 +240,11 @@ def test_the_plan_has_every_phase() -> None:
     assert {kill.point for kill in kills} >= {"forward", "backward", "vote", "vote agreement", "applied", "evaluation", "between", "verify"}
     newcomer = next(number for number, kill in enumerate(kills) if kill.of_newcomer)
     assert [kill.rank for kill in kills[: newcomer + 1]].count(kills[newcomer].rank) == 2, "the newcomer of its rank's first kill"
-    assert len(plan(2)) == len(kills) - 1 and all(kill.rank < 2 for kill in plan(2)), "of two ranks one must be left"
+    assert len(plan(2)) == len(kills) - 2 and all(kill.rank < 2 for kill in plan(2)), "of two ranks one must be left"
+    for ranks in (2, 3, 4):
+        for number, kill in enumerate(plan(ranks)):
+            earlier = plan(ranks)[: number - 1]
+            assert not kill.of_newcomer or kill.rank not in {one.rank for one in earlier}, "it would wait for a kill that comes later"
 
 
 def test_kills_are_armed_one_behind_the_other_only_where_they_belong_together(tmp_path: Path) -> None:

@@ -43,6 +43,14 @@ def test_a_newcomer_that_issues_something_else_is_named_with_the_survivors(train
     assert any(said(line, calls.CALLS_DIFFER, first=first, others=other) for other in others), line  # whichever was warm first
 
 
+def test_a_newcomer_whose_first_section_is_another_one_is_named(training: Training) -> None:
+    """Its first steps were right."""
+    line = named(training.run("unlike.py", "section", ranks=3, spares=3, faults="before the vote:2:1"))
+    first, others = "ranks 0 (w0), 2 (w2) issue allreduce (SUM) of float32 (4, 8)", ("w3", "w4", "w5")
+    differ = [f"rank 1 ({spare}) issues allreduce (SUM) of float32 (4, 16)" for spare in others]
+    assert any(said(line, calls.CALLS_DIFFER, first=first, others=one) for one in differ), line
+
+
 def test_without_the_check_healthy_survivors_are_ended_by_the_library(training: Training) -> None:
     """What all of this is for. If it fails, Gloo has learned to raise."""
     outcome = training.run("unlike.py", "size", "unchecked", ranks=3, spares=3, faults="before the vote:2:1")

@@ -69,19 +69,23 @@ class Membership:
         self.meeting = self._client(store, generation)
         return self.meeting
 
-    def open_another_store(self, recovery: Recover) -> Rendezvous:
-        """Return another client of the store of a generation to which this worker is attached. Any thread. Raises as `meet`."""
-        meeting = self._client(recovery.store, recovery.generation)
+    def open_another_store(self, recovery: Recover, prefix: str) -> Rendezvous:
+        """Return another client of the store of a generation to which this worker is attached. `prefix`: of its keys. Any thread. Raises as
+        `meet`.
+        """
+        meeting = self._client(recovery.store, recovery.generation, prefix)
         self.more_meetings.append(meeting)
         if self.superseded(recovery.generation):  # an abort from now on finds it
             raise GenerationAborted(f"generation {recovery.generation} ended while this worker connected")
         return meeting
 
-    def _client(self, store: str, generation: int) -> Rendezvous:
+    def _client(self, store: str, generation: int, prefix: str | None = None) -> Rendezvous:
         made: list[Rendezvous] = []
-        self.interruptible(
-            generation, lambda: made.append(Rendezvous(store, generation, lambda: self.superseded(generation), self.server.port))
-        )
+
+        def make() -> None:
+            made.append(Rendezvous(store, generation, lambda: self.superseded(generation), self.server.port, prefix))
+
+        self.interruptible(generation, make)
         return made[0]
 
     def interruptible(self, generation: int, work: Callable[[], None]) -> None:

@@ -1,11 +1,11 @@
-"""Compares what the ranks issue in the first transaction after a recovery, before a newcomer that computes something else does harm.
+"""Compares what the ranks issue in the first transactions after a recovery, before a newcomer that computes something else does harm.
 
 A newcomer's state is proven when it arrives; what it will do with it is not. If its collectives are not the survivors' (another branch,
 another size, another layout of buckets), the best that could happen is a wrong result, and the library may end the process of a healthy
-survivor. So in the first transaction of every generation that has newcomers
+survivor. So in every generation that has newcomers, in the first transaction of each function (a step, an evaluation, ...),
 
 - every collective is announced before it runs (`announcing`), and a difference is a message that names both sides;
-- or, if a drill has passed for all of them (`Recover.proven`), no rank waits: each keeps one number for each group
+- or, if it is a step and a drill has passed for all of them (`Recover.proven`), no rank waits: each keeps one number for each group
   (`verification.call_sequences`), and these are compared with the vote.
 
 Either way nothing of that transaction is committed, on any rank, if there is a difference. Other transactions have none of these
@@ -30,7 +30,8 @@ from understudy.worker.verification.deadlocks import BlockedCalls, explained
 class FirstTransaction(Participant):
     def __init__(self, context: RankContext) -> None:
         self._progress, self._membership, self._notices = context.progress, context.membership, context.notices
-        self._recovery: Recover | None = None  # after which this is the first transaction
+        self._recovery: Recover | None = None  # the last one, if it has newcomers
+        self._compared: set[tuple[str, str]] = set()  # kinds and functions of transactions since then
         self._calls: BlockedCalls | None = None
         self._announcing: Announcing | None = None
         self._sequences: Sequences | None = None
@@ -38,21 +39,22 @@ class FirstTransaction(Participant):
     def recovered(self, recovery: Recover) -> None:
         """Note that this worker is attached to that generation."""
         self._recovery = recovery if recovery.newcomers else None
+        self._compared.clear()
 
     def attempt(self, step: Step) -> None:
         recovery, who = self._recovery, (self._progress.rank, self._membership.control.worker)
-        if recovery is None:
+        if recovery is None or (step.kind, step.function) in self._compared:
             return
         self.end()
         if step.skipped:
             return  # it issues nothing, and the next one is the first
-        if recovery.proven:
+        if recovery.proven and step.kind == "step":
             self._sequences = Sequences(who)
             self._sequences.install()
             return
 
         def connect() -> Rendezvous:
-            return self._membership.open_another_store(recovery)
+            return self._membership.open_another_store(recovery, f"g{recovery.generation}-first-{self._progress.transaction}")
 
         self._calls = BlockedCalls(who[0], recovery.newcomers, connect, self._membership.groups.abort, self._notices.tell)
         self._announcing = Announcing(who, self._calls, connect)
@@ -88,9 +90,11 @@ class FirstTransaction(Participant):
                 raise UnderstudyError(explained(found, self._recovery.newcomers))
 
     def passed(self, step: Step) -> None:
+        if self._recovery is None or (step.kind, step.function) in self._compared:
+            return
         self.end()
         if not step.skipped:
-            self._recovery = None
+            self._compared.add((step.kind, step.function))
 
     def end(self) -> None:
         """Note the end of the attempt."""
