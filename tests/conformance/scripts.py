@@ -62,8 +62,8 @@ class Kill:
 def plan(ranks: int) -> tuple[Kill, ...]:
     """For a script that has none of its own: every phase once, with about 12 steps.
 
-    Every rank keeps its copies with two others, so of two at once the copies are with a third. Two ranks alone are not killed at once, nor is
-    a newcomer, which must be the first one of its rank.
+    Every rank keeps its copies with two others, so of two at once the copies are with a third. Of two ranks alone, none are killed at once,
+    and no newcomer, which must be the first one of its rank.
     Rank 0 is lost last. Until then a drill of it, as in step 8, says what a job's first workers have and a newcomer has not.
     """
     last = ranks - 1

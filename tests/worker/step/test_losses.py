@@ -81,16 +81,19 @@ def test_two_newcomers_of_one_recovery_are_wrong(tmp_path: Path, monkeypatch: py
     """The second reports it when the recovery after that, of which it is a newcomer, too, is decided already."""
     expected = undisturbed(tmp_path, "optimizer", 3).states
     (script, each), verify, wrong, lock = SCRIPTS["optimizer"], Arrival._verify, list[int](), threading.Lock()
+    both = threading.Event()  # have come to this point of one generation
 
     def verify_wrongly(self: Arrival, plan: Plan, copy: BuddyCopy, donors: Donors) -> None:
         recovery, control = donors.members.recovery, self._membership.control
         with lock:
-            if len(recovery.newcomers) < 2 or self._progress.rank in wrong:
+            if len(recovery.newcomers) < 2 or len(wrong) == 2:
                 return verify(self, plan, copy, donors)
             wrong.append(self._progress.rank)
             second = len(wrong) == 2
         if second:
+            both.set()
             control.wait_for(lambda: control.recovery is not None and control.recovery.generation > recovery.generation)
+        assert both.wait(60.0)
         raise StateMismatch("wrong on purpose")
 
     monkeypatch.setattr(Arrival, "_verify", verify_wrongly)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from understudy.worker.doctor.accelerate import ACCELERATE
 from understudy.worker.doctor.base import Probe, ProbeResult, module, run_probe
 from understudy.worker.doctor.ddp import DDP
 from understudy.worker.doctor.fsdp2 import FSDP2
@@ -19,7 +20,7 @@ from understudy.worker.doctor.pipelines import PIPELINES
 from understudy.worker.doctor.script import SCRIPT
 from understudy.worker.doctor.state import STATE
 
-INTERNALS: tuple[Probe, ...] = (*GROUPS, *SCRIPT, *STATE, *DDP, *FSDP2, *PIPELINES)
+INTERNALS: tuple[Probe, ...] = (*GROUPS, *SCRIPT, *STATE, *DDP, *FSDP2, *PIPELINES, *ACCELERATE)
 REJOINED = "in place, by torch's _reconfigure"
 REPLACED = "by a new communicator under a fresh backend number"
 

@@ -285,6 +285,7 @@ SCRIPT = (
         (
             "data.loaders",
             "data.manual_iterators",
+            "integrations.prepared_loaders",
             "census.baseline",
             "census.naming",
             "census.walk",
