@@ -12,7 +12,7 @@ import itertools
 import math
 import os
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FrameType
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
@@ -97,12 +97,15 @@ class Job:
         """
         return self._newcomer is None or not self._newcomer.catching_up
 
-    def register(self, **objects: Any) -> None:
+    def register(self, *, owns: Sequence[Any] = (), **objects: Any) -> None:
         """Register the state of the training, each object under a name. A newcomer receives it bit for bit.
 
         Objects are modules, optimizers, loaders, schedulers, scalers, tensors, generators, your own objects with `state_dict` and
         `load_state_dict`, and lists and dicts of these. An `Accelerator` stands for all that it has prepared. Call it before the first
         transaction, with the same names on every rank.
+
+        `owns` are other objects for whose state the registered ones answer, such as the trainer whose counters an adapter's `state_dict`
+        returns. Understudy does not look into them: what they change is neither carried over nor reported.
 
         Raises `UnderstudyError` for an object whose state cannot be moved, a name that is taken, or a call after the first transaction.
         """
@@ -117,6 +120,7 @@ class Job:
             for key, part in {name: thing}.items() if held is None else held.registered.items():
                 state.register(name if held is None else f"{name}.{key}", part)
             state.owned += held.owned if held is not None else ()
+        state.owned += owns
         drawn.watch()  # classes of loaders may have been imported since `join`
 
     def state(self, **values: Any) -> Namespace:
