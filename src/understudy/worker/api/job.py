@@ -132,7 +132,8 @@ class Job:
         found = Namespace(**values)
         registered = (self._runtime.state if self._runtime else self._plain_state).names
         name = next(name for number in itertools.count(1) if (name := "state" if number == 1 else f"state-{number}") not in registered)
-        self.register(**{name: found})
+        objects: dict[str, Any] = {name: found}
+        self.register(**objects)
         return found
 
     def ignore(self, *names: str) -> None:
