@@ -163,7 +163,7 @@ def test_two_ranks_with_a_certain_error_are_two_devices_on_two_nodes() -> None:
     assert not ended(said) and taints(job) == {("n0", "gpu0"), ("n1", "gpu1")}
 
 
-@shows("other device errors of two ranks of a node within a step (not the script's fault, below)")
+@shows("device errors of two ranks of a node within a step, on different devices, unless they are the script's fault (rows below)")
 @pytest.mark.parametrize("apart, suspected", [(0, True), (1, True), (2, False)])
 def test_two_ranks_of_a_node_within_a_step_speak_against_the_node(apart: int, suspected: bool) -> None:
     job = Job(JobSpec("job", 4, 2, nodes=2, spares=4))
@@ -232,7 +232,7 @@ def test_it_is_the_scripts_also_if_the_same_device_failed_twice_before() -> None
     assert ended(job.submit(failed(recovered(job), 1, device="gpu3")))
 
 
-@shows("other device errors of two ranks of a node within a step (not the script's fault, below)")
+@shows("device errors of two ranks of a node within a step, on different devices, unless they are the script's fault (rows below)")
 def test_two_ranks_of_one_node_with_the_same_uncertain_error_speak_against_the_node_where_another_has_ranks() -> None:
     job = Job(JobSpec("job", 4, 2, nodes=2, spares=4))
     job.submit(suspect("w0", 0, device="gpu0"))

@@ -79,7 +79,7 @@ def test_each_kind_at_each_point_of_a_step(mode: str, start: Start, reference: R
 
 
 @shows(
-    "other device errors of two ranks of a node within a step (not the script's fault, below)",
+    "device errors of two ranks of a node within a step, on different devices, unless they are the script's fault (rows below)",
     "the node is tainted, too: its driver or power is suspect",
 )
 def test_two_ranks_a_donor_and_newcomers(start: Start, reference: References) -> None:
@@ -136,7 +136,7 @@ def test_the_same_error_on_the_spares_device_is_the_scripts(kind: str, start: St
 
 @shows(
     "a device error in the rank that a migration is about to move",
-    "a loss: the newcomer takes the rank, from a replica",
+    "a loss: the newcomer takes over the rank, and gets its state from a replica",
 )
 def test_the_rank_that_moves_loses_its_device(start: Start, reference: References) -> None:
     """As it is about to give its state: the newcomer that has set up takes the rank, with the state of a replica."""
@@ -155,7 +155,7 @@ def test_the_rank_that_moves_loses_its_device(start: Start, reference: Reference
 
 @shows(
     "a device error after the last step, before the script has ended",
-    "a loss: the newcomer takes the rank and reaches the same end",
+    "a loss: the newcomer takes over the rank and reaches the same end",
 )
 def test_at_the_end_of_the_script(start: Start, reference: References) -> None:
     """After the last step: the others stay as donors until every rank has ended, and the newcomer writes the rank's files."""

@@ -162,7 +162,7 @@ ON_ERROR = Message(
 )
 NO_STATE_DICT = Message(
     "US1211",
-    "job.register({name}=...): a {type} has no state_dict and load_state_dict; register modules, optimizers, loaders, tensors, "
+    "job.register({name}=...): {type} has no state_dict and load_state_dict; register modules, optimizers, loaders, tensors, "
     "generators or objects with these two methods",
     cause="The registered object does not offer a way to read and restore its state.",
     remedy="Give its class the methods state_dict and load_state_dict, or keep its values in job.state(...).",
