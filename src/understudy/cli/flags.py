@@ -91,8 +91,9 @@ class Flags:
             "--drill",
             metavar="STEP",
             envvar="UNDERSTUDY_DRILL",
-            help="From this step on, a spare occasionally computes one step of a rank in parallel, and both are compared bit by bit "
-            "(docs/script/check-and-incidents.md). The setup of the script then happens a second time while the rank is running. off: "
+            help="From this step on, drills run by themselves while a spare is warm: first one for each role, then one every minute or less "
+            "often, so that they take at most 0.1 % of the time. In a drill, a spare computes one step of a rank in parallel with it, and both "
+            "are compared bit by bit (docs/script/check-and-incidents.md). The setup of the script then happens a second time while the rank is running. off: "
             "a drill runs only when it is requested by understudy drill.",
             rich_help_panel=OURS,
         ),
@@ -269,7 +270,8 @@ class Flags:
             NODES,
             "--node-rank",
             help="This node's number, needed with several nodes. Node 0 runs the orchestrator (with "
-            "several orchestrators, each of the first nodes runs one: see --rdzv-endpoint).",
+            "several orchestrators, each of the first nodes runs one: see --rdzv-endpoint). Under Slurm, srun gives the number, and with three "
+            "or more nodes each of the first three runs an orchestrator.",
             env="NODE_RANK",
         ),
     ] = None
