@@ -48,8 +48,8 @@ def status(
       receives, what restarts from its initial value on a newcomer, and why.
 
     [bold]understudy status --topology[/bold]
-      The NVLink domains, switches and nodes of each group of ranks, and the spare that would take over each rank if a node, or all nodes of
-      a domain, were lost now.
+      The NVLink domains, switches and nodes of each group of ranks, and the spare that would take over each rank if a node,
+      or all nodes of an NVLink domain, a failure domain or a switch, were lost now.
     """
     if state and topology:
         say(asking.STATE_AND_TOPOLOGY())

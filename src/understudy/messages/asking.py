@@ -300,8 +300,8 @@ DRILL_PROVEN = Message(
 
 DRILL_PROVEN_IN_PART = Message(
     "US2362",
-    "rank {rank}: the drill partly passed at step {step} ({compared} digests and {collectives} collectives, {moved} moved, {left_out} collectives "
-    "beyond --drill-bytes; the rank paused for {pause}){detail}",
+    "rank {rank}: the drill partly passed at step {step} ({compared} digests and {collectives} collectives, {moved} moved, {left_out} "
+    "collectives beyond --drill-bytes; the rank paused for {pause}){detail}",
     cause="Everything that was compared was the same, but the results of some collectives were larger than --drill-bytes allows and were "
     "not compared.",
     remedy="Raise --drill-bytes if there is memory for it.",

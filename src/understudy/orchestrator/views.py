@@ -210,8 +210,8 @@ class IncidentReport(TypedDict):
     collectives: Annotated[
         list[int],
         Field(
-            description="collectives of the redo, on all ranks: the number whose inputs were compared and the same as before the loss, and the "
-            "number of all; empty: there was nothing to compare"
+            description="collectives of the redo, on all ranks: the number whose inputs were compared and the same as before the loss, "
+            "and the number of all; empty: there was nothing to compare"
         ),
     ]
     compared_bytes: Annotated[list[int], Field(description="the same two numbers as `collectives`, in bytes instead of calls")]
