@@ -352,7 +352,8 @@ class Flags:
             NODES,
             "--rdzv-endpoint",
             help="HOST:PORT of the orchestrator, instead of --master-addr. With three or five addresses, separated by commas, nodes 0, 1, "
-            "2, ... each run an orchestrator. The job then survives the loss of any one of three, or any two of five, of these hosts.",
+            "2, ... each run an orchestrator. The job then survives the loss of any one of three, or any two of five, of these hosts. "
+            "Under Slurm, a job of three or more nodes uses its first three unless other addresses are given.",
             env="RDZV_ENDPOINT",
         ),
     ] = ""
