@@ -123,7 +123,7 @@ def verdicts(status: dict[str, Any]) -> str:
     for drill in status["drills"]:
         if drill["verdict"] == "same":
             how = f"spare {drill['worker']} computed the same bits beside it"
-            return f"drill: rank {drill['rank']} is proven at step {drill['step']}: {how}"
+            return f"drill: passed for rank {drill['rank']} at step {drill['step']}: {how}"
         if drill["verdict"]:
             return f"drill: rank {drill['rank']} is {drill['verdict']}: {drill['detail']}"
     return ""

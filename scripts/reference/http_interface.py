@@ -24,9 +24,9 @@ USUAL = ("401", "403", "413", "429")  # answers that every request with a token 
 LIMITS = {
     "minimum": "at least {}",
     "maximum": "at most {}",
-    "minLength": "at least {} characters",
+    "minLength": "at least {} character{s}",
     "maxLength": "at most {} characters",
-    "minItems": "at least {} items",
+    "minItems": "at least {} item{s}",
     "maxItems": "at most {} items",
     "pattern": "`{}`",
 }
@@ -207,7 +207,7 @@ def _limits(schema: dict[str, Any]) -> str:
 
 
 def _bounds(schema: dict[str, Any]) -> list[str]:
-    return [text.format(_number(schema[key])) for key, text in LIMITS.items() if key in schema]
+    return [text.format(_number(schema[key]), s="s" * (schema[key] != 1)) for key, text in LIMITS.items() if key in schema]
 
 
 def _number(value: Any) -> str:

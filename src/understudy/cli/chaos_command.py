@@ -67,7 +67,7 @@ def chaos(
           point = \["vote", "apply"]
 
           \[\[fault]]
-          fault = "orchestrator_kill"    # from outside, while rank 1 waits at the point
+          fault = "orchestrator_kill"    # not in a worker: rank 1 waits at the point meanwhile
           point = "vote"
           at_rank = 1
 

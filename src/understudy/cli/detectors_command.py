@@ -28,7 +28,11 @@ MOST = 100  # pieces of evidence that are shown per detector, as many as an agen
 def detectors(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="Detectors' file. Default: the built-in and installed detectors.", show_default=False),
+        typer.Argument(
+            metavar="FILE",
+            help="TOML file for detectors. Default: the built-in detectors and those of installed packages.",
+            show_default=False,
+        ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Run each detector once, and show its findings.")] = False,
     as_json: AsJson = False,
@@ -36,7 +40,7 @@ def detectors(
     """List the detectors of this node: which are disabled and why, how often they run, and which package they come from.
 
     [bold]understudy detectors --once detectors.toml[/bold]
-      For example with this file; the documentation has a complete one (Detectors and policy).
+      detectors.toml could be this file. A complete example is in docs/operate/detectors-and-policy.md.
 
       off = \\["nvml"]  # disabled
       \\[\\[command]]  # repeatable

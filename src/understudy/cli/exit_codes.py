@@ -52,7 +52,7 @@ OF: Mapping[str, Codes] = {
         INTERRUPTED: "ended by Ctrl-C; the job continues",
     },
     "drill --wait": {
-        DONE: "proven, or partly proven",
+        DONE: "the drill passed, or partly passed (verdict `same` or `partly`)",
         FAILED: COMMON[FAILED],
         USAGE: COMMON[USAGE],
         NOT_SURVIVABLE: "the spare computed a different result: the job would not survive the loss of the rank",

@@ -91,8 +91,10 @@ class Flags:
             "--drill",
             metavar="STEP",
             envvar="UNDERSTUDY_DRILL",
-            help="From this step on, a spare occasionally computes one step of a rank in parallel, and both are compared bit by bit "
-            "(docs/script/check-and-incidents.md). The setup of the script then happens a second time while the rank is running. off: "
+            help="From this step on, drills run by themselves while a spare is warm: first one for each role, then one every minute or "
+            "less often, so that ranks wait for drills for at most 0.1 % of the time. In a drill, a spare computes one step of a rank in "
+            "parallel with it, and both are compared bit by bit (docs/script/check-and-incidents.md). The setup of the script then happens "
+            "a second time while the rank is running. off: "
             "a drill runs only when it is requested by understudy drill.",
             rich_help_panel=OURS,
         ),
@@ -145,9 +147,9 @@ class Flags:
         _option(
             OURS,
             "--alone-limit",
-            help="Seconds for which a rank may work while the others wait for it: between steps, in a section, before the first step, at "
-            "the script's end, and in the first two calls of each @job.step function. The rank is reported after --hang-limit. Default: "
-            "1800.",
+            help="Seconds after which a rank counts as lost if it works while the others wait for it: between steps, in a section, before "
+            "the first step, at the script's end, and in the first two calls of each @job.step function. A message about it is printed "
+            "earlier, after --hang-limit. Default: 1800.",
         ),
     ] = None
     setup_limit: Annotated[
@@ -269,7 +271,8 @@ class Flags:
             NODES,
             "--node-rank",
             help="This node's number, needed with several nodes. Node 0 runs the orchestrator (with "
-            "several orchestrators, each of the first nodes runs one: see --rdzv-endpoint).",
+            "several orchestrators, each of the first nodes runs one: see --rdzv-endpoint). Under Slurm, srun gives the number, and with "
+            "three or more nodes each of the first three runs an orchestrator.",
             env="NODE_RANK",
         ),
     ] = None
@@ -349,7 +352,8 @@ class Flags:
             NODES,
             "--rdzv-endpoint",
             help="HOST:PORT of the orchestrator, instead of --master-addr. With three or five addresses, separated by commas, nodes 0, 1, "
-            "2, ... each run an orchestrator. The job then survives the loss of any one of three, or any two of five, of these hosts.",
+            "2, ... each run an orchestrator. The job then survives the loss of any one of three, or any two of five, of these hosts. "
+            "Under Slurm, a job of three or more nodes uses its first three unless other addresses are given.",
             env="RDZV_ENDPOINT",
         ),
     ] = ""

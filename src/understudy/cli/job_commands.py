@@ -48,8 +48,8 @@ def status(
       receives, what restarts from its initial value on a newcomer, and why.
 
     [bold]understudy status --topology[/bold]
-      The NVLink domains, switches and nodes of each group of ranks, and the spare that would take over each rank if a node, or all nodes of
-      a domain, were lost now.
+      The NVLink domains, switches and nodes of each group of ranks, and the spare that would take over each rank if a node,
+      or all nodes of an NVLink domain, a failure domain or a switch, were lost now.
     """
     if state and topology:
         say(asking.STATE_AND_TOPOLOGY())
@@ -96,7 +96,9 @@ def migrate(
 
 
 def resolve(
-    rank: Annotated[int, typer.Option("--keep-rank", "--rank", help="The rank whose state is right.")],
+    rank: Annotated[
+        int, typer.Option("--keep-rank", "--rank", help="The rank whose state is right. If all ranks have the same state: any rank.")
+    ],
     run_dir: RunDir = None,
     reason: Annotated[str, typer.Option("--reason", help="Reason, shown in the report.")] = "",
     orchestrator: OrchestratorUrl = "",
@@ -107,7 +109,8 @@ def resolve(
     """Continue a job that is paused because state or results differ: name the rank whose state is right.
 
     Replicas with different state are replaced by spares, which get their state from this rank and those equal to it. If the job is
-    paused because a redo differs from the interrupted step, no rank is replaced: all ranks have the same state, and continue with the redo.
+    paused because a redo differs from the interrupted step, or because an incident is unproven (--unproven pause), all ranks have the same
+    state: name any rank. No rank is replaced, and all continue with the state that they have.
 
     [bold]understudy resolve --keep-rank 2 --reason "its digest is that of the checkpoint"[/bold]
     """

@@ -74,7 +74,10 @@ def job(
 @kubernetes.command()
 def controller(
     image: Annotated[
-        str, typer.Option("--image", envvar="UNDERSTUDY_IMAGE", help="Image of orchestrators, usually the one of this command.")
+        str,
+        typer.Option(
+            "--image", envvar="UNDERSTUDY_IMAGE", help="Image of the orchestrators' pods, usually the one in which this command runs."
+        ),
     ],
     group: Annotated[str, typer.Option("--group", help="API group of the resource, if the cluster uses another one.")] = GROUP,
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Manage only the jobs of this namespace.")] = "",

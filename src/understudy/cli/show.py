@@ -37,7 +37,7 @@ def size(count: int) -> str:
 def status_view(status: dict[str, Any]) -> RenderableType:
     parts = (part for key in ("state", "generation", "step", "incidents") for part in ((f"  {key} ", "dim"), str(status[key])))
     head = Text.assemble(("job ", "dim"), str(status["job"]), *parts, *_grades(status.get("grades") or {}))
-    table = Table("rank", "worker", "pid", "node", "state", "step", "proven at")
+    table = Table("rank", "worker", "pid", "node", "state", "step", "drilled at")
     for rank in status["ranks"]:
         where = f"{rank['node']}:{rank['device']}" if rank.get("device") else rank["node"]
         cells = {**rank, "node": where}

@@ -28,14 +28,15 @@ def script(
     qos: Annotated[str, typer.Option("--qos", "-q", help="Quality of service.")] = "",
     notice: Annotated[
         int,
-        typer.Option("--notice", min=0, help="Seconds before the time limit at which the script receives SIGUSR1."),
+        typer.Option("--notice", min=0, help="Seconds before the time limit at which the training script receives SIGUSR1."),
     ] = 0,
     requeue: Annotated[bool, typer.Option("--requeue", help="Restart a job from its beginning if it is lost as a whole.")] = False,
     option: Annotated[
         list[str] | None, typer.Option("--option", help="Additional option of understudy run. Repeatable: --option=--hang-limit=300.")
     ] = None,
     before: Annotated[
-        list[str] | None, typer.Option("--before", help="Line of the script before the command. Repeatable: --before='module load cuda'.")
+        list[str] | None,
+        typer.Option("--before", help="Line of the batch script before the command. Repeatable: --before='module load cuda'."),
     ] = None,
 ) -> None:
     """Print a complete batch script.

@@ -24,7 +24,7 @@ SERVICE = "A job that was submitted to an orchestrator"
 
 RunDir = Annotated[
     Path | None,
-    typer.Option("--run-dir", help="The run's folder. Default: the latest run in the current folder, one or two levels down."),
+    typer.Option("--run-dir", help="The run's folder. Default: the latest run below the current folder, ./RUN or ./FOLDER/RUN."),
 ]
 OrchestratorUrl = Annotated[
     str,

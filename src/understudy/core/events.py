@@ -81,7 +81,7 @@ class WorkerWarm:
 
     worker: str
     store: str  # host:port of its rendezvous store
-    rank: int = -1  # in an event that is sent again: the rank that the worker has been assigned since; -1: none
+    rank: int = -1  # -1; if the event is sent again after a reconnection: the rank that the worker has been assigned since
     torch: str = ""  # its version of torch
     rejoins: tuple[str, ...] = ()  # backends whose groups it reconnects in place; in others a new communicator replaces the old one
 
@@ -220,7 +220,7 @@ class RedoDiffers:
     step: int
     detail: str  # the differences, by name
     partly: bool = False  # true: the survivor had not reached its vote, so only inputs of collectives were compared
-    sure: bool = False  # with `partly`: true if every step calls the collective whose inputs differ
+    sure: bool = False  # with `partly`: true: it matters, as every step calls this collective; false: perhaps another branch
 
 
 @dataclass(frozen=True)
@@ -244,8 +244,8 @@ class Committed:
     transaction: int
     step: int
     compared: int = -1  # digests of the redo that match the attempt before it; 0: nothing was compared; -1: not reported
-    collectives: tuple[int, int] = (0, 0)  # collectives of the redo: those with the same inputs as before, and all of them
-    size: tuple[int, int] = (0, 0)  # the same, in bytes
+    collectives: tuple[int, int] = (0, 0)  # of the redo: how many had the same inputs as before, and how many there were
+    size: tuple[int, int] = (0, 0)  # the same two numbers, in bytes
     evidence: Evidence = Evidence.UNSAID  # `first` (nothing was redone), `same`, `different`, `nothing` (to compare); empty: not reported
     uncovered: tuple[str, ...] = ()  # state that the script changes and that is not carried over, the first few by name
     copied: float = 0.0  # unix time at which the buddies of the rank had its copy again, in seconds; 0: no copy
@@ -261,7 +261,7 @@ class ScriptFailed:
     summary: str  # type and text of the exception
     traceback: str  # the traceback, as text
     exit_code: int = 1  # exit code of the job
-    ends: bool = False  # false in the journal; true in a message to the agent while threads and exit handlers of the script still run
+    ends: bool = False  # always false in the journal; for the agent: threads and exit handlers of the script still run
 
 
 @dataclass(frozen=True)
@@ -338,8 +338,8 @@ class Registered:
     worker: str
     generation: int
     step: int
-    roles: tuple[int, ...]  # the role of each rank: a number, equal for ranks that register the same names
-    fingerprint: str  # digest of the names, of the ranks that have them, and of the layouts that determine collectives
+    roles: tuple[int, ...]  # of each rank: a number, equal for ranks with the same names and the same collectives
+    fingerprint: str  # digest of the names, of the ranks that have them, and of frameworks' layouts, such as DDP's buckets
 
 
 @dataclass(frozen=True)
@@ -414,7 +414,7 @@ class NodeTainted:
     deadline: float = 0.0  # of a drain: unix time by which the ranks should have left; 0: none
     lose: bool = False  # of a drain: ranks that are still there at the deadline are given up and recovered elsewhere
     also: tuple[str, ...] = ()  # nodes that are tainted in the same way at the same time, so that no rank moves between them
-    by: str = ""  # scope: `job` or `service`; empty: set by Understudy itself, or by an earlier version
+    by: str = ""  # `service`: set by a person for all jobs; `job`: for this job only; empty: by Understudy itself
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class Reading(BaseModel):
     suspect: list[Word] = Field(
         default=list(SUSPECT),
         max_length=20,
-        description="values of the label `severity` of alerts that are evidence against the node; others are notes",
+        description="an alert whose label `severity` has one of these values is evidence against the node; other alerts are notes",
     )
 
 

@@ -37,7 +37,7 @@ class Submission(BaseModel):
     drill_at: int = Field(
         default=1,
         ge=0,
-        description="the step from which automatic drills start, first one for each role of a rank, then periodically; 0: none",
+        description="the step from which drills run by themselves: first one for each role, then one every minute or less often; 0: none",
     )
     require_drill: bool = Field(
         default=False, description="end the job with exit code 3 if a drill finds that it would not survive the loss of a rank"

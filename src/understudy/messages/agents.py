@@ -77,8 +77,8 @@ JOB_LOST_US = Message(
 
 COMMAND_LINE_ENDED = Message(
     "US5711",
-    "the command line has ended",
-    cause="The process of `understudy run` on this node ended, so its agent ends the workers.",
+    "`understudy run` has ended on this node",
+    cause="Its process ended, so the agent of this node ends the workers.",
     remedy="Find out what killed it if it was not ended on purpose: often it is the kernel's OOM killer.",
 )
 
@@ -149,7 +149,7 @@ NO_ROOM_FOR_SPARE = Message(
 KERNEL_TOO_OLD = Message(
     "US5725",
     "prctl(PR_SET_CHILD_SUBREAPER) failed: this kernel is too old",
-    cause="The kernel does not let a process adopt its orphaned descendants, without which workers might be left running.",
+    cause="The kernel does not let a process adopt its orphaned descendants. Then workers might be left running.",
     remedy="Use Linux 5.3 or newer.",
 )
 

@@ -293,15 +293,15 @@ DRILL_RUNS = Message(
 
 DRILL_PROVEN = Message(
     "US2361",
-    "rank {rank}: proven at step {step} ({compared} digests and {collectives} collectives, {moved} moved; the rank paused for "
+    "rank {rank}: the drill passed at step {step} ({compared} digests and {collectives} collectives, {moved} moved; the rank paused for "
     "{pause}){detail}",
     cause="A spare computed the same bits as the rank in this step, so the job would survive a loss of the rank there.",
 )
 
 DRILL_PROVEN_IN_PART = Message(
     "US2362",
-    "rank {rank}: partly proven at step {step} ({compared} digests and {collectives} collectives, {moved} moved, {left_out} collectives "
-    "beyond --drill-bytes; the rank paused for {pause}){detail}",
+    "rank {rank}: the drill partly passed at step {step} ({compared} digests and {collectives} collectives, {moved} moved, {left_out} "
+    "collectives beyond --drill-bytes; the rank paused for {pause}){detail}",
     cause="Everything that was compared was the same, but the results of some collectives were larger than --drill-bytes allows and were "
     "not compared.",
     remedy="Raise --drill-bytes if there is memory for it.",
@@ -324,7 +324,7 @@ DRILL_IRREPRODUCIBLE = Message(
 
 DRILL_BROKEN = Message(
     "US2365",
-    "rank {rank}: not proven{detail}",
+    "rank {rank}: the drill has no verdict{detail}",
     cause="The drill ended without a verdict, for example because a rank was lost in the meantime. Nothing is known about the rank.",
     remedy="Drill again.",
 )

@@ -32,7 +32,7 @@ ITERATOR_MOVES = Message(
 )
 SENT_TO = Message(
     "US1404",
-    "{names} {are} while the script trains, and depends on the values that are sent to it: on a newcomer it restarts, and has received "
+    "{names} {are} while the script trains, by values that are sent to it: on a newcomer it restarts, and has received "
     "none. Replace it by a function that keeps its variables{locals} in `state = job.state(...)`",
     cause="The training drives a generator by send(): its position depends on all values that were sent to it, and can be neither read nor "
     "set.",

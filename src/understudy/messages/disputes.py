@@ -34,13 +34,13 @@ REDO_DIFFERS = Message(
 )
 REDO_HELD = Message(
     "US4363",
-    f"{_REDO}. The step depends on something that is not registered and changes in it, or is not computed reproducibly. Only the redo is "
+    f"{_REDO}. The step depends on something unregistered that it changes itself, or is not computed reproducibly. Only the redo is "
     f"left, and no rank has committed it: the job is paused. Run `understudy resolve --keep-rank {{rank}}` to continue with the redo, or "
     "`understudy stop` to end the job",
     cause="A survivor had computed this step before a loss, and its redo gave different bits: an unregistered counter, cache or generator, "
     "data that is read differently, or kernels that are not deterministic.",
-    remedy="If the difference does not matter, run `understudy resolve --keep-rank RANK`. Otherwise stop the job, register what the detail "
-    "names, and start from a checkpoint.",
+    remedy="If the difference does not matter, run `understudy resolve --keep-rank RANK` with any rank: all have the same state. Otherwise "
+    "stop the job, register what the detail names, and start from a checkpoint.",
 )
 REDO_NOT_REPRODUCIBLE = Message(
     "US4364",

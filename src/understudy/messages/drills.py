@@ -73,13 +73,13 @@ DRILL_CALLED_OFF = Message(
 )
 SAME = Message(
     "US4300",
-    "drill {number}: rank {rank} is proven at step {step}: spare {spare} computed the same bits, and so did its redo{more}",
+    "drill {number} of rank {rank} passed at step {step}: spare {spare} computed the same bits in both of its attempts{more}",
     cause="A spare received the state of this rank and computed its step twice, with the same bits as the rank. The job survives a loss "
     "of this rank with a bitwise identical result.",
 )
 PARTLY = Message(
     "US4301",
-    "drill {number}: rank {rank} is partly proven at step {step}: the same bits in {collectives} collectives{left_out}{more}",
+    "drill {number} of rank {rank} partly passed at step {step}: the same bits in {collectives} collectives{left_out}{more}",
     cause="Up to the point where the comparison ended, the spare computed the same bits. The comparison ends where a limit is reached or "
     "the step saves.",
     remedy="Raise --drill-bytes to compare more, or save in a @job.section.",
@@ -94,13 +94,13 @@ NOT_SURVIVABLE = Message(
 NOT_REPRODUCIBLE = Message(
     "US4303",
     "drill {number}: rank {rank} is not reproducible on this device (step {step}){more}",
-    cause="Two attempts of the spare itself differ: the device does not compute reproducibly, or the step uses something that changes in "
-    "it.",
+    cause="Two attempts of the spare itself differ: the device does not compute reproducibly, or the step uses something "
+    "unregistered that it changes itself, such as a counter or a generator.",
     remedy="Use torch.use_deterministic_algorithms, and register generators and counters that the step uses.",
 )
 NOT_PROVEN = Message(
     "US4304",
-    "drill {number}: rank {rank} is not proven{more}",
+    "drill {number} of rank {rank} has no verdict{more}",
     cause="The drill ended without a verdict. This is not evidence against the rank.",
     remedy="Drill again: `understudy drill --rank RANK`.",
 )

@@ -24,7 +24,8 @@ FACT_DIFFERS = Message(
 TWO_ADAPTERS = Message(
     "US4782",
     "{adapter} describes {name!r}, which the adapter of another framework has already described",
-    cause="Two adapters, one of them from another package, use the same name for what they describe.",
+    cause="An adapter hands over the state of a framework (docs/internals/extending.md). Two adapters, one of them from another package, "
+    "use the same name for what they describe.",
     remedy="Use names that begin with the name of your package.",
 )
 DDP_LATE = Message(

@@ -32,7 +32,7 @@ COMPARED = Message(
 )
 DRILLED = Message(
     "US4173",
-    "{drills}, and no newly changing state has been seen since{compared}",
+    "{drills}, and no further state has begun to change since{compared}",
     cause="There is no record of what the lost worker would have computed next, but a drill showed that a spare computes the same bits as "
     "this rank or a rank with the same role.",
 )

@@ -8,7 +8,7 @@ _TWICE = "The script does not do the same on a newcomer as on the first workers,
 _SAME_SETUP = (
     "Make the setup of the script independent of everything that differs in a second run: the time, random names, files that change."
 )
-_BEHIND = "what this rank changes {point}, after the vote, had not been handed over when it was lost: "
+_BEHIND = "this rank changes something {point}, after the vote, and was lost before its buddies had that change: "
 
 NOT_MADE = Message(
     "US4500",
@@ -82,7 +82,7 @@ LARGE_RESULT = Message(
 )
 CHANGE_LOST = Message(
     "US4514",
-    f"{_BEHIND}if it was changed after transaction {{transaction}}, that change is lost",
+    f"{_BEHIND}if this was after transaction {{transaction}}, the change is lost",
     cause="The rank changes something after its vote, and was lost before it handed over the change.",
     remedy="Change it before optimizer.step if no change may be lost.",
 )

@@ -29,7 +29,7 @@ TOO_MUCH_OUTPUT = Message(
 KILLED = Message(
     "US3603",
     "its process was ended by {signal}",
-    cause="The check ended its process by one of its tests, or the process was killed. With SIGKILL, memory may have been short.",
+    cause="One of the tests made the process of the check crash, or the process was killed. With SIGKILL, memory may have been short.",
     remedy="Check the kernel log (dmesg), and check the node again.",
 )
 BAD_MEMORY = Message(

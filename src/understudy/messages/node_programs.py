@@ -59,7 +59,8 @@ SIGNALLED = Message(
 BAD_EXIT = Message(
     "US3246",
     f"{_NOTHING}it ended with exit code {{exit_code}}{{printed}}",
-    cause="The program ended with an exit code that means neither healthy nor broken: 0 and 1 do (with output = 'json' only 0 does).",
+    cause="The program ended with an exit code that has no meaning. 0 means healthy and 1 broken; with output = "
+    "'json', only 0 has a meaning.",
     remedy="Run the program on the node by hand. For a script in Python use output = 'json', because an exception also gives exit code 1.",
 )
 NO_FINDINGS = Message(

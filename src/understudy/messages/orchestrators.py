@@ -72,7 +72,8 @@ TLS_TWICE = Message(
 MEMBERS_OF_SERVICE = Message(
     "US5009",
     "--members is for --run-dir: for a service use --database",
-    cause="Several orchestrators that share nothing serve one job. Those of a service share a database.",
+    cause="--members belongs to the orchestrators of a single job, which `understudy run` starts with --run-dir and which share nothing. "
+    "Those of a service share a database.",
     remedy="Leave out --members and give --database.",
 )
 

@@ -31,9 +31,11 @@ class WantDrill(BaseModel):
 
 
 class Believe(BaseModel):
-    """The decision about a job that is paused because replicas or a redo differ: the state of this rank is right."""
+    """The decision about a job that is paused because replicas or a redo differ, or because an incident is unproven: the state of this
+    rank is right.
+    """
 
-    rank: int = Field(ge=0, description="rank whose state is right")
+    rank: int = Field(ge=0, description="rank whose state is right; any rank if all have the same state")
     reason: str = Field(default="", max_length=1000, description="reason, shown in the report")
 
 
@@ -113,7 +115,9 @@ class Stop(BaseModel):
     """A request to end a job."""
 
     reason: str = Field(default="requested", max_length=1000, description="reason, for the journal and the job's last message")
-    exit_code: int = Field(default=130, ge=0, le=255, description="exit code of `understudy run` or `understudy logs --follow`")
+    exit_code: int = Field(
+        default=130, ge=0, le=255, description="exit code of `understudy run` or `understudy logs --follow`; `understudy stop` sends 143"
+    )
 
 
 class Accepted(BaseModel):

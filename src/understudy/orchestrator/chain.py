@@ -18,9 +18,8 @@ operator's requests, which no agent repeats; and a journal that continues from a
 same checksum.
 
 There are no false alarms, because a position is reported only after its event is written, and in the order of the events. An orchestrator
-that is killed leaves a journal that has all that it reported; its successor has read all of it (`database.py`, `quorum`). A decision that
-is sent although the journal cannot be written (`WRITING` in `service.py`) is reported when it is written, so the successor of an
-orchestrator that is killed before that knows as much as the agents.
+that is killed leaves a journal that has all that it reported; its successor has read all of it (`database.py`, `quorum`). No decision is
+sent before its event is written (`decisions.py`).
 
 None is missed, because a decision about the holder of a rank is sent after the position of its event, on the same connection. An agent that
 has executed it knows the position.

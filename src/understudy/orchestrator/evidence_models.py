@@ -55,7 +55,7 @@ class EvidenceItem(BaseModel):
         ge=0,
         le=LAST_TIME,
         allow_inf_nan=False,
-        description="unix time, within the last 7 days; 0: now. With it, repeated reports of the same event count once",
+        description="unix time, within the last 7 days; 0: now. If it is given, repeated reports of the same event count once",
     )
     until: float = Field(
         default=0.0,
@@ -113,7 +113,7 @@ class Heard(BaseModel):
     node: str = Field(description="the orchestrator's name of the node; empty: the evidence names no known node")
     detector: str = Field(description="detector under whose name policies see the evidence; empty: they do not see it")
     jobs: list[str] = Field(
-        description="jobs whose policies received the evidence: those on the node for which the token is valid. If there are none, a "
-        "service places no new jobs on the node"
+        description="jobs whose policies received the evidence: of the jobs on the node, those for which the token is valid. If it is "
+        "valid for all jobs, a service also places no new job on the node while the evidence is valid, except for notes"
     )
     refused: str = Field(description="why the evidence had no effect; empty: it had one")

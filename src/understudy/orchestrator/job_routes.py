@@ -126,7 +126,8 @@ def add_wishes(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None,
     @app.post("/v1/jobs/{job}/believe", **operate, responses=REFUSED)
     async def believe(job: str, wish: Believe) -> Accepted:
         """Let a paused job continue with the state of this rank. Replicas with different state are replaced, and their nodes
-        tainted. If the job is paused because a redo differs from the interrupted step, all ranks have the same state, and none is replaced.
+        tainted. If the job is paused because a redo differs from the interrupted step, or because an incident is unproven, all ranks have
+        the same state: any rank can be named, and none is replaced.
         """
         service = found(job).service
         why_not = service.machine.belief_refusal(wish.rank)

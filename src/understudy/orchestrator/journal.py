@@ -1,8 +1,8 @@
 """The journal: every event of every job with its time, in the order in which the job's machine handled it. Replaying it gives the state.
 
 By default it is an SQLite file in write-ahead mode, so that `understudy status` and `report` can read it while it is written; a service may
-use PostgreSQL (`database.py`). Only the decision of a recovery (`Recover`) waits for the write: it is sent when it is written, or after
-`WRITING` (`service.py`) on a slower file system. All other commands are sent first, and a thread writes the events immediately after, many
+use PostgreSQL (`database.py`). Only decisions (`dispatch.py`) wait for the write: they are sent when their event is written, however long
+that takes (`decisions.py`). All other commands are sent first, and a thread writes the events immediately after, many
 in one transaction if they arrive fast. If an orchestrator is killed before it has written them, this is repaired: agents repeat what they
 know, an abort that is announced again is answered again, and a worker with a rank that the journal does not know is ended. `tests/model`
 explores all orders of that.

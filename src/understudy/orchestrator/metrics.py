@@ -74,7 +74,11 @@ def _of_jobs(jobs: list[ServedJob], waiting: Mapping[str, str], aside: Iterable[
     paused = GaugeMetricFamily(
         "understudy_job_drill_pause_seconds", "Seconds that the rank of the last drill spent on it.", labels=["job_name"]
     )
-    proven = GaugeMetricFamily("understudy_job_proven_ranks", "Ranks whose last drill gave the same bits.", labels=["job_name"])
+    proven = GaugeMetricFamily(
+        "understudy_job_proven_ranks",
+        "Drilled ranks: a drill of the rank, or of one with its role, has passed. Not the grade `proven` of incidents.",
+        labels=["job_name"],
+    )
     refused = CounterMetricFamily(
         "understudy_refused",
         "Events that were ignored, by type and reason: late, repeated, or of an unknown sender.",

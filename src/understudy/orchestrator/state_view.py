@@ -21,10 +21,10 @@ class StateEntry(TypedDict):
         str,
         Field(
             description="`registered`; `adopted`: not registered, but handed over to newcomers; `ignored`: by "
-            "`job.ignore`. State that restarts on a newcomer: `moved` (an iterator), `running` (enumerate, zip or islice around a loop of "
-            "the job), `left` (it differs from rank to rank and changes between the steps), `large` (too large to be checked in every "
+            "`job.ignore`. State that restarts on a newcomer: `moved` (an iterator), `running` (enumerate, zip or islice of job.batches "
+            "or job.steps), `left` (it differs from rank to rank and changes between the steps), `large` (too large to be checked in every "
             "step), `history` (a tensor with its autograd graph), `unseen` (it cannot be copied to another worker), `unread` (the source "
-            "cannot be read), `beyond` (the search ended before it)"
+            "code that uses it cannot be read), `beyond` (the search ended before it)"
         ),
     ]
     same: Annotated[bool | None, Field(description="whether all ranks have the same value; null: it is not compared")]

@@ -30,7 +30,7 @@ class TaintStatus(TypedDict):
     by: Annotated[
         str,
         Field(
-            description="scope: `service`: set by a person for all jobs, and removed only with a token for all jobs; `job`: set for this "
+            description="`service`: set by a person for all jobs, and removed only with a token for all jobs; `job`: set for this "
             "job only; empty: set by Understudy itself, and a service places no new job on the node"
         ),
     ]

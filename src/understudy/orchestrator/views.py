@@ -61,13 +61,16 @@ class RankStatus(TypedDict):
         str,
         Field(
             description="`training`, `newcomer` (its state is not verified yet), `leaving` (its rank is being moved), `lost`, `finished`, "
-            "`released` or `stopped`; `starting` or `warm` while the job forms"
+            "`released` (its worker was told to exit) or `stopped` (the job has ended); `starting` or `warm` while the job forms"
         ),
     ]
     step: Annotated[int, Field(description="steps that the rank has committed")]
     proven: Annotated[
         int | None,
-        Field(description="the step at which a drill of this rank, or of one with its role, gave the same bits; null: none did"),
+        Field(
+            description="the step at which a drill of this rank, or of one with its role, passed; null: none did. This is not the grade "
+            "`proven` of an incident"
+        ),
     ]
 
 
@@ -99,7 +102,7 @@ class DrillStatus(TypedDict):
     verdict: Annotated[
         str,
         Field(
-            description="`same`: the spare computed the same bits, and so did its redo; `partly`: the same as far as it was compared; "
+            description="`same`: the spare computed the same bits in both of its attempts; `partly`: the same as far as it was compared; "
             "`different`: the job would not survive a loss of the rank; `not reproducible`: two attempts of the spare itself differ; "
             "`broken`: no result; empty while the drill lasts"
         ),
@@ -207,8 +210,8 @@ class IncidentReport(TypedDict):
     collectives: Annotated[
         list[int],
         Field(
-            description="collectives of the redo, on all ranks: the number whose inputs were the same as before the loss, and the number "
-            "that were compared; empty: there was nothing to compare"
+            description="collectives of the redo, on all ranks: the number whose inputs were compared and the same as before the loss, "
+            "and the number of all; empty: there was nothing to compare"
         ),
     ]
     compared_bytes: Annotated[list[int], Field(description="the same two numbers as `collectives`, in bytes instead of calls")]

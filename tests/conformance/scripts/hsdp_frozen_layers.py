@@ -1,4 +1,4 @@
-"""HSDP of a fine-tuning: the body is frozen and sharded, the head is trained; half-way the last block is thawed."""
+"""Fine-tuning under HSDP: the body is frozen and sharded, the head is trained; half-way the last block is thawed."""
 
 # ranks: 4
 # group: fsdp

@@ -49,7 +49,7 @@ def _accelerator() -> None:
 ACCELERATE = (
     Probe(
         "accelerate",
-        "an Accelerator is registered whole, and its loaders are led",
+        "an Accelerator is registered whole, and its loaders continue at the job's position",
         ("integrations.accelerate",),
         ("_custom_objects", "_dataloaders", "_models", "_optimizers", "_schedulers"),
         _accelerator,
