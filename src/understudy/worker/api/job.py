@@ -12,7 +12,7 @@ import itertools
 import math
 import os
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
@@ -97,14 +97,14 @@ class Job:
         """
         return self._newcomer is None or not self._newcomer.catching_up
 
-    def register(self, *, owns: Sequence[Any] = (), **objects: Any) -> None:
+    def register(self, *, owns: Any = (), **objects: Any) -> None:
         """Register the state of the training, each object under a name. A newcomer receives it bit for bit.
 
         Objects are modules, optimizers, loaders, schedulers, scalers, tensors, generators, your own objects with `state_dict` and
         `load_state_dict`, and lists and dicts of these. An `Accelerator` stands for all that it has prepared. Call it before the first
         transaction, with the same names on every rank.
 
-        `owns` are other objects for whose state the registered ones answer, such as the trainer whose counters an adapter's `state_dict`
+        `owns` lists other objects for whose state the registered ones answer, such as the trainer whose counters an adapter's `state_dict`
         returns. Understudy does not look into them: what they change is neither carried over nor reported.
 
         Raises `UnderstudyError` for an object whose state cannot be moved, a name that is taken, or a call after the first transaction.
@@ -132,8 +132,7 @@ class Job:
         found = Namespace(**values)
         registered = (self._runtime.state if self._runtime else self._plain_state).names
         name = next(name for number in itertools.count(1) if (name := "state" if number == 1 else f"state-{number}") not in registered)
-        objects: dict[str, Any] = {name: found}
-        self.register(**objects)
+        self.register(**{name: found})
         return found
 
     def ignore(self, *names: str) -> None:
