@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -154,6 +156,11 @@ def test_what_could_not_be_redone_is_refused() -> None:
         held_by(dispatching)
 
 
-def test_other_objects_are_left_alone() -> None:
+@pytest.mark.parametrize("own", [False, True])
+def test_other_objects_are_left_alone(own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the script has a module of its own with this name."""
+    if own:
+        monkeypatch.setitem(sys.modules, "accelerate", ModuleType("accelerate"))
+        monkeypatch.delitem(sys.modules, "accelerate.data_loader")
     assert held_by(nn.Linear(1, 1)) is None
     assert type(source_of(DataLoader(Noisy()), False, Randomness())) is LoaderSource

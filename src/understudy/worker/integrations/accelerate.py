@@ -31,8 +31,8 @@ _KINDS = frozenset({"NO", "MULTI_CPU", "MULTI_GPU", "FSDP"})  # FSDP: of version
 class Accelerate(Integration):
     @staticmethod
     def held_by(thing: Any) -> Held | None:
-        module = sys.modules.get("accelerate")
-        if module is None or not isinstance(thing, module.Accelerator):
+        accelerator = getattr(sys.modules.get("accelerate"), "Accelerator", None)  # a script may have a module of this name
+        if accelerator is None or not isinstance(thing, accelerator):
             return None
         kind = thing.distributed_type.name
         if kind not in _KINDS:
@@ -53,8 +53,8 @@ class Accelerate(Integration):
 
     @staticmethod
     def source_of(loader: Any, repeat: bool, randomness: Randomness) -> LoaderSource | None:
-        module = sys.modules.get("accelerate.data_loader")
-        if module is None or not issubclass(type(loader), module.DataLoaderAdapter):
+        adapter = getattr(sys.modules.get("accelerate.data_loader"), "DataLoaderAdapter", None)
+        if adapter is None or not issubclass(type(loader), adapter):
             return None
         if loader.rng_types is not None:
             raise UsageError(integrations.ACCELERATOR_NOT_REGISTERED())
@@ -70,7 +70,7 @@ def _wrapped(models: list[torch.nn.Module]) -> list[torch.nn.Module]:
 def _synchronize_once(loader: Any) -> None:
     """Let all ranks draw the same order, and never ask for it again. Raises `UsageError` for a loader that communicates otherwise."""
     module = sys.modules["accelerate.data_loader"]
-    if not isinstance(loader, module.DataLoaderShard) and type(loader) is not module.DataLoaderShard:
+    if not issubclass(type(loader), module.DataLoaderShard):
         raise UsageError(integrations.DISPATCHED(type=type(loader).__qualname__))
     kinds = [str(getattr(kind, "value", kind)) for kind in loader.rng_types or ()]
     if others := sorted(set(kinds) - {"generator"}):
