@@ -60,9 +60,14 @@ class Reader:
         wait_until(lambda: any(spare["state"] == "warm" for spare in self.status()["spares"]), "a warm spare", LONG)
 
     def losses_before(self, steps: int) -> dict[str, str]:
-        """Return the script's output under torchrun, without the README's changes, in its first `steps` steps."""
+        """Return the script's output under torchrun, without the README's changes, in its first `steps` steps.
+
+        It destroys its group, because torch may otherwise abort a process that ends while Gloo has a thread ("terminate called without an
+        active exception").
+        """
         script = self.folder.parent / "before.py"
-        script.write_text(script_for_torchrun().replace("while step < 20_000", f"while step < {steps}"))
+        text = script_for_torchrun().replace("while step < 20_000", f"while step < {steps}")
+        script.write_text(f"{text}\ntorch.distributed.destroy_process_group()\n")
         return dict(LOSS.findall(self.runs(f"torchrun --standalone --nproc-per-node 4 {script}")))
 
 
