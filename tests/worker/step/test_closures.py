@@ -44,6 +44,20 @@ def test_it_runs_before_the_vote_and_once(kind: type[torch.optim.Optimizer], by_
     assert torch.equal(weight, expected) and torch.equal(result, loss)
 
 
+class _Perturbs(torch.optim.SGD):
+    """As SAM does: it needs gradients at other parameters than those with which the step began."""
+
+    def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+        self.param_groups[0]["params"][0].data.add_(1.0)
+        with torch.enable_grad():
+            return closure()
+
+
+def test_one_that_runs_after_a_change_is_left_to_the_optimizer() -> None:
+    happened, _, loss = stepped(_Perturbs, ahead=True, by_name=False)
+    assert happened == ["vote", "closure"] and loss.item() == 5.0  # 2 and -1, squared
+
+
 def test_one_that_runs_several_times_is_left_to_the_optimizer() -> None:
     happened, *_ = stepped(torch.optim.LBFGS, ahead=True, by_name=False)
     assert happened[0] == "vote" and happened.count("closure") > 1

@@ -99,7 +99,7 @@ class Fsdp2(FrameworkAdapter):
     def begin(self) -> None:
         """Note the switches, and free what the forward of an evaluation has left gathered: a redo, and a newcomer, has to gather it."""
         for _, group in self._parameter_groups():
-            if is_freed_by_backward(group):
+            if group.is_unsharded and is_freed_by_backward(group):
                 group.reshard()
         self._begun = [switches_of(module, group) for module, group in self._parameter_groups()]
 

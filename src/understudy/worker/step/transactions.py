@@ -181,10 +181,12 @@ class Transactions:
 def with_closure_run(optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
     """Run the closure of `optimizer.step(closure)` now, before the vote, and return arguments with one that returns its result.
 
-    None if there is no closure, and for LBFGS, which runs it several times. `args` begins with the optimizer.
+    None if there is no closure, and for LBFGS and optimizers that are not torch's own, which may run it several times, or after they have
+    changed parameters, as SAM does. `args` begins with the optimizer.
     """
     closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
-    if not callable(closure) or isinstance(optimizer, LBFGS):
+    runs_it_first = type(optimizer).step.__module__.startswith("torch.optim.") and not isinstance(optimizer, LBFGS)
+    if not callable(closure) or not runs_it_first:
         return None
     with torch.enable_grad():
         result = closure()
