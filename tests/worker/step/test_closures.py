@@ -47,7 +47,7 @@ def test_it_runs_before_the_vote_and_once(kind: type[torch.optim.Optimizer], by_
 class _Perturbs(torch.optim.SGD):
     """As SAM does: it needs gradients at other parameters than those with which the step began."""
 
-    def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Any = None) -> Any:
         self.param_groups[0]["params"][0].data.add_(1.0)
         with torch.enable_grad():
             return closure()
