@@ -61,6 +61,7 @@ _OF_A_NEWCOMER = (
     set_up.FILES_WRITTEN_SINCE,
     newcomers.RESULT_OF_ANOTHER,
     newcomers.OF_ANOTHER_RANK,
+    newcomers.NOT_HANDED_OVER,
     newcomers.NOT_SET,
     newcomers.LARGE_RESULT,
     newcomers.CHANGE_LOST,

@@ -67,6 +67,14 @@ OF_ANOTHER_RANK = Message(
     cause="A name of the script is not registered and was not handed over, so the newcomer has the value of another rank.",
     remedy="Put it into job.state if it differs from rank to rank and matters.",
 )
+NOT_HANDED_OVER = Message(
+    "US4514",
+    "{name} of the script began to change shortly before the loss, and the lost worker had not handed it over: the newcomer has the value "
+    "of the other ranks, or of its setup",
+    cause="A name of the script that is not registered began to change after Understudy had last looked for such names on the lost rank. "
+    "Its value there is unknown.",
+    remedy="Register it, or put it into job.state: registered state is handed over from the first step on.",
+)
 NOT_SET = Message(
     "US4512",
     "{name} of the script could not be set to the value of the other ranks",

@@ -110,6 +110,26 @@ COMPUTED_OUTSIDE = Message(
     "received the rank's state yet.",
     remedy="Pass the model or object itself, and compute the value in the function.",
 )
+NAMES_OF_BLOCK = Message(
+    "US1134",
+    "{names} (set in the block of job.attempts at {place}) is read after the block, and is too large or not a plain value: a newcomer that "
+    "passes the block by has no such value. Compute in the block what is needed after it, as loss.item()",
+    cause="Small plain values and tensors that the block of job.attempts() sets are kept for a worker that takes a rank over after the "
+    "block; this one is too large or of another kind.",
+    remedy="Compute the number that is needed inside the block, or read the value inside the block only.",
+)
+ATTEMPT_NOT_ENTERED = Message(
+    "US1135",
+    "the body of `for attempt in job.attempts()` at {place} has not entered its attempt: write `with attempt:` around the code of the step",
+    cause="job.attempts() gives attempts, which are context managers. What is outside of the `with` block is not part of a transaction.",
+    remedy="Make `with attempt:` the only statement of the loop, and put the code of the step into it.",
+)
+KIND_OF_ATTEMPTS = Message(
+    "US1136",
+    'job.attempts({given!r}): give "step" or "section"',
+    cause="job.attempts was given a kind of transaction that there is not.",
+    remedy='Use job.attempts() for a training step, and job.attempts("section") for a block that steps no optimizer.',
+)
 RESULTS_DROPPED = Message(
     "US1141",
     "more than {most} results, or {mebibytes} MiB, of transactions outside of job.batches and job.steps: the oldest are no longer kept. A "

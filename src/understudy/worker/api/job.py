@@ -24,6 +24,7 @@ from understudy.common.names import STRICT_VARIABLE
 from understudy.common.page_view import ALONE, Activity
 from understudy.messages import script
 from understudy.worker.api import session
+from understudy.worker.api.attempts import Attempts, PlainAttempts
 from understudy.worker.census import left_names
 from understudy.worker.data import manual_iterators as drawn
 from understudy.worker.data.iterators import LoaderIterator
@@ -208,23 +209,31 @@ class Job:
         def transaction(*args: P.args, **kwargs: P.kwargs) -> R:
             if self._runtime is None:
                 result: R = _plainly(function, reports)(*args, **kwargs)
-                self._plain_steps += kind == "step"
+                self._count(kind)
                 return result
-            newcomer = self._newcomer
-            if newcomer is not None and not newcomer.done:
-                place = self._runtime.loops.next_place()
-                passed, kept = newcomer.at_transaction(place)
-                if passed:
-                    self._runtime.results.keep(place, kept)  # a later newcomer may need it from here
-                    self._runtime.loops.advance(kind)
-                    self._runtime.progress.step += kind == "step"
-                    known: R = kept
-                    return known
-            value: R = self._runtime.transactions.run(function, kind, args, kwargs, reports)
+            passed, kept = self._runtime.passes(kind)
+            value: R = kept if passed else self._runtime.transactions.run(function, kind, args, kwargs, reports)
             return value
 
         setattr(transaction, TRANSACTION, kind)
         return transaction
+
+    def attempts(self, kind: Literal["step", "section"] = "step") -> Attempts | PlainAttempts:
+        """Make a block of the script a transaction: `for attempt in job.attempts():`, then `with attempt:` around the code of the step.
+
+        It is the same as a call of a function that is decorated with `step`, for a loop whose body is not a function of its own. The block
+        runs again after a loss, with the names that it sets bound as before. It must not change in place what the same iteration has
+        made before it, such as the batch. `kind` is "step" or "section".
+
+        Raises `UnderstudyError` for another `kind`.
+        """
+        if kind not in ("step", "section"):
+            raise UsageError(script.KIND_OF_ATTEMPTS(given=kind))
+        return PlainAttempts(lambda: self._count(kind)) if self._runtime is None else Attempts(self._runtime, kind)
+
+    def _count(self, kind: str) -> None:
+        """Count a transaction without Understudy."""
+        self._plain_steps += kind == "step"
 
     def batches(self, loader: Any, steps: int | None = None) -> Iterator[Any]:
         """Iterate over `loader`, from the position of the job.
@@ -311,6 +320,9 @@ class Job:
         if missed:
             runtime.notices.tell(script.NAMES_LEFT(names=", ".join(missed[:4]), place=behind.where))
         runtime.verification.post_vote.owed = True
+
+
+setattr(Job.attempts, TRANSACTION, "step")  # for the checks of a loop: nothing is known to come before it
 
 
 def _plainly(function: Callable[..., Any], reports: bool) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
 from understudy.worker.guards.loop_variables import OTHER_SCOPES, nodes_of, text_of
@@ -52,13 +52,22 @@ def _names_set_first(file: str, first: int, line: int) -> frozenset[str] | None:
     return frozenset(found)
 
 
+def read_and_set(body: Sequence[ast.stmt]) -> tuple[set[str], set[str]]:
+    """Return the names that statements read, and those that they always set before they read them."""
+    set_here, read = set[str](), set[str]()
+    for statement in body:
+        _through(statement, set_here, read)
+    return read, set_here
+
+
 def loops_around(scope: ast.AST, line: int) -> list[ast.For | ast.While | ast.AsyncFor]:
     """Return the loops around a line whose iterations a newcomer does not run: from the innermost one out to that of the job, or, where
     none looks like one, the innermost one. It runs all iterations of loops around that.
     """
     loops = [node for node in _inside(scope) if isinstance(node, _LOOPS) and node.lineno <= line <= (node.end_lineno or line)]
     inner = loops[::-1]  # the walk reaches the outer ones first
-    of_job = next((number for number, node in enumerate(inner) if not isinstance(node, ast.While) and is_of_job(node.iter)), 0)
+    block = int(bool(inner) and is_attempts(inner[0]))
+    of_job = next((number for number, node in enumerate(inner) if not isinstance(node, ast.While) and is_of_job(node.iter)), block)
     return inner[: of_job + 1]
 
 
@@ -72,6 +81,11 @@ def is_of_job(iterable: ast.expr) -> bool:
     """Return whether a loop of the job is in it, as `job.batches(...)` in `enumerate(job.batches(...))`."""
     calls = [node.func for node in ast.walk(iterable) if isinstance(node, ast.Call)]
     return any(isinstance(called, ast.Attribute) and called.attr in ("batches", "steps") for called in calls)
+
+
+def is_attempts(node: ast.AST) -> bool:
+    """Return whether it is a loop over `job.attempts()`, whose body is run at least once."""
+    return isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and getattr(node.iter.func, "attr", "") == "attempts"
 
 
 def scope_of(file: str, first: int) -> ast.AST | None:
@@ -125,6 +139,10 @@ def _through(statement: ast.stmt, set_here: set[str], read: set[str]) -> None:
         for item in statement.items:
             read |= _names(item.context_expr, ast.Load) - set_here
             set_here |= _names(item.optional_vars, ast.Store) - read if item.optional_vars is not None else set()
+        for inner in statement.body:
+            _through(inner, set_here, read)
+    elif isinstance(statement, ast.For) and is_attempts(statement):
+        set_here |= _names(statement.target, ast.Store) - read
         for inner in statement.body:
             _through(inner, set_here, read)
     else:  # names in it are set under a condition, or changed in place

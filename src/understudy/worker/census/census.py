@@ -21,7 +21,7 @@ import contextlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ from understudy.messages import encoding
 from understudy.worker.census import leaves, naming
 from understudy.worker.census.attempted import FirstChanges, NotedChanges
 from understudy.worker.census.baseline import Baseline
+from understudy.worker.census.bindings import KINDS, Bindings, WalkBudget
 from understudy.worker.census.naming import BEYOND, HISTORY, LARGE, LEFT, MOVED, RUNNING, UNREAD, UNSEEN
 from understudy.worker.census.owners import is_keepable
 from understudy.worker.census.reach import Changes, reach
@@ -43,7 +44,8 @@ from understudy.worker.errors import BadMessage
 from understudy.worker.state.unregistered import Item, is_unregistered
 
 END, ENDS = 4 << 10, 256  # bytes of the end of a loop that are kept at most, and number of loops for which they are kept
-CLOSELY = 3  # transactions at whose begin everything is noted
+NOTED = 3  # transactions at whose begin everything is noted
+CLOSELY = 6  # transactions in which all is looked at after the begin, and at the vote: the first steps and sections
 WATCHED = 1000  # entries at most
 TOTAL = 1 << 20  # bytes of all that is watched
 LONGEST = 200  # characters of a name in an incident
@@ -85,6 +87,7 @@ class Census:
         self._said: set[str] = set()
         self._inside = False  # in an iteration of a loop of the job: what is done there is not done again
         self._first_changes = FirstChanges()
+        self._bindings, self._walks = Bindings(), WalkBudget()
         self._begins = 0
         self._before = 0  # transactions of the job before this worker was a rank
         self.top: dict[str, bytes] = {}  # what is watched, as of the top of the iteration
@@ -99,6 +102,10 @@ class Census:
     def transaction(self, function: Callable[..., Any]) -> None:
         """Add a function that the script has made a transaction."""
         self._roots.add(function)
+
+    def around(self, frame: FrameType | None) -> None:
+        """Note the frame that contains a transaction whose code is a block of the script; None: it is over."""
+        self._roots.around = frame
 
     # -- the walk ----------------------------------------------------------------------------------------------------------
 
@@ -142,6 +149,10 @@ class Census:
         first = self._first
         if first is None:
             return WalkResult()
+        with self._walks.measured():
+            return self._walk(first)
+
+    def _walk(self, first: Baseline) -> WalkResult:
         tables = self._roots.all()
         found = self._look(tables)
         self._first_changes.look(found, self._roots)
@@ -303,6 +314,25 @@ class Census:
         self._find_large()
         self.after = self.encoded(None, closely=self.exact)
 
+    def look_at_names(self) -> None:
+        """Watch what is bound to another object than at the last vote, from its first change on. Look at everything if it is time."""
+        first = self._first
+        if first is None:
+            return
+        if self._walks.is_time():
+            self._look_closely()
+        here, covered = self._roots.scopes(), None
+        frames = {path.root for path in self._watched.values() if path.root[0] == FRAME}
+        for path, value in self._bindings.rebound(self._roots.of_kinds(KINDS) | self._roots.some(frames, here)):
+            entry = path.entry
+            if any(entry in known for known in (self._watched, self._uncovered[LEFT], self._uncovered[LARGE])):
+                continue
+            if self._is_ignored(path) or here.is_set_each_iteration(path.root, path.name):
+                continue
+            covered = covered or self._covered()
+            if leaves.is_leaf(value) and not leaves.is_large(value) and not covered(value) and first.has_changed(path, value):
+                self._watch(entry, path, value)
+
     def _find_large(self) -> None:
         """Note a sibling of what changes that has become another large object in this transaction, as the next shard of the data: a walk
         may come much later.
@@ -382,7 +412,7 @@ class Census:
         self._begins += 1
         if self._first is None:
             return Noted({}, {})
-        if self._begins <= CLOSELY:
+        if self._begins <= NOTED:
             found = self._look()
             if not self._inside:
                 self._find_histories(found)

@@ -40,6 +40,18 @@ def _table(frame: FrameType) -> roots.Table:
     return roots.Locals(frame) if frame.f_code.co_flags & inspect.CO_OPTIMIZED else roots.ModuleNames(frame.f_globals)
 
 
+def names_in(frame: FrameType) -> Mapping[str, Any]:
+    """Return the names of a scope, with their present values."""
+    return dict(_table(frame).items())
+
+
+def put_all(frame: FrameType, values: Mapping[str, Any]) -> None:
+    """Bind names of a scope."""
+    table = _table(frame)
+    for name, value in values.items():
+        table.put(name, value)
+
+
 def take(left: MutableMapping[str, bytes], loop: int, frame: FrameType, names: Collection[str], new: Collection[str]) -> list[str]:
     """Note in `left` the values of the `names` of the scope of `frame` after this loop. Returns those that cannot be noted although they
     are `new` in the loop: on a newcomer they would be missing.

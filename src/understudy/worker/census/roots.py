@@ -11,7 +11,7 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CellType, CodeType, FrameType, FunctionType
@@ -166,15 +166,17 @@ def is_own(name: str) -> bool:
     return isinstance(file, str) and is_of_script(file)
 
 
-def frames_here(boundary: CodeType) -> list[FrameType]:
+def frames_here(boundary: CodeType, around: FrameType | None = None) -> list[FrameType]:
     """Return the frames of the script, from the innermost on, without those that run in a transaction, and without lambdas and
-    comprehensions, which carry nothing from one call to the next. `boundary`: the code of the wrapper of a transaction. Called several
-    times in every step.
+    comprehensions, which carry nothing from one call to the next. `boundary`: the code of the wrapper of a transaction. `around`: the
+    frame that contains the running transaction. Called several times in every step.
     """
     found: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
+        if frame is around:
+            found.clear()
         if code is boundary:
             found.clear()
         elif _carries(code.co_filename, code.co_name):
@@ -209,6 +211,7 @@ class Roots:
 
     def __init__(self, boundary: CodeType) -> None:
         self._boundary = boundary
+        self.around: FrameType | None = None  # that contains the running transaction, if its code is a block of the script
         self.functions: list[FunctionType] = []  # of transactions
         self._bound: dict[str, _BoundObjects] = {}  # by the name of the transaction
         self._lasting: dict[RootKey, Table] = {}  # all but frames, as of the last complete search
@@ -260,9 +263,13 @@ class Roots:
             found |= {key: Locals(frame) for key in frames if (frame := scopes.frame_of(key)) is not None}
         return found
 
+    def of_kinds(self, kinds: Container[str]) -> dict[RootKey, Table]:
+        """Return the roots of these kinds, as of the last complete search, without frames."""
+        return {key: table for key, table in self._lasting.items() if key[0] in kinds}
+
     def scopes(self) -> Scopes:
         """Return the scopes of the script that run."""
-        frames = frames_here(self._boundary)
+        frames = frames_here(self._boundary, self.around)
         lines = tuple([(id(frame.f_code), frame.f_lineno) for frame in frames])
         known = self._places.get(lines)
         if known is None:

@@ -14,6 +14,7 @@ from understudy.worker.generation.plan import Plan, make_plan
 from understudy.worker.generation.rank_state import StateSummary
 from understudy.worker.state.rank_local import unseal
 from understudy.worker.state.sources import CopySource, ReplicaSource
+from understudy.worker.state.unregistered import is_unregistered
 from understudy.worker.transport.rendezvous import Rendezvous
 
 
@@ -51,6 +52,15 @@ class Donors:
     def frameworks(self) -> dict[int, Described]:
         """Return, by rank, the facts that steer the collectives of DDP and the like."""
         return {self.members.rank_of(member): donor.state.frameworks for member, donor in self}
+
+    def unheard_of(self, rank: int, copy: BuddyCopy) -> list[str]:
+        """Return the unregistered entries that change on donors, and of which the `copy` of `rank` says nothing: their change began after
+        the last look of the lost worker, so that its own values are unknown.
+        """
+        if self.members.leaver_of(rank) is not None:
+            return []  # which gives its own
+        found = {entry for donor in self._found.values() for entry in donor.values if is_unregistered(entry)}
+        return sorted(found - copy.digests.values.keys())
 
     def plan_for(self, rank: int, replicas: Replicas) -> Plan:
         """Return the plan for `rank`: which entry comes from which member. Raises `UnderstudyError` if no source has a part of its state,

@@ -107,10 +107,11 @@ class _Look:
                 blocks = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
                 heads = [getattr(statement, name) for name in ("test", "iter") if hasattr(statement, name)]
                 heads += [item.context_expr for item in getattr(statement, "items", [])]
-                arrived = any(self._expression(head, names, file, depth) for head in heads)
+                if any(self._expression(head, names, file, depth) for head in heads):
+                    return True
                 met = [self.in_turn(block, names, file, depth) for block in blocks if block]
                 always = isinstance(statement, ast.With) or (isinstance(statement, ast.If) and bool(statement.orelse))
-                if arrived or (always and all(met)) or (isinstance(statement, ast.For | ast.While | ast.Try) and met and met[0]):
+                if (always and all(met)) or (isinstance(statement, ast.For | ast.While | ast.Try) and met and met[0]):
                     return True
             elif self._expression(statement, names, file, depth):
                 return True

@@ -137,7 +137,8 @@ class Arrival:
         membership.phase_of(generation, "verify", arrived)
         if at_end:
             self._given = {entry: data for entry, data in plan.values.items() if not is_of_module(entry)}
-        notes = (*self._agreed.missed(copy, job, self.names.again), *self._notes(replayer))
+        unheard = donors.unheard_of(progress.rank, copy)
+        notes = (*self._agreed.missed(copy, job, self.names.again), *self._notes(replayer, unheard))
         count = len(plan.expected) + len(plan.local) + len(copy.streams) + 1
         membership.control.page.committed(progress.step, 0.0)  # of the job, and so of this rank
         self._agreed.adopt_habits(job)
@@ -272,8 +273,10 @@ class Arrival:
         if different := disagreement({**donors.frameworks(), rank: self._rank_state.frameworks.described()}):
             raise StateMismatch(newcomers.FRAMEWORKS_DIFFER(rank=rank, difference=different))
 
-    def _notes(self, replayer: SetUpReplayer) -> tuple[str, ...]:
+    def _notes(self, replayer: SetUpReplayer, unheard: Collection[str]) -> tuple[str, ...]:
+        """Return what the newcomer reports. `unheard`: unregistered entries of which the lost rank has handed over nothing."""
         notes: list[str] = [newcomers.RESULT_OF_ANOTHER(place=key) for key in self._results.replaced]
+        notes += [newcomers.NOT_HANDED_OVER(name=entry.rpartition(":")[2]) for entry in unheard]
         notes += [newcomers.OF_ANOTHER_RANK(what=what) for what in self.names.of_others]
         different = replayer.differences(self._rank_state.state.storages())
         notes += [newcomers.NOT_SET(name=entry.rpartition(":")[2]) for entry in self._aside]

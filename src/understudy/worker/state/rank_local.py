@@ -104,8 +104,9 @@ class LocalState:
         Raises `UsageError` if it is too large.
         """
         closely = self.comparisons < CLASSIFIED
-        # A newcomer has not seen yet what changes only before a vote.
-        values = self._state.encoded_values(closely=closely or len(self.sealed) < 2)
+        self._state.unregistered.look_at_names()
+        # In the first transactions much changes for the first time. A newcomer has not seen yet what changes only before a vote.
+        values = self._state.encoded_values(closely=closely or self._state.unregistered.exact or len(self.sealed) < 2)
         every = {name: local_tensor(t) for name, t in self._state.mutable_tensors()}
         self._large = sum(t.numel() * t.element_size() for t in every.values()) + sum(map(len, values.values())) > LIMIT
         tensors = {name: t for name, t in every.items() if self._mine(name)}

@@ -88,7 +88,7 @@ class ReplicaSource:
         known = self._replicas.of(row, self._rank) if row in classes else self._donors  # too new to be known: all must agree
         who = [member for member in known if member in self._donors and entry in self._donors[member].digests]
         if self._leaver is not None and entry in self._donors[self._leaver].digests:
-            who.append(self._leaver)
+            who = [self._leaver] if is_unregistered(entry) else [*who, self._leaver]
         who = [member for member in who if self._had(member, entry, description is None)]
         if is_unregistered(entry) and len({self._donors[member].digests[entry] for member in who}) > 1:
             return Elsewhere.NOT_NEEDED  # it differs from rank to rank, and that of this rank is lost

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Protocol
 
 from understudy.worker.encoding.codec import decode
@@ -60,6 +61,10 @@ class UnregisteredState(Protocol):
         """Return the values that have changed since then, by entry: all of them if `closely`, else those found before."""
         ...
 
+    def look_at_names(self) -> None:
+        """Look, at a vote, for values that have changed for the first time."""
+        ...
+
     def load(self, entry: str, data: bytes) -> None:
         """Set a value as it was encoded."""
         ...
@@ -102,6 +107,10 @@ class UnregisteredState(Protocol):
         """Record that the script has made a transaction of this function."""
         ...
 
+    def around(self, frame: FrameType | None) -> None:
+        """Note the frame that contains a transaction whose code is a block of the script; None: it is over."""
+        ...
+
     def ignore(self, names: Iterable[str]) -> None:
         """Ignore these names: they may be initial on a newcomer."""
         ...
@@ -134,6 +143,9 @@ class NoUnregisteredState:
     def encoded(self, only: Container[str] | None, closely: bool) -> dict[str, bytes]:
         return {}
 
+    def look_at_names(self) -> None:
+        pass
+
     def load(self, entry: str, data: bytes) -> None:
         pass
 
@@ -162,6 +174,9 @@ class NoUnregisteredState:
         pass
 
     def transaction(self, function: Any) -> None:
+        pass
+
+    def around(self, frame: FrameType | None) -> None:
         pass
 
     def ignore(self, names: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from types import CodeType
+from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -97,6 +98,19 @@ class Runtime:
         (self.newcomer or self._setup).join(backend)
         # A script may compile the optimizer's step: the vote in it must not be traced.
         register_optimizer_step_pre_hook(torch.compiler.disable(self.transactions.before_optimizer_step))  # type: ignore[no-untyped-call]
+
+    def passes(self, kind: str) -> tuple[bool, Any]:
+        """Return whether this worker, a newcomer on its way, skips the transaction that is next, and then its result."""
+        newcomer = self.newcomer
+        if newcomer is None or newcomer.done:
+            return False, None
+        place = self.loops.next_place()
+        passed, kept = newcomer.at_transaction(place)
+        if passed:
+            self.results.keep(place, kept)  # a later newcomer may need it from here
+            self.loops.advance(kind)
+            self.progress.step += kind == "step"
+        return passed, kept
 
     def finish(self) -> int:
         """Finish after the end of the script: stay, as a donor, until every rank has finished; return the exit code."""

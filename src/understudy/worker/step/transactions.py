@@ -59,34 +59,37 @@ class Transactions:
         """Run one transaction until it is committed, and return the function's result. `reports`: an error of the function itself is
         reported, and the transaction skipped; its result is None then.
         """
-        if self._progress.kind:
-            raise UsageError(texts.NESTED(name=name_of(function), running=self._progress.running))
-        step = self._step = self._begin(kind, name_of(function), [args, kwargs], reports)
+        step = self.begin(kind, name_of(function), [args, kwargs], reports)
         while True:
             try:
-                step.result = self._attempt(step, lambda: function(*args, **kwargs))
+                self.attempt(step)
+                step.result = None if step.skipped else function(*args, **kwargs)
+                self.end(step)
                 break
             except errors_of_functions() as error:
-                if not self._is_redone(step, error):
+                if not self.rolled_back(step, error):
                     raise
-            self._roll_back(step)
-        self._order.returned(step)
-        self._commit(step)
-        self._committed[step.function] += 1
-        hooks.fire("committed", kind=kind, function=step.function, result=step.result)
+        self.commit(step)
         return step.result
 
-    def _begin(self, kind: str, function: str, arguments: Any, reports: bool) -> Step:
+    def begin(self, kind: str, function: str, arguments: Any, reports: bool = False) -> Step:
+        """Begin a transaction. What follows is `attempt`, the script's code, and `end`, until no failure is `rolled_back`; then `commit`.
+
+        Raises `UsageError` inside of another transaction.
+        """
+        if self._progress.kind:
+            raise UsageError(texts.NESTED(name=function, running=self._progress.running))
         if kind == "section":
             self._state.kept_gradients.keep()  # before any rank joins a new generation
         self._boundary.join()
         alone, carried = self._watch.current.alone, self._step.carried
         step = Step(kind, function, arguments, self._loops.next_place(), alone, reports=reports and not alone, carried=carried)
+        self._step = step
         self._order.begin(step)
         return step
 
-    def _attempt(self, step: Step, function: Callable[[], Any]) -> Any:
-        """Run the function and its vote once. Raises what the function raises, and `GenerationAborted`."""
+    def attempt(self, step: Step) -> None:
+        """Begin an attempt: the script's code is about to run."""
         progress = self._progress
         progress.kind, progress.function = step.kind, step.function
         progress.past_vote = progress.must_redo = self._in_function = False
@@ -97,14 +100,34 @@ class Transactions:
         self._order.attempt(step)
         hooks.fire("begin")
         self._in_function = True
-        result = None if step.skipped else function()
+
+    def end(self, step: Step) -> None:
+        """End an attempt, and vote unless an optimizer's step has done so. Raises `GenerationAborted` if it has to be redone."""
         self._in_function = False
-        if progress.must_redo:
+        if self._progress.must_redo:
             raise GenerationAborted("the failure of this attempt was swallowed inside it")
-        if not progress.past_vote:
+        if not self._progress.past_vote:
             step.carried = step.kind == "step" or step.carried
             self._votes.run(step)
-        return result
+
+    def rolled_back(self, step: Step, error: BaseException) -> bool:
+        """Roll back after a failure, for the next attempt. Returns False if `error` is the script's own."""
+        if not self._is_redone(step, error):
+            return False
+        self._roll_back(step)
+        return True
+
+    def commit(self, step: Step) -> None:
+        self._order.returned(step)
+        progress = self._progress
+        progress.kind = ""
+        progress.transaction += 1
+        progress.step += step.kind == "step"
+        progress.phase = VotePhase.IDLE
+        self._order.committed(step)
+        self._order.closed(step)
+        self._committed[step.function] += 1
+        hooks.fire("committed", kind=step.kind, function=step.function, result=step.result)
 
     def _is_redone(self, step: Step, error: BaseException) -> bool:
         """Return whether the attempt is redone, after waiting for the decision; else `error` is the user's. Raises the cause of the error,
@@ -148,15 +171,6 @@ class Transactions:
         self._order.again(step)
         self._progress.recovery.attached = time.time()
         step.attempt += 1
-
-    def _commit(self, step: Step) -> None:
-        progress = self._progress
-        progress.kind = ""
-        progress.transaction += 1
-        progress.step += step.kind == "step"
-        progress.phase = VotePhase.IDLE
-        self._order.committed(step)
-        self._order.closed(step)
 
     def before_optimizer_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         """Vote before an optimizer steps: a hook of every optimizer. Return its new arguments, if they are others. Raises `UsageError`, and
