@@ -43,6 +43,7 @@ _OF_THREADS = (
     *(queue.Queue, queue.SimpleQueue, concurrent.futures.Executor),
 )
 _ABSENT = object()
+_Held = Callable[[], dict[str, Any] | None]  # returns the attributes of an object, None if it is gone
 
 
 def is_keepable(value: Any) -> bool:
@@ -103,7 +104,7 @@ class Met:
 @dataclass(frozen=True)
 class Owners:
     scopes: dict[RootKey, _Names] = field(default_factory=dict)
-    attributes: list[tuple[Path, dict[str, Any], _Names]] = field(default_factory=list)  # of each object: a path to one, and all of them
+    attributes: list[tuple[Path, _Held, _Names]] = field(default_factory=list)  # of each object: a path to one, and all of them
     contents: list[tuple[Any, list[Any]]] = field(default_factory=list)  # of containers
 
     @staticmethod
@@ -114,7 +115,7 @@ class Owners:
             held = getattr(reference(), "__dict__", None)
             if type(held) is dict and id(held) not in seen:
                 seen.add(id(held))
-                found.attributes.append((path, held, _Names.of(held)))
+                found.attributes.append((path, _of(reference), _Names.of(held)))
                 found._note_contents(held.values())
         found._note_contents(tables[path.root].items().get(path.name) for path in met.variables if path.root in tables)
         found._note_contents(cell.cell_contents for cell in met.captured)
@@ -129,7 +130,7 @@ class Owners:
                 continue
             if held is not None and id(held) not in seen:
                 seen.add(id(held))
-                found.attributes.append((path, held, _Names.of(held)))
+                found.attributes.append((path, lambda held=held: held, _Names.of(held)))  # type: ignore[misc]
         return found
 
     def _note_contents(self, values: Iterable[Any]) -> None:
@@ -144,7 +145,8 @@ class Owners:
         for root, before in self.scopes.items():
             now = list(tables[root].items().items()) if root in tables else []
             yield from ((Path(root, name), value) for name, value in now if not name.startswith("__") and before.is_another(name, value))
-        for path, attributes, before in self.attributes:
+        for path, held, before in self.attributes:
+            attributes = held() or {}
             yield from ((_sibling(path, name), value) for name, value in list(attributes.items()) if before.is_another(name, value))
 
     def restore(self, tables: Mapping[RootKey, Table], is_ignored: Callable[[Path], bool]) -> None:
@@ -155,13 +157,20 @@ class Owners:
             for name, value in before.held.items() if now else ():
                 if now.get(name, _ABSENT) is not value and not is_ignored(Path(root, name)):
                     tables[root].put(name, value)
-        for path, attributes, before in self.attributes:
+        for path, held, before in self.attributes:
+            if (attributes := held()) is None:
+                continue
             for name in [name for name in list(attributes) if name not in before.held and name not in before.others]:
                 if not name.startswith("__") and not is_ignored(_sibling(path, name)):
                     del attributes[name]
             for name, value in before.held.items():
                 if attributes.get(name, _ABSENT) is not value and not is_ignored(_sibling(path, name)):
                     attributes[name] = value
+
+
+def _of(reference: weakref.ref[Any]) -> _Held:
+    """Return the attributes of an object that may be gone: to refer to them would keep alive what they are."""
+    return lambda: getattr(reference(), "__dict__", None)
 
 
 def _may_be_kept(item: Any) -> bool:
