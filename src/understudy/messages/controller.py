@@ -35,7 +35,7 @@ IMAGE_NEEDED = Message(
 CANNOT_BE = Message(
     "US6905",
     "the resource cannot be applied, so the job continues as before and gets no new pods: {reason}",
-    cause="The resource of a running job was changed to something that is not possible.",
+    cause="The resource of a running job was changed in a way that cannot be applied.",
     remedy="Correct the resource.",
 )
 REFUSED = Message(

@@ -14,7 +14,8 @@ ACCELERATOR_NOT_REGISTERED = Message(
     "US1232",
     "job.batches was given a loader that Accelerate has prepared, and its Accelerator is not registered: call "
     "job.register(accelerator=accelerator) after the last accelerator.prepare(...)",
-    cause="Such a loader broadcasts the state of its generator whenever it is iterated over. Registering the Accelerator does that once.",
+    cause="Such a loader broadcasts the state of its generator whenever it is iterated over. If the Accelerator is registered, this "
+    "happens only once.",
     remedy="Register the Accelerator after everything is prepared. It registers the model, the optimizer and the schedule, too.",
 )
 DISPATCHED = Message(

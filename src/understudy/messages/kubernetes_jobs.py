@@ -132,7 +132,7 @@ BAD_TIMEOUTS = Message(
 # Our objects and pods.
 SECRET_IS_AN_OBJECT = Message(
     "US6680",
-    "the secret of a job on Kubernetes is in an object that the controller creates",
+    "the secret of a job on Kubernetes is in a Secret that the controller creates",
     cause="A pod requested the job's secret from its scheduler. On Kubernetes it comes from a Secret.",
     remedy="Let the controller create the pods, or give the secret in UNDERSTUDY_TOKEN.",
 )
@@ -216,7 +216,7 @@ BEYOND_THE_SET = Message(
 )
 JOBSET_SECRET = Message(
     "US6703",
-    "pods of a JobSet get their secret from an object (UNDERSTUDY_TOKEN), see deploy/kubernetes/trainer",
+    "pods of a JobSet get the job's secret from a Secret, as UNDERSTUDY_TOKEN: see deploy/kubernetes/trainer",
     cause="A pod of a JobSet has no UNDERSTUDY_TOKEN.",
     remedy="Set it from a Secret in the pod's template.",
 )

@@ -54,8 +54,8 @@ OTHER_DRAW = Message(
 OTHER_STREAMS = Message(
     "US1321",
     "rank {rank}: random streams {streams} differ from those that the lost rank handed over",
-    cause="The states of these random generators were set on a newcomer and read back, and differ. Something in the process draws from "
-    "them at the same time, or the generator does not keep the state that was set.",
+    cause="The states of these random generators were set on a newcomer, but differed when they were read back. Something in the process "
+    "draws from them at the same time, or the generator does not keep the state that was set.",
     remedy="Look for threads of the script that draw random numbers from the global generators, and give them their own generators.",
 )
 SHARED_STREAMS = Message(

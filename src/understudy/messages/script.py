@@ -50,14 +50,14 @@ NESTED_LOOPS = Message(
 )
 ARGUMENTS_CHANGED = Message(
     "US1111",
-    "{function} changes its arguments in place, so it could not be redone; work on a copy of them",
+    "{function} changes its arguments in place, so the call could not be redone; work on a copy of the arguments",
     cause="The transaction wrote into a tensor, array or container that was passed to it, usually its batch. After a loss the same "
     "transaction runs again with the same arguments, and would begin with the changed ones.",
     remedy="Copy the argument before changing it (batch = batch.clone(), batch = dict(batch)), or use operations that return a new tensor.",
 )
 ARGUMENTS_CHANGED_IN_REDO = Message(
     "US1112",
-    "{function} changes its arguments in place, so it cannot be redone with the same batch",
+    "{function} changes its arguments in place, so the call cannot be redone with the same batch",
     cause="A rank was lost while this transaction ran, and the transaction had already written into its arguments. So the original "
     "arguments, with which it must run again, no longer exist.",
     remedy="Start again from a checkpoint, and copy the argument in the transaction before changing it.",
@@ -88,8 +88,8 @@ SAVE_WAITED_FOR = Message(
 )
 USED_BETWEEN = Message(
     "US1131",
-    "{what} is used between transactions: a newcomer runs this code before its state has arrived, so it would compute or print with its "
-    "initial state, and if it saves there, the job would end. Put the code into a @job.section that every rank calls",
+    "{what} is used between transactions: a newcomer runs this code before its state has arrived, so the newcomer would compute or print "
+    "with its initial state. If it saves there, the job would end. Put the code into a @job.section that every rank calls",
     cause="The source between two transactions uses a registered model or object, or writes a file. A worker that takes over a rank runs "
     "this code before it has received the rank's state.",
     remedy="Move the code into a function decorated with @job.section, and call that function on every rank.",
@@ -191,8 +191,8 @@ UNMOVABLE_TENSOR = Message(
 )
 SPARSE_TENSOR = Message(
     "US1216",
-    "{name} is sparse ({layout}), and only dense tensors can be compared and moved: keep it dense (to_dense()). If nothing changes it, and "
-    "every worker's setup makes the same, it may be a plain attribute of the module in place of a buffer",
+    "{name} is sparse ({layout}), and only dense tensors can be compared and moved: keep it dense (to_dense()). If nothing changes the "
+    "tensor, and every worker's setup makes the same one, it may be a plain attribute of the module instead of a buffer",
     cause="A registered buffer, parameter or tensor has a sparse layout, so its memory is no single block of numbers.",
     remedy="Use tensor.to_dense(); or keep its indices and values in two buffers, and make the sparse tensor of them where it is used; or, "
     "if it is constant, set it as an attribute (self.name = tensor) instead of register_buffer.",

@@ -40,8 +40,8 @@ SEVERAL_TASKS = Message(
 )
 WITHOUT_SRUN = Message(
     "US6321",
-    "Slurm job {job} has {nodes} nodes, and without srun only this one trains: "
-    "srun --no-kill --kill-on-bad-exit=0 --wait=0 understudy run ... (see understudy slurm script)",
+    "Slurm job {job} has {nodes} nodes, and without srun only this one trains. Use srun --no-kill --kill-on-bad-exit=0 --wait=0 "
+    "understudy run ... (see understudy slurm script)",
     cause="understudy run was started in a job of several nodes without srun, so the other nodes do not take part.",
     remedy="Start it with srun as shown. `understudy slurm script` writes a complete batch script. If only one node is to train, ignore "
     "this.",
@@ -63,7 +63,7 @@ SECRET_UNREADABLE = Message(
 )
 SECRET_OF_OTHERS = Message(
     "US6332",
-    "another user created {path}, which should contain the job's secret: pass one with --token-file",
+    "another user created {path}, which should contain the job's secret: pass the secret with --token-file",
     cause="There is a file of this name that belongs to another user, or that others may read. It is not trusted.",
     remedy="Find out which user created it. Pass the secret with --token-file.",
 )
