@@ -7,7 +7,7 @@ Evidence arrives over HTTP, as from an alert; when the rank has left, the eviden
 and without prepared spares take turns. Times are those of the journal and of the report:
 
     decision   from the request to the taint: the orchestrator looks once a second
-    set-up     from the taint to a newcomer that is ready; training goes on
+    setup      from the taint to a newcomer that is ready; training goes on
     pause      what training pays: from the pause at a step boundary to the next commit of every rank
     new place  the sum
 """
@@ -31,7 +31,7 @@ from running import SCRIPT
 from service import LocalService, until
 
 POLICY = '[limits]\nnodes_per_hour = 100000\n[trust]\ncheck = false\n[[rule]]\nname = "all"\nsubject = ["node"]\naction = "leave"\n'
-ROWS = ("decision", "set-up", "pause", "new place")
+ROWS = ("decision", "setup", "pause", "new place")
 
 Figures = dict[str, list[float]]
 

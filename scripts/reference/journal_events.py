@@ -79,7 +79,7 @@ def _event(node: ast.ClassDef) -> Iterator[str]:
     comments = {}
     for field in node.body:
         if isinstance(field, ast.AnnAssign):
-            comments[ast.unparse(field.target)] = _source().splitlines()[(field.end_lineno or 0) - 1].partition("  # ")[2]
+            comments[ast.unparse(field.target)] = _comment(_source().splitlines()[(field.end_lineno or 0) - 1 :])
     for name, comment in comments.items():
         if not comment and name not in COMMON:
             raise ValueError(f"{node.name}.{name} has no comment, and is not among the common fields")
@@ -88,6 +88,16 @@ def _event(node: ast.ClassDef) -> Iterator[str]:
     plain = [code(name) for name, comment in comments.items() if not comment]
     if plain:
         yield f"- [common](#common-fields): {', '.join(plain)}"
+
+
+def _comment(lines: list[str]) -> str:
+    """Return the comment at the end of the first line, with the lines of comments that follow it."""
+    text = lines[0].partition("  # ")[2]
+    for line in lines[1:] if text else ():
+        if not line.lstrip().startswith("# "):
+            break
+        text += f" {line.strip()[2:]}"
+    return text
 
 
 def _source() -> str:

@@ -12,6 +12,8 @@ import understudy.messages
 from understudy.messages.base import Message
 from understudy.messages.registry import AREAS, registry
 
+TITLES = {"set_up": "Setup", "kubernetes_api": "Kubernetes API"}  # the others are names of modules
+
 
 def by_module() -> dict[str, list[Message]]:
     """The messages of each module, by its name, in the order of codes."""
@@ -54,4 +56,5 @@ def _area(area: str, modules: list[tuple[str, list[Message]]]) -> Iterator[str]:
 
 
 def _title(module: str) -> str:
-    return module.rpartition(".")[2].replace("_", " ").capitalize()
+    name = module.rpartition(".")[2]
+    return TITLES.get(name) or name.replace("_", " ").capitalize()

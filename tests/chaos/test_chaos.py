@@ -163,7 +163,12 @@ def test_a_fault_of_a_node_is_expected_to_end_a_job_that_has_only_one() -> None:
             faults.HITS_NO_WORKER,
             {"fault": "orchestrator_kill", "node": ""},
         ),
-        ("[[fault]]\nfault = 'agent_kill'\nrank = 1", "fault 1: ", faults.HITS_NO_WORKER, {"fault": "agent_kill", "node": ", but node"}),
+        (
+            "[[fault]]\nfault = 'agent_kill'\nrank = 1",
+            "fault 1: ",
+            faults.HITS_NO_WORKER,
+            {"fault": "agent_kill", "node": ", and give node"},
+        ),
         ("[[fault]]\nfault = 'sigkill'\nat_step = 1\nafter = 1", "fault 1: ", faults.STEP_OR_TIME, {}),
         ("[[fault]]\nfault = 'sigkill'\ncount = 2", "fault 1: ", faults.COUNT_NEEDS_EVERY, {"count": 2}),
         ("[[fault]]\nfault = 'sigkill'\nat_step = 1\nevery = 1.5\ncount = 2", "fault 1: ", faults.WHOLE_STEPS, {}),

@@ -158,7 +158,7 @@ def _check(entry: Entry, fault: Fault) -> None:
     if fault.hits is Hits.WORKER and on_node:
         raise ValueError(faults.HITS_A_WORKER(fault=fault.name, random=RANDOM))
     if fault.hits is not Hits.WORKER and on_rank:
-        node = ", but node" * (fault.hits is Hits.NODE)
+        node = ", and give node" * (fault.hits is Hits.NODE)
         raise ValueError(faults.HITS_NO_WORKER(fault=fault.name, target=_ARTICLE[fault.hits], node=node))
     if fault.hits is Hits.ORCHESTRATOR and on_node:
         raise ValueError(faults.HITS_THE_ORCHESTRATOR(fault=fault.name))

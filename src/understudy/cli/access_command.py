@@ -22,7 +22,8 @@ Days = Annotated[int, typer.Option("--days", min=1, help="Days for which the cer
 
 ROLES = (
     "read: read only. operate: also migrate, drain and end. submit: also start jobs. evidence: report evidence against nodes only. "
-    "agent: serve a node. worker: serve a job's workers."
+    "agent: serve a node. worker: serve a job's workers (for the agent of "
+    "a single job; a service creates these tokens itself)."
 )
 
 

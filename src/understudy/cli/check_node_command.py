@@ -80,10 +80,10 @@ class Flags:
 def check_node(flags: Flags) -> None:
     """Test this node before its first use, or before it is used again after a suspected fault, a drain or a patch.
 
-    detectors: no detector suspects the node; among others, they read the kernel log and ask NVIDIA's library. compute: every CPU computes a
-    known result. memory: written data is read back. disk: there is free space, and written data is read back. gpu: all GPUs compute the
-    same result, and written data is read back from their memory. network: data arrives unchanged at the required rate, in both directions;
-    only with --peer.
+    detectors: no detector suspects the node. (Detectors read the kernel log and query NVIDIA's library, for example.) compute: every CPU
+    computes a known result. memory: written data is read back. disk: there is free space, and written data is read back. gpu: all GPUs
+    compute the same result, and written data is read back from their memory. network: data arrives unchanged at the required rate, in both
+    directions; only with --peer.
 
     It takes about 10 seconds, and 4 more for each peer. It uses free resources and cleans up after itself, but slows down a job on the same
     node. It is short: hardware that fails only when it is hot, or once a day, passes.

@@ -365,7 +365,12 @@ class Flags:
     role: Annotated[str, _option(REST, "--role", help="ROLE_NAME of the workers.", env="ROLE")] = "default"
     run_path: Annotated[
         bool,
-        _option(REST, "--run-path", help="As in torchrun. Scripts always run in the worker's own interpreter.", env="RUN_PATH"),
+        _option(
+            REST,
+            "--run-path",
+            help="No effect, except that --no-python is then ignored: scripts always run in the worker's own interpreter.",
+            env="RUN_PATH",
+        ),
     ] = False
     shutdown_timeout: Annotated[
         int | None,

@@ -32,7 +32,7 @@ def status(
     as_json: AsJson = False,
     state: Annotated[bool, typer.Option("--state", help="List registered state, and unregistered state that the script changes.")] = False,
     topology: Annotated[
-        bool, typer.Option("--topology", help="Show where each group of ranks is in the network, and the effect of a loss.")
+        bool, typer.Option("--topology", help="Show where each group of ranks is in the network, and what a loss would change.")
     ] = False,
     orchestrator: OrchestratorUrl = "",
     job: JobName = "",

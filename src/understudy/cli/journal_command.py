@@ -71,9 +71,9 @@ def backup(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", 
 def restore(folder: Folder, copy: Annotated[Path, typer.Argument(metavar="FILE", help="A copy that `backup` created.")]) -> None:
     """Replace the journal with a copy, while no orchestrator is running. The old one is kept in a folder `before-restore-N`.
 
-    Restore the newest copy: the orchestrator puts aside every job that has continued, or has begun, since the copy was made. A job that is
-    put aside continues to train, but no orchestrator manages it: a rank that is lost is not replaced. Jobs whose events in the copy are
-    damaged are reported, and are put aside, too.
+    Restore the newest copy, because the orchestrator puts aside every job that has continued, or has begun, since the copy was made. A
+    job that is put aside continues to train, but no orchestrator manages it: a rank that is lost is not replaced. Jobs whose events in the
+    copy are damaged are reported, and are put aside, too.
     """
     _present(copy)
     present = folder / JOURNAL

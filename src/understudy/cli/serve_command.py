@@ -97,7 +97,9 @@ def agent(
     address: Annotated[
         str, typer.Option("--address", help="Address at which other nodes reach this one's workers. Default: detected.")
     ] = "",
-    state_dir: Annotated[Path, typer.Option("--state-dir", help="Folder for workers' output and the data to find workers again.")] = STATE,
+    state_dir: Annotated[
+        Path, typer.Option("--state-dir", help="Folder for workers' output, and for data by which a restarted agent finds its workers.")
+    ] = STATE,
     token_file: Annotated[
         Path | None, typer.Option("--token-file", help="File with the orchestrator's secret, or a token for agents (or UNDERSTUDY_TOKEN).")
     ] = None,

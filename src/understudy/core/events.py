@@ -142,9 +142,9 @@ class Drilled:
     verdict: DrillVerdict
     step: int  # steps that the rank had committed before the drilled one
     detail: str  # the differences
-    compared: int = 0  # tensors, values, streams and collectives that were compared
-    collectives: int = 0  # collectives among them
-    left_out: int = 0  # collectives that were not compared, because their results were too large to send
+    compared: int = 0  # number of tensors, values, streams and collectives that were compared
+    collectives: int = 0  # number of collectives among them
+    left_out: int = 0  # number of collectives that were not compared, because their results were too large to send
     bytes_moved: int = 0  # bytes of state and results of collectives
     pause: float = 0.0  # seconds that the rank spent on the drill
     changing: tuple[tuple[str, str], ...] = ()  # unregistered state that is known to change: place and name, as in `StateListed`
@@ -152,7 +152,7 @@ class Drilled:
 
 @dataclass(frozen=True)
 class DrillBroken:
-    """The rank of a drill continued without the spare. The drill has no verdict."""
+    """The rank of a drill continued without the spare. The results were not compared, so the drill's verdict is `broken`."""
 
     worker: str
     drill: int  # number of the drill
@@ -220,7 +220,8 @@ class RedoDiffers:
     step: int
     detail: str  # the differences, by name
     partly: bool = False  # true: the survivor had not reached its vote, so only inputs of collectives were compared
-    sure: bool = False  # with `partly`: true: it matters, as every step calls this collective; false: perhaps another branch
+    sure: bool = False  # used only if `partly` is true. true: the difference matters, because
+    # every step calls this collective; false: the redo may only have taken another branch
 
 
 @dataclass(frozen=True)
@@ -261,7 +262,8 @@ class ScriptFailed:
     summary: str  # type and text of the exception
     traceback: str  # the traceback, as text
     exit_code: int = 1  # exit code of the job
-    ends: bool = False  # always false in the journal; for the agent: threads and exit handlers of the script still run
+    ends: bool = False  # always false in the journal. In the message to the agent, true
+    # means that threads and exit handlers of the script still run
 
 
 @dataclass(frozen=True)
@@ -281,7 +283,7 @@ class DeviceFailed:
     """
 
     worker: str
-    rank: int  # the rank as which it runs the script; -1: none
+    rank: int  # the rank that it holds or prepares for; -1: none
     transaction: int  # transaction in which the exception was raised; -1: in the setup
     step: int
     error: str  # name of the error, the same for the same fault on any device
@@ -305,7 +307,9 @@ class Finished:
 
 @dataclass(frozen=True)
 class Notice:
-    """A message for the user, about coverage, a broken rule, or a value that a newcomer would not receive. It is shown once."""
+    """A message for the user: about state that no other rank has, a broken rule, or a value that a newcomer would not receive. It is
+    shown once.
+    """
 
     worker: str
     rank: int
@@ -338,7 +342,7 @@ class Registered:
     worker: str
     generation: int
     step: int
-    roles: tuple[int, ...]  # of each rank: a number, equal for ranks with the same names and the same collectives
+    roles: tuple[int, ...]  # for each rank, the number of its role: the same for ranks with the same names and the same collectives
     fingerprint: str  # digest of the names, of the ranks that have them, and of frameworks' layouts, such as DDP's buckets
 
 
@@ -407,9 +411,9 @@ class NodeTainted:
 
     node: str
     reason: str  # why the node is not trusted; empty: the taint is removed
-    source: str = "operator"  # `operator`, or a detector; a change by an operator also applies to the taints of other sources
+    source: str = "operator"  # `operator`, `drain`, `check` or a detector; an operator's change also applies to taints of other sources
     part: str = ""  # part of the node, such as a GPU; empty: the node itself
-    until: float = 0.0  # unix time at which it expires, in seconds; 0: when it is removed
+    until: float = 0.0  # unix time at which the taint expires, in seconds; 0: it stays until it is removed
     leave: bool = False  # ranks are to leave the node
     deadline: float = 0.0  # of a drain: unix time by which the ranks should have left; 0: none
     lose: bool = False  # of a drain: ranks that are still there at the deadline are given up and recovered elsewhere

@@ -79,7 +79,7 @@ class Timeouts:
     hang_floor: float = 60.0
     """minimum time without progress after which a rank is considered hung"""
     hang_factor: float = 20.0
-    """the same minimum as a multiple of the job's longest transaction (a factor, not seconds); the greater one applies"""
+    """a second minimum, as a multiple of the duration of the job's longest transaction; the greater of the two applies"""
     hang_first: float = 900.0
     """limit of a newcomer's setup (which may compile and download), and of the wait for a spare to become warm"""
     alone: float = 1800.0

@@ -35,13 +35,13 @@ IMAGE_NEEDED = Message(
 CANNOT_BE = Message(
     "US6905",
     "the resource cannot be applied, so the job continues as before and gets no new pods: {reason}",
-    cause="The resource of a running job was changed to something that is not possible.",
+    cause="The resource of a running job was changed in a way that cannot be applied.",
     remedy="Correct the resource.",
 )
 REFUSED = Message(
     "US6906",
     "{job} is refused: {reason}",
-    cause="The resource of the job is not valid, or a pod of it failed too often before all ranks were there.",
+    cause="The resource of the job is not valid, or a pod of the job failed too often before all ranks had a worker.",
     remedy="Correct what the reason names. Then create the job again.",
 )
 TRIES_AGAIN = Message(
@@ -59,8 +59,8 @@ LEFT_OVER = Message(
 NAME_TAKEN = Message(
     "US6910",
     "{kind} {namespace}/{name} exists already, and does not belong to this job",
-    cause="The job needs an object of this name, but another program or a person created one, or `kubectl delete --cascade=orphan` left "
-    "it behind.",
+    cause="The job needs an object of this name, but there is one already: another program or a person created it, or `kubectl delete "
+    "--cascade=orphan` left it behind.",
     remedy="Delete the object if nothing else needs it, or give the job another name.",
 )
 PODS_CREATED = Message(
@@ -84,5 +84,5 @@ POD_CANNOT_START = Message(
 NO_RANKS_THERE = Message(
     "US6908",
     "no pod of an UnderstudyJob runs on this node",
-    cause="A DrainRequest named this node, and no ranks or spares are there, or no longer.",
+    cause="A DrainRequest named this node. Either no ranks or spares were there, or they have left.",
 )

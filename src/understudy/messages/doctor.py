@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from understudy.messages.base import Message
 
-_JUDGED = ": hangs are detected with less evidence, and some ranks are replaced instead of freed"
+_JUDGED = (
+    ": hangs are detected with less evidence, and some waiting ranks are replaced that could otherwise have been released from their wait"
+)
 _UNUSABLE = "{torch} cannot be used: "
-_INSTALL = ". Install torch {first} to {last}; `understudy doctor` shows all"
+_INSTALL = ". Install torch {first} to {last}; `understudy doctor` shows all findings"
 _ANOTHER = "Install a torch of the named range."
 
 TORCH_NOT_TESTED = Message(
@@ -43,13 +45,13 @@ GPUS_NOT_SEEN = Message(
 )
 WAITS_NOT_SHOWN = Message(
     "US9011",
-    f"torch does not show them on {{architecture}}{_JUDGED}",
+    f"what threads wait for cannot be read on {{architecture}}{_JUDGED}",
     cause="Understudy reads what threads of Gloo are waiting for, which it supports on some architectures only.",
     remedy="Ignore this if that is acceptable. Otherwise use x86_64 or aarch64 and a tested torch.",
 )
 WAITS_NOT_TOLD = Message(
     "US9012",
-    f"the kernel does not show them{_JUDGED}",
+    f"the kernel does not let a process read what its threads wait for{_JUDGED}",
     cause="A process cannot read its own /proc/self/task/*/syscall or /proc/self/mem here, usually because of a seccomp profile or a "
     "hardened kernel.",
     remedy="Allow processes to read these two files.",

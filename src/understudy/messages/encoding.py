@@ -63,13 +63,13 @@ OTHER_MESSAGE = Message(
     "US1823",
     "another worker sent {found!r} where a {expected} was expected",
     cause="Two workers disagree about the next message: they run different versions of Understudy, or one of them is at a different place.",
-    remedy="Install the same version of Understudy on every node; if the versions are the same, report it as a defect.",
+    remedy="Install the same version of Understudy on every node; if the versions are the same, report this as a bug.",
 )
 MALFORMED_MESSAGE = Message(
     "US1824",
     "malformed {expected} of another worker: {place}: {problem}",
     cause="A message of another worker has a field that is missing, unknown or of another type.",
-    remedy="Install the same version of Understudy on every node; if the versions are the same, report it as a defect.",
+    remedy="Install the same version of Understudy on every node; if the versions are the same, report this as a bug.",
 )
 UNKNOWN_DTYPE = Message(
     "US1825",
@@ -81,17 +81,17 @@ MALFORMED_PATH = Message(
     "US1831",
     "the location of a variable of the script cannot be read: {error}",
     cause="Another worker sent the value of a variable together with a location that cannot be read.",
-    remedy="Install the same version of Understudy on every node; if the versions are the same, report it as a defect.",
+    remedy="Install the same version of Understudy on every node; if the versions are the same, report this as a bug.",
 )
 MALFORMED_ENTRY = Message(
     "US1832",
     "{entry} from another worker is malformed: {error}",
     cause="Another worker sent the value of a variable of the script that cannot be decoded.",
-    remedy="Install the same version of Understudy on every node; if the versions are the same, report it as a defect.",
+    remedy="Install the same version of Understudy on every node; if the versions are the same, report this as a bug.",
 )
 MALFORMED_NAME = Message(
     "US1833",
     "{name} from another worker is malformed: {error}",
     cause="Another worker sent the value of a variable that remains after a loop, and it cannot be decoded.",
-    remedy="Install the same version of Understudy on every node; if the versions are the same, report it as a defect.",
+    remedy="Install the same version of Understudy on every node; if the versions are the same, report this as a bug.",
 )

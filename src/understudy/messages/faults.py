@@ -118,21 +118,21 @@ STEP_OR_TIME = Message(
 )
 COUNT_NEEDS_EVERY = Message(
     "US7026",
-    "count = {count} needs every: the number of steps (with at_step) or seconds between two occurrences",
+    "'count = {count}' needs 'every': the number of steps (with 'at_step') or seconds between two occurrences",
     cause="An entry of the plan occurs several times, and the interval is missing.",
-    remedy="Add every.",
+    remedy="Add the setting `every`.",
 )
 EVERY_NEEDS_COUNT = Message(
     "US7027",
-    "every needs count: the number of occurrences",
+    "'every' needs 'count': the number of occurrences",
     cause="An entry of the plan repeats, and the number of occurrences is missing.",
-    remedy="Add count.",
+    remedy="Add the setting `count`.",
 )
 WHOLE_STEPS = Message(
     "US7028",
-    "with at_step, every and jitter must be whole numbers of steps",
-    cause="An entry of the plan counts in steps and has a fraction in every or jitter.",
-    remedy="Give whole numbers, or count in seconds with after.",
+    "with 'at_step', the values of 'every' and 'jitter' must be whole numbers of steps",
+    cause="An entry of the plan counts in steps, but `every` or `jitter` has a fraction.",
+    remedy="Give whole numbers, or count in seconds with `after`.",
 )
 NO_SUCH_POINT = Message(
     "US7029",
@@ -172,7 +172,7 @@ HITS_A_WORKER = Message(
 )
 HITS_NO_WORKER = Message(
     "US7035",
-    "{fault} hits {target}: not rank or spare{node}",
+    "{fault} hits {target}: leave out rank and spare{node}",
     cause="An entry of the plan has a rank or a spare as the target of a fault that hits a node or the orchestrator.",
     remedy="Leave out rank and spare. For a fault that hits a node, give node.",
 )
@@ -272,7 +272,7 @@ NFT_REFUSED = Message(
     "US7071",
     "nft rejected the rules: {reason}",
     cause="The program nft or the kernel rejected the rules. The output of nft is quoted.",
-    remedy="Check whether the kernel has the modules of nftables, which are usually missing.",
+    remedy="Load the kernel's modules of nftables: missing modules are the usual cause.",
 )
 NO_GPU = Message(
     "US7072",
@@ -358,6 +358,6 @@ PID_UNKNOWN = Message(
 AGENT_ELSEWHERE = Message(
     "US7076",
     "the agent of node {node} is outside of this process namespace: run the command in that namespace",
-    cause="The agent listens to its workers in this folder, and its process is not visible here: this command runs in a container.",
+    cause="The agent's process is not visible from here, usually because this command runs in a container.",
     remedy="Run the command on the node itself, or in the agent's container.",
 )

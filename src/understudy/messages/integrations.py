@@ -7,14 +7,15 @@ from understudy.messages.base import Message
 ACCELERATE_KIND = Message(
     "US1231",
     "this Accelerator trains in the way {kind}, which Understudy does not support: it supports DDP, FSDP2 and a single process",
-    cause="DeepSpeed, Megatron and XLA own the step and its collectives, and have no replicas of the state that a lost rank held.",
+    cause="DeepSpeed, Megatron and XLA control the step and its collectives, and keep no replicas of the state that a lost rank held.",
     remedy="Use DDP, or FSDP with fsdp_version=2 and ParallelismConfig(dp_replicate_size=2) so that each shard has a replica.",
 )
 ACCELERATOR_NOT_REGISTERED = Message(
     "US1232",
     "job.batches was given a loader that Accelerate has prepared, and its Accelerator is not registered: call "
     "job.register(accelerator=accelerator) after the last accelerator.prepare(...)",
-    cause="Such a loader broadcasts the state of its generator whenever it is iterated over. Registering the Accelerator does that once.",
+    cause="Such a loader broadcasts the state of its generator whenever it is iterated over. If the Accelerator is registered, this "
+    "happens only once.",
     remedy="Register the Accelerator after everything is prepared. It registers the model, the optimizer and the schedule, too.",
 )
 DISPATCHED = Message(
@@ -26,8 +27,8 @@ DISPATCHED = Message(
 )
 RNG_TYPES = Message(
     "US1234",
-    "the Accelerator synchronizes the random streams {kinds} at the begin of each epoch, outside of any transaction: leave rng_types at "
-    "its default",
-    cause="Accelerator(rng_types=...) has more in it than 'generator', which is the default.",
+    "the Accelerator synchronizes the random streams {kinds} at the beginning of each epoch, outside of any transaction: leave rng_types "
+    "at its default",
+    cause="Accelerator(rng_types=...) names more than 'generator', the default.",
     remedy="Remove rng_types from the Accelerator, and seed all ranks with accelerate.utils.set_seed.",
 )

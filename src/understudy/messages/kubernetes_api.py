@@ -46,8 +46,8 @@ REFUSED = Message(
     "US6606",
     "{request}: {answer} ({status})",
     cause="The API server refused the request. Its answer is quoted.",
-    remedy="Check the roles in deploy/kubernetes for a status 403: the account lacks a permission. A status 422 says what is wrong with "
-    "the object.",
+    remedy="With status 403 the account lacks a permission: check the roles in deploy/kubernetes. With status 422 the answer names what "
+    "is wrong with the object.",
 )
 NO_ANSWER_YET = Message(
     "US6607",

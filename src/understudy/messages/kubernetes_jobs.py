@@ -1,26 +1,24 @@
-"""Jobs on Kubernetes: the resource, pods, nodes and devices, the log, manifests, and JobSets."""
+"""Jobs on Kubernetes: the resource, pods, nodes and devices, the journal, manifests, and JobSets."""
 
 from __future__ import annotations
 
 from understudy.messages.base import Message
 
-_TROUBLE = (
-    "If the ranks of the pod should not move to spares, remove this state of the node or device. spec.evidence of the job's resource lists "
-    "the states that count."
-)
+_STAY = "If the ranks of the pod should not move to spares, "
+_LISTED = " spec.evidence of the job's resource lists what counts as evidence."
 _SPEC = "Correct it in the resource of the job."
 
 # Evidence against a pod's node.
 POD_TO_BE_LEFT = Message(
     "US6650",
     "ranks are to leave its pod: {reason}",
-    cause="A person or a DrainRequest has annotated the pod, so that its ranks leave it.",
-    remedy="Remove the annotation or the request to stop that.",
+    cause="A person or a DrainRequest has annotated the pod, so that its ranks leave the pod.",
+    remedy="Remove the annotation or the request if the ranks should stay.",
 )
 POD_DELETED = Message(
     "US6651",
     "its pod is being deleted{reason}",
-    cause="The pod was deleted, evicted or preempted. It has its grace period to end.",
+    cause="The pod was deleted, evicted or preempted. It ends when its grace period is over.",
     remedy="Make the grace period long enough for the ranks of the pod to move to spares (terminationGracePeriodSeconds).",
 )
 POD_GONE = Message(
@@ -32,32 +30,32 @@ POD_GONE = Message(
 NODE_GONE = Message(
     "US6653",
     "the cluster no longer has node {node}",
-    cause="The node of the pod was removed from the cluster, and the pod's object is still there.",
+    cause="The node of the pod was removed from the cluster, but the pod's object still exists.",
     remedy="No action: spares take over the ranks of the pod.",
 )
 CORDONED = Message(
     "US6654",
     "{node} is cordoned",
     cause="The node was cordoned or drained (kubectl cordon, kubectl drain).",
-    remedy=_TROUBLE,
+    remedy=f"{_STAY}uncordon the node (kubectl uncordon).{_LISTED}",
 )
 TAINTED = Message(
     "US6655",
     "{node} has the taint {taint}",
     cause="The node has a taint that counts as evidence according to the resource's spec.evidence.taints.",
-    remedy=_TROUBLE,
+    remedy=f"{_STAY}remove the taint (kubectl taint).{_LISTED}",
 )
 CONDITION = Message(
     "US6656",
     "{node} has the condition {condition}={status}{message}",
     cause="The node has a condition that counts as evidence according to the resource's spec.evidence.conditions.",
-    remedy=_TROUBLE,
+    remedy=f"{_STAY}repair the node, so that the condition ends.{_LISTED}",
 )
 DEVICE_TAINTED = Message(
     "US6657",
     "device {device} has the taint {taint}",
     cause="A device that the pod uses through a resource claim was tainted by its driver or by an administrator.",
-    remedy=_TROUBLE,
+    remedy=f"{_STAY}remove the taint of the device.{_LISTED}",
 )
 RESOURCE_DELETED = Message(
     "US6658",
@@ -67,7 +65,7 @@ RESOURCE_DELETED = Message(
 SPARES_WARM = Message(
     "US6659",
     "{spares} of {wanted} spares are warm",
-    cause="This number of spares could take over a rank now. The others are starting, waiting for a node, or in use.",
+    cause="This number of spares could take over a rank now. The other spares are starting, waiting for a node, or in use.",
 )
 INCIDENT = Message(
     "US6660",
@@ -89,7 +87,7 @@ ENDED = Message(
 POD_FAILED = Message(
     "US6661",
     "pod {pod} has failed before the job had formed: {reason}",
-    cause="Pods with workers failed more often than spec.maxRestarts allows before all ranks were there.",
+    cause="Pods with workers failed more often than spec.maxRestarts allows, before the job had workers for all ranks.",
     remedy="Read the pod's log (kubectl logs). Correct its template, and create the job again.",
 )
 
@@ -108,14 +106,14 @@ BAD_FIELD = Message(
 )
 TOO_MANY_PREPARED = Message(
     "US6672",
-    "spec.spares.prepared: {prepared} spares cannot be prepared where there are fewer",
-    cause="More spares are to be prepared than spec.spares.pods has.",
+    "spec.spares.prepared: {prepared} spares cannot be prepared, because spec.spares.pods is smaller",
+    cause="A spare must exist before it can be prepared.",
     remedy=_SPEC,
 )
 NO_DRILLS = Message(
     "US6673",
     "spec.drill.required: there are no drills with drill.at 0, or without spares.pods",
-    cause="A drill is required that cannot run.",
+    cause="spec.drill.required is set, but a drill cannot run with these settings.",
     remedy="Give drill.at a step and the job spares, or leave out drill.required.",
 )
 NO_CONTAINER = Message(
@@ -134,15 +132,16 @@ BAD_TIMEOUTS = Message(
 # Our objects and pods.
 SECRET_IS_AN_OBJECT = Message(
     "US6680",
-    "the secret of a job on Kubernetes is in an object that the controller creates",
+    "the secret of a job on Kubernetes is in a Secret that the controller creates",
     cause="A pod requested the job's secret from its scheduler. On Kubernetes it comes from a Secret.",
     remedy="Let the controller create the pods, or give the secret in UNDERSTUDY_TOKEN.",
 )
 LOG_PART_MISSING = Message(
     "US6681",
-    "part {number} of the log of {namespace}/{job} no longer exists",
-    cause="One of the ConfigMaps that hold the job's journal was deleted. The events cannot be read without it.",
-    remedy="Restore it from a backup of the cluster. Otherwise delete the job and create it again; it continues from its checkpoints.",
+    "part {number} of the journal of {namespace}/{job} no longer exists",
+    cause="One of the ConfigMaps that hold the job's journal was deleted. The events cannot be read without this part.",
+    remedy="Restore the ConfigMap from a backup of the cluster. Otherwise delete the job and create it again; the new job continues from "
+    "its checkpoints.",
 )
 LOG_PART_OF_ANOTHER = Message(
     "US6685",
@@ -165,7 +164,8 @@ ONLY_TERM_OR_KILL = Message(
 NOT_OUR_POD = Message(
     "US6683",
     "{name}: this is not a pod that Understudy created ({reason})",
-    cause="New pods are created from the pod that requests them, and this process is not in such a pod.",
+    cause="Understudy creates a new pod as a copy of the pod in which the requesting process runs. This process does not run in a pod "
+    "that Understudy created.",
     remedy="Create jobs as UnderstudyJob resources (understudy kubernetes job).",
 )
 POD_EXISTS = Message(
@@ -216,14 +216,14 @@ BEYOND_THE_SET = Message(
 )
 JOBSET_SECRET = Message(
     "US6703",
-    "pods of a JobSet get their secret from an object (UNDERSTUDY_TOKEN), see deploy/kubernetes/trainer",
+    "pods of a JobSet get the job's secret from a Secret, as UNDERSTUDY_TOKEN: see deploy/kubernetes/trainer",
     cause="A pod of a JobSet has no UNDERSTUDY_TOKEN.",
     remedy="Set it from a Secret in the pod's template.",
 )
 JOBSET_DRAINS_NOT = Message(
     "US6704",
     "a pod of a JobSet may not drain nodes",
-    cause="The policy asks to drain nodes (scheduler.drain), and pods of a JobSet do not use the API server.",
+    cause="The policy requests to drain nodes (scheduler.drain), but pods of a JobSet do not use the API server.",
     remedy="Leave out drain in the policy, or use an UnderstudyJob.",
 )
 JOBSET_CLAIMS_NOT = Message(

@@ -54,25 +54,26 @@ OTHER_DRAW = Message(
 OTHER_STREAMS = Message(
     "US1321",
     "rank {rank}: random streams {streams} differ from those that the lost rank handed over",
-    cause="The states of these random generators were set on a newcomer and read back, and differ. Something in the process draws from "
-    "them at the same time, or the generator does not keep the state that was set.",
+    cause="The states of these random generators were set on a newcomer, but differed when they were read back. Something in the process "
+    "draws from them at the same time, or the generator does not keep the state that was set.",
     remedy="Look for threads of the script that draw random numbers from the global generators, and give them their own generators.",
 )
 SHARED_STREAMS = Message(
     "US1331",
-    "the loader draws from {streams} while it is iterated, and so does the training: a newcomer draws its epoch again without the numbers "
-    "that the training drew in between. If a batch depends on numbers drawn for earlier batches (a shuffle buffer, a random walk), the "
-    "newcomer would get different batches, and the job would end: in that case give the dataset its own generator, seeded by epoch and "
-    "rank",
-    cause="The loader's own code draws from a random generator that the training draws from, too. A newcomer runs the loader's code alone, "
-    "so the numbers that the loader draws for earlier batches differ there.",
+    "the loader draws from {streams} while it is iterated, and so does the training. A newcomer runs through the epoch of the loader "
+    "again, but without the random numbers that the training drew in between. If a batch depends on numbers drawn for earlier batches (a "
+    "shuffle buffer, a random walk), the newcomer would get different batches, and the job would end: in that case give the dataset its "
+    "own generator, seeded by epoch and rank",
+    cause="The loader's own code draws random numbers from a generator that the training uses, too. A newcomer runs the loader's code "
+    "alone, so the loader gets different numbers for earlier batches there.",
     remedy="Ignore this if each batch depends only on numbers drawn for that batch; a drill shows whether it does. Otherwise let the "
     "dataset or generator function use its own torch.Generator or random.Random, seeded by epoch and rank.",
 )
 WORKERS_PERSIST = Message(
     "US1332",
     "the loader keeps its worker processes from epoch to epoch (persistent_workers=True), and a newcomer starts new ones: if the dataset "
-    "draws random numbers in them, the batches of later epochs differ there, and the job ends. Leave persistent_workers out",
+    "draws random numbers in these processes, the batches of later epochs differ on the newcomer, and the job ends. Leave "
+    "persistent_workers out",
     cause="With persistent_workers=True the random state of the data processes continues from one epoch into the next. A newcomer starts "
     "new processes, which do not have it.",
     remedy="Leave persistent_workers out, or make sure that the dataset draws no random numbers in its processes.",
@@ -81,7 +82,7 @@ DATA_PROCESS_LOST = Message(
     "US1341",
     "{error}; this worker gives its rank to a spare",
     cause="A data process of this rank's DataLoader was killed from outside, often because the machine ran out of memory. The rank "
-    "cannot continue without it, and counts as lost.",
+    "cannot continue without this process, and is treated as lost.",
     remedy="Look for the kernel's out-of-memory messages if it happens again, and reduce num_workers or the batch size. A spare takes over "
     "the rank.",
 )

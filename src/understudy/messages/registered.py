@@ -25,8 +25,8 @@ ATTRIBUTE_LARGE = Message(
 )
 ATTRIBUTE_KEEPS_GRAPH = Message(
     "US1503",
-    "{attribute} is an attribute of a module that keeps its autograd graph from one step to the next, and a graph cannot be sent to "
-    "another worker: a newcomer starts without it. Detach it at the end of the step",
+    "{attribute}, an attribute of a module, keeps its autograd graph from one step to the next. A graph cannot be sent to another "
+    "worker, so a newcomer starts without this tensor. Detach the tensor at the end of the step",
     cause="A registered module keeps a tensor between steps together with the graph of operations that computed it, such as a hidden "
     "state.",
     remedy="Detach the tensor at the end of the step. For backpropagation through several steps, put these steps into one transaction.",
@@ -41,8 +41,8 @@ PART_MISSING = Message(
 PARAMETERS_MISSING = Message(
     "US1505",
     "optimizer {optimizer} has a parameter group that this newcomer's script did not create",
-    cause="The other ranks have added a parameter group to the optimizer that the newcomer cannot build, because it has not created the "
-    "group's parameters.",
+    cause="The other ranks have added a parameter group to the optimizer. The newcomer has not created the parameters of this group, so "
+    "it cannot add the group.",
     remedy="Create all parameters in the setup, in the same way on every worker.",
 )
 NOT_A_DTENSOR = Message(
@@ -57,17 +57,18 @@ NOT_A_DTENSOR = Message(
 
 GRADIENTS_NOT_GIVEN = Message(
     "US1511",
-    "this step adds to gradients of an earlier step, which a worker that has taken over a rank since does not have, because all previous "
-    "steps had cleared theirs. Accumulate gradients inside one @job.step",
-    cause="Until now every step cleared its gradients, so they were not sent to newcomers. This step adds to those of an earlier step, and "
-    "the newcomer's are empty.",
+    "this step adds to gradients of an earlier step, but a worker that has taken over a rank lacks these gradients. Until now, every "
+    "step cleared its gradients first, so newcomers do not receive them. Accumulate gradients inside one @job.step",
+    cause="Gradients are sent to newcomers only if the script keeps them between steps. Until this step, every step cleared its "
+    "gradients first. So the gradients of a newcomer are empty, and this step would add to nothing there.",
     remedy="Start again from a checkpoint, and accumulate gradients inside one @job.step.",
 )
 GRADIENTS_NOT_KEPT = Message(
     "US1512",
-    "this step adds to gradients of an earlier step, although all previous steps had cleared theirs, and it was interrupted: it cannot be "
-    "redone. Accumulate gradients inside one @job.step",
-    cause="Until now every step cleared its gradients, so no copy of them was kept. A loss interrupted a step that had added to them.",
+    "this step adds to gradients of an earlier step, and was interrupted: it cannot be redone. Until now, every step cleared its "
+    "gradients first, so there is no copy of them. Accumulate gradients inside one @job.step",
+    cause="Gradients are copied at the beginning of a step only if the script keeps them between steps. Until this step, every step "
+    "cleared its gradients first. A loss interrupted this step after it had added to the gradients.",
     remedy="Start again from a checkpoint, and accumulate gradients inside one @job.step.",
 )
 
@@ -75,30 +76,31 @@ GRADIENTS_NOT_KEPT = Message(
 
 CHANGED_BEFORE_VOTE = Message(
     "US1521",
-    "{function} changes {entry}{more} before its vote: from now on it is copied at the beginning of each of its transactions",
-    cause="The transaction writes parameters or optimizer state before its first optimizer.step. To be able to redo it, a copy of them is "
-    "made each time it begins, which costs time and memory.",
+    "{function} changes {entry}{more} before its vote: from now on, a copy of this state is made at the beginning of each call of "
+    "{function}",
+    cause="The transaction writes parameters or optimizer state before its first optimizer.step. A call can only be redone with a copy "
+    "of this state. The copy is made at the beginning of each call, and costs time and memory.",
     remedy="Change parameters after optimizer.step to avoid the copy. Nothing is wrong otherwise.",
 )
 CHANGED_BEFORE_VOTE_LATE = Message(
     "US1522",
-    "{function} changed {entry}{more} before its vote, for the first time: this one transaction could not have been redone; from now on it "
-    "is copied at the beginning of each",
-    cause="The transaction writes parameters or optimizer state before its first optimizer.step, and did not do so in the calls in which "
-    "all of them are copied (the first ones, and those whose number is a power of two). If a rank had been lost in this call, the job "
-    "would have ended.",
+    "{function} changed {entry}{more} before its vote, for the first time: this call could not have been redone. From now on, a copy of "
+    "this state is made at the beginning of each call of {function}",
+    cause="The transaction writes parameters or optimizer state before its first optimizer.step. In some calls, all of this state is "
+    "copied, to detect such changes: in the first ones, and in those whose number is a power of two. No change was found in them. If a "
+    "rank had been lost in this call, the job would have ended.",
     remedy="Change parameters after optimizer.step, or in every call, the first included.",
 )
 NO_COPY_TO_REDO = Message(
     "US1523",
-    "{function} changed {entry} before its vote for the first time, and was interrupted: there is no copy of the previous value, so it "
-    "cannot be redone. Change parameters after the optimizer's step, or in every call",
+    "{function} changed {entry} before its vote for the first time, and was interrupted: there is no copy of the previous value, so the "
+    "call cannot be redone. Change parameters after optimizer.step, or in every call",
     cause="A rank was lost in the first call in which the transaction wrote parameters or optimizer state before its first optimizer.step.",
     remedy="Start again from a checkpoint, and change parameters after optimizer.step, or in every call, the first included.",
 )
 TAKEN_AWAY = Message(
     "US1524",
-    "{function} removed {entry} before its vote, and was interrupted: it cannot be redone",
+    "{function} removed {entry} before its vote, and was interrupted: the call cannot be redone",
     cause="The transaction removed a parameter or an entry of the optimizer's state before its first optimizer.step, and a rank was lost "
     "in it.",
     remedy="Start again from a checkpoint, and remove parameters or optimizer state after optimizer.step.",
@@ -125,7 +127,7 @@ CARRIED_GRADIENTS_TOO_LARGE = Message(
 COPY_CORRUPT = Message(
     "US1533",
     "the digest of a buddy copy does not match its content",
-    cause="The copy of a lost rank's rank-local state that another rank holds was changed in memory or in transit.",
+    cause="A rank holds the copy of a lost rank's rank-local state. This copy was changed in memory or in transit.",
     remedy="Check the memory and the network of the node that holds the copy if it happens again. Another spare may be tried.",
 )
 DONORS_DIFFER = Message(

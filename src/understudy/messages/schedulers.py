@@ -13,7 +13,7 @@ NO_SUCH_SCHEDULER = Message(
 RUNS_ALREADY = Message(
     "US6001",
     "{name} is already running",
-    cause="A process of this name was started and has not ended, and a name is used by one process at a time.",
+    cause="A process of this name was started and has not ended. Only one process at a time can have a name.",
     remedy="Wait for its end, stop it, or use another name.",
 )
 NO_DESCRIPTORS = Message(

@@ -28,14 +28,15 @@ OWN_PROCESS_GROUP = Message(
     "this job is not protected: its script makes its own default process group ({where}) and has not called understudy.join(), so a loss "
     "restarts every rank from the beginning of the script",
     cause="torch.distributed.init_process_group was called by the script, or by a library such as a trainer, under `understudy run`. "
-    "Such a script runs as under torchrun: nothing of it is recovered within a step.",
+    "Such a script runs as under torchrun: after a loss, no step of it is redone.",
     remedy="Call understudy.join() in place of init_process_group, register what the script trains, and wrap the step in @job.step: "
     "docs/quickstart.md. A script that you do not want to change should load its own checkpoint when it starts again.",
 )
 GROUP_BEFORE_JOIN = Message(
     "US1004",
     "understudy.join() was called after init_process_group, which it replaces",
-    cause="The default process group is made by understudy.join(), because a loss replaces it. The script, or a library, had made one.",
+    cause="The script, or a library, had made the default process group. Only join may make it, because Understudy must be able to "
+    "reconnect it after a loss.",
     remedy="Remove the call of init_process_group. If a library makes it, call understudy.join() before that library does.",
 )
 
@@ -49,16 +50,16 @@ NESTED_LOOPS = Message(
 )
 ARGUMENTS_CHANGED = Message(
     "US1111",
-    "{function} changes its arguments in place, so it could not be redone; work on a copy of them",
+    "{function} changes its arguments in place, so the call could not be redone; work on a copy of the arguments",
     cause="The transaction wrote into a tensor, array or container that was passed to it, usually its batch. After a loss the same "
     "transaction runs again with the same arguments, and would begin with the changed ones.",
     remedy="Copy the argument before changing it (batch = batch.clone(), batch = dict(batch)), or use operations that return a new tensor.",
 )
 ARGUMENTS_CHANGED_IN_REDO = Message(
     "US1112",
-    "{function} changes its arguments in place, so it cannot be redone with the same batch",
-    cause="A rank was lost while this transaction ran, and the transaction had already written into its arguments. It cannot run again "
-    "with its original arguments.",
+    "{function} changes its arguments in place, so the call cannot be redone with the same batch",
+    cause="A rank was lost while this transaction ran, and the transaction had already written into its arguments. So the original "
+    "arguments, with which it must run again, no longer exist.",
     remedy="Start again from a checkpoint, and copy the argument in the transaction before changing it.",
 )
 ARGUMENT_OBJECT_CHANGED = Message(
@@ -71,9 +72,10 @@ ARGUMENT_OBJECT_CHANGED = Message(
 )
 WORK_KEPT = Message(
     "US1121",
-    "{function} starts {call} and keeps its Work without waiting for it: a step that is redone could not start it again, and a newcomer "
-    "does not have it, so the result after a loss would differ. Wait for it inside the transaction",
-    cause="The transaction issued a collective with async_op=True and ended while its Work object was still referenced and not waited for.",
+    "{function} starts {call} and keeps its Work without waiting for it. A step that is redone could not start this collective again, "
+    "and a newcomer does not have the Work, so the result after a loss would differ. Call wait() on the Work inside the transaction",
+    cause="The transaction issued a collective with async_op=True. When the transaction ended, the Work object was still referenced, and "
+    "nothing had waited for it.",
     remedy="Call wait() on the Work before the transaction returns.",
 )
 SAVE_WAITED_FOR = Message(
@@ -86,8 +88,8 @@ SAVE_WAITED_FOR = Message(
 )
 USED_BETWEEN = Message(
     "US1131",
-    "{what} is used between transactions: a newcomer runs this code before its state has arrived, so it would compute or print with its "
-    "initial state, and if it saves there, the job would end. Put the code into a @job.section that every rank calls",
+    "{what} is used between transactions: a newcomer runs this code before its state has arrived, so the newcomer would compute or print "
+    "with its initial state. If it saves there, the job would end. Put the code into a @job.section that every rank calls",
     cause="The source between two transactions uses a registered model or object, or writes a file. A worker that takes over a rank runs "
     "this code before it has received the rank's state.",
     remedy="Move the code into a function decorated with @job.section, and call that function on every rank.",
@@ -96,7 +98,7 @@ NAMES_LEFT = Message(
     "US1132",
     "{names} (set in the loop at {place}) is read after the loop, and is too large or not a plain value: a newcomer that joins there does "
     "not run the loop, so the name is missing. Return it from a transaction after the loop, or set it before the loop",
-    cause="The script reads a variable after a job loop that only the loop sets. Small plain values are kept for a worker that joins "
+    cause="After a job loop, the script reads a variable that only the loop sets. Small plain values are kept for a worker that joins "
     "after the loop; this one is too large or of another kind.",
     remedy="Return the value from a transaction after the loop, or set the variable before the loop as well.",
 )
@@ -106,8 +108,8 @@ COMPUTED_OUTSIDE = Message(
     "has arrived, so it would compute the argument from its initial state. Pass the object from which it is computed (the model itself), "
     "and compute it inside",
     cause="A call of a @job.step or @job.section function has an argument that is computed from a registered model or object, as in "
-    "save(model.state_dict()). Python computes arguments before it calls the function, where a worker that takes over a rank has not "
-    "received the rank's state yet.",
+    "save(model.state_dict()). Python computes arguments before it calls the function. At that point, a worker that takes over a rank "
+    "has not received the rank's state yet.",
     remedy="Pass the model or object itself, and compute the value in the function.",
 )
 NAMES_OF_BLOCK = Message(
@@ -132,11 +134,11 @@ KIND_OF_ATTEMPTS = Message(
 )
 RESULTS_DROPPED = Message(
     "US1141",
-    "more than {most} results, or {mebibytes} MiB, of transactions outside of job.batches and job.steps: the oldest are no longer kept. A "
-    "newcomer runs the script's own loop from its start, and would need them: if a rank is lost from now on, the job ends. Use `for ... in "
-    "job.steps()` for that loop, or let these transactions return nothing",
-    cause="The script calls transactions in its own loop. Results are kept so that another worker can run this loop again, up to a limit "
-    "that is now reached.",
+    "more than {most} results, or {mebibytes} MiB, have been returned by transactions outside of job.batches and job.steps: the oldest "
+    "results are no longer kept. A newcomer runs the script's own loop from its start and needs all of them, so if a rank is lost from "
+    "now on, the job ends. Use `for ... in job.steps()` for that loop, or let these transactions return nothing",
+    cause="The script calls transactions in its own loop. Their results are kept so that another worker can run this loop again, up to a "
+    "limit. This limit is now reached.",
     remedy="Iterate with job.steps() or job.batches(), or return nothing from these transactions.",
 )
 RESULT_GONE = Message(
@@ -209,8 +211,8 @@ UNMOVABLE_TENSOR = Message(
 )
 SPARSE_TENSOR = Message(
     "US1216",
-    "{name} is sparse ({layout}), and only dense tensors can be compared and moved: keep it dense (to_dense()). If nothing changes it, and "
-    "every worker's setup makes the same, it may be a plain attribute of the module in place of a buffer",
+    "{name} is sparse ({layout}), and only dense tensors can be compared and moved: keep it dense (to_dense()). If nothing changes the "
+    "tensor, and every worker's setup makes the same one, it may be a plain attribute of the module instead of a buffer",
     cause="A registered buffer, parameter or tensor has a sparse layout, so its memory is no single block of numbers.",
     remedy="Use tensor.to_dense(); or keep its indices and values in two buffers, and make the sparse tensor of them where it is used; or, "
     "if it is constant, set it as an attribute (self.name = tensor) instead of register_buffer.",

@@ -1,4 +1,4 @@
-"""Slurm: its commands, the job's step and secret, nodes as Slurm has them, and batch scripts."""
+"""Slurm: its commands, the job's step and secret, the states of nodes, and batch scripts."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ COMMAND_REFUSED = Message(
 # The job's step.
 SEVERAL_TASKS = Message(
     "US6320",
-    "this step of Slurm job {job} has {tasks} tasks on {nodes} node(s), and understudy run must be started once on each node, where it "
-    "starts the ranks itself, srun --ntasks-per-node=1 --nodes={nodes} ... understudy run --nproc-per-node N",
+    "this step of Slurm job {job} has {tasks} tasks on {nodes} node(s). Start understudy run once on each node; it starts the ranks "
+    "there itself: srun --ntasks-per-node=1 --nodes={nodes} ... understudy run --nproc-per-node N",
     cause="srun started understudy run several times on a node, once for each task.",
     remedy="Pass srun --ntasks-per-node=1, and understudy run the number of ranks on a node (--nproc-per-node).",
 )
 WITHOUT_SRUN = Message(
     "US6321",
-    "Slurm job {job} has {nodes} nodes, and without srun only this one trains: "
-    "srun --no-kill --kill-on-bad-exit=0 --wait=0 understudy run ... (see understudy slurm script)",
+    "Slurm job {job} has {nodes} nodes, and without srun only this one trains. Use srun --no-kill --kill-on-bad-exit=0 --wait=0 "
+    "understudy run ... (see understudy slurm script)",
     cause="understudy run was started in a job of several nodes without srun, so the other nodes do not take part.",
     remedy="Start it with srun as shown. `understudy slurm script` writes a complete batch script. If only one node is to train, ignore "
     "this.",
@@ -52,7 +52,7 @@ NO_SECRET = Message(
     "US6330",
     "the first node did not send the job's secret within {seconds:g} s (see its messages for the reason; with --token-file no secret is "
     "sent)",
-    cause="The first node of the step generates a secret and sends it to the others by sbcast, and it did not arrive.",
+    cause="The first node of the step generates a secret and sends it to the others by sbcast. The secret did not arrive on this node.",
     remedy="Read the output of the first node. With --token-file on a shared file system no secret is sent.",
 )
 SECRET_UNREADABLE = Message(
@@ -63,7 +63,7 @@ SECRET_UNREADABLE = Message(
 )
 SECRET_OF_OTHERS = Message(
     "US6332",
-    "another user created {path}, which should contain the job's secret: pass one with --token-file",
+    "another user created {path}, which should contain the job's secret: pass the secret with --token-file",
     cause="There is a file of this name that belongs to another user, or that others may read. It is not trusted.",
     remedy="Find out which user created it. Pass the secret with --token-file.",
 )
@@ -73,7 +73,7 @@ NODE_STATE = Message(
     "US6340",
     "{state}{reason}{user}",
     cause="Slurm lists the node with this state and reason; the name in brackets is the user who set it.",
-    remedy="Resume the node in Slurm if its ranks should stay. Ranks leave a node that Slurm drains or considers failing.",
+    remedy="Resume the node in Slurm if its ranks should stay: ranks leave a node that Slurm drains or considers failing.",
 )
 NODE_TAKEN = Message(
     "US6341",
@@ -111,8 +111,9 @@ CLAIMS_OF_PARTS = Message(
 )
 CLAIMS_IN_CONTAINER = Message(
     "US6354",
-    "--floating-spares: this step runs in the container {container}, and a spare node would not: give --floating-option=--container=BUNDLE",
-    cause="srun or sbatch was given --container. A job for a spare node gets that only if it is among its own options.",
+    "--floating-spares: this step runs in the container {container}, but a spare node would run without it: give "
+    "--floating-option=--container=BUNDLE",
+    cause="srun or sbatch was given --container. A spare node is requested by a separate Slurm job, which does not inherit this option.",
     remedy="Give the bundle as --floating-option=--container=BUNDLE, by its path on the nodes, or leave out --floating-spares.",
 )
 

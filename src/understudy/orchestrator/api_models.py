@@ -133,7 +133,7 @@ class DrillAccepted(Accepted):
 
 
 class Health(BaseModel):
-    """The orchestrator serves."""
+    """Whether the orchestrator serves requests, and its problems."""
 
     status: str = Field(default="ok", description="`ok`; or `degraded`: it serves requests, and `problems` lists what it cannot do")
     problems: list[str] = Field(

@@ -23,7 +23,7 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
     @app.post("/v1/jobs", status_code=201, **submits, responses=REFUSED | {429: problems.RESPONSE})
     async def submit(request: Submission, http: Request) -> Submitted:
         """Submit a job to a service. It starts as soon as there are slots for its ranks and spares. Its name must not have been used.
-        The answer is 429 if too many jobs are waiting, in total or of this token or certificate.
+        The answer is 429 if too many jobs are waiting, either in total or from this token or certificate.
         """
         if not any(grant.allows(Role.SUBMIT, request.name) for grant in http.state.grants):
             raise HTTPException(403, http_requests.NAME_NOT_ALLOWED(job=request.name))
@@ -76,7 +76,8 @@ def add_cluster(app: FastAPI, cluster: Cluster, auth: Auth) -> None:
     @app.post("/v1/nodes/{node}/taint", **operate, responses=REFUSED)
     async def taint(node: str, wish: TaintNode) -> Accepted:
         """Taint a node of a service for all its jobs, or remove the taint. A tainted node gets no new jobs, and no new ranks or spares of
-        the jobs that already run there. Removing the taint also removes the taints that were set for single jobs, and the evidence.
+        the jobs that already run there. Removing the taint also removes the node's taints for single jobs, and the evidence against the
+        node.
         """
         if not cluster.is_known(node):
             raise HTTPException(404, http_requests.NO_SUCH_NODE(node=node))

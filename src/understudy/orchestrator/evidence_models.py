@@ -113,7 +113,7 @@ class Heard(BaseModel):
     node: str = Field(description="the orchestrator's name of the node; empty: the evidence names no known node")
     detector: str = Field(description="detector under whose name policies see the evidence; empty: they do not see it")
     jobs: list[str] = Field(
-        description="jobs whose policies received the evidence: of the jobs on the node, those for which the token is valid. If it is "
-        "valid for all jobs, a service also places no new job on the node while the evidence is valid, except for notes"
+        description="jobs whose policies received the evidence: of the jobs on the node, those for which the token is valid. If the "
+        "token is valid for all jobs, a service also places no new job on the node as long as the evidence lasts, unless it is a note"
     )
     refused: str = Field(description="why the evidence had no effect; empty: it had one")

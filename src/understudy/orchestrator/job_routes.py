@@ -60,8 +60,8 @@ def add_reading(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None
 
     @app.get("/v1/jobs", **auth.needs(Role.READ, of_all=False), responses=NOT_LET)
     async def list_jobs(request: Request) -> list[JobLine]:
-        """List all jobs that the token may read, in the order of submission. Jobs that have ended are included. The last ones are the jobs
-        in the state `aside`.
+        """List all jobs that the token may read, in the order of submission. Jobs that have ended are included. Jobs in the state
+        `aside` are at the end of the list.
         """
         lines = [_line(job, cluster) for job in jobs.all()] + [_aside(job, why) for job, why in jobs.aside.items()]
         return [line for line in lines if any(g.allows(Role.READ, line.job) for g in request.state.grants)]
@@ -80,8 +80,8 @@ def add_reading(app: FastAPI, jobs: Jobs, found: Finder, cluster: Cluster | None
 
     @app.get("/v1/jobs/{job}/topology", **read, responses=NO_ANSWER)
     async def topology(job: str) -> TopologyTable:
-        """Show where each group of ranks is in the network, and the effect of a loss of a node or domain now. Works after the end of the
-        job, too."""
+        """Show where each group of ranks is in the network, and what would happen if a node or domain were lost now. Works after the
+        end of the job, too."""
         steps = topology_steps(found(job).service.machine)
         table = next(steps)
         for _ in steps:

@@ -3,8 +3,8 @@
 They are not in the OpenAPI description, and are only for Understudy's own agents and orchestrators: their messages may change with any
 version. A message of an agent is a text frame of at most 1 MiB, `{"type": ..., ...fields}`. The first one must come within 10 s.
 
-Before the connection is made, a wrong token is answered with 401 and an unknown job with 404. The header `understudy-fence` of the answer
-names the lease (or term) with which the orchestrator leads.
+Before the connection is made, a wrong token is answered with 401 and an unknown job with 404. If the connection is accepted, the header
+`understudy-fence` of the answer names the lease (or term) with which the orchestrator leads.
 
 Close codes: 1008: the first message was not the expected one; 1009: a message was too long; 1013: the agent may try again later; 4000:
 another connection has replaced this one; 4001: the node was silent for too long; 4002: the record of the job cannot be read.

@@ -28,7 +28,9 @@ class StateEntry(TypedDict):
         ),
     ]
     same: Annotated[bool | None, Field(description="whether all ranks have the same value; null: it is not compared")]
-    bytes: Annotated[int, Field(description="bytes on rank 0 that a newcomer receives; 0 if not reported")]
+    bytes: Annotated[
+        int, Field(description="size of the data that a newcomer receives, in bytes, as measured on rank 0; 0 if not reported")
+    ]
     reason: Annotated[str, Field(description="why it restarts on a newcomer; empty if it does not")]
 
 

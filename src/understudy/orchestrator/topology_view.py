@@ -53,7 +53,7 @@ class GroupPlace(TypedDict):
 
 
 class RankMove(TypedDict):
-    """The effect of the loss of a rank."""
+    """What would happen to a rank that is lost."""
 
     rank: Annotated[int, Field(description="number of the rank")]
     spare: Annotated[str | None, Field(description="warm spare that takes it over; null: none can at once")]
@@ -62,7 +62,7 @@ class RankMove(TypedDict):
 
 
 class LossForecast(TypedDict):
-    """The effect of a loss of a node, or of all nodes of a domain, now."""
+    """What would happen if a node, or all nodes of a domain, were lost now."""
 
     kind: Annotated[str, Field(description=f"`{NODE}`, `{NVLINK_DOMAIN}`, `{FAILURE_DOMAIN}` or `{SWITCH}`")]
     name: Annotated[str, Field(description="name of the node or domain")]

@@ -28,8 +28,8 @@ from understudy.orchestrator import claims_view, journal, taints_view
 from understudy.orchestrator.rows import Recorded
 
 STATES = (
-    "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (paused: replicas or a redo differ, and an operator must decide "
-    "which state is right), "
+    "`waiting` (for slots), `forming`, `training`, `recovering`, `held` (paused until an operator decides: replicas or "
+    "a redo differ, or an incident is unproven and `--unproven pause` was given), "
     "`finished`, `failed`, `aside` (its record in the journal cannot be used, so the orchestrator does not manage it)"
 )
 
@@ -210,11 +210,11 @@ class IncidentReport(TypedDict):
     collectives: Annotated[
         list[int],
         Field(
-            description="collectives of the redo, on all ranks: the number whose inputs were compared and the same as before the loss, "
-            "and the number of all; empty: there was nothing to compare"
+            description="two numbers for the redo, over all ranks: collectives whose inputs were compared and are the same as before "
+            "the loss, and all collectives; empty: there was nothing to compare"
         ),
     ]
-    compared_bytes: Annotated[list[int], Field(description="the same two numbers as `collectives`, in bytes instead of calls")]
+    compared_bytes: Annotated[list[int], Field(description="the same two numbers as in `collectives`, in bytes instead of calls")]
     uncovered: Annotated[
         list[str],
         Field(

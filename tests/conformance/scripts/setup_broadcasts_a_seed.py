@@ -1,6 +1,6 @@
 """Rank 0 draws the seed and broadcasts it; weights and streams come from it."""
 
-# group: set-up
+# group: setup
 # expect: bitwise
 
 import random

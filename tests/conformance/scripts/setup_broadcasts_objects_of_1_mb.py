@@ -1,6 +1,6 @@
 """Rank 0 distributes a table of 1 MB with broadcast_object_list before training starts."""
 
-# group: set-up
+# group: setup
 # expect: bitwise
 
 from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch

@@ -1,6 +1,6 @@
 """Every rank initializes its own weights, then rank 0's are broadcast one by one before DDP is created."""
 
-# group: set-up
+# group: setup
 # expect: bitwise
 
 from _common import DDP, dist, mlp, nn, start_trace, torch

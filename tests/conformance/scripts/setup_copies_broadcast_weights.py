@@ -1,7 +1,7 @@
 """Ranks are not seeded alike; a frozen copy of what DDP's constructor has broadcast anchors the weights in the loss."""
 
 # ranks: 3
-# group: set-up
+# group: setup
 # expect: bitwise
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Each rank describes itself to the others (all_gather_object), and the learning rate depends on all of them."""
 
-# group: set-up
+# group: setup
 # expect: bitwise
 
 from _common import DDP, dist, mlp, nn, start_trace, torch

@@ -1,6 +1,6 @@
 """Training resumes from a snapshot if there is one, and each epoch overwrites it: a newcomer finds the one of its own job."""
 
-# group: set-up
+# group: setup
 # expect: told US1621
 
 import os

@@ -1,6 +1,6 @@
 """Training starts from a snapshot in a file: weights, moments and the step at which the data continues."""
 
-# group: set-up
+# group: setup
 # expect: bitwise
 
 import tempfile

@@ -1,6 +1,6 @@
 """Rank 0 creates the data and scatters a part to each rank: a newcomer was not there to receive its part."""
 
-# group: set-up
+# group: setup
 # expect: bitwise
 
 from _common import DDP, dist, join_seeded, mlp, nn, start_trace, torch

@@ -232,8 +232,12 @@ def test_what_cannot_be_looked_at_is_named_as_far_as_it_is_known(script: Script)
 def test_of_many_four_are_named(script: Script) -> None:
     script("a = b = c = d = e = f = 0")
     text = naming.notice(naming.LEFT, [naming.Uncovered(at(name)) for name in "fedcba"])
-    names = "a (train.py:1), b (train.py:1), c (train.py:1), d (train.py:1) and 2 more"
-    assert said(text, notices.DIFFERS_BY_RANK, names=names, differ="differ", change="change")
+    names = "a (train.py:1), like b (train.py:1), c (train.py:1), d (train.py:1) and 2 more,"
+    assert said(text, notices.DIFFERS_BY_RANK, names=names, name="a")
+    text = naming.notice(naming.BEYOND, [naming.Uncovered(at(name)) for name in "fedcba"])
+    assert said(text, notices.LOOK_ENDED, names="a (train.py:1), b (train.py:1), c (train.py:1), d (train.py:1) and 2 more", root="a")
+    text = naming.notice(naming.LEFT, [naming.Uncovered(at(name)) for name in "ba"])
+    assert said(text, notices.DIFFERS_BY_RANK, names="a (train.py:1), like b (train.py:1),", name="a")
 
 
 def test_the_census_tells_it(script: Script) -> None:

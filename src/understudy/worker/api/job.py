@@ -93,8 +93,8 @@ class Job:
         """Whether this part of the script runs for the first time for this rank in this job.
 
         Use it for effects outside of the process: a line that is printed, a file that is created, a run of an experiment tracker. It is
-        false on a newcomer until the newcomer reaches the transaction at which the job continues. It is true on all other workers, and in
-        a step that is redone after a loss. Do not use it to decide what to compute: all ranks must compute the same.
+        false on a newcomer until the newcomer reaches the transaction at which the job continues. On all other workers it is always true,
+        also in a step that is redone after a loss. Do not use it to decide what to compute: all ranks must compute the same.
         """
         return self._newcomer is None or not self._newcomer.catching_up
 
@@ -102,11 +102,12 @@ class Job:
         """Register the state of the training, each object under a name. A newcomer receives it bit for bit.
 
         Objects are modules, optimizers, loaders, schedulers, scalers, tensors, generators, your own objects with `state_dict` and
-        `load_state_dict`, and lists and dicts of these. An `Accelerator` stands for all that it has prepared. Call it before the first
-        transaction, with the same names on every rank.
+        `load_state_dict`, and lists and dicts of these. An `Accelerator` stands for all that it has prepared. Call
+        `register` before the first transaction, with the same names on every rank.
 
-        `owns` lists other objects for whose state the registered ones answer, such as the trainer whose counters an adapter's `state_dict`
-        returns. Understudy does not look into them: what they change is neither carried over nor reported.
+        `owns` lists objects that are not registered themselves, but whose state a registered object includes in its `state_dict`, such as
+        a trainer whose counters an adapter returns. Understudy does not look into them: what else they change is neither carried over
+        nor reported.
 
         Raises `UnderstudyError` for an object whose state cannot be moved, a name that is taken, or a call after the first transaction.
         """
@@ -149,7 +150,7 @@ class Job:
         """Let this rank work for a long time while the others wait for it: `with job.long("upload", limit=3600):`. Allowed inside a step,
         too.
 
-        `what` is shown when the rank is reported. `limit` is the time in seconds after which the rank is considered hung; the default is
+        `what` appears in messages about the rank. `limit` is the time in seconds after which the rank is considered hung; the default is
         `--alone-limit`. Raises `UnderstudyError` for a limit that is not a positive number.
         """
         if limit is not None and not 0 < limit < math.inf:
@@ -165,7 +166,8 @@ class Job:
             page.grant(*before)
 
     def step(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Decorator: make `function` the training step. A call returns when the step is committed on every rank.
+        """Decorator: make `function` the training step. A call returns when all ranks have agreed to commit the step and this rank has
+        finished it.
 
         The step votes before its first `optimizer.step`. All its collectives must come before that. After a loss it may run again with
         the same arguments, so its effects outside of the registered state must be safe to repeat. `function` can be a method, a partial,

@@ -46,40 +46,36 @@ class Uncovered:
 def notice(kind: str, found: Sequence[Uncovered]) -> Text:
     """Return the notice of one kind. Advice is given for the first by name."""
     found = sorted(found, key=lambda one: one.path.shown)
-    first, one = found[0], len(found) == 1
-    names = few([f"{one.path.shown} ({where(one.path, one.owner)})" for one in found[:_SHOWN]], len(found))
-    name, shown = last_name(first.path), first.path.shown
+    first = found[0]
+    named = [f"{one.path.shown} ({where(one.path, one.owner)})" for one in found[:_SHOWN]]
+    names, name, shown = _first_of(named, len(found)), last_name(first.path), first.path.shown
     if kind == MOVED:
-        return _moves(first, names, "is an iterator that advances" if one else "are iterators that advance")
+        return _moves(first, names)
     if kind == LEFT:
-        differ, change = ("differs", "changes") if one else ("differ", "change")
-        return census.DIFFERS_BY_RANK(names=names, differ=differ, change=change, name=name, value=_value(first), shown=shown)
+        return census.DIFFERS_BY_RANK(names=names, name=name, value=_value(first), shown=shown)
     if kind == LARGE:
-        change = "changes" if one else "change"
         if isinstance(first.thing, _REGISTERED):
-            return census.TOO_LARGE_TENSOR(names=names, change=change, name=name, shown=shown)
-        return census.TOO_LARGE_VALUE(names=names, change=change, name=name, value=_value(first), shown=shown)
+            return census.TOO_LARGE_TENSOR(names=names, name=name, shown=shown)
+        return census.TOO_LARGE_VALUE(names=names, name=name, value=_value(first), shown=shown)
     if kind == HISTORY:
-        return census.KEEPS_GRAPH(
-            names=names, has="is a tensor with a graph that is" if one else "are tensors with graphs that are", shown=shown
-        )
+        return census.KEEPS_GRAPH(names=names, shown=shown)
     if kind == UNSEEN:
-        return census.CHANGES_UNSEEN(names=names, change="changes" if one else "change", shown=shown)
+        return census.CHANGES_UNSEEN(names=names, shown=shown)
     if kind == UNREAD:
         return census.SOURCE_UNREADABLE(home=home(first.path.root))
-    return census.LOOK_ENDED(names=names, root=first.path.name)
+    return census.LOOK_ENDED(names=few(named, len(found)), root=first.path.name)
 
 
-def _moves(first: Uncovered, names: str, are: str) -> Text:
+def _moves(first: Uncovered, names: str) -> Text:
     name, shown = last_name(first.path), first.path.shown
     if isinstance(first.thing, itertools.count):
-        return census.COUNTER_MOVES(names=names, are=are, name=name)
+        return census.COUNTER_MOVES(names=names, name=name)
     if isinstance(first.thing, _BaseDataLoaderIter):
-        return census.LOADER_MOVES(names=names, are=are, shown=shown)
+        return census.LOADER_MOVES(names=names, shown=shown)
     if isinstance(first.thing, types.GeneratorType) and _is_sent_to(first.thing.gi_code):
         local = ", ".join(itertools.islice(inspect.getgeneratorlocals(first.thing), _SHOWN))
-        return census.SENT_TO(names=names, are=are, locals=f" ({local})" if local else "")
-    return census.ITERATOR_MOVES(names=names, are=are, shown=shown)
+        return census.SENT_TO(names=names, locals=f" ({local})" if local else "")
+    return census.ITERATOR_MOVES(names=names, shown=shown)
 
 
 def _is_sent_to(code: CodeType) -> bool:
@@ -98,6 +94,14 @@ def loop_notice(found: Sequence[Running]) -> Text:
     if first.what == "zip":
         return census.ZIP_DRAWS(name=first.name, source=first.source, place=first.where, more=more)
     return census.ISLICE_COUNTS(place=first.where, more=more)
+
+
+def _first_of(names: Sequence[str], count: int) -> str:
+    """Return the first name as the subject of a sentence: `a`, or `a, like b, c and 2 more,`."""
+    if count == 1:
+        return names[0]
+    more = f" and {count - len(names)} more" if count > len(names) else ""
+    return f"{names[0]}, like {', '.join(names[1:])}{more},"
 
 
 def few(names: Sequence[str], count: int) -> str:

@@ -1,2 +1,2 @@
-"""Objects of training frameworks that a script registers whole: what they hold is registered in their place, and their loaders
-continue at the job's position."""
+"""Integrations for objects of training frameworks, such as an Accelerator: the objects that they contain are registered instead, and their
+loaders continue at the job's position."""
