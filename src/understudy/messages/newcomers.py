@@ -68,7 +68,7 @@ OF_ANOTHER_RANK = Message(
     remedy="Put it into job.state if it differs from rank to rank and matters.",
 )
 NOT_HANDED_OVER = Message(
-    "US4514",
+    "US4517",
     "{name} of the script began to change shortly before the loss, and the lost worker had not handed it over: the newcomer has the value "
     "of the other ranks, or of its setup",
     cause="A name of the script that is not registered began to change after Understudy had last looked for such names on the lost rank. "
