@@ -77,8 +77,10 @@ def _entry(entry: Entry) -> str:
 def _origin(entry: Entry) -> str:
     """Return how it was run, at which commit, when and where."""
     commands = ", ".join(f"`{line}`" for line in entry["command"].splitlines())
+    known = "commit" if entry.get("commit") else "recorded"
+    commits = entry[known].split()
     where = (
-        f"commit `{entry['commit']}`" if entry.get("commit") else "recorded in " + " ".join(f"`{one}`" for one in entry["recorded"].split())
+        {"commit": "commit" + "s" * (len(commits) > 1), "recorded": "recorded in"}[known] + " " + " ".join(f"`{one}`" for one in commits)
     )
     return f"{commands}; " + ", ".join(part for part in (where, entry.get("date"), entry.get("machine")) if part) + "."
 

@@ -4,7 +4,7 @@ The fields of an entry:
 
     what      what was tried, as a phrase, and `result`, its outcome: one row of the page's summary; empty: no row there
     command   how to run it again; several commands are on several lines
-    commit    the commit that was measured, or `recorded`: the commit that put the figures into the repository
+    commit    the commit that was measured, or several, or `recorded`: the commit that put the figures into the repository
     date      of the run, or of `recorded`
     machine   and what else was running there
     noise     why differences between these figures mean nothing; absent: they mean something

@@ -17,6 +17,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from scripts.evidence import record as evidence
 
 from tests.conformance import table
 from tests.conformance.scripts import FOLDER, Script, find
@@ -35,7 +36,7 @@ def main() -> int:
     parser.add_argument("--part", default="1/1", metavar="K/N", help="the K-th of N parts of them, each of which takes about as long")
     parser.add_argument("--at-once", type=int, default=2, metavar="N", help="scripts that are tried at the same time")
     parser.add_argument("--json", type=Path, metavar="FILE", help="file for all results")
-    parser.add_argument("--write", action="store_true", help="write the results of all scripts and their page in docs/evidence")
+    parser.add_argument("--write", action="store_true", help="put each result into docs/evidence as it comes, with its commit")
     parser.add_argument(
         "--only-failed",
         type=Path,
@@ -57,8 +58,8 @@ def main() -> int:
         wanted = part_of(wanted, args.part)
     except ValueError as error:
         parser.error(f"--part: {error}")
-    if args.write and (args.names or args.part != "1/1"):
-        parser.error("--write: with all scripts only")
+    if args.write and args.scripts != FOLDER:
+        parser.error("--write: scripts of the suite only")
     before: list[dict[str, Any]] = json.loads(args.only_failed.read_text()) if args.only_failed else []
     if before:
         failed = {result["script"] for result in before if result["wrong"]}
@@ -75,8 +76,6 @@ def main() -> int:
     Console().print(table.shown(results))
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")
-    if args.write:
-        table.record(results)
     return 1 if any(result["wrong"] for result in results) else 0
 
 
@@ -92,7 +91,11 @@ def _run(wanted: list[Script], folder: Path, args: argparse.Namespace) -> list[d
                 tasks[script.name] = progress.add_task(text, total=None)
             progress.update(tasks[script.name], description=text)
 
+        commit = evidence.commit()  # before the first result changes files
+
         def done(result: Result) -> None:
+            if args.write:
+                table.record(table.elsewhere([result.values()], folder, ROOT), commit, {script.name for script in find(FOLDER)})
             if result.script.name in tasks:
                 progress.remove_task(tasks.pop(result.script.name))
             progress.advance(total)

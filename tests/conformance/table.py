@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 from scripts.evidence import record as evidence
-from scripts.evidence.store import FOLDER
+from scripts.evidence.store import FOLDER, load
 
 from tests.conformance.verdict import BITWISE, BORROWED
 from understudy.core.model import Grade
@@ -28,11 +28,17 @@ def elsewhere(results: Sequence[Values], *folders: Path) -> list[dict[str, Any]]
     return found
 
 
-def record(results: Sequence[Values], folder: Path = FOLDER) -> None:
-    """Put all results into the evidence, and write its page."""
+def record(results: Sequence[Values], commit: str, names: Collection[str], folder: Path = FOLDER) -> None:
+    """Put results of `commit` into the evidence, in place of earlier ones of the same scripts, and write its page. `names`: of all scripts
+    that there are; results of others are dropped.
+    """
     shown = ("script", "group", "about", "expected", "found", "why", "wrong", "drills", "kills", "grades", "alone")
-    rows = [{name: result[name] for name in shown if result.get(name) or name == "wrong"} for result in results]
-    evidence.record("conformance", "scripts", rows, folder=folder)
+    known = {str(row["script"]): row for row in load("conformance", folder)["scripts"]["rows"] if row["script"] in names}
+    for result in results:
+        known[str(result["script"])] = {name: result[name] for name in shown if result.get(name) or name == "wrong"} | {"commit": commit}
+    rows = sorted(known.values(), key=lambda row: (row["group"], row["script"]))
+    commits = Counter(str(row.get("commit", "")) for row in rows)
+    evidence.record("conformance", "scripts", rows, more={"commit": " ".join(filter(None, commits))}, folder=folder)
 
 
 def _found(result: Values) -> str:

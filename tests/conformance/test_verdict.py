@@ -350,10 +350,12 @@ def test_the_evidence_has_what_was_found(tmp_path: Path) -> None:
         "wrong": "it is",
     }
     save("conformance", {"scripts": {"command": "", "recorded": "abc", "view": "scripts", "rows": []}}, tmp_path)
-    record([values, {**values, "script": "two", "found": "told", "wrong": ""}], tmp_path)
+    record([{**values, "found": "bitwise"}, {**values, "script": "gone"}], "aaaa", {"one", "gone"}, tmp_path)
+    record([values, {**values, "script": "two", "found": "told", "wrong": ""}], "bbbb", {"one", "two"}, tmp_path)
     entry = load("conformance", tmp_path)["scripts"]
-    assert entry["rows"][0] == {name: value for name, value in values.items() if name != "alone"}
-    assert entry["command"] and "commit" in entry and "recorded" not in entry
+    assert entry["rows"][0] == {name: value for name, value in values.items() if name != "alone"} | {"commit": "bbbb"}
+    assert [row["script"] for row in entry["rows"]] == ["one", "two"]
+    assert entry["command"] and entry["commit"] == "bbbb" and "recorded" not in entry
     text = (tmp_path / "conformance.md").read_text()
     assert "| `one` | a \\| b | **WRONG** silent, expected told US1111 | 2 proven, 1 drilled |" in text
     assert "| `two` | a \\| b | told US1111 | 2 proven, 1 drilled |" in text

@@ -7,7 +7,7 @@ right after it has not handed it over.
 # kills: forward@7:1
 # expect: bitwise
 
-from _common import DDP, dist, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
+from _common import DDP, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 
 job = join_seeded()
 model = DDP(mlp(8, 24, 1, nn.ReLU))
