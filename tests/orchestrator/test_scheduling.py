@@ -427,13 +427,13 @@ def test_at_the_end_what_is_claimed_is_given_back() -> None:
     assert around.made_up.calls("give_back") == [("give_back", 1), ("give_back", 2)], "n1 is there, and ends by itself"
 
 
-@pytest.mark.parametrize(("error", "told"), [(SchedulerFailed("no"), "no"), (TimeoutError(), "it does not answer")])
-def test_a_scheduler_that_fails_at_the_end_is_reported(error: Exception, told: str) -> None:
+@pytest.mark.parametrize(("error", "reason"), [(SchedulerFailed("no"), "no"), (TimeoutError(), "it does not answer")])
+def test_a_scheduler_that_fails_at_the_end_is_reported(error: Exception, reason: str) -> None:
     around = Around()
     around.turn()
     around.made_up.fails["finish"] = error
     around.finish()
-    assert around.lines == [service_jobs.SCHEDULER_UNTOLD(reason=told)]
+    assert around.lines == [service_jobs.SCHEDULER_NOT_NOTIFIED(reason=reason)]
 
 
 def test_an_end_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -449,7 +449,7 @@ def test_an_end_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.Monkey
     monkeypatch.setattr(around.made_up, "finish", lambda missing: told.wait(60))
     monkeypatch.setattr(around.scheduling, "_tell", tell)
     around.finish()
-    assert around.lines == [service_jobs.SCHEDULER_UNTOLD(reason="it does not answer")]
+    assert around.lines == [service_jobs.SCHEDULER_NOT_NOTIFIED(reason="it does not answer")]
 
 
 def test_a_loss_that_is_none_of_the_scheduler_s_is_no_evidence() -> None:

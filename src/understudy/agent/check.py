@@ -25,7 +25,7 @@ from understudy.messages import agents
 
 LIMIT = 600.0  # seconds
 MOST_OUTPUT = 1 << 20  # bytes
-TOLD = 1000  # characters of the reason for a failure
+MOST_DETAIL = 1000  # characters of the reason for a failure
 
 
 class NodeCheck:
@@ -86,7 +86,7 @@ class NodeCheck:
             return NodeChecked(self._node, False, agents.CHECK_CONTRADICTS(code=self._process.returncode))
         if not failed and not report.passed:
             return NodeChecked(self._node, False, agents.CHECK_TRIED_NOTHING())
-        return NodeChecked(self._node, report.passed, "; ".join(failed)[:TOLD])
+        return NodeChecked(self._node, report.passed, "; ".join(failed)[:MOST_DETAIL])
 
     def _kill(self) -> None:
         process = self._process

@@ -236,7 +236,7 @@ def _close(detector: NodeDetector) -> None:
 
 
 @dataclass
-class _Told:
+class _Reported:
     seen: Seen  # as last reported by the detector
     until: float  # as last sent
     at: float  # unix time at which it was sent
@@ -246,32 +246,32 @@ class _Memory:
     """The evidence of one detector. All times are unix times."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, str, str, str], _Told] = {}
+        self._reported: dict[tuple[str, str, str, str], _Reported] = {}
 
     def take(self, seen: Seen, now: float) -> bool:
         """Keep evidence, and return whether it must be sent at once."""
         key = seen.subject, seen.part, seen.kind, seen.severity
-        known = self._told.get(key)
+        known = self._reported.get(key)
         if known is not None:
             known.seen = seen
             if _end(seen.until) >= _end(known.until) > now + 2 * AGAIN and 0 <= now - known.at < AGAIN:
                 return False
             if seen.until == known.until and 0 <= now - known.at < AGAIN:
                 return False
-        elif len(self._told) >= MOST:
-            del self._told[min(self._told, key=lambda key: (_holds(self._told[key].seen, now), self._told[key].at))]
-        self._told[key] = _Told(seen, seen.until, now)
+        elif len(self._reported) >= MOST:
+            del self._reported[min(self._reported, key=lambda key: (_holds(self._reported[key].seen, now), self._reported[key].at))]
+        self._reported[key] = _Reported(seen, seen.until, now)
         return True
 
     def due(self, now: float) -> list[Seen]:
         """Return the evidence that must be repeated now."""
-        due = [one for one in self._told.values() if _holds(one.seen, now) and not 0 <= now - one.at < AGAIN]
+        due = [one for one in self._reported.values() if _holds(one.seen, now) and not 0 <= now - one.at < AGAIN]
         for one in due:
             one.until, one.at = one.seen.until, now
         return [one.seen for one in due]
 
     def known(self, now: float) -> list[Seen]:
-        return [one.seen for one in self._told.values() if one.seen.severity == "suspect" or 0 <= now - one.at < KEPT]
+        return [one.seen for one in self._reported.values() if one.seen.severity == "suspect" or 0 <= now - one.at < KEPT]
 
 
 def _end(until: float) -> float:

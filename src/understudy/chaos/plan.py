@@ -114,7 +114,7 @@ def make(found: dict[str, Any], registry: Registry) -> Plan:
     try:
         plan = Plan.model_validate(found)
     except ValidationError as error:
-        raise BadPlan("\n".join(map(_told, error.errors()))) from error
+        raise BadPlan("\n".join(map(_described, error.errors()))) from error
     for number, entry in enumerate(plan.fault, 1):
         for name in entry.weights:
             try:
@@ -124,7 +124,7 @@ def make(found: dict[str, Any], registry: Registry) -> Plan:
     return plan
 
 
-def _told(error: Any) -> str:
+def _described(error: Any) -> str:
     """Describe pydantic's error, with the number of the entry and the names that are allowed."""
     place = list(error["loc"])
     where = ""

@@ -75,8 +75,8 @@ def _replace(state: JobState, odd: list[Worker], detail: str) -> None:
 
 
 def _hold(state: JobState, sides: tuple[tuple[int, ...], ...], found: str) -> None:
-    told = " or ".join(f"rank {_list(side)}" if len(side) == 1 else f"ranks {_list(side)}" for side in sides)
-    detail = disputes.HELD(found=found, sides=told)
+    described = " or ".join(f"rank {_list(side)}" if len(side) == 1 else f"ranks {_list(side)}" for side in sides)
+    detail = disputes.HELD(found=found, sides=described)
     _dispute(state, sides, found, detail).disputed = True
     disrupted(state, set(), "replicas differ")
     begin(state, found, [])

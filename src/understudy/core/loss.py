@@ -231,7 +231,7 @@ def lose(state: JobState, losses: list[Loss]) -> None:
 def _lose_holders(state: JobState, losses: list[Loss]) -> None:
     migration = state.migration
     ranks: list[tuple[int, LossCause]] = []
-    told: list[str] = []
+    described: list[str] = []
     boundary = state.recovery is not None and state.recovery.planned
     interrupts = boundary
     for loss in losses:
@@ -239,7 +239,7 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
         what = _LOST.get(loss.cause, texts.LOST)(rank=worker.rank, worker=worker.name, node=worker.node, detail=loss.detail)
         if not worker.finished or not loss.detail.startswith("exit code 0"):  # many scripts end like this
             state.report(what)
-        told.append(what)
+        described.append(what)
         if worker.finished and state.phase is Phase.TRAINING and not interrupts and loss.cause is not LossCause.CORRUPT:
             state.finished_then_lost.add(worker.rank)
             continue
@@ -256,7 +256,7 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
             ranks.append((worker.rank, loss.cause))
     if not losses:
         return
-    reason = "; ".join(told[:MOST_NAMED]) + (f"; and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else "")
+    reason = "; ".join(described[:MOST_NAMED]) + (f"; and {len(described) - MOST_NAMED} more" if len(described) > MOST_NAMED else "")
     disrupted(state, {loss.worker.name for loss in losses}, reason)
     if interrupts and state.crashes is not None and (verdict := state.crashes.verdict()):
         state.end(1, verdict)

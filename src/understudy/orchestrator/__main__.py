@@ -284,15 +284,15 @@ def _patiently(place: Path | str, read: Callable[[], T]) -> T:
 
     Training goes on in the meantime, and an orchestrator that ended would be restarted only a few times.
     """
-    backoff, told = Backoff(AGAIN, AGAIN_AT_MOST), False
+    backoff, reported = Backoff(AGAIN, AGAIN_AT_MOST), False
     while True:
         try:
             return read()
         except (sa.exc.OperationalError, sqlite3.OperationalError) as error:
             if not isinstance(place, Path):
                 raise
-            if not told:
-                told = True
+            if not reported:
+                reported = True
                 say(orchestrators.JOURNAL_UNREADABLE_NOW(path=place, reason=str(getattr(error, "orig", error))))
             time.sleep(backoff.delay())
 

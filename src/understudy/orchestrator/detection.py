@@ -95,7 +95,7 @@ class Responses:
         self._ends: dict[tuple[str, str, str], dict[str, float]] = {}  # by node, detector and part, for each kind: when it ends
         self._moved: dict[str, int] = {}  # how often the rank of a worker was to leave it
         self._said: dict[tuple[str, str, str, str], Evidence] = {}  # by detector, name, kind and part: the last evidence that was new
-        self._told: dict[str, str] = {}  # of pending taints: the first word of the reason, as reported
+        self._reported: dict[str, str] = {}  # of pending taints: the first word of the reason, as reported
 
     def news(self, evidence: Evidence) -> bool:
         """Return whether the evidence is new. A repeated occurrence of the same counts at most once in `OFTEN` seconds."""
@@ -224,7 +224,7 @@ class Responses:
                 asked = replace(asked, leave=False)
             else:
                 self._held.pop(key, None)
-                self._told.pop(what, None)
+                self._reported.pop(what, None)
                 if any(state.holder(rank).node == node.name for rank in state.ranks):
                     self._left.append(now)
         if known is None or (asked.leave and not known.leave):
@@ -236,8 +236,8 @@ class Responses:
     def _tell_held(self, what: str, why_not: str, text: str) -> None:
         """Report `text` once for each `what`, even if the figures in `why_not` change."""
         reason = " ".join(why_not.split(" ")[:2])  # its code, and the first word
-        if self._told.get(what) != reason and (what in self._told or len(self._told) < MOST):
-            self._told[what] = reason
+        if self._reported.get(what) != reason and (what in self._reported or len(self._reported) < MOST):
+            self._reported[what] = reason
             self._tell(text)
 
     def _policy_context(self, state: JobState, now: float) -> PolicyContext:

@@ -289,10 +289,10 @@ class Service:
             self._scheduling.hurry(command.claim for command in found.for_scheduler if isinstance(command, ClaimNode))
         if found.ends:
             self._ended.set()
-        for node, told in found.for_nodes.items():
+        for node, messages in found.for_nodes.items():
             link = self._links.get(node)
             if link is not None:
-                for frame in encode_all(told):
+                for frame in encode_all(messages):
                     link.outbox.put_nowait(frame)
 
     # -- agents -----------------------------------------------------------------------------------------------------

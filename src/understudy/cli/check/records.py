@@ -104,7 +104,7 @@ class Difference:
     here: str = ""
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         values = f" ({self.there or '...'} undisturbed, {self.here or '...'} with the kill)" if self.there or self.here else ""
         return script_check.VALUE_DIFFERS(rank=self.rank, step=self.step, entry=called(self.entry), values=values)
 
@@ -141,18 +141,18 @@ def compare(
     transaction: int,
     last: int,
     left_out: Collection[str] = (),
-    untold: Collection[tuple[int, int]] = (),
+    unrecorded: Collection[tuple[int, int]] = (),
 ) -> Comparison:
     """Compare two runs from the first commit up to step `last`.
 
     `transaction`: the one in which a rank was killed and the recovery began. `left_out`: entries that differ between two undisturbed runs.
-    `untold`: commits, by rank and transaction, of ranks that were killed after their vote; the newcomer continues after
+    `unrecorded`: commits, by rank and transaction, of ranks that were killed after their vote; the newcomer continues after
     them, and its state is recorded with its next commit.
     """
     result = Comparison()
     there = {commit.place: commit for commit in reference.commits if commit.step <= last}
     here = [commit for commit in found.commits if commit.step <= last]
-    for place in sorted((there.keys() ^ {commit.place for commit in here}).difference(untold)):
+    for place in sorted((there.keys() ^ {commit.place for commit in here}).difference(unrecorded)):
         run = "undisturbed" if place in there else "with the kill"
         result.missing.append(script_check.RECORDED_ONCE(rank=place[0], transaction=place[1], run=run))
     both = sorted(((there[commit.place], commit) for commit in here if commit.place in there), key=lambda pair: pair[1].transaction)

@@ -67,7 +67,7 @@ class Member:
         self._first = 0  # the index of the last entry that was not proposed here
         self._wake = asyncio.Event()
         self._new_roster = False  # known, and not on the disk yet
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="quorum")
 
     # -- for the one that leads -----------------------------------------------------------------------------------------
@@ -275,6 +275,6 @@ class Member:
                 await asyncio.sleep(AGAIN)
 
     def _tell_once(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._reported:
+            self._reported.add(text)
             self._tell(text)

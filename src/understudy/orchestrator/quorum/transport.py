@@ -81,7 +81,7 @@ class Dial:
         self._tls = tls
         self._member = member
         self._tell = tell
-        self._told = ""
+        self._reported = ""
         self._outbox: asyncio.Queue[str] | None = None  # None: not connected
 
     def send(self, message: RaftMessage | Known | MemberHello) -> None:
@@ -130,8 +130,8 @@ class Dial:
             await socket.send(await outbox.get())
 
     def _say_once(self, text: str) -> None:
-        if text != self._told:
-            self._told = text
+        if text != self._reported:
+            self._reported = text
             self._tell(text)
 
 

@@ -337,11 +337,11 @@ class Census:
         """Return the notices: each kind once."""
         found = [kind for kind, paths in self._uncovered.items() if paths and kind not in self._said]
         self._said.update(found)
-        told: list[str] = [naming.notice(kind, [self._as_it_is(path) for path in self._uncovered[kind].values()]) for kind in found]
+        notices: list[str] = [naming.notice(kind, [self._as_it_is(path) for path in self._uncovered[kind].values()]) for kind in found]
         if self._running and RUNNING not in self._said:
             self._said.add(RUNNING)
-            told.append(naming.loop_notice(list(self._running.values())))
-        return told
+            notices.append(naming.loop_notice(list(self._running.values())))
+        return notices
 
     def _as_it_is(self, path: Path) -> naming.Uncovered:
         """Return the path with its present value, if there is one."""

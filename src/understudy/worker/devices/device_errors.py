@@ -186,11 +186,11 @@ def _of_text(text: str) -> DeviceError | None:
     for name in _ACCELERATOR_NAME.findall(text):
         if name in _NAMES:
             return _of_number(_NAMES[name])
-    if (told := _ACCELERATOR_TEXT.search(text)) is None:
+    if (match := _ACCELERATOR_TEXT.search(text)) is None:
         return None
-    if told["number"] is not None and (found := _of_number(int(told["number"]))):
+    if match["number"] is not None and (found := _of_number(int(match["number"]))):
         return found
-    said = told["words"].strip()
+    said = match["words"].strip()
     fitting = [number for number, (_, _, words) in ACCELERATOR.items() if said.startswith(words)]
     return _of_number(max(fitting, key=lambda number: len(ACCELERATOR[number][2]))) if fitting else None
 
@@ -225,8 +225,8 @@ def _files(error: BaseException) -> DeviceError | None:
     if not isinstance(error, OSError) or isinstance(error, ConnectionError | TimeoutError):
         return None
     number = error.errno
-    if number is None and (told := _ERRNO.findall(str(error))):  # torch raises that of a process of a DataLoader again, as a text
-        number = int(told[-1])
+    if number is None and (match := _ERRNO.findall(str(error))):  # torch raises that of a process of a DataLoader again, as a text
+        number = int(match[-1])
     return DeviceError(Kind.DEVICE_LOST, errno.errorcode[number], part=DISK) if number in FILES else None
 
 

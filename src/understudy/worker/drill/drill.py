@@ -195,7 +195,7 @@ class Drills(StepWatch):
             standing = replace(moments.at_vote(self._rank_state), issued=issued)
             sender.put(MOMENT + pack(replace(standing, sent=sender.sent, left_out=sender.left_out)))
         except Exception as error:  # as above
-            self._broken(drilled_steps.NOT_TOLD_AT_VOTE(error=error))
+            self._broken(drilled_steps.NOT_DESCRIBED_AT_VOTE(error=error))
             return
         hooks.fire("drill vote")
         control.page.enter(Activity.RUNNING, self._progress.transaction)  # the hang watch counts from here: a rank that waits has gone on
@@ -226,7 +226,7 @@ class Drills(StepWatch):
             pause = self._pause + time.monotonic() - started
             sender.put(MOMENT + pack(replace(ending, sent=sender.sent, left_out=sender.left_out, pause=int(pause * 1e6))))
         except Exception as error:  # as above
-            self._broken(drilled_steps.NOT_TOLD_AT_END(error=error))
+            self._broken(drilled_steps.NOT_DESCRIBED_AT_END(error=error))
             return
         sender.put(OVER)
         self._stop()
@@ -357,11 +357,11 @@ class _Sender:
             self.settled = True
         self._membership.control.wake()
         yield from frame(WHOLE)
-        told = False  # the first result of a collective is out
+        sent = False  # the first result of a collective is out
         while (data := self._next()) != OVER:
             yield from frame(data)
-            if data[:1] == COLLECTIVE and not told:
-                told = True
+            if data[:1] == COLLECTIVE and not sent:
+                sent = True
                 hooks.fire("drill collective")
         yield from frame(OVER)
 

@@ -243,8 +243,8 @@ class SpareDrill(StepWatch, Takeover):
         if len(attempts) > 1 and (unlike := [*self._replay.unlike_itself, *moments.differences(attempts[1], attempts[0])]):
             if at_vote[0] or self._replay.unlike_before:
                 unsteady = drilled_steps.VALUES_UNSTEADY if all(map(moments.is_value, unlike)) else drilled_steps.UNSTEADY
-                told = unsteady(causes=self._in_front(), what=moments.joined(unlike))
-                self.tell(DrillVerdict.NOT_REPRODUCIBLE, told)
+                reason = unsteady(causes=self._in_front(), what=moments.joined(unlike))
+                self.tell(DrillVerdict.NOT_REPRODUCIBLE, reason)
             self.tell(DrillVerdict.DIFFERENT, drilled_steps.REDO_DIFFERS(what=moments.joined(unlike)))
         if found:
             self.tell(DrillVerdict.DIFFERENT, self._with_causes(found))

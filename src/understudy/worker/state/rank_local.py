@@ -112,8 +112,8 @@ class LocalState:
         kept = self._state.kept_gradients
         if earlier is None:
             self._carries = carried or kept.live_on()
-        told = self._carries or kept.matter if earlier is None else earlier.gradients
-        gradients = {name: local_tensor(t) for name, t in self._state.gradients()} if told else {}
+        with_gradients = self._carries or kept.matter if earlier is None else earlier.gradients
+        gradients = {name: local_tensor(t) for name, t in self._state.gradients()} if with_gradients else {}
         tensors |= self._gradients_to_copy(gradients, self._carries)
         mine = {e: v for e, v in values.items() if self._mine(e)}
         size = sum(t.numel() * t.element_size() for t in tensors.values()) + sum(map(len, mine.values()))
@@ -138,7 +138,7 @@ class LocalState:
             {} if earlier is None else _as_of({**earlier.values, **earlier.earlier}, mine, closely),
             _as_of(self._state.unregistered.top, mine, closely) if boundary is not None else {},
             dict(self._state.unregistered.left),
-            told,
+            with_gradients,
         )
         copy.unused = self._state.randomness.unused(copy.streams)
         self.shared = self._shared(copy)

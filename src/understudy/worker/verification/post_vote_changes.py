@@ -32,7 +32,7 @@ from understudy.worker.participant import Participant, Reduce, Step, VoteField, 
 from understudy.worker.state.rank_local import POSITION, STREAM
 from understudy.worker.state.unregistered import PREFIX
 
-POINTS = 16  # points of a script that are told apart
+POINTS = 16  # points of a script that are distinguished
 EARLY = 2  # transactions after whose votes all ranks hand over at every point
 CLOSELY = 16  # transactions in which values are checked at every point, at first
 _CHANGES = "changes after votes"
@@ -104,8 +104,8 @@ class PostVoteChanges(Participant):
             self._seen = transaction  # later points see this same change
             self._found.add(number)
             again = not is_inside(point) and all(name.startswith((STREAM, POSITION, PREFIX)) for name in changed)
-            told = transactions.CHANGES_AND_RUNS_AGAIN if again else transactions.CHANGES_AFTER_VOTE
-            self._notices.tell(told(names=", ".join(map(called, changed)), point=point))
+            message = transactions.CHANGES_AND_RUNS_AGAIN if again else transactions.CHANGES_AFTER_VOTE
+            self._notices.tell(message(names=", ".join(map(called, changed)), point=point))
         owed = self.owed and look is Look.AT_VALUES
         if number in self.agreed or transaction <= EARLY or owed:
             self.owed = self.owed and not owed
