@@ -72,13 +72,13 @@ class NodeCheck:
             env={name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE},
         )
         try:
-            said, _ = self._process.communicate(timeout=LIMIT)
+            printed, _ = self._process.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
             self._kill()
             self._process.communicate()
             return NodeChecked(self._node, False, agents.CHECK_TOO_LONG(seconds=LIMIT))
         try:
-            report = Report.model_validate_json(said[:MOST_OUTPUT])
+            report = Report.model_validate_json(printed[:MOST_OUTPUT])
         except ValidationError:
             return NodeChecked(self._node, False, agents.CHECK_WITHOUT_REPORT(code=self._process.returncode))
         failed = [f"{result.check}: {result.detail}" for result in report.results if result.verdict is Verdict.FAILED]

@@ -265,10 +265,10 @@ class OrchestratorLink:
 def _detail(response: Response) -> str:
     """Return what an answer says in addition to its status, in printable form; "" if it says nothing."""
     try:
-        said = json.loads(response.body or b"")["detail"]
+        detail = json.loads(response.body or b"")["detail"]
     except (ValueError, LookupError, TypeError):
         return ""
-    return f": {plain(said)[:MOST_DETAIL]}" if isinstance(said, str) else ""
+    return f": {plain(detail)[:MOST_DETAIL]}" if isinstance(detail, str) else ""
 
 
 def _fence_of(socket: ClientConnection) -> int:

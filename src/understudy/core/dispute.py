@@ -173,10 +173,10 @@ def believed(state: JobState, event: Believed) -> None:
         state.report(disputes.CANNOT_BE_BELIEVED(rank=event.rank, why=why_not))
         return
     state.dispute = None
-    said = disputes.BELIEVED_FOR(rank=event.rank, reason=event.reason) if event.reason else disputes.BELIEVED(rank=event.rank)
-    state.report(said)
+    note = disputes.BELIEVED_FOR(rank=event.rank, reason=event.reason) if event.reason else disputes.BELIEVED(rank=event.rank)
+    state.report(note)
     if state.incident is not None:
-        state.incident.note(said)
+        state.incident.note(note)
         state.incident.believed = True
     others = [state.holder(rank) for side in dispute.sides if event.rank not in side for rank in side]
     wrong = [worker for worker in others if worker.name in dispute.workers and worker.state is WorkerState.MEMBER]

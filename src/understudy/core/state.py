@@ -315,7 +315,7 @@ class JobState:
     broken_at: float = 0.0
     claims: dict[int, Claim] = field(default_factory=dict)  # open claims, oldest first
     claimed: int = 0  # the number of the next one
-    scheduler_said: str = ""  # the latest report about a claim that it could not fulfil or has ended
+    scheduler_message: str = ""  # the latest report about a claim that it could not fulfil or has ended
     timers: set[str] = field(default_factory=set)
     first_unmet: dict[str, int] = field(default_factory=dict, compare=False)  # where `all_of` starts; does not affect results
     refused: dict[tuple[str, RefusalReason], int] = field(default_factory=dict, compare=False)  # number of events that were ignored

@@ -94,21 +94,21 @@ class Responses:
         self._held: dict[tuple[str, str, str], NodeTainted] = {}  # by node, source and part: pending taints
         self._ends: dict[tuple[str, str, str], dict[str, float]] = {}  # by node, detector and part, for each kind: when it ends
         self._moved: dict[str, int] = {}  # how often the rank of a worker was to leave it
-        self._said: dict[tuple[str, str, str, str], Evidence] = {}  # by detector, name, kind and part: the last evidence that was new
+        self._latest: dict[tuple[str, str, str, str], Evidence] = {}  # by detector, name, kind and part: the last evidence that was new
         self._reported: dict[str, str] = {}  # of pending taints: the first word of the reason, as reported
 
     def news(self, evidence: Evidence) -> bool:
         """Return whether the evidence is new. A repeated occurrence of the same counts at most once in `OFTEN` seconds."""
         key = evidence.detector, evidence.name, evidence.kind, evidence.part
-        known = self._said.get(key)
+        known = self._latest.get(key)
         if known is not None:
             later = evidence.happened - known.happened >= OFTEN or evidence.severity != known.severity
             longer = abs(evidence.until - known.until) > max(1.0, LITTLE * abs(known.until - known.happened))
             if not (later or longer or (evidence.until > 0) != (known.until > 0)):
                 return False
-        if len(self._said) >= MOST and key not in self._said:
-            del self._said[next(iter(self._said))]
-        self._said[key] = evidence
+        if len(self._latest) >= MOST and key not in self._latest:
+            del self._latest[next(iter(self._latest))]
+        self._latest[key] = evidence
         return True
 
     def recall(self, event: Event, state: JobState, then: float) -> None:

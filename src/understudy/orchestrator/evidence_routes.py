@@ -62,14 +62,14 @@ class Desk:
                 found.setdefault(name, set()).add(served.hello.address)
         return KnownNodes(found)
 
-    def take(self, request: Request, said: Sequence[Evidence | str]) -> list[Heard]:
+    def take(self, request: Request, items: Sequence[Evidence | str]) -> list[Heard]:
         """Return the result for each item; a text is an item without effect, with the reason. Raises `TooMuch` before anything is taken."""
         may, now = _may(request), asyncio.get_running_loop().time()
         who = request.state.grants, request.client.host if request.client is not None else ""
-        count = sum(isinstance(one, Evidence) for one in said)
+        count = sum(isinstance(one, Evidence) for one in items)
         if seconds := self._buckets.of(who).take(now, count):
             raise TooMuch(seconds)
-        return [Heard(node="", detector="", jobs=[], refused=one) if isinstance(one, str) else self._pass_on(one, may) for one in said]
+        return [Heard(node="", detector="", jobs=[], refused=one) if isinstance(one, str) else self._pass_on(one, may) for one in items]
 
     def _pass_on(self, evidence: Evidence, may: Callable[[str], bool]) -> Heard:
         listener = self._cluster if self._cluster is not None else self._jobs
@@ -110,15 +110,15 @@ def add_evidence(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth) 
         When an alert is resolved, its consequences end. The answer has the result for each alert, in the same order; it is 200 even if no
         alert names a known node. Too much evidence gives 503 and not 429, because Alertmanager retries after 503.
         """
-        said = evidence_of(message.alerts, desk.nodes(request), reading, time.time())
+        found = evidence_of(message.alerts, desk.nodes(request), reading, time.time())
         try:
-            heard = desk.take(request, said)
+            heard = desk.take(request, found)
         except TooMuch as error:
             raise HTTPException(503, str(error), error.headers) from error
-        for alert, one in zip(message.alerts, said, strict=True):
+        for alert, one in zip(message.alerts, found, strict=True):
             if isinstance(one, str):
-                said_of = http_requests.ALERT_GOES_NOWHERE(alert=alert.name or "without a name", reason=one)
-                jobs.tell_once(f"alert {alert.name}", said_of)
+                reason = http_requests.ALERT_GOES_NOWHERE(alert=alert.name or "without a name", reason=one)
+                jobs.tell_once(f"alert {alert.name}", reason)
         if message.truncated:
             jobs.tell_once("truncated", http_requests.ALERTS_LEFT_OUT())
         return heard

@@ -181,7 +181,7 @@ def test_an_operator_of_one_job_acts_on_that_job_only(service: Service, tmp_path
     assert service.command("taint", "--node", "a", "--reason", "its fan").returncode == 0
     assert of_the_service() == (service_jobs.NODE_TAINTED(reason="its fan"), "")
     assert of_the_job() == [("operator", "its fan", "service")]
-    kept = http_requests.SAID_FOR_ALL_JOBS(node="a", reason="its fan")
+    kept = http_requests.SET_FOR_ALL_JOBS(node="a", reason="its fan")
     for reason in ("", "mine now"):
         assert asks("jobs/mine/taint", {"node": "a", "reason": reason}).json()["detail"] == kept
     for words, message in (((), http_requests.ROLE_NEEDED_FOR_ALL(role="operate")), (("--job", "mine"), kept)):
@@ -195,7 +195,7 @@ def test_an_operator_of_one_job_acts_on_that_job_only(service: Service, tmp_path
     assert of_the_service() == ("", "") and of_the_job() == []
 
     assert service.command("drain", "a", "--reason", "a new kernel", "--force").returncode == 0
-    kept = http_requests.SAID_FOR_ALL_JOBS(node="a", reason="a new kernel")
+    kept = http_requests.SET_FOR_ALL_JOBS(node="a", reason="a new kernel")
     for what in ("drain", "undrain"):
         assert asks(f"jobs/mine/{what}", {"node": "a", "force": True}).json()["detail"] == kept
     assert service.command("taint", "--node", "a", "--device", "gpu0").returncode == 2

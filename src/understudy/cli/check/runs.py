@@ -69,7 +69,7 @@ class Run:
         self.ranks = range(plan.spec.world_size)
         self._faults = Folder(self.directory.path)
         self.last = last
-        self._said: dict[str, Any] = {}
+        self._status: dict[str, Any] = {}
         self._standstill = ""
         self._held = False
         self._reached = False
@@ -135,13 +135,13 @@ class Run:
         if not self._process.is_alive():
             raise Over
         with suppress(NoAnswer, Denied, FileNotFoundError):
-            self._said = self.ask("GET", "status")
-        if self._said and self._said["exit_code"] is not None:
+            self._status = self.ask("GET", "status")
+        if self._status and self._status["exit_code"] is not None:
             raise Over
-        if self._said and self._said["state"] == "held":
+        if self._status and self._status["state"] == "held":
             self._held = True
-            raise Standstill(self._said["message"])
-        return self._said
+            raise Standstill(self._status["message"])
+        return self._status
 
     def wait(self, what: str, come: Callable[[dict[str, Any]], T | None]) -> T:
         """Wait until `come` returns something true for a status, and return it. Raises `Over` and `Standstill`."""

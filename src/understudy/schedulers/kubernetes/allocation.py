@@ -212,8 +212,10 @@ class KubernetesAllocation(Allocation):
             phase = status.get("phase", "Pending")
             over = phase in ("Succeeded", "Failed")
             why = [c for c in status.get("conditions") or [] if c.get("type") == "PodScheduled" and c.get("status") == "False"]
-            said = f": {plain(why[0].get('message', ''))}" if why else ""
-            found[int(number)] = ClaimedNode(over, pod["spec"].get("nodeName", ""), f"pod {pod['metadata']['name']} {phase.lower()}{said}")
+            detail = f": {plain(why[0].get('message', ''))}" if why else ""
+            found[int(number)] = ClaimedNode(
+                over, pod["spec"].get("nodeName", ""), f"pod {pod['metadata']['name']} {phase.lower()}{detail}"
+            )
         return found
 
     def give_back(self, number: int) -> None:

@@ -144,8 +144,8 @@ def _what(method: str, path: str) -> str:
     return f"{method} {path.partition('?')[0]}"
 
 
-def _failed(what: str, status: int, reason: str, said: str) -> SchedulerFailed:
-    text = kubernetes_api.REFUSED(request=what, answer=said, status=status)
+def _failed(what: str, status: int, reason: str, answer: str) -> SchedulerFailed:
+    text = kubernetes_api.REFUSED(request=what, answer=answer, status=status)
     if status == 404:
         return Missing(text)
     if status == 409:

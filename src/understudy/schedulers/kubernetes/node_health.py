@@ -60,8 +60,8 @@ def of_node(node: Object, evidence: Evidence, tolerated: Collection[str] = ()) -
     for condition in status.get("conditions") or []:
         kind, value = str(condition.get("type")), str(condition.get("status"))
         if any(fnmatchcase(kind, each.type) and value == each.status for each in evidence.conditions):
-            said = f": {plain(condition.get('message') or condition.get('reason') or '')}"
-            reason = kubernetes_jobs.CONDITION(node=name, condition=plain(kind), status=plain(value), message=said)
+            message = f": {plain(condition.get('message') or condition.get('reason') or '')}"
+            reason = kubernetes_jobs.CONDITION(node=name, condition=plain(kind), status=plain(value), message=message)
             found.append(Trouble("condition", reason, moment(condition.get("lastTransitionTime"))))
     return found
 

@@ -145,8 +145,8 @@ def _seen(line: commands.NodeLine) -> NodeSeen:
     silent = line.state.endswith("*")
     reason = f": {plain(line.reason)}" if line.reason else ""
     who = f" ({plain(line.user)})" if line.user not in ("", "Unknown") and reason else ""
-    said = slurm.NODE_STATE(state=line.state, reason=reason, user=who)
-    return NodeSeen(line.name, line.state, trouble or (SILENT if silent else ""), bool(trouble), said, _time(line.since))
+    description = slurm.NODE_STATE(state=line.state, reason=reason, user=who)
+    return NodeSeen(line.name, line.state, trouble or (SILENT if silent else ""), bool(trouble), description, _time(line.since))
 
 
 def _time(text: str) -> float:

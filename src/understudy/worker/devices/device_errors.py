@@ -190,8 +190,8 @@ def _of_text(text: str) -> DeviceError | None:
         return None
     if match["number"] is not None and (found := _of_number(int(match["number"]))):
         return found
-    said = match["words"].strip()
-    fitting = [number for number, (_, _, words) in ACCELERATOR.items() if said.startswith(words)]
+    message = match["words"].strip()
+    fitting = [number for number, (_, _, words) in ACCELERATOR.items() if message.startswith(words)]
     return _of_number(max(fitting, key=lambda number: len(ACCELERATOR[number][2]))) if fitting else None
 
 

@@ -30,8 +30,8 @@ class ScriptNames:
     def put(
         self, job: JobProgress, copy: BuddyCopy, donors: Collection[Donor], alike: Mapping[str, bytes], own: Mapping[str, bytes]
     ) -> None:
-        """Set what others have reported (`donors`) and all of them have in common, as they had it at this place (`alike`), and what the rank
-        of the `copy` has handed over. `own`: where that was something else at this place; b"": as in the set-up.
+        """Set the values that all `donors` have in common, as they had them at this place (`alike`), and those that the rank of the `copy`
+        has handed over. `own`: where that was something else at this place; b"": as in the set-up.
         """
         for entry in sorted({entry for donor in donors for entry in donor.values if is_unregistered(entry)}):
             if len({donor.digests.get(entry) for donor in donors}) == 1 and len(set(job.replicas.get(entry, ()))) <= 1:

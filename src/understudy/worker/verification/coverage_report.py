@@ -50,7 +50,7 @@ def together(held: dict[int, list[tuple[int, ...]]], places: Sequence[Place]) ->
     `held`: for each rank, and each part of its state, the other ranks that have it.
     """
     copies = buddies(places)
-    said, nodes = "", [[-1]]
+    text, nodes = "", [[-1]]
     for what, names in (("node", [place.node for place in places]), ("failure domain", [place.domain for place in places])):
         groups = {name: {rank for rank, other in enumerate(names) if other == name} for name in sorted(set(names))}
         if len(groups) == 1 or (what == "failure domain" and sorted(map(sorted, groups.values())) == nodes):
@@ -60,10 +60,10 @@ def together(held: dict[int, list[tuple[int, ...]]], places: Sequence[Place]) ->
         if bad:
             ranks = ", ".join(map(str, sorted(groups[bad[0]])))
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-            said += f"; the loss of {what} {bad[0]}{more} is NOT survived: no other rank has all of the state of ranks {ranks}"
+            text += f"; the loss of {what} {bad[0]}{more} is NOT survived: no other rank has all of the state of ranks {ranks}"
         else:
-            said += f"; so is that of any one {what}"
-    return said
+            text += f"; so is that of any one {what}"
+    return text
 
 
 def _survived(lost: set[int], held: dict[int, list[tuple[int, ...]]], copies: Sequence[tuple[int, ...]]) -> bool:
