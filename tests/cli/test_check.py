@@ -231,7 +231,7 @@ def test_the_records_of_a_run_are_read_without_what_a_killed_worker_left(tmp_pat
     found = Records.of(tmp_path)
     assert [one.place for one in found.commits] == [(0, 0), (0, 1), (1, 0)]
     assert (found.steps, found.registered, found.adopted) == (1, {"net": "Linear"}, ["best"])
-    assert not compare(found, found, 1, LAST).behind
+    assert not compare(found, found, 1, LAST).after
 
 
 def test_who_waits_in_vain_says_for_what(tmp_path: Path) -> None:

@@ -422,7 +422,7 @@ def test_of_a_loss_before_anything_was_committed(protected: bool) -> None:
     for name in sorted(job.machine.state.recovery.waiting if job.machine.state.recovery else ()):
         place = Position(-1, VotePhase.RUNNING)
         told += of(commands.Tell, job.submit(events.Quiesced(name, job.machine.state.generation, place, (), 0)))
-    assert any(said(tell, forming.STARTS_ANEW if protected else forming.STARTS_ANEW_UNPROTECTED, restarts=1) for tell in told)
+    assert any(said(tell, forming.RESTARTS if protected else forming.RESTARTS_UNPROTECTED, restarts=1) for tell in told)
     job.warm()
     commit(job, {}, 0, 1)
     incident = only(job)

@@ -191,7 +191,7 @@ def in_vote(*waits: int) -> dict[str, PageView]:
 
 def test_where_none_is_behind_who_waits_for_nobody_holds_up_the_job() -> None:
     verdict = Host().stand(in_vote(1, 2, 0))
-    assert verdict is not None and verdict.worker == "w2" and said(verdict.detail, training_evidence.WAITS_FOR_NOBODY, rank=2)
+    assert verdict is not None and verdict.worker == "w2" and said(verdict.detail, training_evidence.WAITS_FOR_NONE, rank=2)
     assert verdict.happened == OFFSET
 
 

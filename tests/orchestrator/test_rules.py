@@ -42,10 +42,10 @@ class Job:
         for node in NODES:
             self.live.connected(node, 0.0)
 
-    def away(self, node: str, *, anew: bool = False) -> None:
+    def away(self, node: str, *, restarted: bool = False) -> None:
         self.connected.discard(node)
         self.live.disconnected(node)
-        self.live.awaited(node, self.now, EPOCH + self.now, anew=anew)
+        self.live.awaited(node, self.now, EPOCH + self.now, restarted=restarted)
 
     def until(self, seconds: float, speak: tuple[str, ...] = tuple(NODES)) -> list[tuple[float, list[LostNode], tuple[str, ...]]]:
         """What is lost up to then, and when it is told, as long as `speak` do."""
@@ -138,7 +138,7 @@ def test_nodes_that_are_lost_together_are_reported_together_in_order() -> None:
 def test_after_a_restart_agents_have_time_unless_their_host_is_silent_in_every_way() -> None:
     for silent, expected in (({}, GRACE), ({2: EPOCH - 1.0}, LIMIT + MARGIN)):
         job = Job(silent=silent)
-        job.away("n2", anew=True)
+        job.away("n2", restarted=True)
         ((when, (lost,), _),) = job.until(100.0)
         assert (round(when, 1), lost.node) == (expected, "n2")
 
@@ -146,7 +146,7 @@ def test_after_a_restart_agents_have_time_unless_their_host_is_silent_in_every_w
 def test_a_silent_host_is_waited_for_while_most_agents_are_away_themselves() -> None:
     job = Job(silent={2: EPOCH - 1.0})
     for node in ("n1", "n2"):
-        job.away(node, anew=True)
+        job.away(node, restarted=True)
     ((when, lost, _),) = job.until(100.0)
     assert when == GRACE and [one.node for one in lost] == ["n1", "n2"]
 

@@ -4,7 +4,7 @@ Their evidence goes to the orchestrator, which decides what follows. A detector 
 
 - New evidence, or evidence that ends earlier than reported, is sent at once. Evidence that is only reported again, or lasts longer, is sent
   with the next repeat: a detector that runs often costs the connection little.
-- A valid suspicion is repeated every `AGAIN` seconds, as long as it is valid, so that a job that has come to this node since learns of it.
+- A valid suspicion is repeated every `AGAIN` seconds, as long as it is valid, so that a job that was placed on this node later gets it too.
   The orchestrator acts once, and ignores evidence from before the time at which an operator marked the node as trusted.
 - After each connect, perhaps to another orchestrator, all of it is sent (`known`): suspicions that are valid or have ended, and notes of
   the last `KEPT` seconds. So no evidence has to wait for a connection.

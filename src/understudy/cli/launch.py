@@ -179,8 +179,8 @@ def _spares(flags: Flags, workers: int) -> int:
         raise Usage(run_options.NEGATIVE(option="--spares"))
     if flags.floating_spares < 0:
         raise Usage(run_options.NEGATIVE(option="--floating-spares"))
-    beside = flags.spares if flags.spares is not None else (0 if flags.spare_nodes or flags.floating_spares else 1)
-    return beside + flags.spare_nodes * workers
+    alongside = flags.spares if flags.spares is not None else (0 if flags.spare_nodes or flags.floating_spares else 1)
+    return alongside + flags.spare_nodes * workers
 
 
 def _node_rank(flags: Flags, nodes: int) -> int:

@@ -70,7 +70,7 @@ def scheduler_report(state: JobState) -> str:
     """Return what the scheduler reported, for the reason why the job has ended."""
     if not state.spec.floating:
         return ""
-    last = f"; last message of the scheduler: {state.scheduler_said}" if state.scheduler_message else ""
+    last = f"; last message of the scheduler: {state.scheduler_message}" if state.scheduler_message else ""
     return f". Of {state.spec.floating} floating spares that there may be at a time, {len(state.claims)} are claimed{last}"
 
 

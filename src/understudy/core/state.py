@@ -175,7 +175,7 @@ class Recovery:
     store: str
     waiting: set[str]  # survivors that have not answered
     lost: list[tuple[int, LossCause]]  # since the last decision, to be counted at their transaction
-    unexplained: bool = False  # communication broke, but nobody was lost
+    unexplained: bool = False  # communication broke, but no rank was lost
     answers: dict[str, Quiesced] = field(default_factory=dict)
     decision: Decision | None = None
     counted: bool = False

@@ -76,7 +76,7 @@ class Alone:
     seconds: float
     limit: float
     page: PageView
-    waits_for_nobody: bool  # how this is known: else it lags behind the others
+    waits_for_none: bool  # how this is known: else it lags behind the others
 
 
 @dataclass
@@ -246,7 +246,7 @@ class HangWatch(Detector):
         alone = self.alone(ranks, now)
         if alone is None or alone.seconds <= alone.limit:
             return None
-        message = training_evidence.WAITS_FOR_NOBODY if alone.waits_for_nobody else training_evidence.BEHIND
+        message = training_evidence.WAITS_FOR_NONE if alone.waits_for_none else training_evidence.BEHIND
         page = alone.page
         detail = message(
             stalled=alone.seconds,

@@ -132,7 +132,7 @@ def reading(place: Path | str, check: str = QUICK) -> Iterator[sa.Connection | N
             elif found == migrations.VERSION:
                 yield connection
             else:
-                assert isinstance(place, Path), "whoever leads has brought the database up to date"
+                assert isinstance(place, Path), "the leader has brought the database up to date"
                 copy = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
                 with copy.connect() as upgraded:
                     _driver(connection).backup(_driver(upgraded))

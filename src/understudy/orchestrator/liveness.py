@@ -92,10 +92,10 @@ class Liveness:
         """Record the end of a connection; `awaited` says whether to wait for another one."""
         self._heartbeats.forget(node)
 
-    def awaited(self, node: str, now: float, at: float, *, anew: bool = False) -> None:
-        """Begin the grace period of a node whose agent is disconnected. `anew`: because this orchestrator was restarted."""
-        limit = self._limit if self._far and not anew else GRACE
-        detail = service_jobs.NOT_BACK() if anew else service_jobs.DISCONNECTED(seconds=limit)
+    def awaited(self, node: str, now: float, at: float, *, restarted: bool = False) -> None:
+        """Begin the grace period of a node whose agent is disconnected. `restarted`: because this orchestrator was restarted."""
+        limit = self._limit if self._far and not restarted else GRACE
+        detail = service_jobs.NOT_BACK() if restarted else service_jobs.DISCONNECTED(seconds=limit)
         self._graces[node] = _Grace(now + limit, now + GRACE, LostNode(node, detail, at))
 
     def gone(self, nodes: Mapping[str, int], connected: Collection[str], now: float, at: float) -> Gone:

@@ -145,7 +145,7 @@ class Service:
             self._timers.set(timer, max(0.001, due.get(timer, now) - now))
         for node in self.machine.state.nodes.values():
             if not node.lost:
-                self._liveness.awaited(node.name, asyncio.get_running_loop().time(), now, anew=True)
+                self._liveness.awaited(node.name, asyncio.get_running_loop().time(), now, restarted=True)
         if self.machine.state.ended is not None:
             self._ended.set()
 
@@ -532,8 +532,8 @@ class Service:
         if (needed := self._needed(held, now)) is not None:
             self.submit(needed)
             return
-        if (behind := self._watch.left_behind(held)) is not None:
-            rank, page, detail = behind
+        if (waiting := self._watch.left_behind(held)) is not None:
+            rank, page, detail = waiting
             self.submit(ScriptFailed(held[rank], rank, page.step, detail, ""))
             return
         steps = [self._pages[name].step for name in held.values() if name in self._pages]

@@ -307,7 +307,7 @@ def test_the_network_to_a_peer(node: Node, serve: Serve, secret: Path) -> None:
 def test_a_peer_that_is_away(node: Node) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         peer = f"127.0.0.1:{free.getsockname()[1]}"
-    assert node.fails("network", "--peer", peer) == (f"{peer}: {network_check.NOBODY_LISTENS(reason=os.strerror(errno.ECONNREFUSED))}")
+    assert node.fails("network", "--peer", peer) == (f"{peer}: {network_check.NOT_LISTENING(reason=os.strerror(errno.ECONNREFUSED))}")
 
 
 def test_a_peer_that_sends_spoilt_data(node: Node) -> None:

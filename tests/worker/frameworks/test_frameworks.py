@@ -69,7 +69,7 @@ def test_a_pending_rebuild_happens_when_it_is_asked_for(world: None) -> None:
 def test_any_layout_can_be_given_and_stays(world: None, static_graph: bool) -> None:
     model = _model(static_graph=static_graph)
     wanted = Steering([[0, 5], [3, 2, 1], [4]], True, False, True)
-    ddp.put(model, wanted, anew=True)
+    ddp.put(model, wanted, from_scratch=True)
     assert ddp.read(model) == wanted
     model.require_backward_grad_sync = True
     _train(model)

@@ -31,8 +31,8 @@ class Local:
     def vote(self, transaction: int) -> None:
         self.sealed[transaction] = BuddyCopy(transaction, [], 0, {"torch": b""}, None, {}, {}, CopyDigests({}, {}))
 
-    def make(self, transaction: int, *_: Any, behind: list[int], earlier: Any) -> BuddyCopy:
-        copy = BuddyCopy(transaction, [], 0, {"torch": b"moved"}, None, {}, {}, CopyDigests({}, {}), behind=behind)
+    def make(self, transaction: int, *_: Any, after_vote: list[int], earlier: Any) -> BuddyCopy:
+        copy = BuddyCopy(transaction, [], 0, {"torch": b"moved"}, None, {}, {}, CopyDigests({}, {}), behind=after_vote)
         self.sealed[transaction] = copy
         return copy
 
@@ -107,7 +107,7 @@ def test_a_change_in_a_transaction_that_a_loss_has_rolled_forward_is_found_there
     rank.changes.look(TOP, Look.AT_STREAMS)
     (told,) = rank.said
     assert said(told, transactions.CHANGES_AFTER_VOTE, point="after train")
-    assert rank.changes.behind() == [rank.changes.numbers["after train"]]
+    assert rank.changes.after_vote() == [rank.changes.numbers["after train"]]
     assert rank.did == []
 
 
@@ -193,19 +193,19 @@ def test_after_the_first_votes_everything_is_handed_over() -> None:
 def test_what_a_lost_rank_had_not_handed_over_is_known(rank: Rank) -> None:
     agree(rank, 0, 1)
     at_vote = rank.local.sealed[39]
-    assert rank.changes.behind() == []
+    assert rank.changes.after_vote() == []
     rank.changes.look("after train", Look.AFTER)
     after_one = rank.local.sealed[39]
     rank.changes.look("between the last transaction and train", Look.AT_VALUES)
-    behind = rank.changes.behind()
-    assert behind == [0, 1]
-    assert rank.changes.missed(at_vote, behind) == ["after train", "between the last transaction and train"]
-    assert rank.changes.missed(after_one, behind) == ["between the last transaction and train"]
-    assert rank.changes.missed(rank.local.sealed[39], behind) == []
+    after_vote = rank.changes.after_vote()
+    assert after_vote == [0, 1]
+    assert rank.changes.missed(at_vote, after_vote) == ["after train", "between the last transaction and train"]
+    assert rank.changes.missed(after_one, after_vote) == ["between the last transaction and train"]
+    assert rank.changes.missed(rank.local.sealed[39], after_vote) == []
     rank.local.vote(40)
     rank.progress.transaction = 41
     rank.changes.committed(step_of())
-    assert rank.changes.behind() == []
+    assert rank.changes.after_vote() == []
 
 
 def test_a_point_at_which_nothing_is_known_to_change_is_not_missed() -> None:
@@ -213,4 +213,4 @@ def test_a_point_at_which_nothing_is_known_to_change_is_not_missed() -> None:
     rank.local.drawn = lambda copy: []  # type: ignore[method-assign]
     at_vote = rank.local.sealed[0]
     rank.changes.look("after train", Look.AFTER)
-    assert rank.did and rank.changes.missed(at_vote, rank.changes.behind()) == []
+    assert rank.did and rank.changes.missed(at_vote, rank.changes.after_vote()) == []

@@ -9,7 +9,7 @@ from typing import Any
 
 from understudy.cli import exit_codes
 from understudy.cli.check.course import AGAINST
-from understudy.cli.check.records import BESIDE, Comparison, Records, called, compare, unlike_beside
+from understudy.cli.check.records import UNREGISTERED, Comparison, Records, called, compare, unlike_unregistered
 from understudy.cli.check.runs import Ended
 from understudy.cli.kills import Kill, described
 from understudy.cli.show import drill_line, seconds
@@ -109,7 +109,7 @@ class Judge:
         if not struck or run.held:
             return False
         found = compare(reference, run.records, struck[0].transaction, self._last)
-        return bool(found.behind) and all(difference.entry.startswith(BESIDE) for difference in found.behind)
+        return bool(found.after) and all(difference.entry.startswith(UNREGISTERED) for difference in found.after)
 
     def disturbed(
         self, reference: Records, run: Ended, kills: Sequence[Kill], undrilled: int | None = None, again: Records | None = None
@@ -121,7 +121,7 @@ class Judge:
         struck = [kill for kill in kills if kill.struck]
         if not struck:
             return self.unreached(run, 1, kills)
-        clocks = unlike_beside(reference, again, self._last) if again is not None else set()
+        clocks = unlike_unregistered(reference, again, self._last) if again is not None else set()
         unrecorded = {(kill.rank, kill.transaction) for kill in struck if kill.phase == "apply"}
         found = compare(reference, run.records, struck[0].transaction, self._last, clocks, unrecorded)
         rest: dict[str, Any] = {"kills": list(kills), "left_out": sorted(map(called, found.left_out)), "undrilled": undrilled}
@@ -131,11 +131,11 @@ class Judge:
             first = [difference.text for difference in found.irreproducible[:NAMED]]
             line = script_check.IRREPRODUCIBLE(difference=first[0])
             return self._page(Verdict.INCONCLUSIVE, line, run, [script_check.SEED()], differences=first, **rest)
-        if found.behind or run.held:
+        if found.after or run.held:
             if run.held:
                 line = script_check.HELD(reason=run.standstill, kills=described(struck))
             else:
-                first_unlike = found.behind[0]
+                first_unlike = found.after[0]
                 before_it = [kill for kill in struck if kill.step <= first_unlike.step] or struck[:1]
                 line = script_check.DIFFERS(difference=first_unlike.text, kills=described(before_it[-1:]))
             rest |= {"differences": _first_of_each(found), "message": run.standstill}
@@ -226,6 +226,6 @@ def _grades(incidents: Sequence[dict[str, Any]]) -> list[str]:
 
 def _first_of_each(found: Comparison) -> list[str]:
     """Return the first difference of each entry, the earliest first."""
-    texts = {difference.entry: difference.text for difference in reversed(found.behind)}
-    ordered = [texts[entry] for entry in dict.fromkeys(difference.entry for difference in found.behind)]
+    texts = {difference.entry: difference.text for difference in reversed(found.after)}
+    ordered = [texts[entry] for entry in dict.fromkeys(difference.entry for difference in found.after)]
     return ordered[:NAMED] + ([f"and {len(ordered) - NAMED} more"] if len(ordered) > NAMED else [])

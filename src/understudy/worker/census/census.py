@@ -125,9 +125,9 @@ class Census:
 
     def _chosen(self, found: WalkResult) -> Iterator[tuple[str, Path, Any]]:
         """Return the entries that are compared, with their values."""
-        anew = self._roots.scopes().place.anew
+        set_first = self._roots.scopes().place.set_first
         for entry, (path, value) in found.leaves.items():
-            names = anew.get(path.root, frozenset())
+            names = set_first.get(path.root, frozenset())
             if names is None:
                 self._uncovered[UNREAD].setdefault("", Path(path.root, ""))
             elif not (entry in self._uncovered[LEFT] or entry in self._uncovered[LARGE] or path.name in names):

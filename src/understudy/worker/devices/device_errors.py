@@ -212,8 +212,8 @@ def _nccl(error: BaseException) -> DeviceError | None:
     kind = NCCL[found[1]]
     if kind is not Kind.DEVICE_SUSPECT:
         return DeviceError(kind, found[1])
-    behind = _of_text(text)
-    return replace(behind, reaches_peers=True) if behind is not None else DeviceError(kind, found[1], final=False, reaches_peers=True)
+    cause = _of_text(text)
+    return replace(cause, reaches_peers=True) if cause is not None else DeviceError(kind, found[1], final=False, reaches_peers=True)
 
 
 def _memory(error: BaseException) -> DeviceError | None:

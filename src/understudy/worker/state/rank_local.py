@@ -95,10 +95,10 @@ class LocalState:
         boundary: Boundary | None,
         results: dict[str, bytes],
         carried: bool = False,
-        behind: Sequence[int] = (),
+        after_vote: Sequence[int] = (),
         earlier: BuddyCopy | None = None,
     ) -> BuddyCopy:
-        """Make the copy for a vote, or for points `behind` (after) it. `carried`: the transaction leaves gradients for a later one.
+        """Make the copy for a vote, or for the points `after_vote`. `carried`: the transaction leaves gradients for a later one.
         `earlier`: the copy whose streams are kept, because a newcomer draws again what was drawn since.
 
         Raises `UsageError` if it is too large.
@@ -134,7 +134,7 @@ class LocalState:
                 {e: digest_bytes(v) for e, v in values.items()}, {name: digest(t) for name, t in (gradients | every | tensors).items()}
             ),
             results,
-            list(behind),
+            list(after_vote),
             {} if earlier is None else _as_of({**earlier.values, **earlier.earlier}, mine, closely),
             _as_of(self._state.unregistered.top, mine, closely) if boundary is not None else {},
             dict(self._state.unregistered.left),
@@ -144,7 +144,7 @@ class LocalState:
         self.shared = self._shared(copy)
         self.sealed[transaction] = copy
         self.sealed.pop(transaction - 2, None)
-        before = self.versions.get(transaction, []) if behind else []
+        before = self.versions.get(transaction, []) if after_vote else []
         self.versions[transaction] = [*before, copy.digests]
         self.versions.pop(transaction - 2, None)
         return copy

@@ -24,7 +24,7 @@ import torch
 _HEAD = object.__basicsize__  # bytes of an object before its own fields
 _WORDS = 624
 _FIRST = 16 * 4  # bytes of the first words
-_BEFORE, _BEHIND = 24, 24  # bytes around torch's words: seed and position; normal numbers kept for the next call
+_BEFORE, _AFTER = 24, 24  # bytes around torch's words: seed and position; normal numbers kept for the next call
 
 Mark = tuple[Any, ...]  # differs if the state differs
 Marks = Callable[[], Mark | None]  # returns the present mark, None for a generator that does not show whether it moves
@@ -87,7 +87,7 @@ def _torch(generator: Any, start: int) -> Marks:
         nonlocal known, first, rest
         if generator._cdata != known:
             known = generator._cdata
-            first, rest = _view(known + start - _BEFORE, _BEFORE + _FIRST), _view(known + start + 4 * _WORDS, _BEHIND)
+            first, rest = _view(known + start - _BEFORE, _BEFORE + _FIRST), _view(known + start + 4 * _WORDS, _AFTER)
         return first.raw, rest.raw
 
     return mark

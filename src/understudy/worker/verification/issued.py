@@ -72,7 +72,7 @@ class _Attempt:
 
 
 class IssuedCollectives(Kernels, Participant):
-    in_front: ClassVar[bool] = True  # a collective counts as issued even if another client rejects it
+    first: ClassVar[bool] = True  # a collective counts as issued even if another client rejects it
 
     def __init__(self, context: RankContext) -> None:
         self._membership, self._progress, self._rank_state = context.membership, context.progress, context.rank_state

@@ -137,8 +137,8 @@ class PostVoteChanges(Participant):
     def _hand_over(self, copy: BuddyCopy, look: Look, number: int) -> None:
         membership, step = self._membership, self._progress.step
         earlier = copy if look is Look.AT_VALUES else None
-        behind = sorted({*copy.behind, number})
-        fresh = self._local.make(copy.transaction, copy.place, step, copy.boundary, copy.results, behind=behind, earlier=earlier)
+        points = sorted({*copy.behind, number})
+        fresh = self._local.make(copy.transaction, copy.place, step, copy.boundary, copy.results, after_vote=points, earlier=earlier)
         fresh.top = copy.top
         if membership.channel is None:
             return  # the generation is over: the copy is handed over after the recovery, like one that is lost on the way here
@@ -154,19 +154,19 @@ class PostVoteChanges(Participant):
         self._committed += 1
         self._passed.clear()
 
-    def behind(self) -> list[int]:
+    def after_vote(self) -> list[int]:
         """Return the points after the last vote, as far as the script has come, at which something is known to change."""
         return sorted(self._passed & (self._found | self.agreed))
 
-    def missed(self, copy: BuddyCopy, behind: list[int]) -> list[str]:
-        """Return those of `behind`, of another rank, that the rank of `copy` had not reached when it was lost."""
-        return [point for point, number in self.numbers.items() if number in set(behind).difference(copy.behind)]
+    def missed(self, copy: BuddyCopy, after_vote: list[int]) -> list[str]:
+        """Return those of `after_vote`, of another rank, that the rank of `copy` had not reached when it was lost."""
+        return [point for point, number in self.numbers.items() if number in set(after_vote).difference(copy.behind)]
 
     def moment(self, copy: BuddyCopy) -> Look:
         """Return the last kind of point at which the copy of a rank was made again; AFTER also for one that is of the vote."""
         points = {number: point for point, number in self.numbers.items()}
-        behind = [points.get(number, "") for number in copy.behind if not is_inside(points.get(number, ""))]
-        return Look.AFTER if not behind else Look.AT_STREAMS if set(behind) == {TOP} else Look.AT_VALUES
+        after_vote = [points.get(number, "") for number in copy.behind if not is_inside(points.get(number, ""))]
+        return Look.AFTER if not after_vote else Look.AT_STREAMS if set(after_vote) == {TOP} else Look.AT_VALUES
 
     def vote_fields(self) -> Sequence[VoteField]:
         """Return a bit for every point at which this rank has seen a change."""
@@ -179,10 +179,10 @@ class PostVoteChanges(Participant):
             self.agreed |= {number for number in range(POINTS) if bits >> number & 1}
             self._found |= self.agreed
 
-    def adopt(self, numbers: dict[str, int], agreed: list[int], behind: list[int], owed: bool) -> None:
+    def adopt(self, numbers: dict[str, int], agreed: list[int], after_vote: list[int], owed: bool) -> None:
         """Adopt, after a recovery, what one of the ranks knew: all must hand over at the same points."""
         self.owed = owed
         self.numbers = dict(numbers)
         self.agreed = set(agreed)
-        self._passed = set(behind)
+        self._passed = set(after_vote)
         self._found |= self.agreed
