@@ -67,7 +67,7 @@ class NodeDetectors:
         self._closed = threading.Event()
         self._lock = threading.RLock()
         self._running = [_Running(choice) for choice in choices if not choice.off]
-        self._unknown = len(self._running)  # number of detectors of which it is not known yet whether they run
+        self._unknown = len(self._running)  # number of detectors that may or may not run; not known yet
         for one in self._running:
             threading.Thread(target=self._run, args=(one,), name=f"understudy-detector-{one.title}", daemon=True).start()
         if self._running:

@@ -66,7 +66,7 @@ class OrchestratorLink:
         """Create the link. `serves`: whether workers run here that an end of this agent would end. `shows`: further headers of each request
         to connect.
         """
-        self._address = address  # one URL, or several separated by commas, of which one leads
+        self._address = address  # one URL, or several separated by commas; one of them leads
         self._turn = self._count = 0
         self._path = path
         self._token = token

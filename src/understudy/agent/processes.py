@@ -1,6 +1,6 @@
 """One worker process: start it, detect its end, stop it.
 
-A worker gets a session of its own (so that a signal reaches it and its forks), the command's stdin, and its end of a socketpair. It
+A worker gets its own session (so that a signal reaches it and its forks), the command's stdin, and its end of a socketpair. It
 outlives its agent (`links.reattach`). Its lifeline (`links.lifeline`) shows that it begins to end, its pidfd that it has ended; neither is
 polled, and SIGCHLD is not used.
 """

@@ -275,7 +275,7 @@ class Runner:
         self._tell(record)
 
     def _outcome(self, one: _Open, view: View, steps: dict[int, int]) -> tuple[str, str] | None:
-        """Return the outcome and what is wrong with it; None: not known yet."""
+        """Return the outcome and its problem; None: not known yet."""
         now, expected = time.monotonic(), one.record.injection.expected
         if view.ended:
             happened = one.over_at > 0

@@ -61,7 +61,7 @@ class Report(Configured, extra="ignore"):
     @computed_field  # type: ignore[prop-decorator]  # the order that pydantic needs
     @property
     def passed(self) -> bool:
-        """Whether nothing has failed, and something was tested: a node of which nothing is known has not passed."""
+        """Whether nothing has failed, and something was tested: a node about which nothing is known has not passed."""
         verdicts = [result.verdict for result in self.results]
         return Verdict.FAILED not in verdicts and Verdict.PASSED in verdicts
 

@@ -4,7 +4,7 @@ The file has no name, so nothing is left whatever happens. It is read past the s
 (O_DIRECT); else the cache is asked to drop it (posix_fadvise), which it need not do, and the result says that the bytes may have come from
 there.
 
-Known limits: a disk has its own cache, and a network file system its server's; what is read may come from these. Only the blocks of the
+Known limits: a disk has its own cache, and a network file system its server's; data may be read from these. Only the blocks of the
 disk that the file gets are tested. A disk that never answers leaves this process waiting in the kernel (`isolation`).
 """
 

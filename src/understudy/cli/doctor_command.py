@@ -1,6 +1,6 @@
 """`understudy doctor`: report whether a job can run here, and what is limited.
 
-Whatever needs torch is examined in a process of its own (`worker.doctor`), because the command line never imports it; so a torch that
+Whatever needs torch is examined in its own process (`worker.doctor`), because the command line never imports it; so a torch that
 cannot be imported, or that ends the process, is a finding like any other.
 """
 

@@ -206,7 +206,7 @@ class _Place:
             raise typer.Exit(REFUSED) from error
 
     def look(self) -> _Left:
-        """Return what is left on the nodes. Raises `NoAnswer` or `Denied`."""
+        """Return the work that is left on the nodes. Raises `NoAnswer` or `Denied`."""
         stages = dict.fromkeys(self.nodes, "")
         if not self.job:
             lines = {line["node"]: line["drain"] for line in self.server.call("GET", "/v1/nodes")}

@@ -1,7 +1,7 @@
 """Interpret torchrun's flags: one pure function from the flags to a `Launch`.
 
 A flag does the same as in torchrun, or has no effect on a script there either, or is refused with the reason. Values that only torch knows
-(`--nproc-per-node auto|gpu`) come from a process of its own that imports torch, because the command line never imports it.
+(`--nproc-per-node auto|gpu`) come from a separate process that imports torch, because the command line never imports it.
 """
 
 from __future__ import annotations

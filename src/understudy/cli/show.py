@@ -91,7 +91,7 @@ def state_view(found: dict[str, Any]) -> RenderableType:
 
 
 def floating_lines(floating: dict[str, Any]) -> list[str]:
-    """Describe what is claimed from the scheduler; empty for a job that claims nothing."""
+    """Describe the nodes that are claimed from the scheduler; empty for a job that claims nothing."""
     if not floating["most"]:
         return []
     last = f"; last message of the scheduler: {floating['said']}" if floating["said"] else ""

@@ -143,7 +143,7 @@ class Controller:
                 self._let_go(where, now)
 
     def _provide(self, job: Job, where: str, made: Plan, known: set[str], pending: SchedulerFailed | None) -> None:
-        """Make what is wanted, or show why it cannot be made.
+        """Make the objects that are wanted, or show why they cannot be made.
 
         `known`: the names of pods with the job's label. `pending`: why pods with workers are not created yet, which is shown as before.
         """

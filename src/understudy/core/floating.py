@@ -18,7 +18,7 @@ Known limits: a migration that an operator asks for claims no node. A recovery w
 warming.
 
 The number of a claim is used once, and `ClaimNode` is sent only when it is in the journal. An orchestrator that takes over compares what
-the scheduler has with `open_claims`, asks again for what is missing, and cancels the rest. If nothing can be started on a node, it is given
+the scheduler has with `open_claims`, asks again for missing ones, and cancels the rest. If nothing can be started on a node, it is given
 back and another one is claimed after a pause.
 """
 
@@ -150,7 +150,7 @@ def lost(state: JobState, node: Node) -> None:
         state.emit(GiveBackNode(node.claim, node.name))
 
 
-# -- what is needed --------------------------------------------------------------------------------------------------------------
+# -- needed claims --------------------------------------------------------------------------------------------------------------
 
 
 def ask(state: JobState) -> None:

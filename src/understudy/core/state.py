@@ -278,7 +278,7 @@ class JobState:
     workers: dict[str, Worker] = field(default_factory=dict)  # all workers, including lost ones
     unassigned: dict[str, Worker] = field(default_factory=dict)  # those that are starting or warm, oldest first
     unverified: dict[str, Worker] = field(default_factory=dict)  # the newcomers
-    ranks_ever_lost: set[int] = field(default_factory=set)  # ranks of which a worker was lost or released at some time
+    ranks_ever_lost: set[int] = field(default_factory=set)  # ranks whose worker was lost or released at some time
     started: int = 0  # the number of the next worker; names are not reused
     ranks: dict[int, str] = field(default_factory=dict)  # the worker that holds each rank, or held it last; empty, or all ranks in order
     finished_then_lost: set[int] = field(default_factory=set)  # ranks whose worker finished and was lost afterwards

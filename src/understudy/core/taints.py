@@ -214,7 +214,7 @@ def _describe(node: Node, why: Taint) -> Text:
 
 
 def _why_left(state: JobState, node: Node, rank: int) -> Taint | None:
-    """Return the taint because of which this rank must leave `node`; None if it need not."""
+    """Return the taint that makes this rank leave `node`; None if it need not."""
     of_node = next((known for known in node.taints.values() if known.leave), None)
     of_device = devices.taint_of(state, state.holder(rank))
     return of_node or (of_device if of_device is not None and of_device.leave else None)

@@ -25,7 +25,7 @@ from understudy.policy.rules import Action, Policy
 
 MOST = 1000  # pieces of evidence that a detector may find in one check; notes of one job
 TAINTS = 100  # of one node: a detector may name any number of parts
-SHARE = 3  # one detector, and those with the same name, may use at most 1/SHARE of what is kept
+SHARE = 3  # one detector, and those with the same name, may use at most 1/SHARE of the kept evidence
 OFTEN = 10.0  # seconds
 _FOUND_BY_CORE = frozenset({CORRUPT, DEVICE})
 LITTLE = 0.1  # share of the remaining duration of a taint: a smaller extension is ignored
@@ -45,7 +45,7 @@ def family(detector: str) -> str:
 
 
 def too_many(detector: str, kept: Collection[str], most: int) -> bool:
-    """Return whether there is no room for another piece of evidence of this detector. `kept`: the detectors of what is kept."""
+    """Return whether there is no room for another piece of evidence of this detector. `kept`: the detectors of the kept evidence."""
     return len(kept) >= most or sum(family(other) == family(detector) for other in kept) >= most // SHARE
 
 

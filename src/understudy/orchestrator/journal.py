@@ -99,7 +99,7 @@ class Unreadable(ValueError):
 
 
 class Damaged(ValueError):
-    """The journal's file is no database, or is damaged. The text says what to do."""
+    """The journal's file is no database, or is damaged. The text has the remedy."""
 
 
 class Journal:
@@ -154,7 +154,7 @@ class Journal:
         self._entries.put(("", _Mark(reached)))
 
     def close(self, timeout: float = 5.0) -> None:
-        """Write what is left, for at most `timeout` seconds."""
+        """Write the rest, for at most `timeout` seconds."""
         self._entries.put(None)
         self._thread.join(timeout)
 
@@ -239,7 +239,7 @@ class JobJournal:
     def __init__(self, put: Callable[[_Entry], None], chain: Chain, obstacle: Callable[[], str] = str, identity: str = "") -> None:
         self._put = put
         self.identity = identity  # as in `Settings`
-        self.chain = chain  # of what is written
+        self.chain = chain  # of the written entries
         self.obstacle = obstacle  # returns why pending entries are not written yet, and the remedy
 
     def mark(self, reached: Callable[[], None]) -> None:
@@ -328,7 +328,7 @@ class _Batch:
 
 
 def read(place: Path | str, job: str | None = None) -> Recorded | None:
-    """Return what is recorded of `job`, or of the only one; None if there is no journal yet, or no such job in it."""
+    """Return the records of `job`, or of the only one; None if there is no journal yet, or no such job in it."""
     jobs = read_all(place, job)
     return next(iter(jobs.values()), None)
 

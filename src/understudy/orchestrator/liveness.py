@@ -99,7 +99,7 @@ class Liveness:
         self._graces[node] = _Grace(now + limit, now + GRACE, LostNode(node, detail, at))
 
     def gone(self, nodes: Mapping[str, int], connected: Collection[str], now: float, at: float) -> Gone:
-        """Return what is lost, once. `nodes`: the ranks of those that are not lost yet."""
+        """Return the lost nodes, once. `nodes`: the ranks of those that are not lost yet."""
         over = [grace for grace in self._graces.values() if grace.ends <= now]
         over = [grace for grace in over if grace.at_most <= now or not self._up(grace.lost.node)]
         silent = self._heartbeats.silent(now)

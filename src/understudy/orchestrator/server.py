@@ -129,7 +129,7 @@ def announce(folder: Path, scheme: str, listener: socket.socket, *, tell: bool) 
 
 
 def announce_all(folder: Path, urls: Sequence[str]) -> None:
-    """Write the file with the addresses of all orchestrators, of which one leads."""
+    """Write the file with the addresses of all orchestrators, one of which leads."""
     temporary, place = folder / f".orchestrator.{os.getpid()}", folder / ORCHESTRATOR
     try:
         temporary.write_text(json.dumps({"url": ",".join(urls), "pid": os.getpid()}) + "\n")

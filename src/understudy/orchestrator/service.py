@@ -5,7 +5,7 @@ journal (see `journal.py` for the reason). Decisions wait for the journal (`deci
 machine: it is used for the status and by the hang detector, whose result is an event like any other.
 
 The rules are in modules without a loop or a clock: when a node is lost (`liveness.py`), and which command is sent when and to which node
-(`dispatch.py`). Commands for a disconnected node are not kept: the machine repeats what is still pending when its agent joins again.
+(`dispatch.py`). Commands for a disconnected node are not kept: the machine repeats pending ones when its agent joins again.
 """
 
 from __future__ import annotations

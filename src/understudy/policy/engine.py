@@ -3,7 +3,7 @@
 Repeated evidence is one thing: evidence about the same part of the same node by the same rule keeps one taint, whose end is postponed.
 So evidence that comes and goes moves a rank once and not ten times.
 
-The next orchestrator that leads counts what is in the journal (`orchestrator.detection`), and so reaches the same decisions.
+The next orchestrator that leads counts the entries of the journal (`orchestrator.detection`), and so reaches the same decisions.
 """
 
 from __future__ import annotations

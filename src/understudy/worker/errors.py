@@ -16,7 +16,7 @@ class UsageError(UnderstudyError):
 
 
 class BadMessage(UnderstudyError):
-    """Raised when a message of another worker is invalid: the text says what is wrong with it."""
+    """Raised when a message of another worker is invalid: the text names the mistake."""
 
 
 class GenerationAborted(RuntimeError):

@@ -153,7 +153,7 @@ FAULTS = (
     _inside(
         "out_of_memory",
         Outcome.REPLACED,
-        "The worker takes memory up to a limit of its own (RLIMIT_AS) and is killed, as the kernel would kill it.",
+        "The worker takes memory up to its own limit (RLIMIT_AS) and is killed, as the kernel would kill it.",
         out_of_memory,
         _MORE,
     ),

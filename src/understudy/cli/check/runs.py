@@ -1,4 +1,4 @@
-"""Run the script once under Understudy, in a process of its own: start it, query it, pause it at its commits, and end it.
+"""Run the script once under Understudy, in its own process: start it, query it, pause it at its commits, and end it.
 
 Ranks are paused with the files of `understudy chaos` (`chaos.armed`): one for each rank and step, which is removed to let the rank go on.
 The files exist before the run begins, so that no step comes too early.

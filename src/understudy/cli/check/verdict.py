@@ -53,7 +53,7 @@ class Page:
     digests: int = 0  # equal ones after the first kill
     differences: list[str] = field(default_factory=list)
     drills: list[str] = field(default_factory=list)
-    covered: list[str] = field(default_factory=list)  # name and type of what is registered
+    covered: list[str] = field(default_factory=list)  # name and type of registered objects
     tensors: int = 0  # of rank 0
     bytes: int = 0
     adopted: list[str] = field(default_factory=list)

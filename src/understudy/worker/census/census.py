@@ -83,11 +83,11 @@ class Census:
         self._uncovered: dict[str, dict[str, Path]] = {kind: {} for kind in (MOVED, LEFT, LARGE, UNREAD, BEYOND, HISTORY, UNSEEN)}
         self._running: dict[str, Running] = {}  # the same for counters that cannot be read
         self._reported: set[str] = set()
-        self._inside = False  # in an iteration of a loop of the job: what is done there is not done again
+        self._inside = False  # in an iteration of a loop of the job, which is not done again
         self._first_changes = FirstChanges()
         self._begins = 0
         self._before = 0  # transactions of the job before this worker was a rank
-        self.top: dict[str, bytes] = {}  # what is watched, as of the top of the iteration
+        self.top: dict[str, bytes] = {}  # watched values, as of the top of the iteration
         self.after: dict[str, bytes] = {}  # ... and after the last transaction
         self.ends: list[dict[str, bytes]] = []  # ... and at the end of each loop that is over
         self.left: dict[str, bytes] = {}  # see `left_names`
@@ -201,7 +201,7 @@ class Census:
         return self._first is not None and self._first.has_moved(path, thing)
 
     def _bound(self, found: WalkResult) -> None:
-        """Limit what is watched, which is read several times in each step: drop the largest until the rest is small."""
+        """Limit the watched values, which are read several times in each step: drop the largest until the rest is small."""
         sizes = {entry: len(self._data_again(entry, *found.leaves[entry])) for entry in self._watched if entry in found.leaves}
         for entry in [entry for entry in sizes if leaves.is_large(found.leaves[entry][1])]:  # it has grown
             self._uncovered[LARGE][entry] = self._watched.pop(entry)
@@ -365,7 +365,7 @@ class Census:
         return found + [Item("", name, "", "ignored", 0, "job.ignore") for name in sorted(self._ignored)]
 
     def uncovered(self, most: int) -> tuple[str, ...]:
-        """Return what is not carried over, with its place: first what transactions name, then by name."""
+        """Return the values that are not carried over, with their places: first what transactions name, then by name."""
         named = {name for function in self._roots.functions for name in names_in(function.__code__)}
         found = {
             (path.name not in named, f"{path.shown or kind} ({home(path.root)})")

@@ -124,7 +124,7 @@ def read(path: Path, tables: Mapping[RootKey, Table]) -> Any:
 
 
 def owner_with_attributes(path: Path, tables: Mapping[RootKey, Table]) -> dict[str, Any] | None:
-    """Return the attributes of the object of which the last step of `path` is one; None if it is no attribute. Raises `Gone`."""
+    """Return the attributes of the object whose attribute the last step of `path` is; None if it is no attribute. Raises `Gone`."""
     if path.steps[-1][0] != "attribute":
         return None
     owner = read(Path(path.root, path.name, path.steps[:-1]), tables)

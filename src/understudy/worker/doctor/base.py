@@ -44,7 +44,7 @@ class Probe:
     run: Callable[[], None]  # raises any exception if torch is not as the worker relies on
     without: str = ""  # what jobs lack if it is missing; "": there are no jobs then
     since: str = ""  # the first minor version that has it
-    instead: str = ""  # what is used in earlier versions
+    instead: str = ""  # its replacement in earlier versions
 
 
 @dataclass(frozen=True)

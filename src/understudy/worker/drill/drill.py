@@ -64,7 +64,7 @@ from understudy.worker.verification.verification import Verification
 
 WINDOW = 256 << 20  # bytes of results that wait to be sent
 BYTES = int(os.environ.get("UNDERSTUDY_DRILL_BYTES") or 8 << 30)  # of results that are sent in a drill at most
-COLLECTIVE, MOMENT, WHOLE, OVER = b"c", b"m", b"w", b"o"  # before what is sent: `WHOLE`, the state is out; `OVER`, nothing follows
+COLLECTIVE, MOMENT, WHOLE, OVER = b"c", b"m", b"w", b"o"  # first byte of an item: `WHOLE`, the state is out; `OVER`, nothing follows
 
 
 class DrillMembers(Members):
@@ -210,7 +210,7 @@ class Drills(StepWatch):
         self._pause += time.monotonic() - started
 
     def _changed_unforeseen(self) -> str:
-        """Return a parameter that this attempt has changed, and of which there is no copy as of begin; or ""."""
+        """Return a parameter that this attempt has changed and that has no copy as of begin; or ""."""
         before = self._copy.before
         changed = self._rank_state.pre_vote.found_changes().get(before.function, [])
         return next((entry for entry in changed if entry not in before.kept), "")

@@ -154,7 +154,7 @@ class Newcomer:
 
     @property
     def done(self) -> bool:
-        """Return whether this worker is a rank like any other: arrived, and not on its way through what is over."""
+        """Return whether this worker is a rank like any other: arrived, and not on its way through steps that are over."""
         return self.arrived and self.place != END
 
     @property

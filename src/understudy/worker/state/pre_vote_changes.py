@@ -135,7 +135,7 @@ class PreVoteChanges:
         return changed
 
     def restore(self, before: Before) -> None:
-        """Restore the copies in a redo. Raises `UsageError` if something has changed of which there is no copy."""
+        """Restore the copies in a redo. Raises `UsageError` if something has changed that has no copy."""
         changed = self._changed(before)
         lost, gone = changed - before.kept.keys(), before.kept.keys() - dict(self._tensors()).keys()
         if lost:

@@ -60,7 +60,7 @@ class LocalState:
         self.comparisons = 0
         self._known: tuple[object, ...] = ()  # the values on which `_is_mine` depends
         self._is_mine: dict[str, bool] = {}
-        self._large = False  # what is not known to differ is too large to hand over
+        self._large = False  # values that are not known to differ are too large to hand over
         self._whole = False  # hand over even what was the same on all ranks
         self._carries = False  # the last vote's copy has gradients, too, that are not known to be shared
         self.shared = 0  # of the last copy: a digest of what all ranks have alike, as far as known
@@ -195,7 +195,7 @@ class LocalState:
         unregistered values that the script has set again between the two."""
         if self.comparisons < CLASSIFIED:
             return []
-        mine = [e for e in copy.values if self._mine(e)]  # the copy may be older than what is known of its entries
+        mine = [e for e in copy.values if self._mine(e)]  # the copy may be older than the knowledge about its entries
         values = known
         if unknown := [e for e in mine if e not in known]:
             values = {**known, **self._state.encoded_values(unknown, closely=False)}
@@ -260,7 +260,7 @@ def _called(stream: str) -> str:
 def _as_of(known: Mapping[str, bytes], values: Mapping[str, bytes], all_known: bool) -> dict[str, bytes]:
     """Return those unregistered `values` that were different when they were `known`, as they were then.
 
-    `all_known`: what is not in `known` had not changed by then; else this is unknown, and the present value is the best guess.
+    `all_known`: entries that are not in `known` had not changed by then; else this is unknown, and the present value is the best guess.
     """
     then = {entry: known.get(entry, b"") for entry in values if is_unregistered(entry) and (all_known or entry in known)}
     return {entry: data for entry, data in then.items() if data != values[entry]}

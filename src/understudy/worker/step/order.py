@@ -47,7 +47,7 @@ def participants(context: RankContext, verification: Verification, parts: Parts)
         Works(tell),  # waits for collectives that the script has left under way: after this all of them are done
         AsyncSaves(is_lost, tell),  # waits for checkpoints that the script has left under way: the same
         verification.issued,  # all of them are known: none may follow
-        ArgumentsGuard(tell),  # checks before a rollback restores what is registered, which may be among the arguments
+        ArgumentsGuard(tell),  # checks before a rollback restores registered objects, which may be among the arguments
         parts.copy,  # of the state: all that follow depend on it
         BeginChecks(context, parts.loops),  # refuses before anything is handed over or drilled
         verification.post_vote,  # hands over what has changed since the last vote, which a drill reports to its spare

@@ -31,7 +31,7 @@ _EQUAL, _ANY = Reduce.EQUAL, Reduce.ANY  # an attribute lookup of an enumeration
 
 
 def ballot(fields: Sequence[VoteField]) -> tuple[list[int], list[int]]:
-    """Return what this rank votes with: numbers, of which the greatest is wanted, and bits."""
+    """Return this rank's vote: numbers, whose maximum is wanted, and bits."""
     found: list[int] = []
     bits: list[int] = []
     for _, reduce, value in fields:

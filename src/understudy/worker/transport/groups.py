@@ -123,7 +123,7 @@ class Groups:
         getattr(self._building, "list", self._made).append(made)
 
     def members(self) -> list[tuple[ProcessGroup, str, list[int]]]:
-        """Return the script's groups of which this rank is a member, in the order in which they were made: group, name, global ranks."""
+        """Return the script's groups that have this rank as a member, in the order in which they were made: group, name, global ranks."""
         world = distributed_c10d._world
         return [
             (group, world.pg_names[group], sorted(world.pg_group_ranks[group], key=world.pg_group_ranks[group].__getitem__))
@@ -265,7 +265,7 @@ class Groups:
         return ProcessGroup.BackendType(self._last_type)
 
     def adopt(self, replacements: list[Replacement], meeting: Rendezvous) -> None:
-        """Put connected communicators into their groups; what is left of the old ones is dead."""
+        """Put connected communicators into their groups; the old ones are dead."""
         world = distributed_c10d._world
         fresh: dict[str, ProcessGroup.BackendType] = {}  # by backend
         for item in replacements:

@@ -97,7 +97,7 @@ class Comparison(Participant):
         self._shared: tuple[Replicas | None, list[_Share]] = None, []
 
     def recovered(self, newcomers: tuple[int, ...]) -> None:
-        """Note a recovery: the present state has just been compared with the donors'; what is computed from it is compared next."""
+        """Note a recovery: the present state has just been compared with the donors'; values computed from it are compared next."""
         number = self._progress.transaction
         self._last, self._proof = max(number, 0), number + 1
         self._reading = self._doubt = None

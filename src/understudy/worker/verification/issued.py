@@ -76,7 +76,7 @@ class IssuedCollectives(Kernels, Participant):
 
     def __init__(self, context: RankContext) -> None:
         self._membership, self._progress, self._rank_state = context.membership, context.progress, context.rank_state
-        self._lock = threading.Lock()  # autograd has threads of its own
+        self._lock = threading.Lock()  # autograd has its own threads
         self._thread = 0  # the one that runs transactions
         self._noting = False
         self._attempt = _Attempt()

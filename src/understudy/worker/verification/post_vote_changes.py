@@ -61,7 +61,7 @@ def is_inside(point: str) -> bool:
 
 
 class PostVoteChanges(Participant):
-    """The points that this rank knows, numbered in order of appearance, which is the same on every rank; and what is done there."""
+    """The points that this rank knows, numbered in order of appearance, which is the same on every rank; and the work there."""
 
     def __init__(self, context: RankContext, place: Callable[[], ScriptPosition] = list) -> None:
         """Take the context. `place`: returns that of the next transaction."""

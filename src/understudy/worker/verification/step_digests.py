@@ -59,7 +59,7 @@ def at_end(held: RankState, result: Any) -> DrilledMoment:
 
 
 def _moment(moment: str, held: RankState, digests: dict[str, int], more: Mapping[str, bytes] | None = None) -> DrilledMoment:
-    """Make the moment. `more`: encodings of what is in `digests`."""
+    """Make the moment. `more`: encodings of the values in `digests`."""
     values = held.state.encoded_values()
     streams = {stream(name): digest_bytes(data) for name, data in held.state.randomness.capture().items()}
     digests = digests | {name: digest_bytes(data) for name, data in values.items()} | streams
