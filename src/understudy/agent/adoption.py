@@ -169,7 +169,7 @@ class Reception:
 class _Guest:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        # None: it is outside of this process namespace (the kernel says 0), so no process here could watch or end it.
+        # None: it is outside of this process namespace (the kernel reports 0), so no process here could watch or end it.
         self.pid = known_pid(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
         self.received = bytearray()
         self.fds: list[int] = []

@@ -2,7 +2,7 @@
 
 Training never waits for it. While the orchestrator is not connected, events are kept. After each connect the agent introduces itself,
 repeats what it knows of its workers (`resync_events`), and then sends the kept events. The orchestrator recognizes repeats. The wait has no
-limit here; `away` tells the agent how long it lasts. Evidence of detectors is not kept: the agent repeats what is still valid.
+limit here; `away` returns how long it lasts. Evidence of detectors is not kept: the agent repeats evidence that is still valid.
 
 Only the orchestrator itself may reject an agent whose workers train, or that it has admitted before: such a refusal counts only with the
 proof that it knows the agent's token (`links.proof`). Another process may listen at its address while it is away.
@@ -263,7 +263,7 @@ class OrchestratorLink:
 
 
 def _detail(response: Response) -> str:
-    """Return what an answer says in addition to its status, in printable form; "" if it says nothing."""
+    """Return the detail of an answer, in addition to its status, in printable form; "" if it has none."""
     try:
         detail = json.loads(response.body or b"")["detail"]
     except (ValueError, LookupError, TypeError):

@@ -62,7 +62,7 @@ class Result:
 
 
 class Refused(Exception):
-    """The fault cannot be injected here and now; the text says why."""
+    """The fault cannot be injected here and now; the text gives the reason."""
 
 
 @dataclass

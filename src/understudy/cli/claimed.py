@@ -1,6 +1,6 @@
 """`python -m understudy.cli.claimed`: the process on a node that a scheduler has given to a job of ours on demand.
 
-Its environment (`CLAIM_VARIABLE`) says what to serve; it finds its own address. If the node has less than the job's nodes have, it
+Its environment (`CLAIM_VARIABLE`) names the job to serve; it finds its own address. If the node has less than the job's nodes have, it
 ends before a rank can be placed there, and leaves the reason with the scheduler. It ends when the orchestrator or the scheduler ends it,
 and when its job is over. It polls for that itself, because the processes that should end it may all be gone.
 """

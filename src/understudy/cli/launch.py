@@ -69,7 +69,7 @@ def ask_torch(kind: str) -> int:
     code = "import sys; from torch.distributed.run import determine_local_world_size as size; print(size(sys.argv[1]))"
     answer = subprocess.run([sys.executable, "-c", code, kind], capture_output=True, text=True)
     if answer.returncode != 0:
-        reason = (answer.stderr.strip().splitlines() or ["torch did not say why"])[-1]
+        reason = (answer.stderr.strip().splitlines() or ["torch gave no reason"])[-1]
         raise Usage(run_options.WORKERS_UNKNOWN(value=kind, reason=reason))
     return int(answer.stdout.split()[-1])
 

@@ -19,7 +19,7 @@ A loss in a paused job is handled like others (the next generation, a spare sets
 replicas does not make the other one right. The dispute is part of the machine's state, so it is in the journal.
 
 Known limit: the rank-local state of an odd rank (random streams, data position) has no replica. Its newcomer gets the copy that the odd
-worker sent to its buddies, and the incident says so.
+worker sent to its buddies, and the incident notes it.
 
 A redo that differs only in the inputs of collectives (`RedoDiffers.partly`) holds the job only if a drill of the role has passed, which
 shows that two attempts give the same, and the same call is issued in every step, so that the drill has seen it. Otherwise it is reported,

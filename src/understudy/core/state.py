@@ -100,7 +100,7 @@ class Node:
     device_names: dict[str, str] = field(default_factory=dict)  # other names of these devices
     home_at: float = 0.0  # unix time at which its ranks return (`home.py`); -1: they are; 0: always trusted, or not trusted
     spares_for_return: int = 0  # its spares that were started for returning ranks
-    trusted_at: float = 0.0  # unix time at which an operator last said that it is trusted; 0: never
+    trusted_at: float = 0.0  # unix time at which an operator last marked it as trusted; 0: never
     workers: dict[str, Worker] = field(default_factory=dict)  # its workers that are not lost, oldest first
 
     @property

@@ -12,7 +12,7 @@ PART_LABELS = ("gpu", "device")
 
 
 class Unnamed(ValueError):
-    """A label names no known node; the text says why."""
+    """A label names no known node; the text gives the reason."""
 
 
 def without_port(instance: str) -> str:

@@ -80,15 +80,15 @@ class Desk:
 
 
 def _may(request: Request) -> Callable[[str], bool]:
-    """Return a function that tells whether the client has authority over a job; over "": all jobs, and nodes as such."""
+    """Return a function that checks whether the client has authority over a job; over "": all jobs, and nodes as such."""
     return lambda job: any(grant.allows(Role.EVIDENCE, job) for grant in request.state.grants)
 
 
 def add_evidence(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth) -> None:
     desk = Desk(jobs, cluster)
-    tells = auth.needs(Role.EVIDENCE, of_all=False)
+    evidence_role = auth.needs(Role.EVIDENCE, of_all=False)
 
-    @app.post("/v1/evidence", **tells, responses=WRONG | {409: problems.RESPONSE})
+    @app.post("/v1/evidence", **evidence_role, responses=WRONG | {409: problems.RESPONSE})
     async def evidence(request: Request, items: Annotated[list[EvidenceItem], Body(min_length=1, max_length=100)]) -> list[Heard]:
         """Report evidence against nodes, 1 to 100 pieces. The policy of each job on the node determines the action. The answer has the
         result for each piece, in the same order: the jobs that received it, or why it had no effect, such as an unknown node. The answer is
@@ -104,7 +104,7 @@ def add_evidence(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth) 
             raise HTTPException(409, "; ".join(reasons[:5]) + f"; and {len(reasons) - 5} other reasons" * (len(reasons) > 5))
         return heard
 
-    @app.post("/v1/evidence/alertmanager", **tells, responses=WRONG | {503: problems.RESPONSE})
+    @app.post("/v1/evidence/alertmanager", **evidence_role, responses=WRONG | {503: problems.RESPONSE})
     async def alertmanager(request: Request, message: AlertmanagerMessage, reading: Annotated[Reading, Query()]) -> list[Heard]:
         """Accept alerts of Prometheus Alertmanager as [evidence](../operate/detectors-and-policy.md#evidence-from-elsewhere), as a webhook.
         When an alert is resolved, its consequences end. The answer has the result for each alert, in the same order; it is 200 even if no

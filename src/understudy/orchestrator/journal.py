@@ -15,7 +15,7 @@ first and later after up to `AGAIN_AT_MOST`, until it succeeds. Any other error 
 Everything that is written can be read: messages have the same bounds (`common/bounds.py`) on arrival and when they are read. If a row
 cannot be read nevertheless, or is not the one that was written (`chain.py`), its job is put aside with the reason, and all others go on.
 
-A journal of an older version is migrated before the first write (`migrations.py`, which also says how its JSON stays readable), and can be
+A journal of an older version is migrated before the first write (`migrations.py` also describes how its JSON stays readable), and can be
 read as it is. One of a newer version is rejected.
 """
 
@@ -95,7 +95,7 @@ _Entry = _Begun | tuple[float, Event, str] | Mapping[str, PageView] | _Mark
 
 
 class Unreadable(ValueError):
-    """A job's part of the journal cannot be read. The text says where and why."""
+    """A job's part of the journal cannot be read. The text names the place and the reason."""
 
 
 class Damaged(ValueError):

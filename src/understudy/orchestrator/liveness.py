@@ -89,7 +89,7 @@ class Liveness:
         self.heard(node, now)
 
     def disconnected(self, node: str) -> None:
-        """Record the end of a connection; `awaited` says whether to wait for another one."""
+        """Record the end of a connection; `awaited`: whether to wait for another one."""
         self._heartbeats.forget(node)
 
     def awaited(self, node: str, now: float, at: float, *, restarted: bool = False) -> None:

@@ -235,7 +235,7 @@ def _journalled(state: JobState, scheduler: str, name: str) -> set[str]:
 
 
 def story(state: JobState) -> str:
-    """Return the state of the job for readers of the scheduler's own commands; "" if there is nothing to say."""
+    """Return the state of the job for readers of the scheduler's own commands; "" if there is nothing to report."""
     parts = []
     if state.ranks:
         for home in state.hosts():

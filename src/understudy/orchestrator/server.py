@@ -139,5 +139,5 @@ def announce_all(folder: Path, urls: Sequence[str]) -> None:
             temporary.unlink(missing_ok=True)
         if not place.exists():
             raise
-        # A full disk must not end a job. A process that is restarted on the same port is where the previous file says.
+        # A full disk must not end a job. A process that is restarted on the same port is at the address in the previous file.
         say(orchestrators.ADDRESS_UNWRITTEN(path=place, reason=error.strerror))

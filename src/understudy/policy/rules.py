@@ -1,4 +1,4 @@
-"""Read a policy: a TOML file with rules that say what follows from evidence, and limits to that. `default.toml` is the built-in one.
+"""Read a policy: a TOML file with rules for the consequences of evidence, and limits to them. `default.toml` is the built-in one.
 
     [limits]
     nodes_per_hour = 6                # that ranks start to leave in any 60 minutes
@@ -25,7 +25,7 @@
     action = "leave"                  # note, taint, leave or lost
     after = 3                         # seen so often ...
     within = "10m"                    # ... in this time; before that it is a note
-    hold = "1h"                       # how long a taint lasts after the last evidence; left out: as the evidence says
+    hold = "1h"                       # how long a taint lasts after the last evidence; left out: as in the evidence
 
 The first rule that matches decides. Evidence that no rule matches is a note.
 """

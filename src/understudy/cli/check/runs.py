@@ -40,7 +40,7 @@ class Over(Exception):
 
 
 class Standstill(Exception):
-    """The run makes no progress. The text says what was awaited, or why the job is paused."""
+    """The run makes no progress. The text names the event that was awaited, or why the job is paused."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from understudy.messages import coverage, script_check
 
 NAMED = 5  # differences that are listed, at most
 SHOWN = 3  # files that one sentence names, at most
-# Prefixes of a failure's summary: the runtime's own exceptions (`worker.errors`) say what to change in the script.
+# Prefixes of a failure's summary: the runtime's own exceptions (`worker.errors`) name the change to make in the script.
 _OURS = ("UsageError: ", "UnderstudyError: ", "BadMessage: ", "DonorMismatch: ", "StateMismatch: ", "BatchMismatch: ")
 
 

@@ -1,6 +1,6 @@
 """The pods of a job on Kubernetes, for the orchestrator that leads.
 
-The controller makes pods until there are as many as the resource says; it does nothing else to those with workers. Only the orchestrator
+The controller makes pods until there are as many as in the resource; it does nothing else to those with workers. Only the orchestrator
 knows the use of each pod and when it is no longer needed: it labels, deletes and claims pods. A label is written with the version of the
 pod that was read, so it cannot overwrite a later change. A pod is deleted at once only if its workers are fenced.
 """

@@ -105,7 +105,7 @@ class Api:
         return self._call("PATCH", path, changes, MERGE)
 
     def delete(self, path: str, grace: int | None = None, uid: str = "") -> None:
-        """Delete an object. `grace`: seconds; None: as the object says. `uid`: only this one, not a later one of the same name."""
+        """Delete an object. `grace`: seconds; None: as in the object. `uid`: only this one, not a later one of the same name."""
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if grace is not None:
             options["gracePeriodSeconds"] = grace

@@ -1,6 +1,6 @@
 """Evidence of Kubernetes against the node of a pod: cordons, taints, conditions, taints of its devices, its own deletion.
 
-Taints and conditions about a node's health have names that depend on the cluster: patterns of the job's resource (`Evidence`) say which
+Taints and conditions about a node's health have names that depend on the cluster: patterns of the job's resource (`Evidence`) define which
 ones count.
 """
 

@@ -5,8 +5,8 @@ may preempt, and else when a node is free; from the block or switch of the rank'
 anywhere. Its comment names the main job, so that an orchestrator that takes over finds it.
 
 It requests the resources of a node of the main job (`likeness.py`). Before an agent starts there, it compares them with what it was given:
-if that is less, it ends, its comment says why, and the next one begins later. It ends when it is cancelled, and by itself when the main job
-is over (`owner_is_over`), whatever has happened to the processes that should have cancelled it.
+if that is less, it ends, its comment has the reason, and the next one begins later. It ends when it is cancelled, and by itself when the main
+job is over (`owner_is_over`), whatever has happened to the processes that should have cancelled it.
 """
 
 from __future__ import annotations

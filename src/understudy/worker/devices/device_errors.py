@@ -1,4 +1,4 @@
-"""Classifies exceptions: which mean that this rank's device has failed, and which only say so.
+"""Classifies exceptions: which mean that this rank's device has failed, and which only look like it.
 
 A device that fails in a live process appears as an exception of any call of the script. `judge` finds by type and number its kind:
 
@@ -139,7 +139,7 @@ Rule = Callable[[BaseException], DeviceError | None]
 
 
 def judge(error: BaseException) -> DeviceError | None:
-    """Return what `error`, or what led to it, says of this rank's device; None if it is about something else.
+    """Return what `error`, or its cause, reports about this rank's device; None if it is about something else.
 
     The first of a chain of exceptions that is about a device decides, from the last one raised to the first. Raises `ValueError` for an
     error of another package.

@@ -172,7 +172,7 @@ def set_switches(module: Any, group: Any, switches: Switches) -> None:
     if switches.torch_decides:
         # Then the first forward makes the root's parameters stay gathered; it may have come after the state that is restored here.
         group.post_forward_mesh_info = None if state._is_root else group.mesh_info
-    elif switches.resharding != "parts":  # which only the constructor can say
+    elif switches.resharding != "parts":  # which only the constructor can set
         group.post_forward_mesh_info = None if switches.resharding == "no" else group.mesh_info
 
 

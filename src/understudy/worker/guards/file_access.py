@@ -39,7 +39,7 @@ from understudy.messages import set_up
 from understudy.worker import patches
 from understudy.worker.errors import UnderstudyError
 
-# They write for their caller, where it says.
+# They write for their caller, where it asks.
 _THROUGH = frozenset(
     (
         *("pathlib", "shutil", "codecs", "gzip", "bz2", "lzma", "zipfile", "tarfile"),

@@ -2,7 +2,7 @@
 
 Reading the states of Python's and numpy's generators by their own methods takes tens of microseconds, and after a long computation that
 of torch's too. That is needed several times in every step, and most scripts never draw from most of them while they train. All three
-have a Mersenne Twister (numpy reports its address): 624 words, a position that says how many are used up, and a kept value of a pair of
+have a Mersenne Twister (numpy reports its address): 624 words, a position (how many are used up), and a kept value of a pair of
 normal numbers. All words change at once: when the last one is used up, and when a state is set. So the position, the kept value and the
 first 16 words identify the state; the odds against other words following the same 16 are 2^512 to 1. Whether the present interpreter,
 numpy and torch have this layout is tried first, on objects of our own; if not, states are always read.

@@ -41,7 +41,7 @@ def participants(context: RankContext, verification: Verification, parts: Parts)
         return membership.aborted() or membership.groups.is_broken()
 
     return (
-        parts.boundary,  # says whether the rank is to pause
+        parts.boundary,  # decides whether the rank is to pause
         parts.times,  # ends its measurement and waits for the device: those that follow in a vote may read the results of collectives
         verification.first,  # releases collectives that wait to be compared, so that waiting for them cannot hang
         Works(tell),  # waits for collectives that the script has left under way: after this all of them are done

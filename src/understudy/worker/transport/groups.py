@@ -221,7 +221,7 @@ class Groups:
         """Return a digest of the sum that each group of three or more makes of numbers so different in size that their order shows in it.
 
         All members call it, with the same groups in the same order; `rank`: of this worker. The input of a member depends on that: from
-        torch 2.14 on a group believes what its communicator says, also one that was joined in a wrong order. Only groups that add up on
+        torch 2.14 on a group believes its communicator, also one that was joined in a wrong order. Only groups that add up on
         the host; between two there is no order.
         """
         found = {}

@@ -100,7 +100,7 @@ class Door(Store):
 
 
 class Rendezvous:
-    """A client of one generation's store. `aborted` says whether the generation is over.
+    """A client of one generation's store. `aborted`: whether the generation is over.
 
     The caller that announces the end of the generation must first make `aborted` true, and then call `close`.
     """

@@ -252,7 +252,7 @@ class IssuedCollectives(Kernels, Participant):
         if given and given[0].dtype in _OF_OBJECTS and (objects := moved_objects()) is not None:
             if not objects:  # they cannot be read
                 return Entry(order, collective.operator, arguments, _UNREAD, [], 1, _NOWHERE)
-            # Equal objects may have pickles of different sizes, so the size says nothing.
+            # Equal objects may have pickles of different sizes, so the size is no evidence.
             return Entry(order, collective.operator, arguments, [], [objects], 1, _NOWHERE)
         offset = self._progress.transaction % STRIDE
         digests = [self._digest(tensor, offset) for tensor in given]

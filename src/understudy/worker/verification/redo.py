@@ -78,7 +78,7 @@ class RedoProof(Participant):
 
     def before_vote(self, step: Step) -> None:
         """Compare an attempt that has reached its vote. If the one before had, too, the inputs of collectives on the way do not count: the
-        results of both say more.
+        results of both are better evidence.
         """
         self._reported, issued = False, self._issued
         if step.skipped:  # nothing is computed
