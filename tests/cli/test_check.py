@@ -145,7 +145,7 @@ def test_a_result_that_cannot_be_read_is_named() -> None:
         ),
         ({"reached": False, "message": "rank 1 has no replica"}, Verdict.REFUSED, script_check.NOT_SURVIVED, {}),
         (
-            {"reached": False, "held": True, "standstill": "the redo differs"},
+            {"reached": False, "paused": True, "standstill": "the redo differs"},
             Verdict.DIFFERS,
             script_check.HELD,
             {"reason": "the redo differs"},

@@ -202,7 +202,7 @@ def expired(state: JobState, event: Expired) -> None:
 def lose(state: JobState, losses: list[Loss]) -> None:
     """Fence these workers, then handle their roles in the job, once."""
     idle: list[tuple[Loss, WorkerState]] = []
-    held: list[Loss] = []
+    of_holders: list[Loss] = []
     room = False
     for loss in losses:
         was = loss.worker.state
@@ -216,8 +216,8 @@ def lose(state: JobState, losses: list[Loss]) -> None:
         if loss.worker.rank < 0:
             idle.append((loss, was))
         else:
-            held.append(loss)
-    _lose_holders(state, held)
+            of_holders.append(loss)
+    _lose_holders(state, of_holders)
     for loss, was in idle:
         workers.idle_lost(state, loss.worker, was, loss.detail)
     if idle and state.ended is None:

@@ -131,9 +131,9 @@ class HangWatch(Detector):
 
     def stalled(self, ranks: Mapping[int, str], now: float) -> float:
         """Return the seconds since any rank made progress; 0 while one of them has not been read, or is in a debugger."""
-        held = [self._workers.get(worker) for worker in ranks.values()]
-        known = [watched for watched in held if watched is not None]
-        if len(known) < len(held) or not known or any(w.page.process & _UNDER_A_DEBUGGER for w in known):
+        watches = [self._workers.get(worker) for worker in ranks.values()]
+        known = [watched for watched in watches if watched is not None]
+        if len(known) < len(watches) or not known or any(w.page.process & _UNDER_A_DEBUGGER for w in known):
             return 0.0
         return self.still(ranks.values(), now)
 

@@ -65,11 +65,11 @@ def view_of(state: JobState, steps: Mapping[str, int], now: float) -> JobView:
     """Return a job's state for detectors. `steps`: as far as known."""
     there = {w.name: w for node in state.nodes.values() for w in node.workers.values() if w.state is not WorkerState.RELEASED}
     holding = (WorkerState.MEMBER, WorkerState.NEWCOMER)
-    held = {rank: name for rank, name in state.ranks.items() if name in there and there[name].state in holding}
-    holders = set(held.values())
+    by_rank = {rank: name for rank, name in state.ranks.items() if name in there and there[name].state in holding}
+    holders = set(by_rank.values())
     idle = [name for name in there if name not in holders]
     steady = state.phase is Phase.TRAINING and state.migration is None and state.drill is None
-    return JobView(now, held, idle, {name: worker.node for name, worker in there.items()}, steps, state.roles, state.generation, steady)
+    return JobView(now, by_rank, idle, {name: worker.node for name, worker in there.items()}, steps, state.roles, state.generation, steady)
 
 
 class Responses:

@@ -112,16 +112,16 @@ class Scheduling:
 
     async def _claims(self, allocation: Allocation, state: JobState) -> None:
         """Align the claims of the scheduler with those of the machine."""
-        held = await asyncio.to_thread(allocation.claims)
+        claims = await asyncio.to_thread(allocation.claims)
         wanted = {claim.number: claim for claim in floating.open_claims(state)}
-        for number, one in held.items():
+        for number, one in claims.items():
             if one.over and number in wanted:
                 self._submit(ClaimEnded(number, one.detail))
             elif not one.over and number not in wanted:
                 await asyncio.to_thread(allocation.give_back, number)
         for number, claim in wanted.items():
             text = f"{allocation.place.job}: {_claim_story(state, claim)}"
-            if number not in held and number in self._written:
+            if number not in claims and number in self._written:
                 try:
                     home = state.hosts()[claim.rank // state.spec.workers_per_node].name
                     await asyncio.to_thread(allocation.claim, number, self._access.work(number), claim.avoid, home, text)

@@ -55,8 +55,8 @@ class Disturbance:
             step = self._drill(rank, step)
             status = run.status()
         self.undrilled = _undrilled(status)
-        for held in range(step, self._first):
-            run.release(held)
+        for number in range(step, self._first):
+            run.release(number)
         for number, kill in enumerate(self.kills):
             tell(f"kill {number + 1} of {len(self.kills)} ({kill.phase}): a spare gets warm")
             run.wait(f"all ranks after step {kill.before}, and a warm spare", functools.partial(self._ready, kill))

@@ -50,7 +50,7 @@ class Ended:
     records: Records
     reached: bool = False  # every rank has reached the last step
     standstill: str = ""
-    held: bool = False  # paused because of a difference
+    paused: bool = False  # paused because of a difference
     code: int = 0
     message: str = ""
     failure: dict[str, Any] | None = None
@@ -71,7 +71,7 @@ class Run:
         self.last = last
         self._status: dict[str, Any] = {}
         self._standstill = ""
-        self._held = False
+        self._paused = False
         self._reached = False
         self.hold(last)
         self._process = multiprocessing.get_context("fork").Process(target=_execute, args=(plan, self.directory), name="understudy-check")
@@ -139,7 +139,7 @@ class Run:
         if self._status and self._status["exit_code"] is not None:
             raise Over
         if self._status and self._status["state"] == "held":
-            self._held = True
+            self._paused = True
             raise Standstill(self._status["message"])
         return self._status
 
@@ -179,7 +179,7 @@ class Run:
             Records.of(path),
             self._reached,
             self._standstill,
-            self._held,
+            self._paused,
             self._process.exitcode or 0,
             status["message"],
             next((event for event in events if event["type"] == "ScriptFailed"), None),

@@ -106,7 +106,7 @@ class Judge:
     def doubts(self, reference: Records, run: Ended, kills: Sequence[Kill]) -> bool:
         """Return whether only unregistered entries differ in the run with kills: one of them may be a clock."""
         struck = [kill for kill in kills if kill.struck]
-        if not struck or run.held:
+        if not struck or run.paused:
             return False
         found = compare(reference, run.records, struck[0].transaction, self._last)
         return bool(found.after) and all(difference.entry.startswith(UNREGISTERED) for difference in found.after)
@@ -131,8 +131,8 @@ class Judge:
             first = [difference.text for difference in found.irreproducible[:NAMED]]
             line = script_check.IRREPRODUCIBLE(difference=first[0])
             return self._page(Verdict.INCONCLUSIVE, line, run, [script_check.SEED()], differences=first, **rest)
-        if found.after or run.held:
-            if run.held:
+        if found.after or run.paused:
+            if run.paused:
                 line = script_check.HELD(reason=run.standstill, kills=described(struck))
             else:
                 first_unlike = found.after[0]

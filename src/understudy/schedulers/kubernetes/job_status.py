@@ -28,11 +28,11 @@ def labels(now: JobSummary, keys: Keys, retired: Collection[str]) -> dict[str, d
     found: dict[str, dict[str, str | None]] = {
         node: {
             keys.role: names.ACTIVE,
-            keys.rank: names.runs(held),
-            keys.device: names.devices([now.devices[rank] for rank in held if rank < len(now.devices)]),
+            keys.rank: names.runs(there),
+            keys.device: names.devices([now.devices[rank] for rank in there if rank < len(now.devices)]),
             keys.generation: generation,
         }
-        for node, held in ranks.items()
+        for node, there in ranks.items()
         if node
     }
     for node in {*now.lost, *retired}:

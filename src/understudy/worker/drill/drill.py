@@ -141,29 +141,29 @@ class Drills(StepWatch):
 
     def _tell(self, drill: Drill) -> tuple[Rendezvous, Plan]:
         """Publish, as a donor does, where the job is and what state this rank has."""
-        progress, held = self._progress, self._rank_state
+        progress, rank_state = self._progress, self._rank_state
         membership, before = self._membership, self._progress.transaction - 1
         meeting = Rendezvous(
             drill.store, drill.generation, lambda: membership.superseded(drill.generation), membership.server.port, f"d{drill.number}"
         )
-        copy, local = held.copy_of(before), held.local
-        if why_not := held.frameworks.not_drilled():
+        copy, local = rank_state.copy_of(before), rank_state.local
+        if why_not := rank_state.frameworks.not_drilled():
             raise UnderstudyError(drilled_steps.NOT_DRILLED(why=why_not))
-        if held.state.kept_gradients.are_withheld():
+        if rank_state.state.kept_gradients.are_withheld():
             raise UnderstudyError(drilled_steps.GRADIENTS_WITHHELD())
         if copy is None or local.replicas is None:
             raise UnderstudyError(drilled_steps.NO_VOTE_YET())
-        tensors = held.state.all_tensors()
+        tensors = rank_state.state.all_tensors()
         published = DonorState(
             progress.transaction,
             progress.step,
-            held.state.descriptions(tensors),
-            self._comparison.summary(held.state.digests(tensors)).message(),
-            held.state.encoded_values(),
+            rank_state.state.descriptions(tensors),
+            self._comparison.summary(rank_state.state.digests(tensors)).message(),
+            rank_state.state.encoded_values(),
             local.versions.get(before, []),
             membership.groups.describe(),
             self._order.began,
-            held.frameworks.described(),
+            rank_state.frameworks.described(),
         )
         meeting.put(f"copy/{progress.rank}/leaver", seal(copy))
         meeting.put(f"state/{progress.world_size}", pack(published))
