@@ -202,9 +202,9 @@ def test_a_target_that_the_job_does_not_have() -> None:
 
 def test_the_command_refuses_a_bad_plan(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text("[[fault]]\nfault = 'sigkil'")
-    for words, told in ((["plan.toml"], "US7003: "), (["other.toml"], "other.toml"), ([], "--list")):
+    for words, expected in ((["plan.toml"], "US7003: "), (["other.toml"], "other.toml"), ([], "--list")):
         done = subprocess.run([sys.executable, "-m", "understudy.cli", "chaos", *words], cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 2 and told in done.stderr, done.stderr
+        assert done.returncode == 2 and expected in done.stderr, done.stderr
 
 
 def test_the_list_names_every_fault_and_point() -> None:

@@ -113,9 +113,9 @@ def test_who_passes() -> None:
 
 
 def test_that_it_passed_is_not_believed() -> None:
-    told = json.loads(report(Verdict.FAILED).model_dump_json())
-    assert told["passed"] is False
-    assert not Report.model_validate({**told, "passed": True}).passed
+    values = json.loads(report(Verdict.FAILED).model_dump_json())
+    assert values["passed"] is False
+    assert not Report.model_validate({**values, "passed": True}).passed
 
 
 def test_a_report_goes_through_json() -> None:

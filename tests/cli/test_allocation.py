@@ -105,7 +105,7 @@ def test_an_address_with_colons_is_bracketed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "number", "spare", "told"),
+    ("count", "number", "spare", "expected"),
     [
         (1, 0, 0, [("1 node", "", "")]),
         (2, 0, 0, [("2 nodes", "", "; orchestrators on n0")]),
@@ -114,12 +114,12 @@ def test_an_address_with_colons_is_bracketed() -> None:
     ],
 )
 def test_the_first_node_says_so_in_one_line(
-    count: int, number: int, spare: int, told: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch
+    count: int, number: int, spare: int, expected: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
     monkeypatch.setattr(allocation, "say", lines.append)
     completed(flags(spare_nodes=spare), MadeUp(count, number))
-    assert lines == [starting.ALLOCATION(job="made-up-7", nodes=nodes, spares=spares, orchestrators=led) for nodes, spares, led in told]
+    assert lines == [starting.ALLOCATION(job="made-up-7", nodes=nodes, spares=spares, orchestrators=led) for nodes, spares, led in expected]
 
 
 def test_each_node_has_a_run_directory_of_its_own() -> None:
@@ -169,8 +169,8 @@ def shares(here: MadeUp, **given: Any) -> str | None:
 def test_the_first_node_makes_a_secret_and_the_others_wait_for_it() -> None:
     first, second = MadeUp(2), MadeUp(2, 1)
     made = shares(first)
-    assert made is not None and len(made) >= 32 and first.told == [("share", made)]
-    assert shares(second) == "hush" and second.told == [("shared", allocation.PATIENCE)]
+    assert made is not None and len(made) >= 32 and first.recorded == [("share", made)]
+    assert shares(second) == "hush" and second.recorded == [("shared", allocation.PATIENCE)]
 
 
 def test_a_secret_that_was_given_or_is_not_needed_is_not_shared(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -248,12 +248,12 @@ def test_who_waits_in_vain_says_for_what(tmp_path: Path) -> None:
 
 
 def test_the_page_is_for_people_and_programs() -> None:
-    page = judged(records(), notices=["name[0] is told"])
+    page = judged(records(), notices=["name[0] is reported"])
     file = io.StringIO()
     Console(file=file, width=100).print(view(page, "runs/1"))
     text = file.getvalue()
     assert text.startswith("BITWISE: ") and said(text, script_check.BITWISE, kills=KILLED)
-    assert "name[0] is told" in text and "runs/1" in text
+    assert "name[0] is reported" in text and "runs/1" in text
     values = json.loads(json.dumps(as_values(page)))
     assert (values["verdict"], values["exit_code"], values["kills"][0]["rank"]) == ("bitwise", 0, 1)
     assert values["advice"] == [script_check.FOLLOW_NOTICES()]

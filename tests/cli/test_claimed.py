@@ -28,9 +28,9 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         def run(self) -> int:
             return 7
 
-    told = AgentConfig("job", tmp_path, "", 4, "", ("train.py",), 1, claim=0, orchestrator="http://127.0.0.1:1")
+    settings = AgentConfig("job", tmp_path, "", 4, "", ("train.py",), 1, claim=0, orchestrator="http://127.0.0.1:1")
     for name, value in {
-        CLAIM_VARIABLE: json.dumps(told.as_dict()),
+        CLAIM_VARIABLE: json.dumps(settings.as_dict()),
         TOKEN_VARIABLE: "secret",
         OWNER_VARIABLE: "7",
         "SLURMD_NODENAME": "n5",

@@ -169,11 +169,11 @@ CODE = [
 ]
 
 
-@pytest.mark.parametrize(("code", "told"), CODE, ids=["import", "crash"])
-def test_a_torch_that_does_not_work_is_one_finding(code: str, told: str) -> None:
+@pytest.mark.parametrize(("code", "expected"), CODE, ids=["import", "crash"])
+def test_a_torch_that_does_not_work_is_one_finding(code: str, expected: str) -> None:
     found = of_worker((sys.executable, "-c", code))
     assert isinstance(found, Finding)
-    assert (found.status, found.detail) == (MISSING, told) and found.to_do
+    assert (found.status, found.detail) == (MISSING, expected) and found.to_do
 
 
 def test_one_that_never_answers_is_given_up() -> None:

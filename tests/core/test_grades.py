@@ -245,14 +245,14 @@ def test_a_drill_after_an_incident_raises_its_grade(survivor: Said, step: int) -
     spare = state.drill.worker
     job.submit(events.Prepared(spare, 2))
     last = job.submit(events.Drilled(spare, state.drill.number, 2, PASSED, 31, ""))
-    told = of(commands.Tell, last)
+    reported = of(commands.Tell, last)
     after = only(job)
     if survivor is IN_PART and not step:
         assert after == before
         return
     assert after.grade is DRILLED and said(after.why, grades.DRILLED_LATER) and after.raised
     assert "drill 1 of rank 2 passed at step 31, after the incident" in after.why
-    assert any(said(text, grades.RAISED, number=1) for text in (one.text for one in told))
+    assert any(said(text, grades.RAISED, number=1) for text in (one.text for one in reported))
     (recorded,) = of(commands.Record, last)
     assert recorded.event == events.IncidentGraded(1, DRILLED, after.why)
     before_that = job.machine.incidents()
@@ -406,8 +406,8 @@ def test_a_change_that_only_some_drills_have_seen_voids_the_others_only() -> Non
     seen = (("a.py", "x"), ("a.py", "y"))
     job.submit(events.Drilled(state.drill.worker, state.drill.number, 2, PASSED, 22, "", changing=seen))
     job.warm()
-    told = of(commands.Tell, job.submit(listed("x", "y")))
-    assert [proven(state, rank) >= 0 for rank in (0, 2)] == [False, True] and len(told) == 1
+    reported = of(commands.Tell, job.submit(listed("x", "y")))
+    assert [proven(state, rank) >= 0 for rank in (0, 2)] == [False, True] and len(reported) == 1
 
 
 @pytest.mark.parametrize("protected", [True, False])
@@ -418,11 +418,11 @@ def test_of_a_loss_before_anything_was_committed(protected: bool) -> None:
     if not protected:
         job.submit(events.Notice("w0", 0, script.OWN_PROCESS_GROUP(where="train.py:3")))
     job.lose(job.machine.state.ranks[1])
-    told = []
+    reported = []
     for name in sorted(job.machine.state.recovery.waiting if job.machine.state.recovery else ()):
         place = Position(-1, VotePhase.RUNNING)
-        told += of(commands.Tell, job.submit(events.Quiesced(name, job.machine.state.generation, place, (), 0)))
-    assert any(said(tell, forming.RESTARTS if protected else forming.RESTARTS_UNPROTECTED, restarts=1) for tell in told)
+        reported += of(commands.Tell, job.submit(events.Quiesced(name, job.machine.state.generation, place, (), 0)))
+    assert any(said(tell, forming.RESTARTS if protected else forming.RESTARTS_UNPROTECTED, restarts=1) for tell in reported)
     job.warm()
     commit(job, {}, 0, 1)
     incident = only(job)
@@ -532,15 +532,15 @@ def test_the_lines_of_an_incident_and_of_the_job_say_the_grade() -> None:
     job.lose("w1")
     job.rest()
     job.verify()
-    told = [command.text for command in of(commands.Tell, commit(job, {1: Said(NOTHING)}))]
-    (over,) = [text for text in told if said(text, recoveries.INCIDENT_OVER)]
-    assert "no step lost; unproven: " in over and any(said(text, grades.WARNING, number=1) for text in told)
+    reported = [command.text for command in of(commands.Tell, commit(job, {1: Said(NOTHING)}))]
+    (over,) = [text for text in reported if said(text, recoveries.INCIDENT_OVER)]
+    assert "no step lost; unproven: " in over and any(said(text, grades.WARNING, number=1) for text in reported)
     job.warm()
     job.lose(job.machine.state.ranks[2])
     job.rest(2)
     job.verify()
-    told = [command.text for command in of(commands.Tell, commit(job, {}, 2, 3))]
-    assert "no step lost; proven: " in "\n".join(told) and not any(said(text, grades.WARNING) for text in told)
+    reported = [command.text for command in of(commands.Tell, commit(job, {}, 2, 3))]
+    assert "no step lost; proven: " in "\n".join(reported) and not any(said(text, grades.WARNING) for text in reported)
     for worker in job.machine.state.members():
         job.submit(events.Finished(worker.name, job.machine.state.generation, 3))
     ended = job.machine.state.ended

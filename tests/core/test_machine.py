@@ -374,8 +374,10 @@ def check_places(state: JobState) -> None:
         assert all(0 <= place < node.room for place in places), f"{node.name} has {node.room} places, and ranks are at {places}"
         for worker in node.workers.values():
             if worker.state in holding and worker.assign is not None and node.room <= state.spec.workers_per_node:
-                told = worker.assign.environment
-                assert int(told["LOCAL_RANK"]) < int(told["LOCAL_WORLD_SIZE"]), f"{worker.name} has a local rank that no device has"
+                environment = worker.assign.environment
+                assert int(environment["LOCAL_RANK"]) < int(environment["LOCAL_WORLD_SIZE"]), (
+                    f"{worker.name} has a local rank that no device has"
+                )
 
 
 def check_timers(state: JobState) -> None:

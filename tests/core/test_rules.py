@@ -155,14 +155,14 @@ def test_the_same_rank_lost_again_and_again_at_one_transaction(cause: LossCause,
 
 
 @pytest.mark.parametrize(
-    ("detail", "told"),
+    ("detail", "message"),
     [
         ("moment differs", recoveries.UNVERIFIED_AGAIN),
         (newcomers.DIGESTS_DIFFER(rank=2, wrong=1, count=9, entries="moment"), recoveries.UNVERIFIED_AGAIN),
         (loading.OTHER_BATCH(rank=2, iteration=4, found=1, wanted=2), recoveries.UNLIKE_AGAIN),
     ],
 )
-def test_a_newcomer_that_repeatedly_does_not_verify_is_the_scripts_fault_if_it_reports_that(detail: str, told: Message) -> None:
+def test_a_newcomer_that_repeatedly_does_not_verify_is_the_scripts_fault_if_it_reports_that(detail: str, message: Message) -> None:
     job = Job(JobSpec("job", 3, 3, spares=3, max_losses_per_transaction=2))
     job.lose("w2")
     said: list[commands.Command] = []
@@ -172,7 +172,7 @@ def test_a_newcomer_that_repeatedly_does_not_verify_is_the_scripts_fault_if_it_r
         job.submit(events.VerifyFailed(newcomer, job.machine.state.generation, str(detail)))
         said = job.rest()
     (end,) = of(commands.EndJob, said)
-    assert said_so(end.message, told, rank=2, times=2)
+    assert said_so(end.message, message, rank=2, times=2)
 
 
 def test_a_newcomer_of_a_migration_that_is_lost_is_no_loss_of_its_rank() -> None:

@@ -40,7 +40,7 @@ def placed(*racks: str, kept: tuple[str, ...] = ("tp",), spares: dict[int, int] 
     return job
 
 
-def told(commands_: list[commands.Command]) -> list[str]:
+def reported(commands_: list[commands.Command]) -> list[str]:
     return [code for command in commands_ if isinstance(command, commands.Tell) for code in codes(command.text)]
 
 
@@ -124,8 +124,8 @@ def test_a_group_that_cannot_be_kept_together_is_reported_once() -> None:
     assert said(first.text, texts.UNKNOWN_GROUPS, names="cp", known="dp, tp")
     assert said(second.text, texts.GROUP_SPANS, group="tp (ranks 0-1)", domains="a, b", more="")
     assert said(third.text, texts.NO_DOMAINS, nodes="n2")
-    assert told(job.submit(events.GroupsListed("w0", 3, (*TP, events.RankGroup("dp", (0, 3)))))) == []
-    assert told(placed("", "", "", "", kept=()).submit(events.GroupsListed("w0", 2, TP[:1]))) == []
+    assert reported(job.submit(events.GroupsListed("w0", 3, (*TP, events.RankGroup("dp", (0, 3)))))) == []
+    assert reported(placed("", "", "", "", kept=()).submit(events.GroupsListed("w0", 2, TP[:1]))) == []
 
 
 # -- spares ----------------------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_after_the_limit_a_spare_outside_is_taken() -> None:
     assert of(commands.Assign, job.lose("w1")) == []
     job.rest()
     answer = job.submit(events.Expired("hold"))
-    assert job.node_of(assigned(answer).worker) == "n5" and texts.GROUP_SPLIT.code in told(answer)
+    assert job.node_of(assigned(answer).worker) == "n5" and texts.GROUP_SPLIT.code in reported(answer)
     assert of(commands.Recover, answer) and job.machine.state.ended is None
 
 
@@ -231,7 +231,7 @@ def test_restarted_ranks_leave_no_domain() -> None:
     job.submit(events.GroupsListed("w0", 0, TP))
     said_ = [*job.lose("w1"), *job.rest(-1), *job.warm()]
     assert job.machine.state.restarts == 1 and len(of(commands.Assign, said_)) == 4
-    assert texts.GROUP_SPLIT.code not in told(said_)
+    assert texts.GROUP_SPLIT.code not in reported(said_)
 
 
 def test_a_part_of_a_group_goes_home_to_the_others() -> None:

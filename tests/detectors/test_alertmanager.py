@@ -122,9 +122,9 @@ def test_the_node_is_what_the_first_label_says(labels: dict[str, str], node: str
     ],
 )
 def test_who_is_not_known_is_nobody(labels: dict[str, str], message: Message, arguments: dict[str, object], label: str) -> None:
-    told = refused(alert(**labels))
-    assert said(told, message, **arguments) and told.endswith(f"(label {label})" if label else "") and len(told) < 500
-    assert told.isprintable()
+    reported = refused(alert(**labels))
+    assert said(reported, message, **arguments) and reported.endswith(f"(label {label})" if label else "") and len(reported) < 500
+    assert reported.isprintable()
 
 
 def test_hosts_of_the_same_first_name() -> None:
@@ -186,12 +186,12 @@ def test_the_name_is_made_fit(name: str, detector: str, kind: str) -> None:
 
 
 def test_notes_for_a_person() -> None:
-    def told(**annotations: str) -> str:
+    def reported(**annotations: str) -> str:
         return str(arguments_of(seen({**alert(), "annotations": annotations}).detail)["summary"])
 
-    assert told(summary=" \n", description="\n it is \x1b[31mhot \ud800\n") == "it is \\x1b[31mhot \\ud800"
-    assert told(), "something is said anyway"
-    assert len(told(summary="x" * 100_000)) == 200
+    assert reported(summary=" \n", description="\n it is \x1b[31mhot \ud800\n") == "it is \\x1b[31mhot \\ud800"
+    assert reported(), "something is said anyway"
+    assert len(reported(summary="x" * 100_000)) == 200
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_bad_pages(node: Node) -> None:
     since = node.now
     assert (found.kind, found.severity, found.until) == ("page-retirement-pending", SUSPECT, 0)
     assert said(found.detail, amd_evidence.AMD_PAGES_PENDING, count=2)
-    assert only(node.look()).happened == since, "a state is told of at every look"
+    assert only(node.look()).happened == since, "a state is reported at every look"
     node.answers(PAGES, [kept])
     assert node.kinds() == [("gpu0", "page-retirement-failed", SUSPECT)]
     node.answers(PAGES, "No bad pages found.")

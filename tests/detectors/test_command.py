@@ -157,10 +157,10 @@ def test_a_run_is_ended_at_its_limit(mark: Mark) -> None:
 
 def test_sigterm_comes_first(mark: Mark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "GRACE", PATIENT)
-    told = tmp_path / "told"
-    script = f"trap ': > {told}; exit 0' TERM; : > \"$0\"; while :; do sleep 1000 & wait; done"
+    terminated = tmp_path / "terminated"
+    script = f"trap ': > {terminated}; exit 0' TERM; : > \"$0\"; while :; do sleep 1000 & wait; done"
     ended_at_its_limit(mark, script, tmp_path / "ready")
-    assert told.exists()
+    assert terminated.exists()
 
 
 def test_who_ignores_sigterm_is_killed_with_all_its_children(mark: Mark, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_nodes_that_fall_silent_together_are_found_together() -> None:
     watch = Heartbeats(LIMIT, EVERY)
     assert _run(watch, 0.0, 5.0, {"a", "b", "c"}) == {}
     assert _run(watch, 5.0, 5.5, {"a", "b"}) == {}
-    assert _run(watch, 5.5, 7.25, {"a"}) == {}, "c could be told of, but b is about to follow"
+    assert _run(watch, 5.5, 7.25, {"a"}) == {}, "c could be reported, but b is about to follow"
     assert _run(watch, 7.25, 7.75, {"a"}) == {"b": 2.25, "c": 2.75}
 
 

@@ -138,7 +138,7 @@ def test_row_remaps(node: Node) -> None:
     since = node.now
     assert (found["kind"], found["severity"], found["until"]) == ("row-remap-pending", SUSPECT, 0)
     assert said(found["detail"], gpu_evidence.ROW_WAITS, remapped=2)
-    assert only(node.look())["happened"] == since, "a state is told of at every look"
+    assert only(node.look())["happened"] == since, "a state is reported at every look"
     node.gpu(0, rows="1 1 1 1")
     assert node.kinds() == [("gpu0", "row-remap-failed", SUSPECT), ("gpu0", "row-remap-pending", SUSPECT)]
     node.gpu(0, rows="2 2 0 0")

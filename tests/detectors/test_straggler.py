@@ -202,7 +202,7 @@ def test_what_was_seen_before_a_change_does_not_count(changed: dict[str, object]
         assert job.train(25) == []
         assert job.look(**changed) == []
     (found,) = job.until_found()
-    assert job.look(**changed) == [], "nor is what was found told any more"
+    assert job.look(**changed) == [], "nor is the finding reported any more"
     assert found.name == "w3"
 
 

@@ -109,7 +109,7 @@ def test_a_comparison_on_the_side_finds_a_moment_that_has_changed(start: Start, 
     assert_identical(job, undisturbed)
     (incident,) = job.incidents()
     assert [(part["rank"], part["cause"]) for part in incident["ranks"]] == [(3, "corrupt")]
-    assert incident["transaction"] == in_step(11), "the vote of the 11th step has told of it"
+    assert incident["transaction"] == in_step(11), "the vote of the 11th step has reported it"
     assert "exp_avg" in incident["ranks"][0]["detail"] and incident["digests_verified"] > 0, incident
     assert "rank 3" in job.ask("status")["taints"]["node0"]
 

@@ -60,7 +60,7 @@ def test_a_kubelet_that_is_killed_leaves_its_pods_running_and_finds_them_again(k
     cluster.wait_for_nodes("w3", ready="Unknown")
     cluster.delete("Pod", "deleted")
     cluster.delete("Pod", "forgotten", grace=0)
-    assert cluster.processes("*").count(SLEEPER) == 3, "nobody has told them"
+    assert cluster.processes("*").count(SLEEPER) == 3, "no one has notified them"
     assert not cluster.has("Pod", "forgotten")
     node.start_kubelet()
     cluster.wait_for_end_of("deleted")

@@ -102,7 +102,7 @@ class _Serving:
         plan = plans.make({"fault": list(cell.entries)}, registry())
         asked = False
 
-        def told(record: Record) -> None:
+        def reported(record: Record) -> None:
             nonlocal asked
             if cell.migrates is not None and not asked:  # the fault is armed now
                 asked = True
@@ -110,7 +110,7 @@ class _Serving:
                 with suppress(NoAnswer):  # the orchestrator may be the target
                     self._about.server.call("POST", of_job(self._about.job, "migrate"), {"rank": cell.migrates, "reason": cell.name})
 
-        runner = Runner(self._job, scheduled(plan, registry(), RANKS, ["node0"]), registry(), told, PATIENCE)
+        runner = Runner(self._job, scheduled(plan, registry(), RANKS, ["node0"]), registry(), reported, PATIENCE)
         found = runner.run()
         # The schedule is by time, so the fault comes before what brings its phase about.
         record = found.records[0]

@@ -66,10 +66,10 @@ def test_replay_gives_the_same_state(tmp_path: Path) -> None:
         machine = write(run_dir, STORY[:length])
         found = journal.read(run_dir / JOURNAL)
         assert found is not None
-        settings, told, pages = found.settings, found.events, found.pages
+        settings, reported, pages = found.settings, found.events, found.pages
         assert settings == SETTINGS
-        assert [event for _, event in told] == STORY[:length]
-        assert journal.replay(settings, told).state == machine.state
+        assert [event for _, event in reported] == STORY[:length]
+        assert journal.replay(settings, reported).state == machine.state
         assert pages["w2"].transaction == 6
 
 
@@ -150,11 +150,11 @@ def test_no_journal(tmp_path: Path) -> None:
 def test_a_disk_that_rejects_writes_is_reported_once_and_caught_up_later(tmp_path: Path) -> None:
     obstacle = tmp_path / JOURNAL
     obstacle.mkdir()  # nothing can be written under this name
-    told: list[str] = []
+    reported: list[str] = []
     failed = threading.Event()
 
     def hear(text: str) -> None:
-        told.append(text)
+        reported.append(text)
         failed.set()
 
     file = journal.Journal(obstacle, hear)
@@ -167,7 +167,7 @@ def test_a_disk_that_rejects_writes_is_reported_once_and_caught_up_later(tmp_pat
     obstacle.rmdir()
     writer.append(3.0, STORY[3])
     file.close(60.0)
-    assert [codes(text)[0] for text in told] == [orchestrators.JOURNAL_UNWRITTEN.code, orchestrators.JOURNAL_WRITTEN_AGAIN.code]
+    assert [codes(text)[0] for text in reported] == [orchestrators.JOURNAL_UNWRITTEN.code, orchestrators.JOURNAL_WRITTEN_AGAIN.code]
     found = journal.read(obstacle)
     assert found is not None and [event for _, event in found.events] == STORY[:4]
 
@@ -224,8 +224,8 @@ def test_a_full_disk_for_the_output_does_not_end_the_reporting_process(monkeypat
 
 
 def test_what_fails_after_a_commit_writes_nothing_again(tmp_path: Path) -> None:
-    told: list[str] = []
-    file = journal.Journal(tmp_path / JOURNAL, told.append)
+    reported: list[str] = []
+    file = journal.Journal(tmp_path / JOURNAL, reported.append)
     calls: list[int] = []
 
     def listener(written: list[journal.Numbered]) -> None:
@@ -242,15 +242,15 @@ def test_what_fails_after_a_commit_writes_nothing_again(tmp_path: Path) -> None:
         writer.mark(reached.set)
         assert reached.wait(60.0), "the mark is reached at the next attempt"
     file.close(60.0)
-    assert len(calls) > 2 and codes(told[0]) == [orchestrators.JOURNAL_UNWRITTEN.code, orchestrators.JOURNAL_BUG.code]
+    assert len(calls) > 2 and codes(reported[0]) == [orchestrators.JOURNAL_UNWRITTEN.code, orchestrators.JOURNAL_BUG.code]
     found = journal.read(tmp_path / JOURNAL)
     assert found is not None and [event for _, event in found.events] == STORY[:2] and found.chain.last == writer.chain.last
 
 
 def test_a_disk_without_room_to_read_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite's driver says so itself where the journal is looked at before it is read."""
-    told: list[str] = []
-    monkeypatch.setattr(start, "say", told.append)
+    reported: list[str] = []
+    monkeypatch.setattr(start, "say", reported.append)
     full = sqlite3.OperationalError("disk I/O error")
     full.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
     outcomes = iter([full, full, None])
@@ -263,7 +263,7 @@ def test_a_disk_without_room_to_read_is_waited_for(tmp_path: Path, monkeypatch: 
     write(tmp_path, STORY)
     found = start._patiently(tmp_path / JOURNAL, lambda: journal.read(tmp_path / JOURNAL))
     assert found is not None and len(found.events) == len(STORY)
-    assert len(told) == 1 and codes(told[0]) == [orchestrators.JOURNAL_UNREADABLE_NOW.code]
+    assert len(reported) == 1 and codes(reported[0]) == [orchestrators.JOURNAL_UNREADABLE_NOW.code]
 
 
 @pytest.mark.parametrize("aside, code", [(True, 2), (False, 0)])

@@ -48,7 +48,7 @@ class Job:
         self.live.awaited(node, self.now, EPOCH + self.now, restarted=restarted)
 
     def until(self, seconds: float, speak: tuple[str, ...] = tuple(NODES)) -> list[tuple[float, list[LostNode], tuple[str, ...]]]:
-        """What is lost up to then, and when it is told, as long as `speak` do."""
+        """What is lost up to then, and when it is reported, as long as `speak` do."""
         found = []
         while self.now < seconds:
             self.now = round(self.now + EVERY, 6)
@@ -181,9 +181,9 @@ END = EndJob(0, "all 2 ranks finished")
     ids=["first rank", "newcomer", "abort", "drill", "recover", "end", "strict end"],
 )
 def test_what_waits_for_the_journal(command: Command, strict: bool, waits: bool) -> None:
-    told: Command = Tell("hello")
-    at_once, later = split(Expired("timer"), [told, command], strict=strict)
-    assert (at_once, later) == (([told], [command]) if waits else ([told, command], []))
+    message: Command = Tell("hello")
+    at_once, later = split(Expired("timer"), [message, command], strict=strict)
+    assert (at_once, later) == (([message], [command]) if waits else ([message, command], []))
 
 
 def test_nothing_that_comes_of_a_persons_word_goes_out_before_it_is_written() -> None:

@@ -73,7 +73,7 @@ Happens = Loss | Cut | Ask
 
 
 class Job:
-    """A job to `run` once. `states`: of every rank, when its script has ended. `told`: the messages of the job."""
+    """A job to `run` once. `states`: of every rank, when its script has ended. `reported`: the messages of the job."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Job:
         self.states: dict[int, dict[str, bytes]] = {}
         self.struck: list[Happens] = []
         self.failures: list[BaseException] = []
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.ended: tuple[int, str] | None = None
         self.over = threading.Event()
         self.machine = Machine(
@@ -135,7 +135,9 @@ class Job:
     def _run(self) -> None:
         self._start(self._serve)
         if not self.over.wait(LIMIT):
-            raise AssertionError(f"the job hangs; {[str(loss) for loss in self.struck]} struck; it has said {self.told}; {self._state()}")
+            raise AssertionError(
+                f"the job hangs; {[str(loss) for loss in self.struck]} struck; it has said {self.reported}; {self._state()}"
+            )
         for worker in list(self._workers.values()):
             self._close(worker)
         for thread in self._threads:
@@ -255,7 +257,7 @@ class Job:
             self.ended = command.exit_code, command.message
             self.over.set()
         elif isinstance(command, commands.Tell):
-            self.told.append(command.text)
+            self.reported.append(command.text)
             if answers := [event for code, event in self.answers.items() if code in command.text]:
                 self._asked += answers
                 self._nudge()

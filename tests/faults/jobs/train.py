@@ -177,13 +177,13 @@ def main() -> None:
         parallel.clip()
         own = total.item()
         stops = job.rank == 0 and options.stop is not None and options.stop.exists()
-        told = torch.stack([total, torch.tensor(float(stops))])
-        dist.all_reduce(told)
+        reported = torch.stack([total, torch.tensor(float(stops))])
+        dist.all_reduce(reported)
         reach("between backward and vote")
         counter.seen += len(batch) + int(torch.randint(3, (), generator=generator))
         optimizer.step()
         scheduler.step()
-        return told[0].item(), own, bool(told[1])
+        return reported[0].item(), own, bool(reported[1])
 
     @job.section
     def evaluate() -> float:

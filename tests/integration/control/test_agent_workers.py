@@ -107,10 +107,10 @@ say(Notice(me, 0, 'the end of it'))
             await orchestrator.worker("w0")
             await orchestrator.assign("w0", 0)
             await orchestrator.hears(events.Notice, lambda e: e.text == "the end of it")
-            told = [e.text for e in orchestrator.heard if isinstance(e, events.Notice)][:-1]
-            assert len(told) == 3, "after three the rest is dropped in silence"
-            assert said(told[0], wire.NOT_A_MESSAGE)
-            assert all(said(text, agents.WROTE_TO_OUR_SOCKET, worker="rank 0 w0") for text in told)
+            reported = [e.text for e in orchestrator.heard if isinstance(e, events.Notice)][:-1]
+            assert len(reported) == 3, "after three the rest is dropped in silence"
+            assert said(reported[0], wire.NOT_A_MESSAGE)
+            assert all(said(text, agents.WROTE_TO_OUR_SOCKET, worker="rank 0 w0") for text in reported)
             await orchestrator.hears(events.Finished, lambda e: e.worker == "w0")
             kinds = {type(e) for e in orchestrator.heard}
             assert events.WorkerLost not in kinds

@@ -212,8 +212,8 @@ def test_one_that_was_stopped_steps_down_when_it_wakes_up(members: Members) -> N
     send(pid, signal.SIGSTOP)
     wait_until(lambda: members.leader() not in (None, leader), "another one leads", LONG)
     send(pid, signal.SIGCONT)
-    told = members.folder / f"output{leader}.txt"
-    wait_until(lambda: said(told.read_text(), quorums.LEADS_NO_MORE), "it has noticed", LONG)
+    reported = members.folder / f"output{leader}.txt"
+    wait_until(lambda: said(reported.read_text(), quorums.LEADS_NO_MORE), "it has noticed", LONG)
     wait_until(lambda: members.urls[leader] not in _leading(members, leader), "it knows another one", LONG)
     assert members.processes[leader].poll() is None
 

@@ -1,4 +1,4 @@
-"""A script as a new user has one, and what may be wrong with it, as told by the second argument: for `understudy run --check`."""
+"""A script as a new user has one, and what may be wrong with it, chosen by the second argument: for `understudy run --check`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step that is fed by something unknown to Understudy, as told by the second argument. It goes on until a file tells it to end."""
+"""A step that is fed by something unknown to Understudy, chosen by the second argument. It goes on until a file tells it to end."""
 
 from __future__ import annotations
 

@@ -99,9 +99,9 @@ def test_this_machine_passes(node: Node) -> None:
 
 def test_json_has_every_figure(node: Node) -> None:
     done = node.check("--json")
-    told = json.loads(done.stdout)
-    assert told["passed"] is (done.returncode == 0)
-    results = {result["check"]: result for result in told["results"]}
+    reported = json.loads(done.stdout)
+    assert reported["passed"] is (done.returncode == 0)
+    results = {result["check"]: result for result in reported["results"]}
     assert tuple(results) == NAMES
     cpus = [f"CPU {cpu}" for cpu in sorted(os.sched_getaffinity(0))]
     assert [figure["name"] for figure in results["compute"]["figures"]] == cpus

@@ -196,14 +196,14 @@ def test_an_alert_reaches_a_job_without_a_service(job: Started) -> None:
     for _ in range(2):
         assert send("firing") == [{"node": node, "detector": "alertmanager:GpuXid", "jobs": [watched.status()["job"]], "refused": ""}]
         wait_until(lambda: watched.taints() == {node: WHY}, "the taint", LONG)
-    assert job.output.count(WHY) == 1, "told once"
+    assert job.output.count(WHY) == 1, "reported once"
     send("resolved", now())
     wait_until(lambda: watched.taints() == {}, "the node is trusted again", LONG)
 
 
 def test_the_page_s_examples_are_of_these_routes() -> None:
-    (told,) = re.findall(rf"{URL}/v1/evidence -d '\s*(\[.*?\])'", PAGE.read_text(), re.DOTALL)
-    (item,) = [EvidenceItem.model_validate(item) for item in json.loads(told)]
+    (reported,) = re.findall(rf"{URL}/v1/evidence -d '\s*(\[.*?\])'", PAGE.read_text(), re.DOTALL)
+    (item,) = [EvidenceItem.model_validate(item) for item in json.loads(reported)]
     assert (item.node, item.part, item.lasts) == ("gpu-07", "gpu3", 86400)
     assert f"- url: {URL}/v1/evidence/alertmanager\n" in CONFIGURATION
     assert f"credentials_file: {FILE}\n" in CONFIGURATION

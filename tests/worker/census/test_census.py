@@ -114,8 +114,8 @@ def test_later_redos_look_at_what_has_changed_before_only(script: Any) -> None:
 
 def test_a_comprehension_that_runs_is_no_scope_to_tell_of(script: Any) -> None:
     found = Found()
-    told = [(found.names(), found.census.news(), (lambda kept: found.census.news())(kept=0)) for _ in range(2)]
-    assert told == [(set(), [], [])] * 2
+    reported = [(found.names(), found.census.news(), (lambda kept: found.census.news())(kept=0)) for _ in range(2)]
+    assert reported == [(set(), [], [])] * 2
 
 
 def test_an_iterator_that_moves_is_reported(script: Any) -> None:

@@ -170,7 +170,7 @@ def test_what_the_set_up_sets_it_to(script: Script) -> None:
 # -- notices -------------------------------------------------------------------------------------------------------------------
 
 
-def told(kind: str, path: walk.Path, thing: Any = None) -> str:
+def reported(kind: str, path: walk.Path, thing: Any = None) -> str:
     text = naming.notice(kind, [naming.Uncovered(path, thing)])
     assert "\n" not in text and len(text) < 400
     return text
@@ -178,18 +178,18 @@ def told(kind: str, path: walk.Path, thing: Any = None) -> str:
 
 def test_only_so_much_source_is_gone_through(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     script("bad = 0\nfor i in ():\n    bad += 1")
-    assert said(told(naming.LEFT, at("bad"), 3), notices.DIFFERS_BY_RANK, names="bad (train.py:3)")
+    assert said(reported(naming.LEFT, at("bad"), 3), notices.DIFFERS_BY_RANK, names="bad (train.py:3)")
     monkeypatch.setattr(stores, "SOURCE", 5)
-    assert said(told(naming.LEFT, at("bad"), 3), notices.DIFFERS_BY_RANK, names="bad (train.py)")
+    assert said(reported(naming.LEFT, at("bad"), 3), notices.DIFFERS_BY_RANK, names="bad (train.py)")
 
 
 def test_an_iterator_is_replaced(script: Script) -> None:
     script("import itertools\nticks = itertools.count()\nrates = iter('')\nfor i in ():\n    next(ticks), next(rates)")
-    counts = told(naming.MOVED, at("ticks"), itertools.count())
+    counts = reported(naming.MOVED, at("ticks"), itertools.count())
     assert said(counts, notices.COUNTER_MOVES, names="ticks (train.py:5)", name="ticks")
-    draws = told(naming.MOVED, at("rates"), iter([1]))
+    draws = reported(naming.MOVED, at("rates"), iter([1]))
     assert said(draws, notices.ITERATOR_MOVES, names="rates (train.py:5)", shown="rates")
-    loads = told(naming.MOVED, at("rates"), iter(torch.utils.data.DataLoader([1])))  # type: ignore[arg-type]
+    loads = reported(naming.MOVED, at("rates"), iter(torch.utils.data.DataLoader([1])))  # type: ignore[arg-type]
     assert said(loads, notices.LOADER_MOVES, names="rates (train.py:5)", shown="rates")
 
 
@@ -205,27 +205,27 @@ def test_an_iterator_is_replaced(script: Script) -> None:
 )
 def test_a_generator_that_is_sent_to_is_not_drawn_ahead(script: Script, body: str, notice: Message) -> None:
     module = script(f"def control(rate):\n    while True:\n        {body}\nrates = control(0.1)\nfor i in ():\n    next(rates)")
-    assert said(told(naming.MOVED, at("rates"), module.rates), notice, names="rates (train.py:6)")
+    assert said(reported(naming.MOVED, at("rates"), module.rates), notice, names="rates (train.py:6)")
 
 
 def test_what_differs_is_put_into_a_namespace_or_ignored(script: Script) -> None:
     script("bad = 0\nfor i in ():\n    bad += 1")
-    text = told(naming.LEFT, at("bad"), 3)
+    text = reported(naming.LEFT, at("bad"), 3)
     assert said(text, notices.DIFFERS_BY_RANK, names="bad (train.py:3)", name="bad", value="0", shown="bad")
 
 
 def test_for_too_large_values_registering_is_advised_if_that_works(script: Script) -> None:
     script("history = []\nbank = print\nfor i in ():\n    history.append(1)\n    bank.data = 1")
-    text = told(naming.LARGE, at("bank", ("attribute", "data")), torch.zeros(2))
+    text = reported(naming.LARGE, at("bank", ("attribute", "data")), torch.zeros(2))
     assert said(text, notices.TOO_LARGE_TENSOR, names="bank.data (train.py:5)", name="data", shown="bank.data")
-    text = told(naming.LARGE, at("history"), [0.5])
+    text = reported(naming.LARGE, at("history"), [0.5])
     assert said(text, notices.TOO_LARGE_VALUE, names="history (train.py:4)", name="history", value="[]", shown="history")
 
 
 def test_what_cannot_be_looked_at_is_named_as_far_as_it_is_known(script: Script) -> None:
     script("models = {}\nfor i in ():\n    models[i] = 1")
-    assert said(told(naming.UNREAD, at("", root=("frame", "train.py:main"))), notices.SOURCE_UNREADABLE, home="train.py:main")
-    text = told(naming.BEYOND, at("models", ("item", 7)))
+    assert said(reported(naming.UNREAD, at("", root=("frame", "train.py:main"))), notices.SOURCE_UNREADABLE, home="train.py:main")
+    text = reported(naming.BEYOND, at("models", ("item", 7)))
     assert said(text, notices.LOOK_ENDED, names="models[7] (train.py:3)", root="models")
 
 

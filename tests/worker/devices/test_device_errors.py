@@ -119,9 +119,9 @@ class Broken(Dataset[int]):
 
 
 def test_so_is_one_below_a_process_of_a_loader() -> None:
-    with pytest.raises(OSError) as told:
+    with pytest.raises(OSError) as reported:
         list(DataLoader(Broken(), num_workers=1))
-    assert judge(told.value) == DeviceError(Kind.DEVICE_LOST, "EIO", part=DISK)
+    assert judge(reported.value) == DeviceError(Kind.DEVICE_LOST, "EIO", part=DISK)
 
 
 @shows(
@@ -170,9 +170,9 @@ def test_what_led_to_an_exception_counts_and_what_was_hidden_does_not() -> None:
 
     found = []
     for how in ("from", "while", "hidden"):
-        with pytest.raises(KeyError) as told:
+        with pytest.raises(KeyError) as reported:
             raising(how)
-        found.append(kind(told.value))
+        found.append(kind(reported.value))
     assert found == [Kind.DEVICE_SUSPECT, Kind.DEVICE_SUSPECT, None]
 
 

@@ -151,15 +151,15 @@ def test_what_cannot_be_recorded_does_what_it_would_do() -> None:
 
 
 def test_a_work_that_is_recorded_is_no_work_that_the_script_keeps() -> None:
-    told, entries = list[str](), list[DrilledCollective]()
-    works, whole = Works(told.append), step_of(closely=True)
+    reported, entries = list[str](), list[DrilledCollective]()
+    works, whole = Works(reported.append), step_of(closely=True)
     recorder = StepRecorder(entries.append, lambda error: None)
     recorder.install()
     works.attempt(whole)
     step()
     works.before_vote(whole)
     works.returned(whole)
-    assert not told
+    assert not reported
 
 
 def test_bytes_are_compared_like_all_else() -> None:

@@ -105,8 +105,8 @@ def test_a_change_in_a_transaction_that_a_loss_has_rolled_forward_is_found_there
     rank.membership.channel, rank.membership.pending = None, "the recovery, in which this rank is about to take part"
     rank.changes.closed(step_of(function="train"))
     rank.changes.look(TOP, Look.AT_STREAMS)
-    (told,) = rank.said
-    assert said(told, transactions.CHANGES_AFTER_VOTE, point="after train")
+    (reported,) = rank.said
+    assert said(reported, transactions.CHANGES_AFTER_VOTE, point="after train")
     assert rank.changes.after_vote() == [rank.changes.numbers["after train"]]
     assert rank.did == []
 

@@ -69,7 +69,7 @@ class Rank:
         self.proof.before_vote(step_of())
         return differs(self.proof)
 
-    def told(self) -> RedoDiffers:
+    def event(self) -> RedoDiffers:
         (event,) = self.said
         assert isinstance(event, RedoDiffers)
         return event
@@ -113,7 +113,7 @@ def test_another_gradient_is_named_and_goes_with_the_vote() -> None:
     assert rank.redoes(2.0) == 1
     with pytest.raises(GenerationAborted, match="generation 4 ended"):
         rank.proof.disputed()
-    assert rank.told() == RedoDiffers("w0", 4, 7, 6, f"{GRADIENT} is not the same") and rank.waited == [4]
+    assert rank.event() == RedoDiffers("w0", 4, 7, 6, f"{GRADIENT} is not the same") and rank.waited == [4]
     assert rank.proof.reported(NEXT) is NEXT, "it is known already"
     rank.proof.committed(step_of())
     assert rank.proof.report().digests == 0
@@ -134,7 +134,7 @@ def test_other_streams_and_buffers_and_values_are_found() -> None:
     assert rank.redoes() == 1
     with pytest.raises(GenerationAborted):
         rank.proof.disputed()
-    detail = rank.told().detail
+    detail = rank.event().detail
     assert "net/buffer/1.running_mean is not the same" in detail and "the random stream 'torch' is not the same" in detail, detail
 
 
@@ -147,7 +147,7 @@ def test_values_are_reported_as_they_were_and_are() -> None:
     assert rank.redoes() == 1
     with pytest.raises(GenerationAborted):
         rank.proof.disputed()
-    assert rank.told().detail == "counter/value is {'count': 3} before the loss and {'count': 4} in the redo"
+    assert rank.event().detail == "counter/value is {'count': 3} before the loss and {'count': 4} in the redo"
 
 
 def test_all_redos_are_compared_with_the_first_attempt_that_came_to_its_vote() -> None:
@@ -166,7 +166,7 @@ def test_a_difference_is_reported_before_a_vote_is_rolled_forward() -> None:
     redo = Recover("w0", 5, 7, "redo", "n0:7000", (), (), ())
     assert rank.proof.reported(redo) is redo and rank.said == [], "it is done again, and compared then"
     assert rank.proof.reported(NEXT) == "quiesced"  # type: ignore[comparison-overlap]
-    assert rank.told().generation == 5 and rank.waited == [5]
+    assert rank.event().generation == 5 and rank.waited == [5]
 
 
 def test_a_vote_that_is_rolled_forward_with_the_same_bits_is_no_news() -> None:
