@@ -47,7 +47,7 @@ def planned(*entries: dict[str, Any], seed: int = 0, ranks: int = 4, nodes: tupl
 # -- the registry ------------------------------------------------------------------------------------------------------------
 
 
-def test_every_fault_can_be_planned_and_says_what_it_does() -> None:
+def test_every_fault_can_be_planned_and_describes_its_effect() -> None:
     for fault in registry().all():
         assert fault.text.endswith("."), fault.name
         (injection,) = planned({"fault": fault.name})

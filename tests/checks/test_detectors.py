@@ -65,7 +65,7 @@ def test_a_note_does_not() -> None:
     assert (result.verdict, result.detail) == (Verdict.PASSED, messages.NOTHING_SUSPECTED(detectors="made-up"))
 
 
-def test_what_has_worn_off_says_nothing() -> None:
+def test_expired_evidence_does_not_count() -> None:
     assert found(kind(lambda: [evidence(Severity.SUSPECT, "it was hot", time.time() - 1)])).verdict is Verdict.PASSED
     assert found(kind(lambda: [evidence(Severity.SUSPECT, "it is hot", time.time() + 1000)])).verdict is Verdict.FAILED
 

@@ -201,7 +201,7 @@ def test_one_that_closes_in_the_middle() -> None:
     assert said(detail := measured(closes).detail, network_check.BROKEN) or said(detail, network_check.CLOSED)
 
 
-def test_one_that_says_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_sends_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "STALL", 2.0)
     over = threading.Event()
 
@@ -276,7 +276,7 @@ def _served(serving: Serving) -> None:
         serving.run(LONG)
 
 
-def test_who_comes_when_all_places_are_taken_is_told(served: tuple[str, list[str], threading.Event]) -> None:
+def test_a_client_is_notified_when_all_places_are_taken(served: tuple[str, list[str], threading.Event]) -> None:
     peer, reported, something = served
     with contextlib.ExitStack() as stack:
         taken = [stack.enter_context(socket.create_connection(address(peer))) for _ in range(serving.AT_ONCE)]

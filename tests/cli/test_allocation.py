@@ -113,7 +113,7 @@ def test_an_address_with_colons_is_bracketed() -> None:
         (5, 1, 2, []),
     ],
 )
-def test_the_first_node_says_so_in_one_line(
+def test_the_first_node_reports_it_in_one_line(
     count: int, number: int, spare: int, expected: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
@@ -136,7 +136,7 @@ def test_some_commands_go_by_none(given: dict[str, Any], monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("error", [ValueError("six tasks"), SchedulerFailed("six tasks"), SchedulerAway("six tasks")])
-def test_why_it_cannot_work_is_said(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_why_it_cannot_work_is_reported(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise error
 
@@ -145,7 +145,7 @@ def test_why_it_cannot_work_is_said(error: Exception, monkeypatch: pytest.Monkey
         found(flags())
 
 
-def test_without_one_nothing_changes_and_who_has_named_a_scheduler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_one_nothing_changes_and_a_named_scheduler_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     monkeypatch.setattr(allocation, "say", lines.append)
     assert found(flags()) is None and lines == []

@@ -102,7 +102,7 @@ def test_a_missing_final_state_belongs_to_no_kill(reference: Ran, tmp_path: Path
     assert judged(reference, with_kills(trace)) == "missing"
 
 
-def test_a_line_may_be_told_twice_but_not_otherwise(reference: Ran, tmp_path: Path) -> None:
+def test_a_line_may_be_printed_twice_but_not_changed(reference: Ran, tmp_path: Path) -> None:
     tell(tmp_path / "other")
     path = tmp_path / "other" / "lines-0.jsonl"
     lines = path.read_text().splitlines()
@@ -218,7 +218,7 @@ def test_a_script_that_is_not_the_same_twice_shows_nothing(reference: Ran, tmp_p
     assert double is not None and "two lines" in double.why
 
 
-def test_torch_that_aborts_behind_the_end_of_every_rank_says_nothing_of_the_script(reference: Ran, tmp_path: Path) -> None:
+def test_torch_that_aborts_after_the_end_of_every_rank_proves_nothing_about_the_script(reference: Ran, tmp_path: Path) -> None:
     aborted = replace(reference, code=1, output="terminate called without an active exception\nexitcode : -6")
     assert steady(aborted) is None
     (tmp_path / "reference" / "final-1.json").unlink()
@@ -247,7 +247,7 @@ def test_the_plan_has_every_phase() -> None:
             assert not kill.of_newcomer or kill.rank not in {one.rank for one in earlier}, "it would wait for a kill that comes later"
 
 
-def test_kills_are_armed_one_behind_the_other_only_where_they_belong_together(tmp_path: Path) -> None:
+def test_kills_are_armed_one_after_the_other_only_where_they_belong_together(tmp_path: Path) -> None:
     runs.arm(plan(3), tmp_path)
     armed = [json.loads((tmp_path / "chaos" / f"{number}.json").read_text()) for number in range(len(plan(3)))]
     for number, (kill, fault) in enumerate(zip(plan(3), armed, strict=True)):
@@ -328,7 +328,7 @@ def test_every_script_can_be_read() -> None:
         ("different", "unsteady", "unsteady"),
     ],
 )
-def test_what_a_drill_said_before_the_kills(drill: str, kills: str, verdict: str) -> None:
+def test_the_verdict_of_a_drill_before_the_kills(drill: str, kills: str, verdict: str) -> None:
     drills = [{"verdict": "same", "step": 1, "rank": 0, "detail": ""}, {"verdict": drill, "step": 3, "rank": 1, "detail": "why"}]
     found = named(Found(kills, "what came out"), drills)
     assert found.verdict == verdict

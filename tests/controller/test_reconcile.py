@@ -180,7 +180,7 @@ def test_what_a_job_cannot_be(spec: dict[str, Any], message: Message, arguments:
         Job.of(resource(**spec))
 
 
-def test_a_worker_pod_keeps_what_its_template_says() -> None:
+def test_a_worker_pod_keeps_the_settings_of_its_template() -> None:
     template: dict[str, Any] = {
         "metadata": {"labels": {"team": "a", f"{GROUP}/role": "active"}, "annotations": {"n": "1"}},
         "spec": {

@@ -527,7 +527,7 @@ def test_workers_of_an_earlier_version_give_no_grade() -> None:
     assert (incident.grade, incident.why) == (None, "")
 
 
-def test_the_lines_of_an_incident_and_of_the_job_say_the_grade() -> None:
+def test_the_lines_of_an_incident_and_of_the_job_have_the_grade() -> None:
     job = job_of()
     job.lose("w1")
     job.rest()

@@ -156,7 +156,7 @@ def test_an_irrelevant_event_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_an_incident_says_whether_its_rank_was_proven_and_a_survivor_is_drilled_if_not(before: bool) -> None:
+def test_an_incident_notes_whether_its_rank_was_proven_and_a_survivor_is_drilled_if_not(before: bool) -> None:
     job = job_of(2)
     if before:
         drill(job, 20, rank=1)

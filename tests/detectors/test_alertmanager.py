@@ -104,7 +104,7 @@ def test_what_fires_still_in_the_same_group_is_not_over() -> None:
         ({"node": "10.0.0.9"}, "gpu1.a.org"),
     ],
 )
-def test_the_node_is_what_the_first_label_says(labels: dict[str, str], node: str) -> None:
+def test_the_node_is_named_by_the_first_label(labels: dict[str, str], node: str) -> None:
     assert seen(alert(**labels)).name == node
 
 
@@ -121,7 +121,7 @@ def test_the_node_is_what_the_first_label_says(labels: dict[str, str], node: str
         ({"node": HOSTILE}, alertmanager.UNKNOWN_NODE, {"name": HOSTILE[:200]}, "node"),
     ],
 )
-def test_who_is_not_known_is_nobody(labels: dict[str, str], message: Message, arguments: dict[str, object], label: str) -> None:
+def test_an_unknown_name_is_no_node(labels: dict[str, str], message: Message, arguments: dict[str, object], label: str) -> None:
     reported = refused(alert(**labels))
     assert said(reported, message, **arguments) and reported.endswith(f"(label {label})" if label else "") and len(reported) < 500
     assert reported.isprintable()

@@ -43,7 +43,7 @@ def test_a_healthy_node_gives_nothing(smi: Smi, tmp_path: Path) -> None:
     assert [node.look() for _ in range(3)] == [[], [], []]
 
 
-def test_it_says_which_device_it_waits_for(smi: Smi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_names_the_device_it_waits_for(smi: Smi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver call that does not return speaks against that one (`agent.detection`)."""
     node, waits = Node(smi, tmp_path, gpus=2), set[tuple[str, str]]()
     answer = smi.answer

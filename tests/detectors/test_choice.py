@@ -115,7 +115,7 @@ def test_the_limits_that_the_documentation_shows_are_those_that_hold_without_it(
     assert (amd.corrected_ecc, amd.throttled, amd.slowdown) == (Rate(1, 2.0), 0.5, amdsmi.DEFAULT.slowdown)
 
 
-def test_nccl_is_asked_only_where_the_file_says_so() -> None:
+def test_nccl_is_queried_only_where_the_file_asks_for_it() -> None:
     assert "nccl-ras" not in [one.name for one in choose()]
     (asked,) = (one for one in choose('[nccl-ras]\nevery = 5\naddress = "n:1"', "d.toml") if one.name == "nccl-ras")
     made = asked.make()
@@ -309,14 +309,14 @@ def here(fake: Fake, *names: str, **more: object) -> PrometheusHere:
     return PrometheusHere(read(Rules, {"name": "dcgm", "exporters": [{"url": fake.url}], "rules": [rule]}), names, lambda: NOW)
 
 
-def test_a_page_that_does_not_say_whose_it_is_is_this_node_s() -> None:
+def test_a_page_without_an_owner_is_this_node_s() -> None:
     with serving(Fake()) as fake:
         fake.body = b'temperature{Hostname="another"} 95\n'
         (found,) = here(fake, "n0").look()
     assert (found.detector, found.name, found.kind, found.severity) == ("prometheus:dcgm", "", "too-hot", Severity.SUSPECT)
 
 
-def test_what_a_server_says_of_another_node_is_left_out() -> None:
+def test_an_answer_about_another_node_is_left_out() -> None:
     with serving(Fake()) as fake:
         fake.vector(({"instance": "n1:9100"}, "95"), ({"instance": "host0:9100"}, "96"))
         rule = {"name": "hot", "query": "temperature", "compare": ">", "number": 90, "kind": "too-hot"}

@@ -74,7 +74,7 @@ def note(found: list[Evidence], kind: str) -> str:
 # -- exit codes -------------------------------------------------------------------------------------------------------
 
 
-def test_exit_code_0_says_nothing(mark: Mark) -> None:
+def test_exit_code_0_is_no_evidence(mark: Mark) -> None:
     assert shell(mark, "echo all is well; echo warning >&2").look() == []
 
 
@@ -127,7 +127,7 @@ def test_no_shell_no_input_no_token(mark: Mark) -> None:
     assert Command(found, lambda: NOW, mark.environment(**secrets)).look() == []
 
 
-def test_words_of_the_command_line_are_not_told(mark: Mark) -> None:
+def test_the_command_line_is_not_reported(mark: Mark) -> None:
     for script in ("exit 1", "exit 3", "kill -9 $$"):
         assert "s3cret" not in only(check(mark, "/bin/sh", "-c", script, "s3cret").look()).detail
 

@@ -189,13 +189,13 @@ def in_vote(*waits: int) -> dict[str, PageView]:
     return {f"w{rank}": page(Activity.VOTED, waits=number) for rank, number in enumerate(waits)}
 
 
-def test_where_none_is_behind_who_waits_for_nobody_holds_up_the_job() -> None:
+def test_where_none_is_behind_a_rank_that_waits_for_no_other_holds_up_the_job() -> None:
     verdict = Host().stand(in_vote(1, 2, 0))
     assert verdict is not None and verdict.worker == "w2" and said(verdict.detail, training_evidence.WAITS_FOR_NONE, rank=2)
     assert verdict.happened == OFFSET
 
 
-def test_where_several_are_behind_who_waits_for_nobody_holds_up_the_job() -> None:
+def test_where_several_are_behind_a_rank_that_waits_for_no_other_holds_up_the_job() -> None:
     """In the forward of DDP with buffers: the source of their broadcast has got further than the rest, and the rest are not all equally
     far.
     """
@@ -294,7 +294,7 @@ def test_in_a_step_the_limit_is_that_of_the_steps() -> None:
 
 
 @pytest.mark.parametrize("process", [Process.DEBUGGED, Process.TRACED])
-def test_while_a_rank_is_in_a_debugger_nobody_hangs(process: Process) -> None:
+def test_while_a_rank_is_in_a_debugger_no_rank_is_considered_hung(process: Process) -> None:
     host = Host(PATIENT)
     host.read({"w0": page(process=process), **OTHERS}, 5000.0)
     assert host.judge() is None and host.watch.alone(RANKS, 5000.0 + OFFSET) is None
@@ -356,7 +356,7 @@ def test_a_rank_that_is_left_behind_is_named_by_its_number(transaction: int, wor
     assert behind is not None and said(behind[2], training_evidence.LEFT_BEHIND, where=words)
 
 
-def test_who_works_at_the_same_transaction_leaves_nobody_behind() -> None:
+def test_ranks_at_the_same_transaction_leave_none_behind() -> None:
     host = Host()
     for clock in (50.0, 51.0, 52.0):
         host.read({"w0": page(Activity.FINISHED, 9), "w1": page(Activity.RUNNING, 8), "w2": page(Activity.VOTED, 8)}, clock)

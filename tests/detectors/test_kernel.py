@@ -57,7 +57,7 @@ class Watch:
 
 
 @pytest.mark.parametrize("text", REAL)
-def test_a_real_text_means_what_it_says(text: str) -> None:
+def test_a_real_text_is_matched_by_its_pattern(text: str) -> None:
     found = meaning(text)
     assert found is not None
     assert (found.kind, found.pattern.severity, found.pattern.subject, found.part) == REAL[text]
@@ -318,7 +318,7 @@ def test_a_link_that_is_down_for_a_moment_is_a_note() -> None:
     assert watch.look(later=100.0) == []
 
 
-def test_links_that_were_down_long_before_the_first_look_say_nothing() -> None:
+def test_links_that_were_down_long_before_the_first_look_are_not_reported() -> None:
     watch = Watch()
     assert watch.look(_record(DOWN, UPTIME - 120.0)) == []
     assert watch.look(later=60.0) == []
@@ -349,7 +349,7 @@ def test_why_the_log_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @given(st.lists(st.binary(max_size=200), max_size=20))
-def test_no_bytes_make_it_raise_or_say_anything(chunks: list[bytes]) -> None:
+def test_no_bytes_make_it_raise_or_report_anything(chunks: list[bytes]) -> None:
     watch = Watch()
     assert watch.look(*chunks) == []
     assert watch.look(*[b"4,1,1,-;" + chunk + b"\n" for chunk in chunks]) == []

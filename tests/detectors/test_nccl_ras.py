@@ -180,7 +180,7 @@ def test_a_job_that_goes_on_has_no_rank_behind() -> None:
 
 
 @pytest.mark.parametrize("counts", [(7, 7, 7), (7, 5, 5), (7, 6, 5), (7, 7, 5, 5), (5,), ()])
-def test_where_no_single_rank_is_behind_nobody_is_named(counts: tuple[int, ...]) -> None:
+def test_where_no_single_rank_is_behind_none_is_named(counts: tuple[int, ...]) -> None:
     node = Node()
     assert [node.look(answer(*counts), after=STILL) for _ in range(3)] == [[], [], []]
 

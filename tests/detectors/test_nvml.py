@@ -36,7 +36,7 @@ def test_a_healthy_node_gives_nothing(node: Node) -> None:
     assert [node.look() for _ in range(3)] == [[], [], []]
 
 
-def test_it_says_which_device_it_waits_for(node: Node) -> None:
+def test_it_names_the_device_it_waits_for(node: Node) -> None:
     """A driver call that does not return speaks against that one (`agent.detection`)."""
     node.healthy(1)
     node.lines["order"] = "0 1"

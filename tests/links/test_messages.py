@@ -52,7 +52,7 @@ def test_commands_come_out_of_their_frames_as_they_went_in(reported: list[comman
     assert [message for line in lines for message in unfold(decode(line))] == reported
 
 
-def test_one_line_tells_all_workers_of_a_node() -> None:
+def test_one_line_reaches_all_workers_of_a_node() -> None:
     reported = [commands.Abort(f"w{number}", 1, "h:1", (9,), "lost") for number in range(8)]
     (frame,) = encode_all([*reported, commands.KillWorker("w9", "lost")])
     together, alone = map(decode, frame.split("\n"))

@@ -52,7 +52,7 @@ def without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
 HOT = Evidence("thermometer", Subject.NODE, "n0", Severity.SUSPECT, "91 degrees", 100.0)
 
 
-def test_a_person_s_word_outlives_what_an_agent_repeats(tmp_path: Path) -> None:
+def test_a_person_s_decision_outlives_what_an_agent_repeats(tmp_path: Path) -> None:
     job = Job(JobSpec("job", world_size=2, workers_per_node=1, nodes=2, spares=2))
     served = SimpleNamespace(service=SimpleNamespace(machine=job.machine, submit=lambda event: job.machine.handle(event, 200.0)))
     served.running = SimpleNamespace(done=lambda: False)
@@ -265,7 +265,7 @@ def test_of_what_was_seen_not_much_is_kept_of_each() -> None:
     assert len(node.doubt(200.0)) < 1100
 
 
-def test_what_people_say_of_nodes_is_kept(tmp_path: Path) -> None:
+def test_marks_that_people_set_on_nodes_are_kept(tmp_path: Path) -> None:
     """Also what an earlier version has kept."""
     reported: list[str] = []
     (tmp_path / marks.EARLIER).write_text('{"n0": "drained: of old"}')

@@ -186,7 +186,7 @@ def test_what_waits_for_the_journal(command: Command, strict: bool, waits: bool)
     assert (at_once, later) == (([message], [command]) if waits else ([message, command], []))
 
 
-def test_nothing_that_comes_of_a_persons_word_goes_out_before_it_is_written() -> None:
+def test_no_effect_of_a_persons_decision_goes_out_before_it_is_written() -> None:
     commands: list[Command] = [Tell("rank 1 is believed"), ABORT]
     assert split(Believed(1, ""), commands, strict=False) == ([], commands)
 

@@ -218,7 +218,7 @@ def command(*arguments: str) -> Result:
     return CliRunner().invoke(understudy.cli.app, ["policy", *arguments], env={"COLUMNS": "200"})
 
 
-def test_the_command_line_explains_it_and_tells_every_mistake(tmp_path: Path) -> None:
+def test_the_command_line_explains_it_and_reports_every_mistake(tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_text(command("show").output)
     assert file.read_text() == default_text()

@@ -174,7 +174,7 @@ def test_every_option_of_run_is_described() -> None:
 
 
 @EVERY_PAGE
-def test_commands_are_run_by_a_test_or_say_why_not(page: Path) -> None:
+def test_commands_are_run_by_a_test_or_have_a_reason_why_not(page: Path) -> None:
     """The test itself fails if it does not run what is said to be run by it; that of the quickstart runs a part for other pages, too."""
     quickstart = {line.partition(" #")[0].strip() for line in quickstart_commands()}
     for block in commands(page):

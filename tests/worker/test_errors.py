@@ -33,7 +33,7 @@ def test_a_port_that_somebody_else_has(take: Callable[[int], object]) -> None:
     assert is_port_taken(error.value)
 
 
-def test_another_error_says_nothing_of_ports() -> None:
+def test_another_error_does_not_mention_ports() -> None:
     with pytest.raises(OSError) as error:
         open("/does/not/exist")  # noqa: SIM115
     assert not is_port_taken(error.value)

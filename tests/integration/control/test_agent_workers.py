@@ -71,7 +71,7 @@ def test_a_loss_is_reported_with_its_cause(tmp_path: Path, deed: str, cause: Los
     asyncio.run(scenario())
 
 
-def test_a_failed_script_is_not_a_loss_and_its_last_words_are_heard(tmp_path: Path) -> None:
+def test_a_failed_script_is_not_a_loss_and_its_last_message_is_received(tmp_path: Path) -> None:
     script = "import os; from understudy.core.events import *; say(ScriptFailed(me, 0, 5, 'E', 'tb', 3)); os._exit(3)"
 
     async def scenario() -> None:

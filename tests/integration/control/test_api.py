@@ -107,7 +107,7 @@ def _open(service: Service, path: str, token: str) -> ClientConnection:
     )
 
 
-def test_an_agent_says_who_it_is_or_goes(service: Service) -> None:
+def test_an_agent_that_does_not_introduce_itself_is_disconnected(service: Service) -> None:
     for token in ("", "wrong", TOKEN[:-1]):
         with pytest.raises(InvalidStatus):
             _open(service, "/v1/agent", token)

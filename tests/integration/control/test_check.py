@@ -101,7 +101,7 @@ def test_what_a_drill_could_not_see_yet_holds_the_job(training: Training) -> Non
     assert said(found["drills"], asking.DRILL_PROVEN, rank=0)
 
 
-def test_a_script_that_goes_on_from_what_the_first_run_has_saved_says_so(training: Training) -> None:
+def test_a_script_that_resumes_from_what_the_first_run_has_saved_is_reported(training: Training) -> None:
     """Each run would be a different training, and the second one may have nothing left to do."""
     outcome = check(training, "checked.py", "resumes", "--kills", "vote")
     found = page(outcome)

@@ -285,7 +285,7 @@ def test_one_whose_disk_is_put_back_takes_no_part(members: Members, tmp_path: Pa
     assert {number: times[number - 1] for number in members.seen} == {number: event["time"] for number, event in members.seen.items()}
 
 
-def test_words_that_are_lost_with_all_who_knew_of_them_are_reported_when_one_is_back(members: Members, tmp_path: Path) -> None:
+def test_messages_that_are_lost_with_all_who_knew_of_them_are_reported_when_one_is_back(members: Members, tmp_path: Path) -> None:
     """Two of three have had them: one is away, and the other one's disk is put back. That cannot be found before the first is back."""
     leader = members.wait_for_leader()
     node = Node(members)

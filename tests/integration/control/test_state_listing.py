@@ -12,7 +12,7 @@ from understudy.messages import census, coverage
 __all__ = ["training"]
 
 
-def test_the_listing_says_what_a_newcomer_gets_and_what_not(training: Training) -> None:
+def test_the_listing_shows_what_a_newcomer_gets_and_what_not(training: Training) -> None:
     outcome = training.run("beside.py", "iterator", "differs", spares=0)
     assert outcome.code == 0, outcome.output
     run = str(outcome.folder / "run")

@@ -127,7 +127,7 @@ def test_an_agent_whose_token_names_no_node_learns_what_it_needs(service: Servic
         service.wait_for_words("orchestrator.txt", message)
 
 
-def test_what_an_agent_says_of_its_node_is_bounded(service: Service, hostile: Callable[[str, str], Hostile], tmp_path: Path) -> None:
+def test_what_an_agent_reports_about_its_node_is_bounded(service: Service, hostile: Callable[[str, str], Hostile], tmp_path: Path) -> None:
     labels = {f"{n}": "x" * 1000 for n in range(700)}
     for hello, message, code in (
         (Hello("b", "10.0.0.9", -8, "", {}, ()), wire.SLOTS_OUT_OF_RANGE(slots=-8, most=MOST_SLOTS), 1008),

@@ -35,7 +35,7 @@ understudy.join()
 """
 
 
-def test_its_first_line_and_the_report_of_a_loss_say_so(tmp_path: Path) -> None:
+def test_its_first_line_and_the_report_of_a_loss_mention_it(tmp_path: Path) -> None:
     with marked() as mark:
         path = tmp_path / "trainer.py"
         path.write_text(KILLED)

@@ -63,7 +63,7 @@ def test_drills_of_every_rank_change_nothing_and_a_loss_after_them_is_survived(t
     assert finals == [json.loads((reference.folder / f"final-{rank}.json").read_text()) for rank in range(2)]
 
 
-def test_a_drill_begins_by_itself_and_an_incident_says_what_it_has_proven(training: Training) -> None:
+def test_a_drill_begins_by_itself_and_an_incident_notes_what_it_has_proven(training: Training) -> None:
     started = begin(training, str(SOAK), "--pace", "0.1", flags=("--drill", "3"))
     wait_until(lambda: any(found["verdict"] for found in started.status()["drills"]), "a drill", LONG)
     found = started.status()
@@ -99,7 +99,7 @@ def test_a_drill_after_an_incident_raises_its_grade(training: Training) -> None:
     assert ["grade unproven" in line for line in given] == [True, False] and "grade drilled" in given[1], given
 
 
-def test_beyond_its_bound_a_drill_compares_a_prefix_and_says_how_far(training: Training) -> None:
+def test_beyond_its_bound_a_drill_compares_a_prefix_and_reports_how_far(training: Training) -> None:
     started = begin(training, str(SOAK), "--pace", "0.1", flags=("--drill-bytes", "1000"))  # the broadcast of buffers, and no gradient
     code, found = drill(started, 1)
     assert (code, found["verdict"], found["collectives"], found["left_out"]) == (0, "partly", 2, 2), found

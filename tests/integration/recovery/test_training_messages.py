@@ -106,7 +106,7 @@ def test_a_loss_in_a_collective_outside_any_transaction(training: Training) -> N
     assert said(outcome.output, transactions.FAILED_OUTSIDE, rank=0)
 
 
-def test_a_rank_whose_connections_break_between_its_last_collective_and_its_vote_says_so(training: Training) -> None:
+def test_a_rank_whose_connections_break_between_its_last_collective_and_its_vote_reports_it(training: Training) -> None:
     reference = training.undisturbed("broken.py")
     outcome = training.begin("broken.py", "break").ends()
     (incident,) = survived(outcome, reference, losses=0)
@@ -149,7 +149,7 @@ def test_a_newcomer_that_sets_up_otherwise_names_the_first_difference(training: 
     assert here < there, "the newcomer's, then the lost rank's"
 
 
-def test_without_a_replica_the_coverage_says_so_before_the_first_step_and_a_loss_ends_the_job(training: Training) -> None:
+def test_without_a_replica_the_coverage_warns_before_the_first_step_and_a_loss_ends_the_job(training: Training) -> None:
     outcome = training.run("sharded.py", faults="before the vote:0:1")
     assert outcome.code == 1
     reported, _, after = outcome.output.partition(losses.KILLED.code)

@@ -211,7 +211,7 @@ def test_what_does_not_ask_for_no_root_stays_as_it_is(pod: Object | None, contai
         {"capabilities": {"add": ["SYS_ADMIN"]}},
     ],
 )
-def test_what_a_template_without_root_says_of_its_security_stays(container: Object) -> None:
+def test_the_security_settings_of_a_template_without_root_stay(container: Object) -> None:
     """And is nothing that the API server refuses because of what was added: no escalation, but privileged."""
     spec = with_template({"runAsNonRoot": True}, container)
     context = spec["containers"][0]["securityContext"]
@@ -285,7 +285,7 @@ def test_kubectl_makes_the_same_of_it() -> None:
 
 
 @needs_kubectl
-def test_another_group_is_another_word_everywhere() -> None:
+def test_another_group_is_another_name_everywhere() -> None:
     """As `kustomization.yaml` says it is done."""
     assert KUBECTL is not None
     match = re.search(r"sed '([^']+)'", (KUBERNETES / "kustomization.yaml").read_text())

@@ -80,7 +80,7 @@ def test_names(case: str, inside: bool, tmp_path: Path) -> None:
     assert [set(names or ()) for names in seen] == [expected]
 
 
-def test_a_scope_without_source_tells_nothing() -> None:
+def test_a_scope_without_source_is_unknown() -> None:
     seen: list[frozenset[str] | None] = []
     names = {"mark": lambda: seen.append(names_set_first(sys._getframe(1)))}
     exec("for i in range(1):\n    mark()\n", names)

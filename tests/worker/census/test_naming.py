@@ -111,7 +111,7 @@ def test_the_line_that_stores_it(script: Script, case: str) -> None:
     assert where(path, owner) == (f"train.py:{line}" if line else "train.py")
 
 
-def test_without_source_it_is_said_where_it_is(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_source_the_place_is_reported(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     script("")
     assert where(at("bad"), None) == "train.py"
     assert where(at("bad", root=("frame", "train.py:main")), None) == "train.py:main"
@@ -236,9 +236,9 @@ def test_of_many_four_are_named(script: Script) -> None:
     assert said(text, notices.DIFFERS_BY_RANK, names=names, differ="differ", change="change")
 
 
-def test_the_census_tells_it(script: Script) -> None:
+def test_the_census_reports_it(script: Script) -> None:
     module = script("class Meter:\n    def up(self):\n        self.sum += 1\nmeter = Meter()\nmeter.sum = 0\nseen = {}")
-    census = Census(lambda: lambda thing: False, test_the_census_tells_it.__code__, lambda name, stream: None)
+    census = Census(lambda: lambda thing: False, test_the_census_reports_it.__code__, lambda name, stream: None)
     census.set_up()
     module.meter.up()
     (entry,) = [entry for entry in census.encoded(None, True) if entry.endswith("meter.sum")]

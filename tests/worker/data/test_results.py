@@ -92,7 +92,7 @@ def test_of_another_rank_is_noted() -> None:
     assert newcomer.replaced == ["0.-1.0"]
 
 
-def test_a_newcomer_that_has_skipped_an_iteration_can_tell_its_results() -> None:
+def test_a_newcomer_that_has_skipped_an_iteration_has_its_results() -> None:
     lead, newcomer, next_one = Results(), Results(), Results()
     lead.keep([0, -1, 0], 1)
     lead.keep([0, 11, 0], 0.5)

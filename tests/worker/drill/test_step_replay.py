@@ -196,7 +196,7 @@ def test_objects_whose_content_cannot_be_read_are_not_compared() -> None:
     assert replayed.compared == 2 and replayed.different == []
 
 
-def test_a_message_from_any_rank_says_from_which() -> None:
+def test_a_message_from_any_rank_has_its_sender() -> None:
     shape = [("float32", [2])]
     entry = DrilledCollective("0 recv_any_source_ any tag 5", 0, "recv_any_source_", "tag=5", [], [], shape, [torch.ones(2)], 2)
     replayed = replayer([entry])

@@ -41,7 +41,7 @@ def agreed(ranks: Sequence[Sequence[VoteField]]) -> dict[str, int | None]:
 
 
 @given(votes())
-def test_a_field_is_what_its_reduction_says(ranks: list[list[VoteField]]) -> None:
+def test_a_field_is_the_result_of_its_reduction(ranks: list[list[VoteField]]) -> None:
     found = agreed(ranks)
     for fields in zip(*ranks, strict=True):
         name, reduce, _ = fields[0]

@@ -60,7 +60,7 @@ def failed(done: Future[None]) -> str:
     return str(caught.value)
 
 
-def test_ranks_in_a_ring_go_on_unchecked_and_one_of_them_says_so(ranks: list[Rank]) -> None:
+def test_ranks_in_a_ring_go_on_unchecked_and_one_of_them_reports_it(ranks: list[Rank]) -> None:
     with ThreadPoolExecutor(3) as threads:
         calls = [
             threads.submit(ranks[0].issue, "a", [1]),
@@ -119,7 +119,7 @@ def test_a_wait_for_a_message_may_close_a_ring(ranks: list[Rank]) -> None:
     assert not ranks[1].calls.mismatch
 
 
-def test_nothing_is_said_of_who_sends_to_a_rank_that_takes_from_anybody(ranks: list[Rank]) -> None:
+def test_nothing_is_reported_about_the_sender_to_a_rank_that_receives_from_any(ranks: list[Rank]) -> None:
     ranks[2].client.put("m/anybody", b"")
     with ThreadPoolExecutor(1) as threads:
         waits = threads.submit(ranks[0].take, "m", 1)

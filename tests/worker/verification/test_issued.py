@@ -170,7 +170,7 @@ def test_what_cannot_be_read_is_not_counted_as_the_same(rank: Rank) -> None:
     assert rank.votes() == ("", RedoCompared(1, 2, 16, 32))
 
 
-def test_a_redo_of_which_not_all_is_noted_is_not_said_to_call_less(rank: Rank) -> None:
+def test_a_redo_that_is_noted_in_part_is_not_reported_to_call_less(rank: Rank) -> None:
     rank.call(torch.ones(4))
     rank.call(torch.ones(4))
     rank.interrupted()

@@ -119,7 +119,7 @@ def test_another_gradient_is_named_and_goes_with_the_vote() -> None:
     assert rank.proof.report().digests == 0
 
 
-def test_a_rank_whose_redo_is_the_same_waits_for_the_end_of_the_generation_and_says_nothing() -> None:
+def test_a_rank_whose_redo_is_the_same_waits_for_the_end_of_the_generation_and_reports_nothing() -> None:
     rank = Rank()
     with pytest.raises(GenerationAborted):
         rank.proof.disputed()
