@@ -220,7 +220,7 @@ def test_a_suspicion_of_one_check_is_repeated_as_long_as_it_is_valid() -> None:
     memory.take(replace(SEEN, severity="note", kind="loud"), 100.0)
     reported = [now for now in range(100, 1000) if memory.due(float(now))]
     assert reported == [100 + AGAIN, 100 + 2 * AGAIN]
-    assert [one.kind for one in memory.known(1000.0)] == ["hot", "loud"], "to whoever comes to lead, also that it is over"
+    assert [one.kind for one in memory.known(1000.0)] == ["hot", "loud"], "to the next leader, also that it is over"
     assert [one.kind for one in memory.known(101.0 + KEPT)] == ["hot"]
 
 

@@ -243,12 +243,12 @@ class Nobody:
     """An orchestrator that does not answer."""
 
     def status(self) -> dict[str, Any]:
-        raise Away("nobody answers")
+        raise Away("no one answers")
 
     report = status
 
     def events(self, after: int) -> Iterator[dict[str, Any]]:
-        raise Away("nobody answers")
+        raise Away("no one answers")
 
     def last(self) -> None:
         return None

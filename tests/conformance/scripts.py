@@ -9,7 +9,7 @@ A script tells about itself in comments ahead of its first statement:
     # arguments: --x 1            of the script
     # limit: 300                  seconds that an undisturbed run may take (default 120)
 
-Kills happen one after the other, each once its step is committed, so each waits for a step that comes behind the recovery from the one
+Kills happen one after the other, each once its step is committed, so each waits for a step after the recovery from the one
 before. Two in a row with the same step and point are two at once: the second rank waits at the point for the first to be killed.
 A point in a newcomer's life (`NEWCOMERS`) belongs to the kill before it, of the same rank, which must be the first one of that rank:
 its step means nothing.
@@ -173,7 +173,7 @@ def _kills(name: str, said: str, ranks: int) -> tuple[Kill, ...]:
             raise ValueError(f"{name}: {kill} is of a rank that it does not have")
         same = [other for other in found if other.rank == kill.rank]
         if kill.of_newcomer and (len(same) != 1 or same != found[-1:]):
-            raise ValueError(f"{name}: {kill} must come right behind the first kill of rank {kill.rank}")
+            raise ValueError(f"{name}: {kill} must come right after the first kill of rank {kill.rank}")
         found.append(kill)
         end = match.end()
     return tuple(found)

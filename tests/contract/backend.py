@@ -1,5 +1,5 @@
 """What a `Backend` promises, on three real processes: they add up, one of them is killed while the others wait for it in a sum, the others
-abort, drain and connect anew with one that was made without peers, in the same group; then one aborts a sum to which nobody comes.
+abort, drain and connect again with one that was made without peers, in the same group; then one aborts a sum that no other joins.
 
 `python -m tests.contract.backend NAME` shows it for a backend of this machine, without pytest.
 """
@@ -103,7 +103,7 @@ def _judged(rank: int, found: dict[str, Any]) -> Iterator[str]:
     if found["again"] != everybody:
         yield f"the sum after a new one has connected is {found['again']}"
     if not found["same group"] or not found["unbroken"]:
-        yield "what was connected anew is not in the same group, or is broken"
+        yield "what was connected again is not in the same group, or is broken"
     if found["collectives"] < 1 or found["end"]:
         yield f"there were {found['collectives']} collectives on it, and {found['end']} after it was dropped"
     if rank == LOST:

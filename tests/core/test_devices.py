@@ -182,7 +182,7 @@ def test_a_rank_on_its_way_away_is_known_with_its_new_device() -> None:
     job.verify()
     job.submit(events.UsesDevice(newcomer, "gpu2"))
     job.commit(1)
-    assert moves_of(job.submit(seen("gpu1", leave=True))) == [], "nobody is on it any more"
+    assert moves_of(job.submit(seen("gpu1", leave=True))) == [], "no rank is on it any more"
 
 
 def test_of_several_taints_of_a_device_one_that_asks_to_leave_it_is_enough() -> None:

@@ -350,7 +350,7 @@ def test_before_roles_are_known_the_rank_that_is_awaited_is_drilled_first() -> N
     redone(job, {1: Said(NOTHING), 2: Said(NOTHING)}, "w1", "w2")
     job.warm()
     drill(job, 30, PASSED, rank=0, pause=1.0)
-    assert only(job).grade is UNPROVEN, "nobody knows who is like rank 0"
+    assert only(job).grade is UNPROVEN, "the ranks like rank 0 are unknown"
     registered(job, 0, 0, 0, step=31)
     assert proofs.turn(job.machine.state) == 0 and job.machine.drill_due(31, job.now)
     job.warm()
@@ -563,7 +563,7 @@ def test_a_job_may_wait_for_a_decision_after_what_is_unproven(newcomer: Said) ->
     phases.append(job.machine.state.phase)
     assert phases == [Phase.QUIESCING, Phase.RESUMING], "it waits for that"
     commit(job, {}, 2, 3)
-    assert [one.grade for one in job.machine.incidents()] == [UNPROVEN, PROVEN] and state.phase is Phase.TRAINING, "nobody is new in it"
+    assert [one.grade for one in job.machine.incidents()] == [UNPROVEN, PROVEN] and state.phase is Phase.TRAINING, "no worker is new in it"
     assert assigned(job.lose("w0")).rank == 0
 
 

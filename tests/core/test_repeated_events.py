@@ -18,7 +18,7 @@ from understudy.core.state import JobState, Stage, Worker
 from understudy.core.transitions import Phase, WorkerState
 
 SEEDS = (*range(8), 17)  # in the last one a dispute holds the job
-ANEW = (events.Expired, events.PhaseDone)  # a timer may have been set again; how long something took and what it moved is a sum
+DIFFERS = (events.Expired, events.PhaseDone)  # a timer may have been set again; how long something took and what it moved is a sum
 REPEATED = (commands.StartWorker, commands.Assign, commands.Prepare, commands.Publish, commands.Abort, commands.Pause, commands.Recover)
 
 
@@ -97,7 +97,7 @@ def test_what_comes_twice_counts_once(seed: int) -> None:
     walk = Walk(seed)
     for event in walk.goes_on(70):
         walk.submit(event)
-        if not isinstance(event, ANEW) and walk.machine.state.ended is None:
+        if not isinstance(event, DIFFERS) and walk.machine.state.ended is None:
             again = walk.unchanged(event)
             repeated = (*REPEATED, commands.Release) if isinstance(event, events.NodeJoined) else ()
             assert not [command for command in again if not isinstance(command, (commands.Tell, commands.KillWorker, *repeated))], event

@@ -29,7 +29,7 @@ def test_spares_that_die_before_they_are_warm_are_not_started_for_ever() -> None
         count += 1
         assert count < 20, "it starts them for ever"
         starts = of(commands.StartWorker, job.lose(starts[0].worker))
-    assert count == 4, "as many as it may be started anew, and one"
+    assert count == 4, "as many as it may be restarted, and one"
     assert job.machine.state.phase is Phase.TRAINING, "the job goes on without a spare"
 
 

@@ -341,10 +341,10 @@ def test_a_transaction_before_which_others_have_ended_can_never_commit() -> None
         assert host.watch.left_behind(RANKS) is None  # it was torn
         for clock in (53.0, 54.0):
             host.read(done | {"w2": page(activity, 8)}, clock)
-            behind = host.watch.left_behind(RANKS)
-        assert behind is not None
-        assert behind[0] == 2
-        assert behind[2] == training_evidence.LEFT_BEHIND(where="transaction 8", others=0)
+            left = host.watch.left_behind(RANKS)
+        assert left is not None
+        assert left[0] == 2
+        assert left[2] == training_evidence.LEFT_BEHIND(where="transaction 8", others=0)
 
 
 @pytest.mark.parametrize(("transaction", "words"), [(0, "transaction 0"), (-1, "the first transaction")])
@@ -352,8 +352,8 @@ def test_a_rank_that_is_left_behind_is_named_by_its_number(transaction: int, wor
     host = Host()
     for clock in (50.0, 51.0):
         host.read({"w0": page(Activity.FINISHED, transaction), "w2": page(Activity.RUNNING, transaction)}, clock)
-        behind = host.watch.left_behind(RANKS)
-    assert behind is not None and said(behind[2], training_evidence.LEFT_BEHIND, where=words)
+        left = host.watch.left_behind(RANKS)
+    assert left is not None and said(left[2], training_evidence.LEFT_BEHIND, where=words)
 
 
 def test_ranks_at_the_same_transaction_leave_none_behind() -> None:

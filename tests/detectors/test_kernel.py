@@ -201,7 +201,7 @@ def test_a_look_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(path)
     assert Kernel.missing(str(path)) == ""
     detector = Kernel(str(path), clock=lambda: NOW, uptime=lambda: UPTIME)
-    assert detector.look() == [], "nobody writes"
+    assert detector.look() == [], "there is no writer"
     with path.open("wb", buffering=0) as pipe:
         assert detector.look() == [], "somebody might"
         pipe.write(_record(OFF_THE_BUS))
@@ -390,7 +390,7 @@ def test_what_was_suspect_before_the_job_began_is_one_note_and_what_comes_then_c
     assert "xid-79 pci:0000:01:00.0: NVRM: Xid" in note.detail and "nvme-dead nvme0: nvme nvme0" in note.detail
     assert watch.look(later=1.0) == [], "reported once"
     [again] = watch.look(_record(OFF_THE_BUS, UPTIME), later=1.0)
-    assert (again.severity, again.part) == ("suspect", "pci:0000:01:00.0"), "it has happened anew"
+    assert (again.severity, again.part) == ("suspect", "pci:0000:01:00.0"), "it has happened again"
 
 
 def test_notes_and_evidence_that_ended_before_the_job_began_are_not_reported() -> None:

@@ -186,7 +186,7 @@ def test_slowdown_that_lasts(node: Node, bit: int, kind: str, severity: Severity
     node.gpu(0, clocks=0x4)
     assert node.look() == []
     node.gpu(0, clocks=bit)
-    assert node.look() == [], "it begins anew"
+    assert node.look() == [], "it begins again"
 
 
 @pytest.mark.parametrize("bit", [0x1, 0x2, 0x4, 0x8, 0x10, 0x100])

@@ -93,7 +93,7 @@ def test_two_that_differ_pause_the_job_until_an_operator_chooses(start: Start, r
     send(orchestrator, signal.SIGKILL)
     wait_until(lambda: json.loads(where.read_text())["pid"] != orchestrator, "the orchestrator is started again", LIMIT)
     assert job.ask("status")["state"] == "held"
-    assert all(max(line.get("step", 0) for line in job.lines(rank)) == 6 for rank in RANKS), "nobody has gone on"
+    assert all(max(line.get("step", 0) for line in job.lines(rank)) == 6 for rank in RANKS), "no rank has gone on"
     job.command("resolve", "--keep-rank", "2", "--reason", "its digest is that of the checkpoint")
     assert_identical(job, undisturbed)
     assert happened(job, "flipped_bit_in_donor", 0)

@@ -21,7 +21,7 @@ from understudy.detectors.base import Evidence, NodeDetector, Severity, Subject
 
 
 class Lamp(NodeDetector):
-    """A lamp is a file beside the folder of the node's agent. When it goes out, that is reported as well."""
+    """A lamp is a file next to the folder of the node's agent. When it goes out, that is reported as well."""
 
     name, every = "lamp", 0.1
 

@@ -133,7 +133,7 @@ class _Serving:
         result.grades = self._grades(record.incidents)
         result.steps = (before, after)
         if self.process.poll() is not None:
-            result.wrong = f"the job ended behind it: {self.training.output[-1000:]}"
+            result.wrong = f"the job ended after it: {self.training.output[-1000:]}"
 
     def _grades(self, numbers: Collection[int]) -> tuple[str, ...]:
         """Of these incidents; none where the job has ended."""
@@ -238,9 +238,9 @@ def compare(finished: Finished, reference: dict[int, Log]) -> None:
         for rank, log in finished.logs.items():
             entered = _entered(log)
             for number in range(first + 1, last + 1):
-                behind = _lost_behind(number, log, entered) or result.outcome == Outcome.ENDS
+                lost_after = _lost_after(number, log, entered) or result.outcome == Outcome.ENDS
                 for key in (f"step {number}", f"evaluation {number}"):
-                    may_lack = behind or (number == last and key.startswith("evaluation"))  # the next cell's victim, perhaps
+                    may_lack = lost_after or (number == last and key.startswith("evaluation"))  # the next cell's victim, perhaps
                     loose = UNLIKE if key in entered else frozenset(("by",))
                     result.wrong = result.wrong or _differs(log.get(key), reference[rank].get(key), rank, key, loose, may_lack)
 
@@ -256,7 +256,7 @@ def _entered(log: Log) -> set[str]:
     return {key for (_, before), (_, key) in pairwise(steps) if log[before]["by"] != log[key]["by"]}
 
 
-def _lost_behind(number: int, log: Log, entered: set[str]) -> bool:
+def _lost_after(number: int, log: Log, entered: set[str]) -> bool:
     """Return whether a line of this step may be missing: it counts, but the worker that would have written it was lost after its vote. Then
     the next line is a newcomer's.
     """

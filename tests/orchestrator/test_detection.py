@@ -119,7 +119,7 @@ def test_a_policy_may_end_who_computes_on_a_device() -> None:
     assert {taint.device for taint in job.state.nodes[node].device_taints.values()} == {"gpu1"}
     assert job.state.holder(1).name != worker
     again = job.sees(replace(gone, happened=102.0), 102.0)
-    assert isinstance(again, NodeTainted) and again.part == "GPU-5a" and not again.leave, "nobody computes there any more"
+    assert isinstance(again, NodeTainted) and again.part == "GPU-5a" and not again.leave, "no rank computes there any more"
 
 
 def test_a_note_is_only_shown_and_reported_once() -> None:
@@ -259,7 +259,7 @@ def test_what_was_seen_before_a_person_trusts_the_node_again_counts_no_more() ->
     job.job.machine.handle(NodeTainted("n0", ""), 200.0)
     assert job.sees(HOT, 210.0) is None, "the agent repeats it"
     assert job.sees(replace(HOT, happened=200.0), 210.0) is None
-    assert job.sees(replace(HOT, happened=201.0), 210.0) is not None, "it has happened anew"
+    assert job.sees(replace(HOT, happened=201.0), 210.0) is not None, "it has happened again"
     job.job.machine.handle(NodeTainted("n0", "", "thermometer"), 300.0)
     assert job.sees(replace(HOT, happened=250.0), 310.0) is not None, "a detector's word is not a person's"
 

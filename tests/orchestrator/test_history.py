@@ -99,7 +99,7 @@ async def read_while_written(place: Path | str) -> None:
         expected = [after for _ in JOBS for after in (0, 1, 499, 3000) for _ in range(2)] + starts
         for after, got in zip(expected, await asyncio.gather(*readers), strict=True):
             assert got == list(range(after + 1, COUNT + 1))
-        assert not life.history._tails, "nothing is kept for nobody"
+        assert not life.history._tails, "nothing is kept without a reader"
     with alive(place) as life:  # another life of the orchestrator goes on with the numbers
         life.write(COUNT + 1, COUNT + 10)
         life.over.set_result(0)

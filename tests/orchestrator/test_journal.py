@@ -40,7 +40,7 @@ STORY: list[events.Event] = [
     events.WorkerLost("w1", LossCause.KILLED, "signal 9", 8.5),
     events.Quiesced("w0", 1, Position(4, VotePhase.RUNNING), (BuddyCopyRef(1, 3),), 4),
     events.PhaseDone("w2", 1, "transfer", 11.0, 0.25, 1 << 20),
-    events.Verified("w2", 1, 12, ("a worker of the data loader began anew",)),
+    events.Verified("w2", 1, 12, ("a worker of the data loader began again",)),
     events.Committed("w0", 1, 4, 5),
 ]
 
@@ -105,7 +105,7 @@ def test_status_and_report_from_the_journal_alone(tmp_path: Path) -> None:
     assert list(incident["phases"]) == ["detect", "abort", "assign", "setup", "attach", "transfer", "verify", "redo"]
     assert incident["phases"]["transfer"] == 0.25 and incident["phases"]["detect"] == 1.5
     assert (incident["bytes_moved"], incident["digests_verified"]) == (1 << 20, 12)
-    assert incident["notes"] == ["rank 1: a worker of the data loader began anew"]
+    assert incident["notes"] == ["rank 1: a worker of the data loader began again"]
 
 
 def test_a_process_id_of_zero_in_an_earlier_journal_is_not_known(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_a_silent_host_is_waited_for_while_most_agents_are_away_themselves() -> 
 
 def test_a_lease_is_good_from_the_moment_in_which_it_was_asked_for() -> None:
     term = LeaseTerm(3.0)
-    assert term.over(0.1), "nobody leads without one"
+    assert term.over(0.1), "there is no leader without one"
     term.extend(10.0)
     assert not term.over(13.0) and term.over(13.001)
     assert term.worth_taking(10.0, 11.5) and not term.worth_taking(10.0, 11.6)

@@ -249,7 +249,7 @@ class Scenario:
             f" after step {incident.step}, {length}, {incident.bytes_moved} bytes, {incident.digests_verified} digests"
         ]
         lines += [
-            f"=   rank {part.rank}: {part.cause} ({part.detail}), {part.old_worker} -> {part.new_worker or 'nobody'}"
+            f"=   rank {part.rank}: {part.cause} ({part.detail}), {part.old_worker} -> {part.new_worker or 'none'}"
             for part in incident.ranks
         ]
         lines += [f"=   {span.phase}: {span.seconds:.3f} s from {span.start:+.3f} s" for span in incident.spans]

@@ -19,14 +19,14 @@ def by_a_store(port: int) -> None:
     TCPStore("127.0.0.1", port, is_master=True)
 
 
-def behind_another(port: int) -> None:
+def after_another(port: int) -> None:
     try:
         by_a_socket(port)
     except OSError as error:
         raise RuntimeError("no metrics") from error
 
 
-@pytest.mark.parametrize("take", [by_a_socket, by_a_store, behind_another])
+@pytest.mark.parametrize("take", [by_a_socket, by_a_store, after_another])
 def test_a_port_that_somebody_else_has(take: Callable[[int], object]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises((OSError, RuntimeError)) as error:
         take(taken.getsockname()[1])

@@ -133,7 +133,7 @@ def communication_broken(state: JobState, event: CommunicationBroken) -> None:
     if event.generation != state.generation or state.broken:
         state.ignore(event, RefusalReason.AGAIN if event.generation == state.generation else RefusalReason.GENERATION)
         return
-    state.broken = f"{state.describe(state.workers[event.worker])} says: {event.detail}"
+    state.broken = f"{state.describe(state.workers[event.worker])} reports: {event.detail}"
     state.broken_at = state.now
     if state.finished_then_lost:
         finished_then_lost_needed(state, state.broken)

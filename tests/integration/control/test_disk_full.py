@@ -228,7 +228,7 @@ def test_a_job_without_a_reserve_pauses_and_goes_on_by_itself(
             assert job.status()["state"] == "recovering"
             job.kill_orchestrator()
         job.wait_until(job.pauses, "the job pauses still")
-        assert not (job.folder / "marker step 7 on 0 in generation 1").exists(), "nobody has gone on"
+        assert not (job.folder / "marker step 7 on 0 in generation 1").exists(), "no rank has gone on"
         (small / "filling").unlink()
         job.wait_until(lambda: job.status().get("state") == "training", "it goes on by itself")
         job.kill_orchestrator()

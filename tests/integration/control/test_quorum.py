@@ -309,7 +309,7 @@ def test_messages_that_are_lost_with_all_who_knew_of_them_are_reported_when_one_
         lambda: said(_told(members, restored), quorums.FORGOT, url=members.urls[leader]), "one has forgotten them, and says so", LONG
     )
     wait_until(lambda: said(_told(members, leader), quorums.CONTRADICTED), "the one that has them says what to do", LONG)
-    wait_until(lambda: members.leader() is None, "nobody decides anything any more", LONG)
+    wait_until(lambda: members.leader() is None, "no leader decides anything any more", LONG)
     for process in members.processes:
         process.terminate()
         process.wait(LONG)

@@ -1,4 +1,4 @@
-"""Two things that are no loss, in front of a vote, by the name in the arguments.
+"""Two things that are no loss, before a vote, by the name in the arguments.
 
 break: a rank's connections break between its last collective and its vote. The other one is in its vote by then, and needs none of them.
 wake: somebody ends a rank's wait for a collective, which so seems to have succeeded; its connections are sound.

@@ -28,7 +28,7 @@ job.register(net=model, optimizer=optimizer)
 
 
 def hidden() -> Iterator[tuple[int, torch.Generator, set[int]]]:
-    """What nobody registers, where no look comes to it: attempts, a stream, steps that were begun."""
+    """Values that are not registered, where they are not found: attempts, a stream, steps that were begun."""
     own, begun = torch.Generator().manual_seed(3), set[int]()
     for steps in itertools.count():
         yield steps, own, begun

@@ -32,8 +32,8 @@ def crossed(value: torch.Tensor) -> torch.Tensor:
     return values[0] - values[1]
 
 
-def behind_a_collective(value: torch.Tensor) -> torch.Tensor:
-    """Rank 0 waits for a message that the last rank sends behind a collective which rank 0 starts later."""
+def after_a_collective(value: torch.Tensor) -> torch.Tensor:
+    """Rank 0 waits for a message that the last rank sends after a collective which rank 0 starts later."""
     got, total = torch.zeros_like(value), value.clone()
     if rank == 0:
         dist.recv(got, src=size - 1)

@@ -39,7 +39,7 @@ def test_one_of_an_older_version_is_not_sent_what_makes_it_hang_up(tmp_path: Pat
             await member._turn(raft)
             return {number for number, message in sent if isinstance(message, Known)}
 
-        assert await reported() == set(), "nobody has said who it is"
+        assert await reported() == set(), "no member has introduced itself"
         member.greeted(older)
         member.greeted(MemberHello(2, "disk 2", (), NOTHING))
         assert await reported() == {2}

@@ -54,7 +54,7 @@ def at(name: str, *steps: tuple[str, Any], root: tuple[str, str] = ("module", "t
 
 STORED = {
     "counted up in the loop": ("bad = 0\nfor i in ():\n    bad += 1", at("bad"), 3),
-    "set anew in the loop": ("bad = 0\nfor i in ():\n    bad = i", at("bad"), 3),
+    "set again in the loop": ("bad = 0\nfor i in ():\n    bad = i", at("bad"), 3),
     "with others at once": ("best = 0\nwhile False:\n    best, at = 1, 2", at("best"), 3),
     "by a function, as a global": ("bad = 0\ndef step():\n    global bad\n    bad += 1", at("bad"), 4),
     "not by a function with a name of its own": ("bad = 0\ndef other():\n    bad = 1\nfor i in ():\n    bad += 1", at("bad"), 5),
@@ -67,7 +67,7 @@ STORED = {
     "drawn from by next": ("it = iter('')\nfor i in ():\n    x = next(it)", at("it"), 3),
     "drawn from by for": ("it = iter('')\nfor i in ():\n    for x in zip(it):\n        pass", at("it"), 3),
     "the target of a for": ("at = 0\nfor at in ():\n    pass", at("at"), 2),
-    "of nobody": ("vars().update(hidden=1)", at("hidden"), 0),
+    "of no frame": ("vars().update(hidden=1)", at("hidden"), 0),
     "an attribute": ("settings = print\ndef step():\n    settings.noise = 1", at("settings", ("attribute", "noise")), 3),
     "an item of an attribute": (
         "t = print\ndef step():\n    t.m['x'] += 1",
@@ -271,9 +271,9 @@ RUNNING = {
     "inside it": ("for x in job.batches(0):\n    for n, y in enumerate([1]):\n        use(n), mark()", ""),
     "no loop of the job": ("for n, x in enumerate([1]):\n    use(n), mark()", ""),
     "a bar of progress": ("for x in bar(job.batches(0)):\n    use(x), mark()", ""),
-    "a number that nobody reads": ("for n, x in enumerate(job.batches(0)):\n    use(x), mark()", ""),
+    "a number that is not read": ("for n, x in enumerate(job.batches(0)):\n    use(x), mark()", ""),
     "a number": ("for n, x in enumerate(job.batches(0)):\n    use(n), mark()", "enumerate n"),
-    "a number behind a bar": ("for n, x in bar(enumerate(job.batches(0))):\n    use(n), mark()", "enumerate n"),
+    "a number inside a bar": ("for n, x in bar(enumerate(job.batches(0))):\n    use(n), mark()", "enumerate n"),
     "pairs": ("for x, y in zip(job.batches(0), others):\n    use(x, y), mark()", "zip y of others"),
     "pairs of which one is not read": ("for x, y in zip(job.batches(0), others):\n    use(x), mark()", ""),
     "pairs with the same each time": ("for x, y in zip(job.batches(0), itertools.repeat(1)):\n    use(x, y), mark()", ""),

@@ -86,11 +86,11 @@ class Side:
     def __init__(self) -> None:
         torch.manual_seed(3)
         self.net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.BatchNorm1d(8), nn.Linear(8, 1))
-        self.beside = nn.Linear(4, 1)  # no optimizer trains it
+        self.extra = nn.Linear(4, 1)  # no optimizer trains it
         self.entered = 0  # which is not registered
         self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-2)
         self.state = State()
-        for name in ("net", "beside", "optimizer"):
+        for name in ("net", "extra", "optimizer"):
             self.state.register(name, getattr(self, name))
         self.held: Any = SimpleNamespace(state=self.state, pre_vote=PreVoteChanges(self.state))
         torch.manual_seed(4)
@@ -104,11 +104,11 @@ class Side:
         value = loss.detach().clone() + attempt.otherwise("collective") + (attempt.otherwise("redo") and attempt.number > 0) + self.entered
         dist.all_reduce(value)
         self.entered -= attempt.how == "entered"  # as before, if nothing breaks the step off
-        (self.beside(torch.ones(1, 4)) * (2 if attempt.otherwise("gradient") else 1)).sum().backward()
+        (self.extra(torch.ones(1, 4)) * (2 if attempt.otherwise("gradient") else 1)).sum().backward()
         if attempt.otherwise("buffer"):
             self.net.get_buffer("2.running_mean").add_(1)
         yield
-        self.beside.zero_grad()
+        self.extra.zero_grad()
         if attempt.otherwise("buffer"):
             self.net.get_buffer("2.running_mean").sub_(1)
         if attempt.otherwise("state"):
@@ -229,7 +229,7 @@ def test_a_spare_that_does_the_same_is_called_so() -> None:
     ("how", "says", "switch_off"),
     [
         ("collective", "the input to allreduce number 0", no_inputs),
-        ("gradient", "beside/parameter/weight/gradient is not the same", no_gradients),
+        ("gradient", "extra/parameter/weight/gradient is not the same", no_gradients),
         ("buffer", "net/buffer/2.running_mean is not the same", no_buffers),
         ("state", "net/parameter/0.weight is not the same", no_state),
         ("stream", "the random stream 'torch' is not the same", no_streams),
