@@ -35,7 +35,7 @@ SEEN = Seen("thermometer", "device", "suspect", "hot", "gpu0", "91 degrees", 100
 
 
 def ignored(seen: Seen) -> None:
-    """For who has nothing to say."""
+    """For a detector with nothing to report."""
 
 
 def detector(look: Callable[[], Iterable[Any]], **fields: Any) -> type[NodeDetector]:
@@ -44,7 +44,7 @@ def detector(look: Callable[[], Iterable[Any]], **fields: Any) -> type[NodeDetec
 
 @pytest.fixture
 def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., queue.Queue[Seen]]]:
-    """Starts detectors; gives what they say."""
+    """Starts detectors; gives their reports."""
     monkeypatch.setattr(detection, "LOOK", 0.01)
     started: list[NodeDetectors] = []
 

@@ -270,7 +270,7 @@ def test_nothing_is_done_to_a_process_that_is_not_the_worker() -> None:
 
 @pytest.mark.parametrize("unknown", [None, 0])
 def test_nothing_is_done_to_a_worker_whose_process_id_is_not_known(unknown: int | None) -> None:
-    """An orchestrator of an earlier version says 0."""
+    """An orchestrator of an earlier version reports 0."""
     holder = {"rank": 0, "worker": "w3", "node": "node1", "pid": unknown, "state": "starting"}
     job = WatchedJob(Nobody(), "http://10.9.9.9:1", None)
     try:

@@ -64,6 +64,6 @@ def test_a_submission_has_every_setting_of_a_job() -> None:
 
 def test_settings_that_a_submission_leaves_out() -> None:
     """Its name, what follows from the rest, and what users may not choose. A new field of `JobSpec` belongs here or into `Submission`."""
-    unsaid = {"job", "world_size", "max_losses_per_transaction", "admission", "home_after"}  # the last two: its policy says it
+    unsaid = {"job", "world_size", "max_losses_per_transaction", "admission", "home_after"}  # the last two: set by its policy
     unsaid |= {"floating", "spare_nodes", "replaces_nodes", "bounded_places"}  # a service has the nodes that it has
     assert unsaid | shared(JobSpec("job", 1, 1)).keys() == set(JobSpec.__dataclass_fields__)

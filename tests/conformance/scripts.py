@@ -1,4 +1,4 @@
-"""The scripts of the suite: what their headers say, and the plan of kills of each.
+"""The scripts of the suite: their headers, and the plan of kills of each.
 
 A script tells about itself in comments ahead of its first statement:
 
@@ -64,7 +64,7 @@ def plan(ranks: int) -> tuple[Kill, ...]:
 
     Every rank keeps its copies with two others, so of two at once the copies are with a third. Of two ranks alone, none are killed at once,
     and no newcomer, which must be the first one of its rank.
-    Rank 0 is lost last. Until then a drill of it, as in step 8, says what a job's first workers have and a newcomer has not.
+    Rank 0 is lost last. Until then a drill of it, as in step 8, shows what a job's first workers have and a newcomer has not.
     """
     last = ranks - 1
     kills = [

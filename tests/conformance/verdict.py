@@ -161,7 +161,7 @@ def _ended_badly(ran: Ran, which: str) -> Found | None:
 
 
 def _error(ran: Ran) -> str:
-    """The line that says most: the last exception, else the last line."""
+    """The most informative line: the last exception, else the last line."""
     errors = [line for line in ran.output.splitlines() if _ERROR.search(line) and "ChildFailedError" not in line]
     return (errors[-1] if errors else ran.message).strip()
 
@@ -201,7 +201,7 @@ def _unlike(wanted: Trace, found: Trace, killed: Sequence[int], borrowed: int) -
     for rank in sorted(found.lines):
         own = {line["key"]: line for line in wanted.lines.get(rank, ())}
         of_rank = 0
-        again: list[Line] = []  # without a loop every newcomer of the rank tells all of its lines once more
+        again: list[Line] = []  # without a loop every newcomer of the rank prints all of its lines once more
         for line in found.lines[rank]:
             if line == own.get(line["key"]) or line in again:
                 continue

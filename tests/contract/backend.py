@@ -31,7 +31,7 @@ SIZE, LOST = 3, 2  # members; which of them is killed
 
 @dataclass(frozen=True)
 class Kind:
-    """`shows`: whether `Communicator.is_broken` tells of a lost peer."""
+    """`shows`: whether `Communicator.is_broken` reports a lost peer."""
 
     name: str
     device: str = "cpu"

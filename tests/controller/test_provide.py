@@ -66,7 +66,7 @@ def controller(server: Server) -> tuple[Controller, list[str]]:
 
 
 def turns(server: Server, count: int = 1) -> list[str]:
-    """What a new controller tells in so many turns, each of which looks at all jobs."""
+    """The messages of a new controller in so many turns, each of which looks at all jobs."""
     made, lines = controller(server)
     for _ in range(count):
         made._turn(None)
@@ -253,7 +253,7 @@ def test_an_object_of_another_owner(server: Server, where: str, owners: list[Obj
 @pytest.mark.parametrize("where", OWNED)
 @pytest.mark.parametrize("same", [True, False])
 def test_an_object_without_an_owner(server: Server, where: str, same: bool) -> None:
-    """It serves if it says what ours would: an account that was made beforehand, or what an orphaning deletion has left."""
+    """It serves if it equals ours: an account that was made beforehand, or what an orphaning deletion has left."""
     (there,) = [what for place, what in objects.wanted(job(), "policy/v1") if place == where]
     there["metadata"].pop("ownerReferences")
     there["metadata"].pop("labels")

@@ -1,4 +1,4 @@
-"""Who has whose state, and what donors send: every byte once, from somebody who has it."""
+"""Who has whose state, and what donors send: every byte once, from a rank that has it."""
 
 from __future__ import annotations
 

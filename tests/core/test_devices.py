@@ -21,7 +21,7 @@ def over(part: str, node: str = "n0", source: str = "nvml") -> events.NodeTainte
 
 
 def known(spec: JobSpec) -> Job:
-    """Every rank has said on which device it computes: the one of its local rank."""
+    """Every rank has reported on which device it computes: the one of its local rank."""
     job = Job(spec)
     for worker in job.machine.state.members():
         number = worker.local_rank

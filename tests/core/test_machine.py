@@ -35,7 +35,7 @@ BYTE = st.integers(0, 255)
 
 
 class Said:
-    """Makes an event of a few numbers: half of them as they could come now, the others of anybody, of any generation."""
+    """Makes an event of a few numbers: half of them as they could come now, the others of any worker, of any generation."""
 
     def __init__(self, state: JobState, numbers: tuple[int, int, int, int]) -> None:
         self.state = state

@@ -224,7 +224,7 @@ def test_a_table_of_a_generation_that_is_over_is_refused_as_such() -> None:
 
 
 def test_what_a_rank_has_compared_is_of_no_matter_when_its_incident_is_over() -> None:
-    """An agent that has connected again repeats what it had said."""
+    """An agent that has connected again repeats its earlier events."""
     job = job_of(2)
     job.lose("w1")
     job.rest()

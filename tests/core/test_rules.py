@@ -1,4 +1,4 @@
-"""One rule of the machine at a time, where a scenario would say more than is meant."""
+"""One rule of the machine at a time, where a scenario would assert more than is meant."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_an_explanation_is_waited_for_as_long_as_a_node_needs_to_be_lost_and_lon
     assert second.seconds > first.seconds
 
 
-# -- what is said twice, or too late -----------------------------------------------------------------------------------
+# -- repeated and late events ------------------------------------------------------------------------------------------
 
 
 def test_a_timer_that_was_not_set_means_nothing() -> None:

@@ -84,7 +84,7 @@ def test_one_that_has_heard_of_the_loss_and_raises_then_ends_the_job() -> None:
 
 @pytest.mark.parametrize("worker", ["w1", "w9"])
 def test_what_the_script_of_a_fenced_or_unknown_worker_raises_ends_nothing(worker: str) -> None:
-    """It was taken for hung, say, and the closed connections raise in it."""
+    """It was considered hung, say, and the closed connections raise in it."""
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.lose("w1")
     assert raises(job, worker, 1) == []

@@ -255,7 +255,7 @@ def test_an_unknown_worker_is_ended_and_its_name_is_not_reused() -> None:
     assert start.worker == "w10"
 
 
-# -- what is said of it -----------------------------------------------------------------------------------------------
+# -- its messages ----------------------------------------------------------------------------------------------------
 
 
 def test_an_incident_keeps_the_step_of_its_first_decision() -> None:
@@ -292,7 +292,7 @@ def test_who_failed_is_named(worker: str, rank: int, message: Message, who: dict
 
 
 def test_a_finished_worker_reports_its_step() -> None:
-    """What pages said may be lost with the orchestrator that had read them."""
+    """The contents of pages may be lost with the orchestrator that had read them."""
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.submit(events.Finished("w1", 0, 16))
     job.submit(events.Finished("w0", 0))

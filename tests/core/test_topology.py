@@ -1,4 +1,4 @@
-"""Labels with a meaning, groups that are kept together, and what is said when they cannot be."""
+"""Labels with a meaning, groups that are kept together, and the messages when they cannot be."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TP = (events.RankGroup("tp", (0, 1)), events.RankGroup("tp", (2, 3)))
 
 
 def placed(*racks: str, kept: tuple[str, ...] = ("tp",), spares: dict[int, int] | None = None, **more: Any) -> Job:
-    """Four ranks, one on each of the first four nodes, each node in a rack; spares as `spares` says, by node."""
+    """Four ranks, one on each of the first four nodes, each node in a rack; spares as in `spares`, by node."""
     wanted = spares or {}
     job = Job(JobSpec("job", 4, 1, nodes=4, spares=0, keep_together=kept, **more), forming=True, spares=dict.fromkeys(range(4), 0))
     state = job.machine.state
@@ -132,7 +132,7 @@ def test_a_group_that_cannot_be_kept_together_is_reported_once() -> None:
 
 
 def test_a_group_stays_in_its_rack_though_the_rack_fails() -> None:
-    """The failure domain says the opposite: with the group kept together it counts among spares inside only."""
+    """The failure domain requires the opposite: with the group kept together it counts among spares inside only."""
     for kept, taken in ((("tp",), "n4"), ((), "n5")):
         job = placed("a", "a", "b", "b", "a", "c", kept=kept, spares={4: 1, 5: 1})
         for name in ("n0", "n1", "n4"):

@@ -17,7 +17,7 @@ from understudy.messages.base import Message
 
 NOW = 1_736_928_000.0
 SINCE = "2025-01-15T07:50:00.123456789Z"  # ten minutes before
-NEVER = "0001-01-01T00:00:00Z"  # what Go says where there is no time
+NEVER = "0001-01-01T00:00:00Z"  # Go's value where there is no time
 NODES = KnownNodes({"node7": {"10.0.0.7"}, "node8": {"10.0.0.8"}, "gpu1.a.org": {"10.0.0.9"}, "one": {"10.0.1.1"}, "other": {"10.0.1.1"}})
 
 

@@ -29,7 +29,7 @@ NOW = 1_800_000_000.0
 PATIENT = 60.0  # seconds, for what ends by itself
 SHORT = 0.5  # seconds, for what does not
 
-# Ignores SIGTERM, and so does its child, which says when both do.
+# Ignores SIGTERM, and so does its child, which reports when both do.
 DEAF = "trap '' TERM; sh -c ': > \"$0\"; exec sleep 1000' \"$0\" & wait; exec sleep 1000"
 
 

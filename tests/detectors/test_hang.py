@@ -396,7 +396,7 @@ def test_who_was_stopped_itself_does_not_take_that_time_for_the_jobs() -> None:
 
 
 def test_one_that_has_not_beaten_yet_is_not_silent() -> None:
-    """Its page is there before its first beat, and says nothing of when it began."""
+    """Its page is there before its first beat, and does not show when it began."""
     host = Host()
     pages = {"w0": page(), "w1": page()._replace(beats=0, beat_at=0.0), "w2": page()}
     assert host.stand(pages, seconds=40, frozen=("w1",)) is None

@@ -1,4 +1,4 @@
-"""What NCCL's RAS says of hung and lagging ranks, with answers that NCCL has given, and others in the form of its documentation."""
+"""Reports of NCCL's RAS about hung and lagging ranks, with answers that NCCL has given, and others in the form of its documentation."""
 
 from __future__ import annotations
 

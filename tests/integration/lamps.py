@@ -1,4 +1,4 @@
-"""A service whose nodes have a detector of another package: somebody lights a lamp, and it tells."""
+"""A service whose nodes have a detector of another package: a test lights a lamp, and it is reported."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def owners(cluster: Cluster) -> set[str]:
 
 
 def test_an_object_of_somebody_else_is_in_the_way(kubernetes: Cluster, out: Object) -> None:
-    """The job says which one, and begins when it is gone."""
+    """The job names it, and begins when it is gone."""
     cluster = kubernetes
     port = {"port": 80, "protocol": "TCP"}
     cluster.apply(

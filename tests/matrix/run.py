@@ -246,7 +246,7 @@ def compare(finished: Finished, reference: dict[int, Log]) -> None:
 
 
 # A newcomer may enter an iteration after its step, if that was committed before its rank was lost. The step then returns what it did on
-# another rank, which the incident says, and the rank's own values, such as random streams, are those at the beginning of the next step.
+# another rank, which the incident notes, and the rank's own values, such as random streams, are those at the beginning of the next step.
 UNLIKE = frozenset(("by", "own", "state"))
 
 

@@ -1,4 +1,4 @@
-"""What the nodes of a service are suspected of: no job is placed there while it holds, until a person says otherwise."""
+"""What the nodes of a service are suspected of: no job is placed there while it holds, until a person overrides it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_job_s_policy_takes_no_node_from_the_others(tmp_path: Path) -> None:
 
 
 def test_a_part_on_a_node_that_is_back_is_started_once(tmp_path: Path) -> None:
-    """Until it has said that it is there, which takes it seconds, a look at the nodes asks for nothing more."""
+    """Until it has introduced itself, which takes it seconds, a look at the nodes asks for nothing more."""
     job = Job(JobSpec("job", world_size=2, workers_per_node=1, nodes=2, spares=2))
     job.machine.handle(NodesLost((LostNode("n0", "silent"),)), 100.0)
     served = SimpleNamespace(name="job", service=SimpleNamespace(machine=job.machine))
@@ -288,7 +288,7 @@ def test_marks_that_people_set_on_nodes_are_kept(tmp_path: Path) -> None:
 
 
 def test_operators_marks_and_waiting_times_outlive_a_restart(tmp_path: Path) -> None:
-    """Also where no earlier version has kept whom people trusted: the jobs' events say it, but not what one job's operators have said."""
+    """Also where no earlier version has kept whom people trusted: the jobs' events show it, not those by one job's operators."""
 
     def recorded(name: str, *reported: Event) -> Recorded:
         spec = JobSpec(name, world_size=2, workers_per_node=1, nodes=2, spares=0)

@@ -95,7 +95,7 @@ def test_evidence_becomes_an_event_once() -> None:
     [("thermometer", BY_JOB), ("straggler", BY_JOB), ("webhook:site", BY_JOB), ("alertmanager:GpuXid", BY_JOB), (CORRUPT, "")],
 )
 def test_what_follows_from_a_policy_concerns_the_job_only(detector: str, by: str) -> None:
-    """A service hears by itself what concerns all jobs. And so does the check that follows. What the core has found stays its word."""
+    """A service hears by itself what concerns all jobs. And so does the check that follows. The findings of the core stay its own."""
     job = Answered('[[rule]]\nname = "all"\naction = "taint"')
     job.state.spec = replace(job.state.spec, admission=True)
     job.job.machine.handle(NodesLost((LostNode("n0", "gone"),)), 100.0)  # its rank is elsewhere, so it is checked

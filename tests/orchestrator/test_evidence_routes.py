@@ -318,7 +318,7 @@ def test_what_a_person_sees_is_plain(within: Callable[..., None]) -> None:
 
 
 def test_in_our_terms() -> None:
-    """What is left out, and what each word becomes."""
+    """What is left out, and what each label becomes."""
     nodes, now = KnownNodes({"gpu-07.a.org": {"10.0.0.7"}}), 1_800_000_000.0
 
     def seen(**more: Any) -> Evidence | str:

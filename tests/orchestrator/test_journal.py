@@ -109,7 +109,7 @@ def test_status_and_report_from_the_journal_alone(tmp_path: Path) -> None:
 
 
 def test_a_process_id_of_zero_in_an_earlier_journal_is_not_known(tmp_path: Path) -> None:
-    """Of a worker that is still starting. Nothing that is published says 0, which means the caller's own group to kill(2)."""
+    """Of a worker that is still starting. An unpublished one reads as 0, which means the caller's own group to kill(2)."""
     file = journal.Journal(tmp_path / JOURNAL, pytest.fail)
     file.start()
     writer = file.begin(SETTINGS)
@@ -214,7 +214,7 @@ def test_settings_that_are_not() -> None:
 
 
 def test_a_full_disk_for_the_output_does_not_end_the_reporting_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`understudy run > output 2>&1` on a disk that is full: the journal's thread tells that it cannot write, and has to go on."""
+    """`understudy run > output 2>&1` on a disk that is full: the journal's thread reports that it cannot write, and has to go on."""
     with open("/dev/full", "w") as full:
         monkeypatch.setattr(sys, "stderr", full)
         for tell in (say, say):
@@ -248,7 +248,7 @@ def test_what_fails_after_a_commit_writes_nothing_again(tmp_path: Path) -> None:
 
 
 def test_a_disk_without_room_to_read_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite's driver says so itself where the journal is looked at before it is read."""
+    """SQLite's driver reports it itself where the journal is looked at before it is read."""
     reported: list[str] = []
     monkeypatch.setattr(start, "say", reported.append)
     full = sqlite3.OperationalError("disk I/O error")

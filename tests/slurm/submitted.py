@@ -61,7 +61,7 @@ class Submitted:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def shown(self) -> dict[str, str]:
-        """What `scontrol show job` says of this one, and not of other tasks of its array."""
+        """The output of `scontrol show job` for this one, and not for other tasks of its array."""
         shown = self.cluster.run("root", "scontrol", "show", "job", "--oneliner", self.number).splitlines()
         (text,) = [line for line in shown if line.startswith(f"JobId={self.number} ")]
         return dict(word.split("=", 1) for word in text.split() if "=" in word)

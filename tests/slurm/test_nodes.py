@@ -96,7 +96,7 @@ def test_the_controller_away_and_back(slurm: Cluster) -> None:
 
 
 def test_a_slurmd_that_is_killed_and_nothing_else(slurm: Cluster) -> None:
-    """Slurm says that the node is down, and what runs there goes on. Its rank moves away, and its agent ends before slurmd returns."""
+    """Slurm reports that the node is down, and what runs there goes on. Its rank moves away, and its agent ends before slurmd returns."""
     job = Steady(slurm)
     job.trains()
     slurm.nodes["n3"].kill_daemon()

@@ -87,12 +87,12 @@ class Job:
         spares: int | None = None,
         replenish: bool = False,
     ) -> None:
-        """`each`: transactions of an iteration. `happens`: each has a spare of its own, unless `spares` says how many there are.
-        `replenish`: as of `JobSpec`. `answers`: what is asked whenever the job says something with this code."""
+        """`each`: transactions of an iteration. `happens`: each has a spare of its own, unless `spares` gives their number.
+        `replenish`: as of `JobSpec`. `answers`: what is asked whenever the job prints a message with this code."""
         self.folder, self.size, self.script, self.iterations, self.each = folder, size, script, iterations, each
         self.happens = happens
         self.answers: dict[str, events.Event] = {}
-        self.devices: dict[int, str] = {}  # of ranks, as the first workers that have them say
+        self.devices: dict[int, str] = {}  # of ranks, as reported by the first workers that have them
         self.states: dict[int, dict[str, bytes]] = {}
         self.struck: list[Happens] = []
         self.failures: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""What an exception of a script says."""
+"""What an exception of a script means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named points: nothing happens there unless somebody listens."""
+"""Named points: nothing happens there unless a client listens."""
 
 from __future__ import annotations
 

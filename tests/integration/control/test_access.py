@@ -190,7 +190,7 @@ def certificates(tmp_path: Path) -> Callable[..., str]:
 
 
 def test_mutual_tls(tmp_path: Path, certificates: Callable[..., str], undisturbed_spread: Callable[[int], Outcome]) -> None:
-    """No token anywhere: the certificates say who may do what. A job runs, loses a rank, and ends as without the loss."""
+    """No token anywhere: the certificates define the authority of each client. A job runs, loses a rank, and ends as without the loss."""
     head = certificates("server", "head", "--host", "head.example")
     user, reader = (certificates("client", role, "--role", role) for role in ("submit", "read"))
     nodes = {name: certificates("client", name, "--role", "agent") for name in "ab"}

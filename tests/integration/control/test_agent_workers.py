@@ -81,7 +81,7 @@ def test_a_failed_script_is_not_a_loss_and_its_last_message_is_received(tmp_path
             failed = await orchestrator.hears(events.ScriptFailed)
             assert failed.exit_code == 3
             await asyncio.to_thread(wait_for_end, started.pid)
-            # The next worker's start comes after whatever the agent had to say about the first one.
+            # The next worker's start comes after the agent's events about the first one.
             await orchestrator.worker("w1")
             assert not [e for e in orchestrator.heard if isinstance(e, events.WorkerLost)]
             await orchestrator.tell(commands.EndJob(3, "failed"))

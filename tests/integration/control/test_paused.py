@@ -1,4 +1,4 @@
-"""A decision waits for PostgreSQL, however long that takes: ranks rest, the status says why, and the job goes on by itself."""
+"""A decision waits for PostgreSQL, however long that takes: ranks rest, the status has the reason, and the job goes on by itself."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ class Node:
             self._loop.call_soon_threadsafe(self._link.send, events.Notice("w0", -1, f"notice {self.sent}"))
 
     def burst_if_lost(self) -> None:
-        """The last one may be, if it was sent to one that did not lead long enough to share it: a new connection tells so."""
+        """The last one may be, if it was sent to one that did not lead long enough to share it: a new connection shows it."""
         if self._greetings > self._greetings_before:
             self.burst()
 
@@ -316,7 +316,7 @@ def test_messages_that_are_lost_with_all_who_knew_of_them_are_reported_when_one_
 
 
 def _leading(members: Members, number: int) -> str:
-    """Whom it says to ask; its own address while it says nothing of the kind."""
+    """The leader's address that it gives; its own while it gives none."""
     try:
         detail = members.ask(number, "/v1/health").json()["detail"]
     except (httpx.TransportError, KeyError):

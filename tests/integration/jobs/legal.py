@@ -56,7 +56,7 @@ def ring(value: torch.Tensor) -> torch.Tensor:
 
 
 def batch(value: torch.Tensor) -> torch.Tensor:
-    """Both ways at once, and from anybody."""
+    """Both ways at once, and from any rank."""
     got = [torch.zeros_like(value) for _ in range(2)]
     calls = [dist.P2POp(dist.irecv, got[0], (rank - 1) % size, tag=1), dist.P2POp(dist.isend, value, (rank + 1) % size, tag=1)]
     for work in dist.batch_isend_irecv(calls):

@@ -66,7 +66,7 @@ def test_a_node_that_serves_two_jobs_is_empty_and_used_again(service: Service, u
 
 
 def test_a_rack_is_drained_with_both_ranks(service: Service, undisturbed_spread: Undisturbed) -> None:
-    """No rank goes from one of its nodes to the other; one waits until the other has moved, as somebody has to stay."""
+    """No rank goes from one of its nodes to the other; one waits until the other has moved, as one has to stay."""
     for name, rack in zip("abcd", ("rack1", "rack1", "rack2", "rack2"), strict=True):
         service.start_agent(name, 2, None, "--failure-domain", rack)
     service.wait_for_nodes(4)

@@ -51,7 +51,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-NEVER = "0001-01-01T00:00:00Z"  # what Alertmanager says where there is no time
+NEVER = "0001-01-01T00:00:00Z"  # Alertmanager's value where there is no time
 
 
 def client(service: Service, token: str) -> httpx.Client:

@@ -133,7 +133,7 @@ def test_a_job_that_must_be_survivable_ends_when_it_is_not(training: Training) -
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "says"),
+    ("how", "code", "detail"),
     [
         ("attribute", 3, "module attribute net.module.1.p is 0.1 on the rank and 0.3 on the spare"),
         ("constant", 3, "the input to allreduce number 2"),
@@ -144,10 +144,10 @@ def test_a_job_that_must_be_survivable_ends_when_it_is_not(training: Training) -
         ("killed", 5, drills.DRILL_SPARE_LOST.code),
     ],
 )
-def test_what_a_spare_would_not_do_as_the_rank(training: Training, how: str, code: int, says: str) -> None:
+def test_what_a_spare_would_not_do_as_the_rank(training: Training, how: str, code: int, detail: str) -> None:
     started = begin(training, "hidden.py", how, flags=LIMITS)
     found = drill(started, 1)
-    assert (found[0], says in found[1]["detail"]) == (code, True), found
+    assert (found[0], detail in found[1]["detail"]) == (code, True), found
     view = " ".join(understudy("status", "--run-dir", str(started.folder / "run")).stdout.split())
     assert said(view, {3: asking.DRILL_DIFFERS, 4: asking.DRILL_IRREPRODUCIBLE, 5: asking.DRILL_BROKEN}[code], rank=1), view
     assert advice(found[1]["verdict"], 1) in view, view

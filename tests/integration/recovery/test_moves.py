@@ -1,4 +1,4 @@
-"""A planned migration, what status and report say, and the same script with and without Understudy."""
+"""A planned migration, its status and report, and the same script with and without Understudy."""
 
 from __future__ import annotations
 

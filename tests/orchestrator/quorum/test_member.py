@@ -1,4 +1,4 @@
-"""What a member says to others that may be of an older version."""
+"""Messages of a member to others that may be of an older version."""
 
 from __future__ import annotations
 

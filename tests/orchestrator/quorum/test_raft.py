@@ -297,7 +297,7 @@ def test_a_ballot_alone_or_an_entry_alone_goes_to_the_disk() -> None:
 
 
 def led(size: int, log: list[Entry], term: int = 3) -> Raft:
-    """Member 0 leads in `term`, and has said so."""
+    """Member 0 leads in `term`, and has announced it."""
     member = Raft(0, size, 0.0, lambda: 0.0, (term - 1, -1), log)
     member._be_candidate(0.0)
     for other in range(1, size):
@@ -340,7 +340,7 @@ def test_who_lacks_the_end_of_the_log_gets_the_end_and_not_all_of_it() -> None:
 
 
 def test_one_vote_is_no_majority_of_five() -> None:
-    """Nor a word that one would be given."""
+    """Nor a message that one would be given."""
     member = Raft(0, 5, 0.0, lambda: 0.0, (3, -1))
     member.campaign(ELECTION)
     for sender, role in ((1, Role.PRE_CANDIDATE), (1, Role.PRE_CANDIDATE), (2, Role.CANDIDATE)):

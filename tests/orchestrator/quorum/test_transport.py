@@ -1,4 +1,4 @@
-"""What a member says of another one that it cannot talk to."""
+"""Messages of a member about another one that it cannot reach."""
 
 from __future__ import annotations
 

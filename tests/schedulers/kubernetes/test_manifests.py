@@ -286,7 +286,7 @@ def test_kubectl_makes_the_same_of_it() -> None:
 
 @needs_kubectl
 def test_another_group_is_another_name_everywhere() -> None:
-    """As `kustomization.yaml` says it is done."""
+    """In the way described in `kustomization.yaml`."""
     assert KUBECTL is not None
     match = re.search(r"sed '([^']+)'", (KUBERNETES / "kustomization.yaml").read_text())
     assert match is not None

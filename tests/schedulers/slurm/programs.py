@@ -47,7 +47,7 @@ class Programs:
         (self._folder / name).unlink()
 
     def calls(self, name: str = "") -> list[list[str]]:
-        """What was called so far, word by word, without the options that say how it is printed."""
+        """What was called so far, word by word, without the options that set how it is printed."""
         words = [call["words"] for call in self._calls() if call["words"][0].startswith(name)]
         return [[word for word in call if word not in ("--noheader", "--quiet")] for call in words]
 

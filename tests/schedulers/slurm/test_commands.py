@@ -196,7 +196,7 @@ def test_the_number_of_a_new_job(programs: Programs) -> None:
     assert call == ["sbatch", "--parsable", "--export=ALL", "--nodes=1", "--ntasks=1", "--output=/dev/null", "--qos=urgent"]
 
 
-# -- what Slurm says of nodes ----------------------------------------------------------------------------------------------------
+# -- Slurm's states of nodes -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_bytes_that_are_no_text_are_no_error(there: Path) -> None:
 
 
 class Started:
-    """Processes whose environment says that they belong to a step; the first of each is its task."""
+    """Processes that belong to a step by their environment; the first of each is its task."""
 
     def __init__(self) -> None:
         self.all: list[subprocess.Popen[bytes]] = []

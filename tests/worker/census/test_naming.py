@@ -1,4 +1,4 @@
-"""What a notice of the census says: the thing's name, the line that stores it, and the line to add."""
+"""Contents of a notice of the census: the thing's name, the line that stores it, and the line to add."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an exception says of its rank's device: every kind of error, and what only looks like one."""
+"""What an exception shows about its rank's device: every kind of error, and what only looks like one."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def test_a_spare_that_does_the_same_is_called_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "says", "switch_off"),
+    ("how", "detail", "switch_off"),
     [
         ("collective", "the input to allreduce number 0", no_inputs),
         ("gradient", "extra/parameter/weight/gradient is not the same", no_gradients),
@@ -237,9 +237,9 @@ def test_a_spare_that_does_the_same_is_called_so() -> None:
         ("entered", "its redo does not: the input to allreduce number 0", no_break_in_the_middle),
     ],
 )
-def test_what_only_one_part_sees(how: str, says: str, switch_off: Part, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_only_one_part_sees(how: str, detail: str, switch_off: Part, monkeypatch: pytest.MonkeyPatch) -> None:
     reported = verdict(how)
-    assert reported.verdict is DrillVerdict.DIFFERENT and says in reported.detail, reported
+    assert reported.verdict is DrillVerdict.DIFFERENT and detail in reported.detail, reported
     with monkeypatch.context() as patch:
         switch_off(patch)
         without = verdict(how)

@@ -219,7 +219,7 @@ def test_after_its_step_a_recorder_keeps_no_result() -> None:
     storages = [StorageWeakRef(tensor.untyped_storage()) for tensor in (everyones, kept)]  # type: ignore[no-untyped-call]
     del everyones, kept
     recorder.remove()
-    # Gloo's thread says that it is done before it lets go of the tensors.
+    # Gloo's thread reports that it is done before it lets go of the tensors.
     wait_until(lambda: all(storage.expired() for storage in storages), "nothing holds a result", 30)  # type: ignore[no-untyped-call]
     assert work.wait() and work.is_completed() and work.is_success()
 

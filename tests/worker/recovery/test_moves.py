@@ -131,7 +131,7 @@ LOSSES = some.one_of(
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(some.sampled_from(sorted(SCRIPTS)), some.integers(0, 2), some.lists(LOSSES, max_size=2, unique=True))
 def test_a_move_and_losses_anywhere(tmp_path: Path, name: str, moved: int, losses: list[Loss]) -> None:
-    """The same bits; or, if several were lost so soon after each other that state is nowhere, the job says so and ends."""
+    """The same bits; or, if several were lost so soon after each other that state is nowhere, the job reports it and ends."""
     expected = undisturbed(tmp_path, name, RANKS).states
     job = moving(tmp_path, name, moved, *losses)
     assert job.ended is not None

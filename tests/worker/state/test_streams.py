@@ -1,4 +1,4 @@
-"""Whatever is drawn or set, a capture of the streams is what their generators say themselves."""
+"""Whatever is drawn or set, a capture of the streams equals the state of their generators."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ LOSSES = some.builds(Loss, some.integers(0, 3), some.sampled_from((*IN_STEPS, *I
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(some.sampled_from(sorted(SCRIPTS)), some.integers(2, 4), some.lists(LOSSES, min_size=1, max_size=3, unique=True))
 def test_losses_anywhere(tmp_path: Path, name: str, size: int, losses: list[Loss]) -> None:
-    """The same bits; or, if several were lost so soon after each other that state is nowhere, the job says so and ends."""
+    """The same bits; or, if several were lost so soon after each other that state is nowhere, the job reports it and ends."""
     expected = undisturbed(tmp_path, name, size).states
     job = run(tmp_path, name, size, *losses)
     assert job.ended is not None

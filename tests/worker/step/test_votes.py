@@ -1,4 +1,4 @@
-"""Numbers of a vote: what every rank says, the greatest of each element, and what follows for a field."""
+"""Numbers of a vote: those of every rank, the greatest of each element, and what follows for a field."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VALUES = some.integers(-(1 << 63) + 1, (1 << 63) - 1)
 def votes(draw: some.DrawFn) -> list[list[VoteField]]:
     """Of one to five ranks, each with the same fields."""
     reduces = draw(some.lists(some.sampled_from(Reduce), max_size=6))
-    known = draw(some.lists(VALUES, min_size=1, max_size=3))  # few, so that ranks often say the same
+    known = draw(some.lists(VALUES, min_size=1, max_size=3))  # few, so that ranks often vote the same
 
     def value(reduce: Reduce) -> some.SearchStrategy[int | None]:
         said = some.sampled_from(known)

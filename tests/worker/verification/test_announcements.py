@@ -20,7 +20,7 @@ def of(*shapes: tuple[int, ...], kind: str = "float32") -> Sizes:
 
 
 def calls(operator: str, *each: tuple[Sizes, Sizes], **arguments: Any) -> list[Announced]:
-    """What each member says, of inputs and outputs."""
+    """What each member announces, of inputs and outputs."""
     return [
         announce((10 + index, f"w{index}"), operator, arguments, inputs, outputs, index, len(each))
         for index, (inputs, outputs) in enumerate(each)

@@ -297,7 +297,7 @@ def test_a_newcomer_that_calls_less_than_the_lost_worker_is_noticed() -> None:
 
 @pytest.mark.parametrize("sent", [True, False])
 def test_a_newcomer_has_no_evidence_if_no_input_was_sent(sent: bool) -> None:
-    """A barrier and what comes from others say nothing of the state."""
+    """A barrier and data from others are no evidence about the state."""
     lost = Rank()
     if sent:
         lost.call(torch.ones(4), operator="recv_", src=1)

@@ -46,7 +46,7 @@ class Local:
 
 class Rank:
     def __init__(self, transaction: int) -> None:
-        self.said: list[str] = []
+        self.notices: list[str] = []
         self.did: list[str] = []
         self.buddies = [1]
         self.store = BuddyStore()
@@ -64,7 +64,7 @@ class Rank:
             broken=None,
             unshared=True,
         )
-        notices = SimpleNamespace(tell=self.said.append)
+        notices = SimpleNamespace(tell=self.notices.append)
         context = RankContext(self.progress, membership, SimpleNamespace(local=self.local), notices)  # type: ignore[arg-type]
         self.changes = PostVoteChanges(context)
 
@@ -105,7 +105,7 @@ def test_a_change_in_a_transaction_that_a_loss_has_rolled_forward_is_found_there
     rank.membership.channel, rank.membership.pending = None, "the recovery, in which this rank is about to take part"
     rank.changes.closed(step_of(function="train"))
     rank.changes.look(TOP, Look.AT_STREAMS)
-    (reported,) = rank.said
+    (reported,) = rank.notices
     assert said(reported, transactions.CHANGES_AFTER_VOTE, point="after train")
     assert rank.changes.after_vote() == [rank.changes.numbers["after train"]]
     assert rank.did == []
@@ -175,12 +175,12 @@ def test_a_generation_of_which_the_end_was_noticed_is_over(rank: Rank) -> None:
 
 def test_a_change_is_reported_first_and_handed_over_once_all_have_agreed(rank: Rank) -> None:
     rank.changes.look("after train", Look.AFTER)
-    assert rank.did == [] and said(rank.said[0], transactions.CHANGES_AFTER_VOTE, point="after train")
+    assert rank.did == [] and said(rank.notices[0], transactions.CHANGES_AFTER_VOTE, point="after train")
     rank.changes.voted({field.name: field.value for field in rank.changes.vote_fields()})
     rank.local.vote(40)
     rank.progress.transaction = 41
     rank.changes.look("after train", Look.AFTER)
-    assert rank.did == ["handed over", "kept"] and len(rank.said) == 1
+    assert rank.did == ["handed over", "kept"] and len(rank.notices) == 1
 
 
 def test_after_the_first_votes_everything_is_handed_over() -> None:
