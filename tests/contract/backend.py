@@ -76,7 +76,7 @@ def broken_promises(kind: Kind, path: str = "") -> list[str]:
             for rank in range(SIZE):
                 words.get(f"ready/{rank}", timedelta(seconds=LIMIT))
         except PeerLost:
-            return [f"not all members have come to a sum: {_errors([*members, newcomer])}"]
+            return [f"not all members have reached a sum: {_errors([*members, newcomer])}"]
         members[LOST].send_signal(signal.SIGKILL)
         members[LOST].communicate()
         words.put("lost", b"")
@@ -109,7 +109,7 @@ def _judged(rank: int, found: dict[str, Any]) -> Iterator[str]:
     if rank == LOST:
         return
     if not found["failure"]:
-        yield "the error of an operation whose peer is lost is not taken for that"
+        yield "the error of an operation whose peer is lost is not recognized as that"
     if not found["untouched"]:
         yield "something was written into a tensor after the drain"
     if found["waits"] != UNKNOWN and found["waits"] < 1:

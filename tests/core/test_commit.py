@@ -84,7 +84,7 @@ def histories(draw: st.DrawFn) -> tuple[dict[int, Position], dict[int, list[Budd
 
 
 @given(histories())
-def test_never_redo_what_somebody_passed_and_never_pass_what_somebody_missed(
+def test_never_redo_what_a_rank_passed_and_never_pass_what_a_rank_missed(
     world: tuple[dict[int, Position], dict[int, list[BuddyCopyRef]], set[int], int, bool],
 ) -> None:
     survivors, copies, lost, at, passed = world

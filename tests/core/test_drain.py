@@ -101,7 +101,7 @@ def test_a_detector_does_not_lift_a_drain_and_a_person_does() -> None:
     assert job.machine.state.nodes["n0"].drain is None
 
 
-def test_a_rank_whose_move_has_failed_twice_is_tried_again_when_somebody_asks_again() -> None:
+def test_a_rank_whose_move_has_failed_twice_is_tried_again_on_a_new_request() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=2))
     said = job.submit(DRAIN)
     for _ in range(2):

@@ -441,7 +441,7 @@ def test_a_rank_that_was_corrupt_is_not_proven() -> None:
     assert incident.ranks[0].cause is LossCause.CORRUPT and incident.grade is UNPROVEN and said(incident.why, grades.CORRUPT, rank=1)
 
 
-def test_a_job_that_somebody_had_to_decide_is_not_proven() -> None:
+def test_a_job_that_an_operator_had_to_decide_is_not_proven() -> None:
     job = job_of(2)
     job.submit(events.ReplicasDiffer("w0", 0, (), ((0,), (1,)), "net.weight is not the same"))
     job.rest()

@@ -222,7 +222,7 @@ def test_a_migration_gives_its_reason_and_begins_once(reason: str) -> None:
     assert job.machine.state.incident is not None and job.machine.state.incident.reason == (reason or moves.ASKED())
 
 
-def test_a_migration_ends_when_somebody_has_finished_before_it_began_to_move() -> None:
+def test_a_migration_ends_when_a_rank_has_finished_before_it_began_to_move() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = assigned(job.submit(events.MigrationAsked(1, ""))).worker
     job.submit(events.Finished("w0", 0, 1))

@@ -180,7 +180,7 @@ def test_a_newcomer_of_a_migration_that_is_lost_is_no_loss_of_its_rank() -> None
     job = Job(JobSpec("job", 3, 3, spares=1, max_losses_per_transaction=1))
     newcomer = assigned(job.submit(events.MigrationAsked(0, "drain"))).worker
     job.submit(events.NewcomerReady(newcomer, 1))
-    assert job.machine.state.recovery is not None, "all come to the boundary"
+    assert job.machine.state.recovery is not None, "all reach the boundary"
     said = job.lose(newcomer) + job.rest() + job.commit(1)
     assert of(commands.EndJob, said) == [] and job.machine.state.ranks[0] == "w0" and job.machine.state.phase is Phase.TRAINING
 

@@ -203,7 +203,7 @@ def test_a_look_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
     detector = Kernel(str(path), clock=lambda: NOW, uptime=lambda: UPTIME)
     assert detector.look() == [], "there is no writer"
     with path.open("wb", buffering=0) as pipe:
-        assert detector.look() == [], "somebody might"
+        assert detector.look() == [], "a writer might"
         pipe.write(_record(OFF_THE_BUS))
         assert [one.kind for one in detector.look()] == ["xid-79"]
     detector.close()

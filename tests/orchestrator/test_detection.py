@@ -314,7 +314,7 @@ def test_what_others_find_is_taken_with_a_look_and_one_that_raises_speaks_agains
     assert "no such sensor" in left_out["Broken"] and said(left_out["Flood"], service_jobs.FLOOD, most=1000)
 
 
-def test_a_detector_looks_no_faster_than_somebody_hears_of_it_and_not_after_the_end(installed: Callable[..., list[str]]) -> None:
+def test_a_detector_looks_no_faster_than_its_evidence_is_read_and_not_after_the_end(installed: Callable[..., list[str]]) -> None:
     looks: list[threading.Thread] = []
 
     class Eager(Detector):

@@ -27,7 +27,7 @@ def after_another(port: int) -> None:
 
 
 @pytest.mark.parametrize("take", [by_a_socket, by_a_store, after_another])
-def test_a_port_that_somebody_else_has(take: Callable[[int], object]) -> None:
+def test_a_port_that_another_process_has(take: Callable[[int], object]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises((OSError, RuntimeError)) as error:
         take(taken.getsockname()[1])
     assert is_port_taken(error.value)

@@ -206,8 +206,8 @@ def test_mutual_tls(tmp_path: Path, certificates: Callable[..., str], undisturbe
         ):
             done = service.command("jobs", "--tls", place)
             assert done.returncode == 1 and words in done.stderr, (place, done.stderr)
-        nobody = service.command("agent", "--slots", "1", "--tls", reader)
-        assert nobody.returncode == 1 and said(nobody.stderr, agents.REFUSED) and "403" in nobody.stderr
+        denied = service.command("agent", "--slots", "1", "--tls", reader)
+        assert denied.returncode == 1 and said(denied.stderr, agents.REFUSED) and "403" in denied.stderr
         another = service.command("agent", "--slots", "1", "--name", "a", "--tls", nodes["b"])
         assert another.returncode == 1 and http_requests.ANOTHER_NODE(own="b", node="a") in another.stderr
         for name, place in nodes.items():

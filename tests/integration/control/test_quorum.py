@@ -363,7 +363,7 @@ def test_who_does_not_lead_sends_everybody_away(members: Members) -> None:
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["detail"] == http_requests.ASK_LEADER(url=members.urls[leader])
     assert _refusal(members, members.urls[other].replace("http", "ws") + "/v1/jobs/-/agent", "") == 503
-    assert "ERROR" not in (members.folder / f"output{other}.txt").read_text(), "to send somebody away is no fault"
+    assert "ERROR" not in (members.folder / f"output{other}.txt").read_text(), "to turn a client away is no fault"
 
 
 @pytest.mark.gate

@@ -94,8 +94,8 @@ def test_an_alert_moves_a_rank_and_is_resolved(service: Service, undisturbed_spr
             assert http.post(f"/v1/jobs/job/{what}", json={}).status_code == 403, what
         assert http.post("/v1/jobs", json={}).status_code == 403
         assert http.post(f"/v1/nodes/{node}/drain", json={}).status_code == 403
-        nobody = http.post("/v1/evidence", json=[{"node": "nowhere", "source": "site", "kind": "hot"}])
-        assert nobody.status_code == 409 and said(nobody.text, alerts.UNKNOWN_NODE, name="nowhere")
+        unknown = http.post("/v1/evidence", json=[{"node": "nowhere", "source": "site", "kind": "hot"}])
+        assert unknown.status_code == 409 and said(unknown.text, alerts.UNKNOWN_NODE, name="nowhere")
         (strange,) = http.post("/v1/evidence/alertmanager", json=group("firing", since, Hostname="nowhere")).json()
         assert strange["node"] == "" and said(strange["refused"], alerts.UNKNOWN_NODE, name="nowhere")
         for _ in range(3):  # Alertmanager repeats itself

@@ -282,7 +282,7 @@ def test_the_job_s_nodes_are_asked_for_seldom_but_always_when_one_is_in_trouble(
         ("not understudy", "not understudy | understudy: all well"),
     ],
 )
-def test_a_comment_of_somebody_else_stays_in_front_of_ours(theirs: str, comment: str, programs: Programs) -> None:
+def test_a_comment_of_another_writer_stays_before_ours(theirs: str, comment: str, programs: Programs) -> None:
     programs.answer("squeue", f"{theirs}\n")
     found = SlurmAllocation(STEP)
     for _ in range(2):

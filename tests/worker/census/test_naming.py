@@ -126,7 +126,7 @@ DRAWN = {
     "in the loop of the job": ("more = map(len, [])\ndef main():\n    for i in job.steps(3):\n        next(more)", True),
     "by a loop in it": ("more = map(len, [])\ndef main():\n    for i in job.steps(3):\n        for x in more:\n            pass", True),
     "in the set-up": ("more = map(len, [])\nfor x in more:\n    next(more)", False),
-    "by a function that may be anybody's": ("more = map(len, [])\ndef color():\n    return next(more)", False),
+    "by a function that any code may use": ("more = map(len, [])\ndef color():\n    return next(more)", False),
 }
 
 
