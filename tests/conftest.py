@@ -20,13 +20,13 @@ def pytest_configure(config: pytest.Config) -> None:
     tiers.pytest_configure(config)
 
 
-# How long an example takes says how busy the machine is, and nothing about the code.
+# How long an example takes depends on the load of the machine, not on the code.
 # The gate tries the same examples every time: what another one finds is no fault of the change at hand. `make whole-units` looks for more.
 settings.register_profile("searching", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("gate", settings.get_profile("searching"), derandomize=True)
 settings.load_profile("gate")
 
-# Most tests mean to use their only spare themselves. Those of drills say so (`--drill`).
+# Most tests mean to use their only spare themselves. Those of drills set `--drill`.
 os.environ["UNDERSTUDY_DRILL"] = "off"
 
 # A shell that starts the tests in the background has SIGINT ignored, nohup SIGHUP; children inherit that, and Understudy

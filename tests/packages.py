@@ -7,7 +7,7 @@ from textwrap import dedent
 
 
 def install(folder: Path, name: str, group: str, target: str, source: str) -> None:
-    """Into `folder`, for whoever has it on its path: the module `name` and a distribution of that name with one entry point of `group`."""
+    """Into `folder`, for a process with that path: the module `name` and a distribution of that name with one entry point of `group`."""
     (folder / f"{name}.py").write_text(dedent(source))
     info = folder / f"{name}-1.0.dist-info"
     info.mkdir()

@@ -46,7 +46,7 @@ def refused(
     kind: type[BaseException], message: Message, **arguments: object
 ) -> AbstractContextManager[pytest.ExceptionInfo[BaseException], bool]:
     """Expect an exception of `kind` that carries `message` with these arguments."""
-    return _refused(kind, message, arguments)  # type: ignore[return-value]  # its type says that it ends the exception
+    return _refused(kind, message, arguments)  # type: ignore[return-value]  # by its type it ends the exception
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Which tests `make test` runs, what they may cost, and what is said at the end of a run.
+"""Which tests `make test` runs, what they may cost, and the summary at the end of a run.
 
 Tests are in tiers by cost (CONTRIBUTING.md has the why):
 

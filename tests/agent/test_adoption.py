@@ -62,7 +62,7 @@ async def _heard(guest: socket.socket) -> bytes:
 
 
 async def _meet(folder: Path, said: list[bytes], *, fds: int = 2) -> IntroducedWorker | None:
-    """What comes of it when somebody says this."""
+    """The result of this message."""
     met: asyncio.Future[IntroducedWorker] = asyncio.get_running_loop().create_future()
     reception = Reception(folder, met.set_result)
     guest = socket.socket(socket.AF_UNIX)
@@ -109,7 +109,7 @@ def test_an_introduction_without_outputs(tmp_path: Path, fds: int) -> None:
 
 
 def test_an_introduction_from_another_process_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel has no number for it here, and says 0: to refuse it by kill(0) would end the agent with its whole group."""
+    """The kernel has no number for it here, and reports 0: to refuse it by kill(0) would end the agent with its whole group."""
     monkeypatch.setattr(adoption, "known_pid", lambda value: known_pid(0))
     assert asyncio.run(_meet(tmp_path, [WHO.encode()])) is None
 

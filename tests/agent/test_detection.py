@@ -1,4 +1,4 @@
-"""Detectors in an agent: what they give is told, and what they do wrong is theirs alone."""
+"""Detectors in an agent: their evidence is reported, and their mistakes affect nothing else."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SEEN = Seen("thermometer", "device", "suspect", "hot", "gpu0", "91 degrees", 100
 
 
 def ignored(seen: Seen) -> None:
-    """For who has nothing to say."""
+    """For a detector with nothing to report."""
 
 
 def detector(look: Callable[[], Iterable[Any]], **fields: Any) -> type[NodeDetector]:
@@ -44,7 +44,7 @@ def detector(look: Callable[[], Iterable[Any]], **fields: Any) -> type[NodeDetec
 
 @pytest.fixture
 def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., queue.Queue[Seen]]]:
-    """Starts detectors; gives what they say."""
+    """Starts detectors; gives their reports."""
     monkeypatch.setattr(detection, "LOOK", 0.01)
     started: list[NodeDetectors] = []
 
@@ -139,14 +139,14 @@ def test_a_device_in_which_one_hangs_is_suspected_until_it_answers(
             stuck.wait(LIMIT)
             return found
 
-    told = running(Hangs)
-    seen, about_itself = told.get(timeout=LIMIT), told.get(timeout=LIMIT)
+    reported = running(Hangs)
+    seen, about_itself = reported.get(timeout=LIMIT), reported.get(timeout=LIMIT)
     assert (seen.subject, seen.part, seen.severity, seen.until) == ("device", "gpu1", "suspect", 0.0)
     assert said(seen.detail, agents.NO_ANSWER, device="gpu1", detector="hangs")
     assert said(about_itself.detail, agents.LOOK_TOO_LONG, seconds=0.02) and about_itself.severity == "note"
     stuck.set()
-    assert [told.get(timeout=LIMIT).kind for _ in found] == [one.kind for one in found]
-    over = told.get(timeout=LIMIT)
+    assert [reported.get(timeout=LIMIT).kind for _ in found] == [one.kind for one in found]
+    over = reported.get(timeout=LIMIT)
     assert over == replace(seen, until=over.until) and 0 < over.until <= time.time()
 
 
@@ -218,9 +218,9 @@ def test_a_suspicion_of_one_check_is_repeated_as_long_as_it_is_valid() -> None:
     memory, until = _Memory(), 100.0 + 3 * AGAIN
     memory.take(replace(SEEN, until=until), 100.0)
     memory.take(replace(SEEN, severity="note", kind="loud"), 100.0)
-    told = [now for now in range(100, 1000) if memory.due(float(now))]
-    assert told == [100 + AGAIN, 100 + 2 * AGAIN]
-    assert [one.kind for one in memory.known(1000.0)] == ["hot", "loud"], "to whoever comes to lead, also that it is over"
+    reported = [now for now in range(100, 1000) if memory.due(float(now))]
+    assert reported == [100 + AGAIN, 100 + 2 * AGAIN]
+    assert [one.kind for one in memory.known(1000.0)] == ["hot", "loud"], "to the next leader, also that it is over"
     assert [one.kind for one in memory.known(101.0 + KEPT)] == ["hot"]
 
 
@@ -253,8 +253,8 @@ def test_the_agent_repeats_the_findings_of_one_check(running: Callable[..., queu
 def test_who_is_left_out_is_known_to_the_next_orchestrator() -> None:
     said: queue.Queue[Seen] = queue.Queue()
     detectors = NodeDetectors([Choice.of(detector(lambda: ["hot"]))], said.put)
-    told = said.get(timeout=LIMIT)
-    assert detectors.known() == [told] and told.kind == "detector-left-out"
+    reported = said.get(timeout=LIMIT)
+    assert detectors.known() == [reported] and reported.kind == "detector-left-out"
     detectors.close()
 
 

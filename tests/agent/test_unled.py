@@ -31,7 +31,7 @@ def test_it_is_over_when_all_ranks_have_finished(tmp_path: Path) -> None:
     assert end_of([first, second, spare], 2) is None, "it has not said so"
     second.finished = True
     end = end_of([first, second, spare], 2)
-    assert end is not None and (end.exit_code, end.patient, end.told) == (0, True, False)
+    assert end is not None and (end.exit_code, end.patient, end.ordered) == (0, True, False)
     assert said(end.message, agents.FINISHED_UNLED, ranks=2)
     assert end_of([first, second, spare], 4) is None, "others are elsewhere"
     page.enter(Activity.RUNNING, 4)

@@ -47,7 +47,7 @@ def planned(*entries: dict[str, Any], seed: int = 0, ranks: int = 4, nodes: tupl
 # -- the registry ------------------------------------------------------------------------------------------------------------
 
 
-def test_every_fault_can_be_planned_and_says_what_it_does() -> None:
+def test_every_fault_can_be_planned_and_describes_its_effect() -> None:
     for fault in registry().all():
         assert fault.text.endswith("."), fault.name
         (injection,) = planned({"fault": fault.name})
@@ -207,9 +207,9 @@ def test_a_target_that_the_job_does_not_have() -> None:
 
 def test_the_command_refuses_a_bad_plan(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text("[[fault]]\nfault = 'sigkil'")
-    for words, told in ((["plan.toml"], "US7003: "), (["other.toml"], "other.toml"), ([], "--list")):
+    for words, expected in ((["plan.toml"], "US7003: "), (["other.toml"], "other.toml"), ([], "--list")):
         done = subprocess.run([sys.executable, "-m", "understudy.cli", "chaos", *words], cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 2 and told in done.stderr, done.stderr
+        assert done.returncode == 2 and expected in done.stderr, done.stderr
 
 
 def test_the_list_names_every_fault_and_point() -> None:
@@ -248,12 +248,12 @@ class Nobody:
     """An orchestrator that does not answer."""
 
     def status(self) -> dict[str, Any]:
-        raise Away("nobody answers")
+        raise Away("no one answers")
 
     report = status
 
     def events(self, after: int) -> Iterator[dict[str, Any]]:
-        raise Away("nobody answers")
+        raise Away("no one answers")
 
     def last(self) -> None:
         return None
@@ -275,7 +275,7 @@ def test_nothing_is_done_to_a_process_that_is_not_the_worker() -> None:
 
 @pytest.mark.parametrize("unknown", [None, 0])
 def test_nothing_is_done_to_a_worker_whose_process_id_is_not_known(unknown: int | None) -> None:
-    """An orchestrator of an earlier version says 0."""
+    """An orchestrator of an earlier version reports 0."""
     holder = {"rank": 0, "worker": "w3", "node": "node1", "pid": unknown, "state": "starting"}
     job = WatchedJob(Nobody(), "http://10.9.9.9:1", None)
     try:

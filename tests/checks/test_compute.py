@@ -98,7 +98,7 @@ def on(cpu: int, sometimes: Callable[[], bool] = lambda: True) -> Callable[[], s
     return lambda: "f" * 64 if os.sched_getaffinity(0) == {cpu} and sometimes() else DIGEST
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a CPU beside the one that computes wrongly")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a CPU in addition to the one that computes wrongly")
 def test_the_cpu_that_computes_wrongly_is_named() -> None:
     broken = max(os.sched_getaffinity(0))
     found = Compute(FEW, work=on(broken)).run()

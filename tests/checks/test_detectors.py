@@ -44,7 +44,7 @@ def found(*kinds: type[NodeDetector]) -> Result:
     return Detectors(Options(), kinds=lambda: list(kinds)).run()
 
 
-def told(detail: str) -> str:
+def reported(detail: str) -> str:
     return messages.FOUND(detector="made-up", subject="device fan0", detail=detail, kind=" (broken)")
 
 
@@ -56,8 +56,8 @@ def test_those_that_ship_are_among_them() -> None:
 
 def test_a_suspicion_fails() -> None:
     result = found(kind(list), kind(lambda: [evidence(Severity.SUSPECT, "the fan is loud"), evidence(Severity.NOTE, "dust")]))
-    assert (result.verdict, result.detail) == (Verdict.FAILED, told("the fan is loud"))
-    assert result.notes == (told("dust"),)
+    assert (result.verdict, result.detail) == (Verdict.FAILED, reported("the fan is loud"))
+    assert result.notes == (reported("dust"),)
 
 
 def test_a_note_does_not() -> None:
@@ -65,7 +65,7 @@ def test_a_note_does_not() -> None:
     assert (result.verdict, result.detail) == (Verdict.PASSED, messages.NOTHING_SUSPECTED(detectors="made-up"))
 
 
-def test_what_has_worn_off_says_nothing() -> None:
+def test_expired_evidence_does_not_count() -> None:
     assert found(kind(lambda: [evidence(Severity.SUSPECT, "it was hot", time.time() - 1)])).verdict is Verdict.PASSED
     assert found(kind(lambda: [evidence(Severity.SUSPECT, "it is hot", time.time() + 1000)])).verdict is Verdict.FAILED
 
@@ -86,7 +86,7 @@ def _raises() -> Iterable[Evidence]:
 def test_one_that_does_not_work_speaks_against_itself(look: Callable[[], Iterable[Any]], words: str) -> None:
     result = found(kind(look), kind(lambda: [evidence(Severity.SUSPECT, "the fan is loud")]))
     assert messages.SAYS_NOTHING(detector="made-up", problem=words) in result.notes
-    assert result.detail == told("the fan is loud")
+    assert result.detail == reported("the fan is loud")
     assert found(kind(look)).verdict is Verdict.PASSED
 
 

@@ -201,7 +201,7 @@ def test_one_that_closes_in_the_middle() -> None:
     assert said(detail := measured(closes).detail, network_check.BROKEN) or said(detail, network_check.CLOSED)
 
 
-def test_one_that_says_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_sends_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "STALL", 2.0)
     over = threading.Event()
 
@@ -257,16 +257,16 @@ def test_answers_have_bounds(count: int, wrong: int, seconds: float) -> None:
 @pytest.fixture
 def served() -> Iterator[tuple[str, list[str], threading.Event]]:
     """A running `Serving`: its address, its messages, and an event that is set at each message."""
-    told, something = list[str](), threading.Event()
+    reported, something = list[str](), threading.Event()
 
     def tell(text: str) -> None:
-        told.append(text)
+        reported.append(text)
         something.set()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         running = threading.Thread(target=_served, args=(Serving(listener, [TOKEN], tell),))
         running.start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}", told, something
+        yield f"127.0.0.1:{listener.getsockname()[1]}", reported, something
         listener.shutdown(socket.SHUT_RDWR)
         running.join(LONG)
 
@@ -276,8 +276,8 @@ def _served(serving: Serving) -> None:
         serving.run(LONG)
 
 
-def test_who_comes_when_all_places_are_taken_is_told(served: tuple[str, list[str], threading.Event]) -> None:
-    peer, told, something = served
+def test_a_client_is_notified_when_all_places_are_taken(served: tuple[str, list[str], threading.Event]) -> None:
+    peer, reported, something = served
     with contextlib.ExitStack() as stack:
         taken = [stack.enter_context(socket.create_connection(address(peer))) for _ in range(serving.AT_ONCE)]
         for connection in taken:
@@ -285,7 +285,7 @@ def test_who_comes_when_all_places_are_taken_is_told(served: tuple[str, list[str
         found = Network(Options(peers=(peer,), network_seconds=SHORT), TOKEN).run()
         assert said(found.detail, network_check.BUSY)
     assert something.wait(LONG)  # the first of those above has gone
-    assert said(told[0], network_check.CLOSED)
+    assert said(reported[0], network_check.CLOSED)
     assert Network(Options(peers=(peer,), network_seconds=SHORT), TOKEN).run().verdict is Verdict.PASSED
 
 

@@ -15,7 +15,7 @@ from tests.integration.processes import marked
 from tests.said import said
 
 from understudy.checks import isolation
-from understudy.checks.base import TOLD, Check, Figure, Report, Result, Verdict
+from understudy.checks.base import LISTED, Check, Figure, Report, Result, Verdict
 from understudy.checks.isolation import isolated
 from understudy.checks.options import NAMES, Options
 from understudy.checks.registry import CHECKS
@@ -97,8 +97,8 @@ def test_texts_are_made_fit_to_show() -> None:
 
 
 def test_many_failures_are_counted() -> None:
-    found = CHECKS["disk"](Options()).judged([f"failure {number}" for number in range(TOLD + 5)], "")
-    assert found.detail.endswith(f"failure {TOLD - 1}; {node_checks.MORE_FAILURES(count=5)}")
+    found = CHECKS["disk"](Options()).judged([f"failure {number}" for number in range(LISTED + 5)], "")
+    assert found.detail.endswith(f"failure {LISTED - 1}; {node_checks.MORE_FAILURES(count=5)}")
 
 
 def report(*verdicts: Verdict) -> Report:
@@ -113,9 +113,9 @@ def test_who_passes() -> None:
 
 
 def test_that_it_passed_is_not_believed() -> None:
-    told = json.loads(report(Verdict.FAILED).model_dump_json())
-    assert told["passed"] is False
-    assert not Report.model_validate({**told, "passed": True}).passed
+    values = json.loads(report(Verdict.FAILED).model_dump_json())
+    assert values["passed"] is False
+    assert not Report.model_validate({**values, "passed": True}).passed
 
 
 def test_a_report_goes_through_json() -> None:

@@ -105,7 +105,7 @@ def test_an_address_with_colons_is_bracketed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "number", "spare", "told"),
+    ("count", "number", "spare", "expected"),
     [
         (1, 0, 0, [("1 node", "", "")]),
         (2, 0, 0, [("2 nodes", "", "; orchestrators on n0")]),
@@ -113,13 +113,13 @@ def test_an_address_with_colons_is_bracketed() -> None:
         (5, 1, 2, []),
     ],
 )
-def test_the_first_node_says_so_in_one_line(
-    count: int, number: int, spare: int, told: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch
+def test_the_first_node_reports_it_in_one_line(
+    count: int, number: int, spare: int, expected: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
     monkeypatch.setattr(allocation, "say", lines.append)
     completed(flags(spare_nodes=spare), MadeUp(count, number))
-    assert lines == [starting.ALLOCATION(job="made-up-7", nodes=nodes, spares=spares, orchestrators=led) for nodes, spares, led in told]
+    assert lines == [starting.ALLOCATION(job="made-up-7", nodes=nodes, spares=spares, orchestrators=led) for nodes, spares, led in expected]
 
 
 def test_each_node_has_a_run_directory_of_its_own() -> None:
@@ -136,7 +136,7 @@ def test_some_commands_go_by_none(given: dict[str, Any], monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("error", [ValueError("six tasks"), SchedulerFailed("six tasks"), SchedulerAway("six tasks")])
-def test_why_it_cannot_work_is_said(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_why_it_cannot_work_is_reported(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise error
 
@@ -145,7 +145,7 @@ def test_why_it_cannot_work_is_said(error: Exception, monkeypatch: pytest.Monkey
         found(flags())
 
 
-def test_without_one_nothing_changes_and_who_has_named_a_scheduler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_one_nothing_changes_and_a_named_scheduler_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     monkeypatch.setattr(allocation, "say", lines.append)
     assert found(flags()) is None and lines == []
@@ -169,8 +169,8 @@ def shares(here: MadeUp, **given: Any) -> str | None:
 def test_the_first_node_makes_a_secret_and_the_others_wait_for_it() -> None:
     first, second = MadeUp(2), MadeUp(2, 1)
     made = shares(first)
-    assert made is not None and len(made) >= 32 and first.told == [("share", made)]
-    assert shares(second) == "hush" and second.told == [("shared", allocation.PATIENCE)]
+    assert made is not None and len(made) >= 32 and first.recorded == [("share", made)]
+    assert shares(second) == "hush" and second.recorded == [("shared", allocation.PATIENCE)]
 
 
 def test_a_secret_that_was_given_or_is_not_needed_is_not_shared(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def test_what_differs_undisturbed_is_left_out_and_named() -> None:
     assert (page.verdict, page.left_out, page.digests) == (Verdict.BITWISE, [RESULT], 2 * 3 * 2)
 
 
-def test_a_training_that_differs_undisturbed_says_nothing() -> None:
+def test_a_training_that_differs_undisturbed_proves_nothing() -> None:
     page = judged(records(unlike(WEIGHT, 1, 4, 7)))
     assert (page.verdict, page.exit_code) == (Verdict.INCONCLUSIVE, 6)
     assert codes(page.line)[0] == script_check.IRREPRODUCIBLE.code
@@ -145,7 +145,7 @@ def test_a_result_that_cannot_be_read_is_named() -> None:
         ),
         ({"reached": False, "message": "rank 1 has no replica"}, Verdict.REFUSED, script_check.NOT_SURVIVED, {}),
         (
-            {"reached": False, "held": True, "standstill": "the redo differs"},
+            {"reached": False, "paused": True, "standstill": "the redo differs"},
             Verdict.DIFFERS,
             script_check.HELD,
             {"reason": "the redo differs"},
@@ -192,7 +192,7 @@ def test_a_phase_to_which_the_script_does_not_come_is_named() -> None:
 
 
 @pytest.mark.parametrize(("phase", "verdict"), [("apply", Verdict.BITWISE), ("vote", Verdict.INCONCLUSIVE)])
-def test_who_is_killed_after_its_vote_does_not_tell_of_that_step(phase: str, verdict: Verdict) -> None:
+def test_a_rank_killed_after_its_vote_does_not_report_that_step(phase: str, verdict: Verdict) -> None:
     kill = replace(KILL, phase=phase)
     run = Ended(records(lambda one: None if one.place == (1, BEFORE) else one), reached=True, incidents=[INCIDENT], drills=[DRILL])
     assert Judge(2, BEFORE, LAST, ["", ""]).disturbed(records(), run, [kill]).verdict is verdict
@@ -231,10 +231,10 @@ def test_the_records_of_a_run_are_read_without_what_a_killed_worker_left(tmp_pat
     found = Records.of(tmp_path)
     assert [one.place for one in found.commits] == [(0, 0), (0, 1), (1, 0)]
     assert (found.steps, found.registered, found.adopted) == (1, {"net": "Linear"}, ["best"])
-    assert not compare(found, found, 1, LAST).behind
+    assert not compare(found, found, 1, LAST).after
 
 
-def test_who_waits_in_vain_says_for_what(tmp_path: Path) -> None:
+def test_a_wait_in_vain_names_what_it_waited_for(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     plan = launch(Flags([str(tmp_path / "train.py")], nproc_per_node="2"), "check")
     hurried = replace(plan, timeouts=replace(plan.timeouts, beat=0.01, hang_floor=0.02, hang_first=0.1))
@@ -248,12 +248,12 @@ def test_who_waits_in_vain_says_for_what(tmp_path: Path) -> None:
 
 
 def test_the_page_is_for_people_and_programs() -> None:
-    page = judged(records(), notices=["name[0] is told"])
+    page = judged(records(), notices=["name[0] is reported"])
     file = io.StringIO()
     Console(file=file, width=100).print(view(page, "runs/1"))
     text = file.getvalue()
     assert text.startswith("BITWISE: ") and said(text, script_check.BITWISE, kills=KILLED)
-    assert "name[0] is told" in text and "runs/1" in text
+    assert "name[0] is reported" in text and "runs/1" in text
     values = json.loads(json.dumps(as_values(page)))
     assert (values["verdict"], values["exit_code"], values["kills"][0]["rank"]) == ("bitwise", 0, 1)
     assert values["advice"] == [script_check.FOLLOW_NOTICES()]

@@ -28,9 +28,9 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         def run(self) -> int:
             return 7
 
-    told = AgentConfig("job", tmp_path, "", 4, "", ("train.py",), 1, claim=0, orchestrator="http://127.0.0.1:1")
+    settings = AgentConfig("job", tmp_path, "", 4, "", ("train.py",), 1, claim=0, orchestrator="http://127.0.0.1:1")
     for name, value in {
-        CLAIM_VARIABLE: json.dumps(told.as_dict()),
+        CLAIM_VARIABLE: json.dumps(settings.as_dict()),
         TOKEN_VARIABLE: "secret",
         OWNER_VARIABLE: "7",
         "SLURMD_NODENAME": "n5",
@@ -45,7 +45,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("missing", "code"), [("", 7), ("1 of 4 gpu", 3)])
-def test_what_was_given_is_compared_with_what_the_orchestrator_says_is_needed(
+def test_the_given_resources_are_compared_with_those_the_orchestrator_needs(
     missing: str, code: int, started: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need = Resources(8, 4000, {"gpu": 4})

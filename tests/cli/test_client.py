@@ -41,7 +41,7 @@ class Restarted(Server):
 
 class Gone(Restarted):
     def call(self, method: str, path: str, body: Any = None, limit: float = 0.0) -> Any:
-        raise NoAnswer("nobody there")
+        raise NoAnswer("no one there")
 
 
 @pytest.fixture(autouse=True)

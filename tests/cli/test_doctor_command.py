@@ -130,7 +130,7 @@ def test_devices_are_known_by_what_the_kernel_calls_them(tmp_path: Path) -> None
         ({"open files": None}, []),
     ],
 )
-def test_limits_that_are_too_low_say_what_to_do(limits: dict[str, int | None], limited: list[str]) -> None:
+def test_limits_that_are_too_low_come_with_a_remedy(limits: dict[str, int | None], limited: list[str]) -> None:
     found = list(findings.of_limits({**LIMITS, **limits}))
     assert [one.what for one in found if one.status == LIMITED] == limited
     assert all(bool(one.to_do) == (one.status == LIMITED) for one in found)
@@ -169,11 +169,11 @@ CODE = [
 ]
 
 
-@pytest.mark.parametrize(("code", "told"), CODE, ids=["import", "crash"])
-def test_a_torch_that_does_not_work_is_one_finding(code: str, told: str) -> None:
+@pytest.mark.parametrize(("code", "expected"), CODE, ids=["import", "crash"])
+def test_a_torch_that_does_not_work_is_one_finding(code: str, expected: str) -> None:
     found = of_worker((sys.executable, "-c", code))
     assert isinstance(found, Finding)
-    assert (found.status, found.detail) == (MISSING, told) and found.to_do
+    assert (found.status, found.detail) == (MISSING, expected) and found.to_do
 
 
 def test_one_that_never_answers_is_given_up() -> None:
@@ -198,7 +198,7 @@ def test_without_torch_there_is_one_clear_finding(monkeypatch: pytest.MonkeyPatc
     assert code == 1 and tools.TORCH_MISSING.code in output and "Traceback" not in output
 
 
-def test_the_exit_code_says_whether_a_job_can_run(monkeypatch: pytest.MonkeyPatch, whole: dict[str, Any]) -> None:
+def test_the_exit_code_shows_whether_a_job_can_run(monkeypatch: pytest.MonkeyPatch, whole: dict[str, Any]) -> None:
     def found(*more: Finding) -> Any:
         return lambda: {**whole, "findings": [*whole["findings"], *(vars(one) for one in more)]}
 

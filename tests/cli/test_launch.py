@@ -69,7 +69,7 @@ def test_several_orchestrators() -> None:
         ({"spare_nodes": 1, "floating_spares": 1}, 4),
     ],
 )
-def test_whoever_has_nodes_for_spares_needs_none_beside_them(flags: dict[str, object], spares: int) -> None:
+def test_a_job_with_nodes_for_spares_needs_no_others(flags: dict[str, object], spares: int) -> None:
     spec = plan(nnodes="2", node_rank=0, master_addr="host0", nproc_per_node="4", **flags).spec
     assert (spec.nodes, spec.world_size, spec.spares) == (2, 8, spares)
     assert (spec.spare_nodes, spec.floating) == (flags.get("spare_nodes", 0), flags.get("floating_spares", 0))
@@ -183,7 +183,7 @@ def test_signals() -> None:
         ({"program": ()}, run_options.SCRIPT_NEEDED, {}),
     ],
 )
-def test_refusals_say_why(flags: dict[str, object], message: Message, arguments: dict[str, object]) -> None:
+def test_refusals_give_the_reason(flags: dict[str, object], message: Message, arguments: dict[str, object]) -> None:
     with refused(Usage, message, **arguments):
         plan(**flags)
 

@@ -66,7 +66,7 @@ def test_a_pod_serves_the_node_that_it_is(configured: dict[str, Any]) -> None:
     assert config.program == ("train.py", "--lr", "1") and configured["grace"] == 60 and configured["token"] == "secret"
 
 
-def test_what_others_say_in_the_environment_is_not_the_users_word(configured: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_that_others_set_are_not_the_users_choice(configured: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """An image, or Kubeflow, may set torchrun's variables."""
     for name, value in {"PET_NNODES": "4", "PET_NODE_RANK": "2", "PET_NPROC_PER_NODE": "8", "UNDERSTUDY_DRILL": "off"}.items():
         monkeypatch.setenv(name, value)
@@ -74,7 +74,7 @@ def test_what_others_say_in_the_environment_is_not_the_users_word(configured: di
 
 
 @pytest.mark.parametrize("words", [("--nnodes", "4"), ("--spares", "2"), ("--policy", "p"), ("--node-rank", "1"), ("--hang-limit", "5")])
-def test_what_the_resource_says_is_refused_as_an_option(words: tuple[str, str], configured: dict[str, Any]) -> None:
+def test_settings_of_the_resource_are_refused_as_options(words: tuple[str, str], configured: dict[str, Any]) -> None:
     found = run(*words, "train.py")
     assert found.exit_code == 2
     assert said(found.output, starting.POD_OPTIONS_REFUSED, options=words[0])
@@ -118,7 +118,7 @@ def test_a_jobset_that_is_not_like_ours(changes: dict[str, str], said: str) -> N
         place_of({**SET, "UNDERSTUDY_JOBSET_JOB": "node", **changes})
 
 
-def test_what_trainer_says_to_torchrun_is_not_taken_for_the_users_word(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_variables_that_trainer_sets_for_torchrun_are_not_the_users_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A spare pod is the first of its kind, and the rendezvous is ours."""
     (tmp_path / "train.py").touch()
     monkeypatch.chdir(tmp_path)

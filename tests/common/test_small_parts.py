@@ -46,7 +46,7 @@ def test_a_line_that_is_too_long_is_skipped_and_reported_once() -> None:
     assert list(reader.feed(b"m\nab\n")) == [b"ab"]
 
 
-def test_the_words_between_command_line_and_agent() -> None:
+def test_the_messages_between_command_line_and_agent() -> None:
     stop, ending = Stop(15, 143, "enough"), Ending(0, "all 2 ranks finished", True)
     assert json.loads(stop.encode()) == {"stop": {"signal": 15, "exit_code": 143, "reason": "enough"}}
     assert json.loads(ending.encode()) == {"ending": {"exit_code": 0, "message": "all 2 ranks finished", "told": True}}
@@ -56,14 +56,14 @@ def test_the_words_between_command_line_and_agent() -> None:
     assert (decode(stop.encode()), Ending.decode(ending.encode())) == (stop, ending)
 
 
-def test_a_submission_says_all_of_a_job_that_may_be_asked_for() -> None:
+def test_a_submission_has_every_setting_of_a_job() -> None:
     spec = JobSpec("job", 6, 2, nodes=3, spares=2, replenish=False, max_restarts=1, prepared=1)
     submission = Submission(name="job", program=["train.py"], folder="/", timeouts=Timeouts(), **shared(spec))
     assert submission.spec() == spec
 
 
-def test_what_a_submission_does_not_say() -> None:
+def test_settings_that_a_submission_leaves_out() -> None:
     """Its name, what follows from the rest, and what users may not choose. A new field of `JobSpec` belongs here or into `Submission`."""
-    unsaid = {"job", "world_size", "max_losses_per_transaction", "admission", "home_after"}  # the last two: its policy says it
+    unsaid = {"job", "world_size", "max_losses_per_transaction", "admission", "home_after"}  # the last two: set by its policy
     unsaid |= {"floating", "spare_nodes", "replaces_nodes", "bounded_places"}  # a service has the nodes that it has
     assert unsaid | shared(JobSpec("job", 1, 1)).keys() == set(JobSpec.__dataclass_fields__)

@@ -156,8 +156,8 @@ def arm(kills: tuple[Kill, ...], run_dir: Path) -> None:
     for number, kill in enumerate(kills):
         before = kills[number - 1] if number else None
         at_once = before is not None and (before.point, before.step) == (kill.point, kill.step)
-        behind = str(number - 1) if at_once or kill.of_newcomer else ""
-        faults.arm(Armed(str(number), "sigkill", kill.rank, kill.point, None if kill.of_newcomer else kill.step, {}, behind))
+        after = str(number - 1) if at_once or kill.of_newcomer else ""
+        faults.arm(Armed(str(number), "sigkill", kill.rank, kill.point, None if kill.of_newcomer else kill.step, {}, after))
 
 
 def _run(command: list[str], script: Script, folder: Path, limit: float, kills: tuple[Kill, ...] = ()) -> Ran:

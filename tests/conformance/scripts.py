@@ -1,4 +1,4 @@
-"""The scripts of the suite: what their headers say, and the plan of kills of each.
+"""The scripts of the suite: their headers, and the plan of kills of each.
 
 A script tells about itself in comments ahead of its first statement:
 
@@ -9,7 +9,7 @@ A script tells about itself in comments ahead of its first statement:
     # arguments: --x 1            of the script
     # limit: 300                  seconds that an undisturbed run may take (default 120)
 
-Kills happen one after the other, each once its step is committed, so each waits for a step that comes behind the recovery from the one
+Kills happen one after the other, each once its step is committed, so each waits for a step after the recovery from the one
 before. Two in a row with the same step and point are two at once: the second rank waits at the point for the first to be killed.
 A point in a newcomer's life (`NEWCOMERS`) belongs to the kill before it, of the same rank, which must be the first one of that rank:
 its step means nothing.
@@ -64,7 +64,7 @@ def plan(ranks: int) -> tuple[Kill, ...]:
 
     Every rank keeps its copies with two others, so of two at once the copies are with a third. Of two ranks alone, none are killed at once,
     and no newcomer, which must be the first one of its rank.
-    Rank 0 is lost last. Until then a drill of it, as in step 8, says what a job's first workers have and a newcomer has not.
+    Rank 0 is lost last. Until then a drill of it, as in step 8, shows what a job's first workers have and a newcomer has not.
     """
     last = ranks - 1
     kills = [
@@ -173,7 +173,7 @@ def _kills(name: str, said: str, ranks: int) -> tuple[Kill, ...]:
             raise ValueError(f"{name}: {kill} is of a rank that it does not have")
         same = [other for other in found if other.rank == kill.rank]
         if kill.of_newcomer and (len(same) != 1 or same != found[-1:]):
-            raise ValueError(f"{name}: {kill} must come right behind the first kill of rank {kill.rank}")
+            raise ValueError(f"{name}: {kill} must come right after the first kill of rank {kill.rank}")
         found.append(kill)
         end = match.end()
     return tuple(found)

@@ -71,7 +71,7 @@ def test_what_no_drill_could_repeat_is_unproven_even_if_nothing_else_speaks_agai
     assert len(unproven(ran)) == len(ran.incidents) == 1, ran.output
 
 
-def test_what_is_told_before_stands_in_the_grade(tmp_path: Path) -> None:
+def test_an_earlier_notice_is_in_the_grade(tmp_path: Path) -> None:
     """An iterator that the step draws from: the census knows of it from the first steps on."""
     ran = runs.understudy(liar("late", *BOTH), tmp_path / "run", BOTH)
     assert census.COUNTER_MOVES.code in ran.output

@@ -102,7 +102,7 @@ def test_a_missing_final_state_belongs_to_no_kill(reference: Ran, tmp_path: Path
     assert judged(reference, with_kills(trace)) == "missing"
 
 
-def test_a_line_may_be_told_twice_but_not_otherwise(reference: Ran, tmp_path: Path) -> None:
+def test_a_line_may_be_printed_twice_but_not_changed(reference: Ran, tmp_path: Path) -> None:
     tell(tmp_path / "other")
     path = tmp_path / "other" / "lines-0.jsonl"
     lines = path.read_text().splitlines()
@@ -168,7 +168,7 @@ def test_a_job_that_is_held_waits_for_a_person_and_does_not_hang(reference: Ran)
     held = with_kills(reference.trace, hung=True, output=f"training\nunderstudy: {told}\nmore")
     assert said(held.held, disputes.REDO_HELD, rank=0) and reference.held == ""
     assert judged(reference, held) == "held"
-    assert judged(reference, held, TOLD, "told") == "told", "the script was said not to survive"
+    assert judged(reference, held, TOLD, "told") == "told", "the script was reported not to survive"
 
 
 def test_incidents_that_no_kill_explains(reference: Ran) -> None:
@@ -190,7 +190,7 @@ def test_refused_only_by_the_message_and_early(reference: Ran, tmp_path: Path) -
     assert undisturbed(REFUSED, reference, replace(early, output=NOTICE)).verdict == "crashed"
     assert undisturbed(REFUSED, reference, replace(early, hung=True)).verdict == "hung"
     assert undisturbed(REFUSED, reference, replace(reference, output=REFUSAL)).verdict == "bitwise", "a notice is no refusal"
-    assert undisturbed(SCRIPT, reference, early).verdict == "crashed", "nobody expected it"
+    assert undisturbed(SCRIPT, reference, early).verdict == "crashed", "no one expected it"
 
 
 def test_told_before_the_kill_may_differ_after_it(reference: Ran, tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_told_before_the_kill_may_differ_after_it(reference: Ran, tmp_path: Path
     assert judged(reference, with_kills(other), TOLD, "told") == "told"
     assert judged(reference, with_kills(other, code=1), TOLD, "told") == "told"
     assert judged(reference, with_kills(other, hung=True), TOLD, "told") == "hung"
-    assert judged(reference, with_kills(other), TOLD, "bitwise") == "silent", "it was not told"
+    assert judged(reference, with_kills(other), TOLD, "bitwise") == "silent", "it was not reported"
 
 
 def test_a_script_that_is_not_the_same_twice_shows_nothing(reference: Ran, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_script_that_is_not_the_same_twice_shows_nothing(reference: Ran, tmp_p
     assert double is not None and "two lines" in double.why
 
 
-def test_torch_that_aborts_behind_the_end_of_every_rank_says_nothing_of_the_script(reference: Ran, tmp_path: Path) -> None:
+def test_torch_that_aborts_after_the_end_of_every_rank_proves_nothing_about_the_script(reference: Ran, tmp_path: Path) -> None:
     aborted = replace(reference, code=1, output="terminate called without an active exception\nexitcode : -6")
     assert steady(aborted) is None
     (tmp_path / "reference" / "final-1.json").unlink()
@@ -247,7 +247,7 @@ def test_the_plan_has_every_phase() -> None:
             assert not kill.of_newcomer or kill.rank not in {one.rank for one in earlier}, "it would wait for a kill that comes later"
 
 
-def test_kills_are_armed_one_behind_the_other_only_where_they_belong_together(tmp_path: Path) -> None:
+def test_kills_are_armed_one_after_the_other_only_where_they_belong_together(tmp_path: Path) -> None:
     runs.arm(plan(3), tmp_path)
     armed = [json.loads((tmp_path / "chaos" / f"{number}.json").read_text()) for number in range(len(plan(3)))]
     for number, (kill, fault) in enumerate(zip(plan(3), armed, strict=True)):
@@ -295,7 +295,7 @@ def test_headers(tmp_path: Path) -> None:
         ("# expect: bitwise\n# kills: forward@3", "POINT@STEP:RANK"),
         ("# expect: bitwise\n# kills: forward@3:3", "rank"),
         ("# expect: bitwise\n# kills: forward@3:1 forward@5:1 verify@5:1", "first kill"),
-        ("# expect: bitwise\n# kills: forward@3:1 forward@5:2 verify@5:1", "right behind"),
+        ("# expect: bitwise\n# kills: forward@3:1 forward@5:2 verify@5:1", "right after"),
         ("# expect: bitwise\n# expect: bitwise", "two lines"),
     ],
 )
@@ -328,7 +328,7 @@ def test_every_script_can_be_read() -> None:
         ("different", "unsteady", "unsteady"),
     ],
 )
-def test_what_a_drill_said_before_the_kills(drill: str, kills: str, verdict: str) -> None:
+def test_the_verdict_of_a_drill_before_the_kills(drill: str, kills: str, verdict: str) -> None:
     drills = [{"verdict": "same", "step": 1, "rank": 0, "detail": ""}, {"verdict": drill, "step": 3, "rank": 1, "detail": "why"}]
     found = named(Found(kills, "what came out"), drills)
     assert found.verdict == verdict
@@ -374,7 +374,7 @@ def test_the_summary_counts_the_grades_of_bitwise_incidents_only() -> None:
 
 
 def test_the_evidence_names_no_folder_of_a_machine(tmp_path: Path) -> None:
-    said = f"it writes {tmp_path}/plain/final-0 at {scripts.FOLDER}/plain.py:9, beside /elsewhere/x"
+    said = f"it writes {tmp_path}/plain/final-0 at {scripts.FOLDER}/plain.py:9, next to /elsewhere/x"
     (result,) = elsewhere([{"why": said, "kills": [], "drills": [said]}], tmp_path, Path(__file__).parents[2])
-    shown = "it writes plain/final-0 at tests/conformance/scripts/plain.py:9, beside /elsewhere/x"
+    shown = "it writes plain/final-0 at tests/conformance/scripts/plain.py:9, next to /elsewhere/x"
     assert (result["why"], result["drills"]) == (shown, [shown])

@@ -1,6 +1,6 @@
 """What a script's runs come to, bit by bit.
 
-    bitwise   every rank ends with the state, and has told the lines, of the run under torchrun
+    bitwise   every rank ends with the state, and has printed the lines, of the run under torchrun
     refused   the undisturbed run ended with the message that the script expects, by its code, before 3 steps were committed
     told      the undisturbed run printed the notice that the script expects, by its code; with kills it may then end, be held, or differ
     named     a drill of the undisturbed run found that the script is not survivable, and said why; with kills it is not
@@ -8,10 +8,10 @@
 Everything else is a failure:
 
     silent    it ends well, and something differs
-    missing   it ends well, and a line or a final state is not there although nobody was killed who could have written it
+    missing   it ends well, and a line or a final state is not there although no rank was killed that could have written it
     held      a redo was not what it redoes, or replicas differed: the job waits for a person
     hung      it did not end, or a healthy rank counted as one that hangs
-    aborted   a worker died in C++, by a signal that nobody sent
+    aborted   a worker died in C++, by a signal that no one sent
     crashed   it ended with another message
     alarm     a drill found something against a script that is bitwise the same with kills
     lost      it ends well, but a worker was lost, or a recovery made, for which no kill is to blame
@@ -19,7 +19,7 @@ Everything else is a failure:
     overrated it is wrong, and every incident before that has the grade proven or drilled
     unsteady  under torchrun it fails, or is not the same twice: the script is wrong
 
-What lines with kills may lack, or say otherwise, and why: a worker that is killed behind its vote does not tell of a step that counts, so a
+What lines with kills may lack, or have otherwise, and why: a worker that is killed after its vote does not print a step that counts, so a
 rank lacks at most one line for each of its kills. If its newcomer enters that iteration, the step may return there what it returned on
 another rank; then the incident has a note that says so, and the line is made of that other rank's values.
 """
@@ -80,7 +80,7 @@ def steady(first: Ran, second: Ran | None = None) -> Found | None:
 
 
 def _aborted_at_exit(ran: Ran) -> bool:
-    """Every rank has told its end, and torch itself aborted behind that: without `destroy_process_group`, which many scripts do without, a
+    """Every rank has printed its end, and torch itself aborted after that: without `destroy_process_group`, as in many scripts, a
     process group may be taken down while its threads run. On a busy machine one in ten runs of a plain torch script ends so.
     """
     complete = ran.trace.finals.keys() == ran.trace.lines.keys() and bool(ran.trace.finals)
@@ -161,7 +161,7 @@ def _ended_badly(ran: Ran, which: str) -> Found | None:
 
 
 def _error(ran: Ran) -> str:
-    """The line that says most: the last exception, else the last line."""
+    """The most informative line: the last exception, else the last line."""
     errors = [line for line in ran.output.splitlines() if _ERROR.search(line) and "ChildFailedError" not in line]
     return (errors[-1] if errors else ran.message).strip()
 
@@ -201,7 +201,7 @@ def _unlike(wanted: Trace, found: Trace, killed: Sequence[int], borrowed: int) -
     for rank in sorted(found.lines):
         own = {line["key"]: line for line in wanted.lines.get(rank, ())}
         of_rank = 0
-        again: list[Line] = []  # without a loop every newcomer of the rank tells all of its lines once more
+        again: list[Line] = []  # without a loop every newcomer of the rank prints all of its lines once more
         for line in found.lines[rank]:
             if line == own.get(line["key"]) or line in again:
                 continue

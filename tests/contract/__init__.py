@@ -1,1 +1,1 @@
-"""What every implementation of a port has to do, whoever wrote it."""
+"""What every implementation of a port has to do."""

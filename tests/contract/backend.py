@@ -1,5 +1,5 @@
 """What a `Backend` promises, on three real processes: they add up, one of them is killed while the others wait for it in a sum, the others
-abort, drain and connect anew with one that was made without peers, in the same group; then one aborts a sum to which nobody comes.
+abort, drain and connect again with one that was made without peers, in the same group; then one aborts a sum that no other joins.
 
 `python -m tests.contract.backend NAME` shows it for a backend of this machine, without pytest.
 """
@@ -31,7 +31,7 @@ SIZE, LOST = 3, 2  # members; which of them is killed
 
 @dataclass(frozen=True)
 class Kind:
-    """`shows`: whether `Communicator.is_broken` tells of a lost peer."""
+    """`shows`: whether `Communicator.is_broken` reports a lost peer."""
 
     name: str
     device: str = "cpu"
@@ -76,7 +76,7 @@ def broken_promises(kind: Kind, path: str = "") -> list[str]:
             for rank in range(SIZE):
                 words.get(f"ready/{rank}", timedelta(seconds=LIMIT))
         except PeerLost:
-            return [f"not all members have come to a sum: {_errors([*members, newcomer])}"]
+            return [f"not all members have reached a sum: {_errors([*members, newcomer])}"]
         members[LOST].send_signal(signal.SIGKILL)
         members[LOST].communicate()
         words.put("lost", b"")
@@ -103,13 +103,13 @@ def _judged(rank: int, found: dict[str, Any]) -> Iterator[str]:
     if found["again"] != everybody:
         yield f"the sum after a new one has connected is {found['again']}"
     if not found["same group"] or not found["unbroken"]:
-        yield "what was connected anew is not in the same group, or is broken"
+        yield "what was connected again is not in the same group, or is broken"
     if found["collectives"] < 1 or found["end"]:
         yield f"there were {found['collectives']} collectives on it, and {found['end']} after it was dropped"
     if rank == LOST:
         return
     if not found["failure"]:
-        yield "the error of an operation whose peer is lost is not taken for that"
+        yield "the error of an operation whose peer is lost is not recognized as that"
     if not found["untouched"]:
         yield "something was written into a tensor after the drain"
     if found["waits"] != UNKNOWN and found["waits"] < 1:

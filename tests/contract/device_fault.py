@@ -8,7 +8,7 @@ step of rank 1
     kill              the process ends by SIGKILL: replaced; the redo is compared with what rank 0 had put into the collectives before
     lie               the same, and rank 0 counts its attempts in memory that is not tracked: the comparison names the difference
     illegal-address   a kernel writes to an address that is not mapped, once: the rank is replaced; the result is that of the reference
-    assert            an assertion of a kernel fails, whoever takes the rank: the script's fault, whose traceback ends the job. A thread
+    assert            an assertion of a kernel fails, on whatever worker: the script's fault, whose traceback ends the job. A thread
                       of Gloo that frees a CUDA tensor may end the process first (SIGABRT): then the rank is replaced and fails again
     memory            more memory is asked for than there is: the script's fault as well
     hang              a kernel does not end, with NCCL only: torch's flight recorder shows which rank all others wait for; replaced
@@ -47,7 +47,7 @@ OUTCOMES = {  # exit code, how many incidents there may be, words of the output
     "illegal-address": (0, [1], "IllegalAddress"),
     "assert": (1, [0], "device-side assert triggered"),
     "memory": (1, [0], "out of memory"),
-    "hang": (0, [1], "US3002"),  # `hang`: one rank alone waits for nobody
+    "hang": (0, [1], "US3002"),  # `hang`: one rank alone waits for no other
 }
 
 

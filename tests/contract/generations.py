@@ -64,7 +64,7 @@ def together(words: Rendezvous, what: str) -> None:
 
 
 def begin_alone(meeting: Rendezvous, words: Rendezvous) -> None:
-    """Connects where nobody else comes, until the generation is over."""
+    """Connects where no other rank does, until the generation is over."""
 
     def connect() -> None:
         with suppress(RuntimeError):

@@ -35,7 +35,7 @@ def meet(generation: int) -> Rendezvous:
     return Rendezvous(address, generation, lambda: False)
 
 
-words = meet(100)  # for what members and the test tell each other
+words = meet(100)  # for messages between members and the test
 
 
 def until(condition: Callable[[], bool]) -> None:

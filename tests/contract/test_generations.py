@@ -56,7 +56,7 @@ def test_new_communicators_end_with_a_message_when_torch_has_no_numbers_left() -
         assert said(found["error"], worker_processes.NO_NUMBERS_LEFT)
 
 
-@pytest.mark.parametrize("rejoin", [pytest.param(True, marks=in_place), False], ids=["in place", "anew"])
+@pytest.mark.parametrize("rejoin", [pytest.param(True, marks=in_place), False], ids=["in place", "new"])
 def test_a_member_whose_call_was_left_behind_meets_the_others_in_the_next_generation(rejoin: bool) -> None:
     """It must not touch what that call may still be at work with: it makes another communicator, while the others join theirs again."""
     for found in joined(31, size=3, rejoin=rejoin, left_behind=4):

@@ -21,7 +21,7 @@ def test_at_first_all_and_then_what_has_changed() -> None:
     assert changes.take(LONG) == {("ml", "gpt"), ("ml", "other")}
     changes.of_pod(None)
     changes.of_job(resource())
-    assert changes.take(LONG) is None, "what was listed anew may have changed anywhere"
+    assert changes.take(LONG) is None, "what was listed again may have changed anywhere"
 
 
 def test_all_when_nothing_was_taken_for_long() -> None:

@@ -61,16 +61,16 @@ def server() -> Server:
 
 
 def controller(server: Server) -> tuple[Controller, list[str]]:
-    told: list[str] = []
-    return Controller(cast(Api, server), GROUP, "image", "", "", told.append), told
+    lines: list[str] = []
+    return Controller(cast(Api, server), GROUP, "image", "", "", lines.append), lines
 
 
 def turns(server: Server, count: int = 1) -> list[str]:
-    """What a new controller tells in so many turns, each of which looks at all jobs."""
-    made, told = controller(server)
+    """The messages of a new controller in so many turns, each of which looks at all jobs."""
+    made, lines = controller(server)
     for _ in range(count):
         made._turn(None)
-    return told
+    return lines
 
 
 def status(server: Server) -> Object:
@@ -95,8 +95,8 @@ def test_all_that_can_be_made(server: Server) -> None:
 def test_a_pod_that_is_refused(server: Server, error: SchedulerFailed) -> None:
     """A quota or Pod Security answers 403, a webhook that is away 500. The others are like it, so they are not tried."""
     server.refuses["gpt-1"] = error
-    (told,) = turns(server, 3)
-    assert said(told, messages.TRIES_AGAIN, what="ml/gpt")
+    (lines,) = turns(server, 3)
+    assert said(lines, messages.TRIES_AGAIN, what="ml/gpt")
     assert pods_of(server) == ["gpt-0", "gpt-orchestrator-0"]
     shown = job_status.condition(status(server), KIND)
     assert (shown["status"], shown["reason"], shown["message"]) == ("True", "Refused", str(error))
@@ -150,12 +150,12 @@ def test_a_pod_that_is_refused_is_not_tried_again_at_once(server: Server, error:
     for number in range(2):
         server.put(path("pods", "ml"), pod(f"gpt-{number}", number=number, node="w1"))
     server.refuses["gpt-3"] = error
-    made, told = controller(server)
+    made, lines = controller(server)
     now = [0.0]
     made._refusals = Refusals(lambda: now[0])
     for _ in range(5):
         made._turn(None)
-    assert (server.refused, server.numbers, len(told)) == (["gpt-3"], numbers, 1)
+    assert (server.refused, server.numbers, len(lines)) == (["gpt-3"], numbers, 1)
     assert bool(job_status.condition(status(server), KIND)) == (len(numbers) == 2), "it is shown until the next attempt"
     assert made._changes._later.keys() == {("ml", "gpt")}
     del server.objects["", "pods", "ml", "gpt-orchestrator-0"]
@@ -210,9 +210,9 @@ def test_a_pod_whose_image_is_tried_again_and_again_is_reported_once(server: Ser
 def test_a_pod_of_another_is_in_the_way(server: Server) -> None:
     """That of a job called `gpt-orchestrator` may have the name of an orchestrator."""
     server.put(path("pods", "ml"), {"metadata": {"name": "gpt-1", "labels": {}}, "spec": {}, "status": {}})
-    made, told = controller(server)
+    made, lines = controller(server)
     made._turn(None)
-    assert job_status.condition(status(server), KIND)["reason"] == "NameTaken" and told
+    assert job_status.condition(status(server), KIND)["reason"] == "NameTaken" and lines
     assert said(job_status.condition(status(server), KIND)["message"], messages.NAME_TAKEN, kind="Pod", name="gpt-1")
     assert "gpt-2" in pods_of(server)
 
@@ -253,7 +253,7 @@ def test_an_object_of_another_owner(server: Server, where: str, owners: list[Obj
 @pytest.mark.parametrize("where", OWNED)
 @pytest.mark.parametrize("same", [True, False])
 def test_an_object_without_an_owner(server: Server, where: str, same: bool) -> None:
-    """It serves if it says what ours would: an account that was made beforehand, or what an orphaning deletion has left."""
+    """It serves if it equals ours: an account that was made beforehand, or what an orphaning deletion has left."""
     (there,) = [what for place, what in objects.wanted(job(), "policy/v1") if place == where]
     there["metadata"].pop("ownerReferences")
     there["metadata"].pop("labels")
@@ -317,9 +317,9 @@ def test_a_job_is_looked_at_again_later() -> None:
 def test_a_conflict_is_no_refusal(server: Server) -> None:
     """Others count against the quota at the same time: it goes well a moment later."""
     server.refuses["gpt-1"] = Conflict("please try again")
-    made, told = controller(server)
+    made, lines = controller(server)
     made._turn(None)
-    assert not told and "gpt-2" in pods_of(server) and not job_status.condition(status(server), KIND)
+    assert not lines and "gpt-2" in pods_of(server) and not job_status.condition(status(server), KIND)
     server.refuses.clear()
     made._changes.take(0.0)
     assert made._changes.take(60.0) == {("ml", "gpt")}

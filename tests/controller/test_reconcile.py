@@ -78,8 +78,8 @@ def test_a_missing_pod_is_replaced_by_a_spare_with_a_new_number() -> None:
     made = planned(job({**FORMED, "avoid": ["w1"]}), [WORKERS[0], WORKERS[2], *LEADERS])
     assert created(made) == ["gpt-3"] and made.next_number == 4
     (replacement,) = made.create
-    told = json.loads(next(each["value"] for each in replacement["spec"]["containers"][0]["env"] if each["name"] == "UNDERSTUDY_POD"))
-    assert (told["number"], told["spares"], told["claim"]) == (3, 1, -1)
+    settings = json.loads(next(each["value"] for each in replacement["spec"]["containers"][0]["env"] if each["name"] == "UNDERSTUDY_POD"))
+    assert (settings["number"], settings["spares"], settings["claim"]) == (3, 1, -1)
     terms = replacement["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert terms == [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["w1"]}]}]
 
@@ -180,7 +180,7 @@ def test_what_a_job_cannot_be(spec: dict[str, Any], message: Message, arguments:
         Job.of(resource(**spec))
 
 
-def test_a_worker_pod_keeps_what_its_template_says() -> None:
+def test_a_worker_pod_keeps_the_settings_of_its_template() -> None:
     template: dict[str, Any] = {
         "metadata": {"labels": {"team": "a", f"{GROUP}/role": "active"}, "annotations": {"n": "1"}},
         "spec": {

@@ -136,7 +136,7 @@ def far(state: JobState, rank: int, spare: Worker) -> int:
     return sum(1 for label in ("nvlink-domain", "switch", "block") if home.get(label) and node.get(label) and home[label] != node[label])
 
 
-def behind(state: JobState, rank: int, spare: Worker) -> int:
+def preparation(state: JobState, rank: int, spare: Worker) -> int:
     return 1 if spare.prepare is None else 0 if spare.ready else 2
 
 
@@ -146,7 +146,7 @@ SCORES: dict[str, Callable[[JobState, int, Worker], int]] = {
     "place": lambda state, rank, spare: int((local_rank(state, spare, rank) or 0) >= state.spec.workers_per_node),
     "away": doubtful,
     "near": far,
-    "prepared": behind,
+    "prepared": preparation,
     "home": lambda state, rank, spare: int(spare.node != state.workers[state.ranks[rank]].node),
     "load": lambda state, rank, spare: sum(w.node == spare.node and w.state in HOLDS for w in state.workers.values()),
     "age": lambda state, rank, spare: int(spare.name[1:]),

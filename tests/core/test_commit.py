@@ -84,7 +84,7 @@ def histories(draw: st.DrawFn) -> tuple[dict[int, Position], dict[int, list[Budd
 
 
 @given(histories())
-def test_never_redo_what_somebody_passed_and_never_pass_what_somebody_missed(
+def test_never_redo_what_a_rank_passed_and_never_pass_what_a_rank_missed(
     world: tuple[dict[int, Position], dict[int, list[BuddyCopyRef]], set[int], int, bool],
 ) -> None:
     survivors, copies, lost, at, passed = world
@@ -94,7 +94,7 @@ def test_never_redo_what_somebody_passed_and_never_pass_what_somebody_missed(
     if decision.start == at + 1:  # then every survivor has complete gradients
         assert all(place.transaction > at or place.stand is VOTED for place in survivors.values())
     if passed and all((rank + 1) % (len(survivors) + len(lost)) in survivors for rank in lost):
-        assert decision.start == at + 1  # a lost rank may have acted on the vote, and its copy says so
+        assert decision.start == at + 1  # a lost rank may have acted on the vote, and its copy shows it
     for rank, holder in zip(decision.absent, decision.holders, strict=True):
         assert holder == -1 or BuddyCopyRef(rank, decision.start - 1) in copies[holder]
 

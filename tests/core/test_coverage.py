@@ -1,4 +1,4 @@
-"""Who has whose state, and what donors send: every byte once, from somebody who has it."""
+"""Who has whose state, and what donors send: every byte once, from a rank that has it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_large_range_is_a_separate_message_and_small_ones_share_one() -> None:
 def test_replicas_stay_apart_once_they_were_different() -> None:
     first = refine(None, [{"weight": 1, "moment": 0}, {"weight": 1, "moment": 0}, {"weight": 2, "moment": 0}])
     assert first.of("weight", 0) == (1,) and first.of("weight", 2) == ()
-    assert first.of("moment", 0) == (1, 2), "three zeros are the same as far as anybody knows"
+    assert first.of("moment", 0) == (1, 2), "three zeros are the same as far as is known"
     later = refine(first, [{"weight": 5, "moment": 3}, {"weight": 5, "moment": 3}, {"weight": 5, "moment": 4}])
     assert later.of("weight", 2) == (), "equal by chance: they were different before"
     assert first.parted(later) == ["moment"]

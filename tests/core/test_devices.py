@@ -21,7 +21,7 @@ def over(part: str, node: str = "n0", source: str = "nvml") -> events.NodeTainte
 
 
 def known(spec: JobSpec) -> Job:
-    """Every rank has said on which device it computes: the one of its local rank."""
+    """Every rank has reported on which device it computes: the one of its local rank."""
     job = Job(spec)
     for worker in job.machine.state.members():
         number = worker.local_rank
@@ -33,7 +33,7 @@ def moves_of(said: list[commands.Command]) -> list[int]:
     return [command.rank for command in of(commands.Assign, said)]
 
 
-def told(said: list[commands.Command]) -> list[str]:
+def reported(said: list[commands.Command]) -> list[str]:
     return [command.text for command in of(commands.Tell, said)]
 
 
@@ -97,7 +97,7 @@ def test_it_ends_by_itself_by_its_source_and_by_a_person() -> None:
     job.submit(seen("gpu1", until=job.now + 5))
     job.now += 6
     said = job.submit(events.Expired("taint"))
-    assert node.device_taints == {} and moves.DEVICE_TRUSTED_AGAIN(device="gpu1", node="n0") in told(said)
+    assert node.device_taints == {} and moves.DEVICE_TRUSTED_AGAIN(device="gpu1", node="n0") in reported(said)
     job.submit(seen("gpu1"))
     job.submit(over("gpu0"))
     assert len(node.device_taints) == 1, "that was another device"
@@ -154,7 +154,7 @@ def test_an_operator_chooses_node_and_device() -> None:
 def test_or_hears_why_it_cannot_go_there(to: str, device: str, why: str) -> None:
     job = known(JobSpec("job", 2, 1, nodes=2, spares=2))
     assert job.machine.migration_refusal(0, to, device) == why
-    assert moves.REFUSED(rank=0, why=why) in told(job.submit(asked(0, to, device))) and job.machine.state.migration is None
+    assert moves.REFUSED(rank=0, why=why) in reported(job.submit(asked(0, to, device))) and job.machine.state.migration is None
 
 
 def test_it_goes_to_no_tainted_place_and_to_none_without_a_spare() -> None:
@@ -182,7 +182,7 @@ def test_a_rank_on_its_way_away_is_known_with_its_new_device() -> None:
     job.verify()
     job.submit(events.UsesDevice(newcomer, "gpu2"))
     job.commit(1)
-    assert moves_of(job.submit(seen("gpu1", leave=True))) == [], "nobody is on it any more"
+    assert moves_of(job.submit(seen("gpu1", leave=True))) == [], "no rank is on it any more"
 
 
 def test_of_several_taints_of_a_device_one_that_asks_to_leave_it_is_enough() -> None:

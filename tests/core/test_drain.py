@@ -26,7 +26,7 @@ def test_a_node_whose_ranks_have_somewhere_to_go_can_be_drained() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "expected"),
     [
         (JobSpec("job", 2, 1, nodes=2, spares=0), moves.NOWHERE_TO_GO(ranks="rank 0")),
         (JobSpec("job", 2, 1, nodes=2, spares=1), moves.NOWHERE_TO_GO(ranks="rank 0")),  # the spare is on the same node
@@ -34,8 +34,8 @@ def test_a_node_whose_ranks_have_somewhere_to_go_can_be_drained() -> None:
         (JobSpec("job", 4, 2, nodes=2, spares=2, replenish=False), moves.TOO_FEW_SPARES(ranks="ranks 0, 1", room=1)),
     ],
 )
-def test_without_a_place_for_its_ranks_it_is_refused(spec: JobSpec, told: str) -> None:
-    assert refusal(Job(spec)) == told
+def test_without_a_place_for_its_ranks_it_is_refused(spec: JobSpec, expected: str) -> None:
+    assert refusal(Job(spec)) == expected
 
 
 def test_a_spare_on_a_node_that_is_not_trusted_is_no_place_to_go() -> None:
@@ -101,7 +101,7 @@ def test_a_detector_does_not_lift_a_drain_and_a_person_does() -> None:
     assert job.machine.state.nodes["n0"].drain is None
 
 
-def test_a_rank_whose_move_has_failed_twice_is_tried_again_when_somebody_asks_again() -> None:
+def test_a_rank_whose_move_has_failed_twice_is_tried_again_on_a_new_request() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=2))
     said = job.submit(DRAIN)
     for _ in range(2):

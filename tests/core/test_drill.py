@@ -1,4 +1,4 @@
-"""Drills: what refuses one, what it is told and when, and what ends it."""
+"""Drills: what refuses one, what it is sent and when, and what ends it."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_rank_waits_for_its_spare_for_a_while_that_no_hang_watch_takes_for_a_h
 def test_the_rank_learns_that_no_spare_joins_its_step() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     spare = asked(job)
-    assert not of(commands.DrillOver, job.lose(spare)), "the rank has not been told of it"
+    assert not of(commands.DrillOver, job.lose(spare)), "the rank has not been notified of it"
     job.warm()
     spare = asked(job)
     job.submit(events.Prepared(spare, 1))

@@ -63,7 +63,7 @@ def test_a_forecast_comes_true_and_changes_nothing(seed: int) -> None:
     assert state.vacant() == vacant
 
 
-def test_a_forecast_says_whether_a_group_would_be_split_and_what_is_still_to_come() -> None:
+def test_a_forecast_names_groups_that_would_be_split_and_what_is_still_to_come() -> None:
     spec = JobSpec("job", 2, 1, nodes=2, spares=0, keep_together=("tp",), replenish=False)
     job = Job(spec, spares={0: 0, 1: 0, 2: 1, 3: 1})
     nodes = job.machine.state.nodes

@@ -245,14 +245,14 @@ def test_a_drill_after_an_incident_raises_its_grade(survivor: Said, step: int) -
     spare = state.drill.worker
     job.submit(events.Prepared(spare, 2))
     last = job.submit(events.Drilled(spare, state.drill.number, 2, PASSED, 31, ""))
-    told = of(commands.Tell, last)
+    reported = of(commands.Tell, last)
     after = only(job)
     if survivor is IN_PART and not step:
         assert after == before
         return
     assert after.grade is DRILLED and said(after.why, grades.DRILLED_LATER) and after.raised
     assert "drill 1 of rank 2 passed at step 31, after the incident" in after.why
-    assert any(said(text, grades.RAISED, number=1) for text in (one.text for one in told))
+    assert any(said(text, grades.RAISED, number=1) for text in (one.text for one in reported))
     (recorded,) = of(commands.Record, last)
     assert recorded.event == events.IncidentGraded(1, DRILLED, after.why)
     before_that = job.machine.incidents()
@@ -350,7 +350,7 @@ def test_before_roles_are_known_the_rank_that_is_awaited_is_drilled_first() -> N
     redone(job, {1: Said(NOTHING), 2: Said(NOTHING)}, "w1", "w2")
     job.warm()
     drill(job, 30, PASSED, rank=0, pause=1.0)
-    assert only(job).grade is UNPROVEN, "nobody knows who is like rank 0"
+    assert only(job).grade is UNPROVEN, "the ranks like rank 0 are unknown"
     registered(job, 0, 0, 0, step=31)
     assert proofs.turn(job.machine.state) == 0 and job.machine.drill_due(31, job.now)
     job.warm()
@@ -406,8 +406,8 @@ def test_a_change_that_only_some_drills_have_seen_voids_the_others_only() -> Non
     seen = (("a.py", "x"), ("a.py", "y"))
     job.submit(events.Drilled(state.drill.worker, state.drill.number, 2, PASSED, 22, "", changing=seen))
     job.warm()
-    told = of(commands.Tell, job.submit(listed("x", "y")))
-    assert [proven(state, rank) >= 0 for rank in (0, 2)] == [False, True] and len(told) == 1
+    reported = of(commands.Tell, job.submit(listed("x", "y")))
+    assert [proven(state, rank) >= 0 for rank in (0, 2)] == [False, True] and len(reported) == 1
 
 
 @pytest.mark.parametrize("protected", [True, False])
@@ -418,11 +418,11 @@ def test_of_a_loss_before_anything_was_committed(protected: bool) -> None:
     if not protected:
         job.submit(events.Notice("w0", 0, script.OWN_PROCESS_GROUP(where="train.py:3")))
     job.lose(job.machine.state.ranks[1])
-    told = []
+    reported = []
     for name in sorted(job.machine.state.recovery.waiting if job.machine.state.recovery else ()):
         place = Position(-1, VotePhase.RUNNING)
-        told += of(commands.Tell, job.submit(events.Quiesced(name, job.machine.state.generation, place, (), 0)))
-    assert any(said(tell, forming.STARTS_ANEW if protected else forming.STARTS_ANEW_UNPROTECTED, restarts=1) for tell in told)
+        reported += of(commands.Tell, job.submit(events.Quiesced(name, job.machine.state.generation, place, (), 0)))
+    assert any(said(tell, forming.RESTARTS if protected else forming.RESTARTS_UNPROTECTED, restarts=1) for tell in reported)
     job.warm()
     commit(job, {}, 0, 1)
     incident = only(job)
@@ -441,7 +441,7 @@ def test_a_rank_that_was_corrupt_is_not_proven() -> None:
     assert incident.ranks[0].cause is LossCause.CORRUPT and incident.grade is UNPROVEN and said(incident.why, grades.CORRUPT, rank=1)
 
 
-def test_a_job_that_somebody_had_to_decide_is_not_proven() -> None:
+def test_a_job_that_an_operator_had_to_decide_is_not_proven() -> None:
     job = job_of(2)
     job.submit(events.ReplicasDiffer("w0", 0, (), ((0,), (1,)), "net.weight is not the same"))
     job.rest()
@@ -527,20 +527,20 @@ def test_workers_of_an_earlier_version_give_no_grade() -> None:
     assert (incident.grade, incident.why) == (None, "")
 
 
-def test_the_lines_of_an_incident_and_of_the_job_say_the_grade() -> None:
+def test_the_lines_of_an_incident_and_of_the_job_have_the_grade() -> None:
     job = job_of()
     job.lose("w1")
     job.rest()
     job.verify()
-    told = [command.text for command in of(commands.Tell, commit(job, {1: Said(NOTHING)}))]
-    (over,) = [text for text in told if said(text, recoveries.INCIDENT_OVER)]
-    assert "no step lost; unproven: " in over and any(said(text, grades.WARNING, number=1) for text in told)
+    reported = [command.text for command in of(commands.Tell, commit(job, {1: Said(NOTHING)}))]
+    (over,) = [text for text in reported if said(text, recoveries.INCIDENT_OVER)]
+    assert "no step lost; unproven: " in over and any(said(text, grades.WARNING, number=1) for text in reported)
     job.warm()
     job.lose(job.machine.state.ranks[2])
     job.rest(2)
     job.verify()
-    told = [command.text for command in of(commands.Tell, commit(job, {}, 2, 3))]
-    assert "no step lost; proven: " in "\n".join(told) and not any(said(text, grades.WARNING) for text in told)
+    reported = [command.text for command in of(commands.Tell, commit(job, {}, 2, 3))]
+    assert "no step lost; proven: " in "\n".join(reported) and not any(said(text, grades.WARNING) for text in reported)
     for worker in job.machine.state.members():
         job.submit(events.Finished(worker.name, job.machine.state.generation, 3))
     ended = job.machine.state.ended
@@ -563,7 +563,7 @@ def test_a_job_may_wait_for_a_decision_after_what_is_unproven(newcomer: Said) ->
     phases.append(job.machine.state.phase)
     assert phases == [Phase.QUIESCING, Phase.RESUMING], "it waits for that"
     commit(job, {}, 2, 3)
-    assert [one.grade for one in job.machine.incidents()] == [UNPROVEN, PROVEN] and state.phase is Phase.TRAINING, "nobody is new in it"
+    assert [one.grade for one in job.machine.incidents()] == [UNPROVEN, PROVEN] and state.phase is Phase.TRAINING, "no worker is new in it"
     assert assigned(job.lose("w0")).rank == 0
 
 

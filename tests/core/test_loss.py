@@ -1,4 +1,4 @@
-"""Losses, and what may turn out to be one, where a scenario would say more than is meant."""
+"""Losses, and what may turn out to be one, where a scenario would assert more than is meant."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ BYTE = st.integers(0, 255)
 
 
 class Said:
-    """Makes an event of a few numbers: half of them as they could come now, the others of anybody, of any generation."""
+    """Makes an event of a few numbers: half of them as they could come now, the others of any worker, of any generation."""
 
     def __init__(self, state: JobState, numbers: tuple[int, int, int, int]) -> None:
         self.state = state
@@ -257,7 +257,7 @@ def check(state: JobState) -> None:
     if state.phase is Phase.RESUMING:
         assert not state.vacant()
     if state.dispute is not None:
-        assert state.phase in (Phase.QUIESCING, Phase.ENDED), "nobody goes on while it is open who is right"
+        assert state.phase in (Phase.QUIESCING, Phase.ENDED), "no rank goes on while it is open which is right"
     if state.phase is Phase.TRAINING and state.all_committed:
         assert state.incident is None and state.recovery is None
     prepared = [worker.prepare.rank for worker in state.idle(WorkerState.WARM) if worker.prepare is not None]
@@ -315,7 +315,7 @@ def check_taints(state: JobState) -> None:
         if any(taint.leave for taint in node.taints.values()) and state.failed_moves.get(rank, 0) < drain.ATTEMPTS:
             spare = choose_spare(state, rank)
             assert spare is None or state.nodes[spare.node].taint, f"rank {rank} stays on a node that is to be left"
-            assert state.unprepared.get(rank, 0) >= preparation.ATTEMPTS or not _room(state, node), f"nobody makes room for rank {rank}"
+            assert state.unprepared.get(rank, 0) >= preparation.ATTEMPTS or not _room(state, node), f"no worker makes room for rank {rank}"
     for node in state.nodes.values():
         for rank in range(node.rank * state.spec.workers_per_node, (node.rank + 1) * state.spec.workers_per_node):
             away = rank in state.ranks and state.holder(rank).node != node.name
@@ -349,18 +349,18 @@ def check_floating(state: JobState) -> None:
     left = [rank for rank in left if state.failed_moves.get(rank, 0) < drain.ATTEMPTS]
     for name in serving:
         there = [w for w in state.nodes[name].workers.values() if w.state not in (WorkerState.STARTING, WorkerState.WARM)]
-        assert there or left, f"nobody needs {name}, and it is not given back"
+        assert there or left, f"no rank needs {name}, and it is not given back"
         for worker in there:
             spare = choose_spare(state, worker.rank) if worker.state is WorkerState.MEMBER and worker.moves < drain.ATTEMPTS else None
             where = state.nodes[spare.node] if spare is not None else None
             stays = where is None or where.taint or where.claim >= 0 or splits(state, worker.rank, where)
             assert stays, "a rank stays on a claimed node"
-    assert left or len(serving) == len(state.claims), "nobody needs the node that is claimed"
+    assert left or len(serving) == len(state.claims), "no rank needs the node that is claimed"
     room = [w for w in state.idle(WorkerState.STARTING, WorkerState.WARM) if not state.nodes[w.node].taint]
     more = len(state.claims) < state.spec.floating and floating.TIMER not in state.timers
     ending = [w for name in serving for w in state.nodes[name].workers.values() if w.state is WorkerState.RELEASED]
     coming = ending or len(serving) < len(state.claims)
-    assert not left or room or coming or not more, "ranks are to leave, and nobody asks for a node"
+    assert not left or room or coming or not more, "ranks are to leave, and no node is claimed"
 
 
 def check_places(state: JobState) -> None:
@@ -374,8 +374,10 @@ def check_places(state: JobState) -> None:
         assert all(0 <= place < node.room for place in places), f"{node.name} has {node.room} places, and ranks are at {places}"
         for worker in node.workers.values():
             if worker.state in holding and worker.assign is not None and node.room <= state.spec.workers_per_node:
-                told = worker.assign.environment
-                assert int(told["LOCAL_RANK"]) < int(told["LOCAL_WORLD_SIZE"]), f"{worker.name} has a local rank that no device has"
+                environment = worker.assign.environment
+                assert int(environment["LOCAL_RANK"]) < int(environment["LOCAL_WORLD_SIZE"]), (
+                    f"{worker.name} has a local rank that no device has"
+                )
 
 
 def check_timers(state: JobState) -> None:

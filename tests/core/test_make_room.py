@@ -43,7 +43,7 @@ def test_a_spare_that_is_prepared_for_another_rank_is_started_over_for_one_that_
     assert made.machine.state.migration is not None
 
 
-def test_nothing_is_started_over_where_nobody_leaves_or_one_is_on_its_way() -> None:
+def test_nothing_is_restarted_where_no_rank_leaves_or_a_spare_is_coming() -> None:
     made = job()
     assert not of(commands.KillWorker, made.submit(events.NodeTainted("n1", "it is hot")))
     made.submit(events.NodeTainted("n1", "it is hot", "nvml", "gpu0", leave=True))

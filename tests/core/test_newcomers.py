@@ -62,7 +62,7 @@ def test_a_generation_that_only_its_workers_know_calls_a_migration_off() -> None
     assert {command.generation for command in of(commands.Abort, said)} == {6}
 
 
-def test_an_incident_says_that_a_migration_was_called_off_and_who_holds_the_rank() -> None:
+def test_an_incident_notes_that_a_migration_was_called_off_and_the_holder_of_the_rank() -> None:
     job = Job(JobSpec("job", 3, 3, spares=2))
     moving(job)
     job.lose("w2")
@@ -213,7 +213,7 @@ def test_a_spare_whose_set_up_raises_in_an_incident_is_replaced_after_it() -> No
 
 
 @pytest.mark.parametrize("reason", ["drain", ""])
-def test_a_migration_says_why_and_begins_once(reason: str) -> None:
+def test_a_migration_gives_its_reason_and_begins_once(reason: str) -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = assigned(job.submit(events.MigrationAsked(1, reason))).worker
     ready = events.NewcomerReady(newcomer, job.machine.state.highest_announced_generation)
@@ -222,7 +222,7 @@ def test_a_migration_says_why_and_begins_once(reason: str) -> None:
     assert job.machine.state.incident is not None and job.machine.state.incident.reason == (reason or moves.ASKED())
 
 
-def test_a_migration_ends_when_somebody_has_finished_before_it_began_to_move() -> None:
+def test_a_migration_ends_when_a_rank_has_finished_before_it_began_to_move() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = assigned(job.submit(events.MigrationAsked(1, ""))).worker
     job.submit(events.Finished("w0", 0, 1))

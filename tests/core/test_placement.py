@@ -1,4 +1,4 @@
-"""Placement: nothing is promised twice, spares are kept away from the ranks, and what is missing is said."""
+"""Placement: nothing is promised twice, spares are kept away from the ranks, and missing nodes are reported."""
 
 from __future__ import annotations
 

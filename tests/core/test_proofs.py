@@ -156,7 +156,7 @@ def test_an_irrelevant_event_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_an_incident_says_whether_its_rank_was_proven_and_a_survivor_is_drilled_if_not(before: bool) -> None:
+def test_an_incident_notes_whether_its_rank_was_proven_and_a_survivor_is_drilled_if_not(before: bool) -> None:
     job = job_of(2)
     if before:
         drill(job, 20, rank=1)
@@ -224,7 +224,7 @@ def test_a_table_of_a_generation_that_is_over_is_refused_as_such() -> None:
 
 
 def test_what_a_rank_has_compared_is_of_no_matter_when_its_incident_is_over() -> None:
-    """An agent that has connected again repeats what it had said."""
+    """An agent that has connected again repeats its earlier events."""
     job = job_of(2)
     job.lose("w1")
     job.rest()

@@ -86,7 +86,7 @@ def test_its_spares_end_and_are_not_started_again() -> None:
     assert of(commands.StartWorker, later) == []
 
 
-def test_one_that_is_lost_goes_without_a_word() -> None:
+def test_one_that_is_lost_goes_without_a_message() -> None:
     job = job_of()
     lose_node(job, "n2")
     assert of(commands.Tell, job.submit(LEFT)) == [] and job.machine.state.nodes["n2"].gone

@@ -18,7 +18,7 @@ from understudy.core.state import JobState, Stage, Worker
 from understudy.core.transitions import Phase, WorkerState
 
 SEEDS = (*range(8), 17)  # in the last one a dispute holds the job
-ANEW = (events.Expired, events.PhaseDone)  # a timer may have been set again; how long something took and what it moved is a sum
+DIFFERS = (events.Expired, events.PhaseDone)  # a timer may have been set again; how long something took and what it moved is a sum
 REPEATED = (commands.StartWorker, commands.Assign, commands.Prepare, commands.Publish, commands.Abort, commands.Pause, commands.Recover)
 
 
@@ -31,7 +31,7 @@ class Walk:
         spec = JobSpec("job", 4, 4 // nodes, nodes, 2 + seed % 3, seed % 4 != 1, 99, 99, min(seed % 3, 2))
         self.machine = Machine(spec, Timeouts())
         self.chance, self.now = chance, 0.0
-        self.said: dict[tuple[str, type], commands.Command] = {}
+        self.sent: dict[tuple[str, type], commands.Command] = {}
         self.order: dict[str, type] = {}  # which of Abort, Pause and Recover was the last one
         for node in range(nodes):
             self.submit(events.NodeJoined(f"n{node}", "10.0.0.1", node))
@@ -45,7 +45,7 @@ class Walk:
         answer = self.machine.handle(event, self.now)
         for command in answer:
             if isinstance(command, REPEATED):
-                self.said[command.worker, type(command)] = command
+                self.sent[command.worker, type(command)] = command
             if isinstance(command, commands.Abort | commands.Pause | commands.Recover):
                 self.order[command.worker] = type(command)
         return answer
@@ -97,7 +97,7 @@ def test_what_comes_twice_counts_once(seed: int) -> None:
     walk = Walk(seed)
     for event in walk.goes_on(70):
         walk.submit(event)
-        if not isinstance(event, ANEW) and walk.machine.state.ended is None:
+        if not isinstance(event, DIFFERS) and walk.machine.state.ended is None:
             again = walk.unchanged(event)
             repeated = (*REPEATED, commands.Release) if isinstance(event, events.NodeJoined) else ()
             assert not [command for command in again if not isinstance(command, (commands.Tell, commands.KillWorker, *repeated))], event
@@ -156,11 +156,11 @@ def _known(said: list[commands.Command]) -> list[str]:
 
 
 def _under_way(walk: Walk, there: list[Worker]) -> list[commands.Command]:
-    """What these workers may not have heard, from their side: the last word of each kind, if it still waits for something."""
+    """What these workers may not have heard, from their side: the last message of each kind, if it still waits for something."""
     state, found = walk.machine.state, []
 
     def last(worker: Worker, kind: type[Any]) -> Any:
-        return walk.said[worker.name, kind]
+        return walk.sent[worker.name, kind]
 
     for worker in there:
         ranked = worker.state in (WorkerState.NEWCOMER, WorkerState.MEMBER, WorkerState.LEAVING)
@@ -195,7 +195,7 @@ def _records(state: JobState, member: Worker) -> list[commands.Command]:
 
 
 def test_the_walks_meet_what_they_are_for() -> None:
-    """Else nothing would be said of it."""
+    """Else nothing would be reported about it."""
     met: set[object] = set()
     for seed in SEEDS:
         walk = Walk(seed)

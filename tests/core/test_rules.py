@@ -1,4 +1,4 @@
-"""One rule of the machine at a time, where a scenario would say more than is meant."""
+"""One rule of the machine at a time, where a scenario would assert more than is meant."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_spares_that_die_before_they_are_warm_are_not_started_for_ever() -> None
         count += 1
         assert count < 20, "it starts them for ever"
         starts = of(commands.StartWorker, job.lose(starts[0].worker))
-    assert count == 4, "as many as it may be started anew, and one"
+    assert count == 4, "as many as it may be restarted, and one"
     assert job.machine.state.phase is Phase.TRAINING, "the job goes on without a spare"
 
 
@@ -155,14 +155,14 @@ def test_the_same_rank_lost_again_and_again_at_one_transaction(cause: LossCause,
 
 
 @pytest.mark.parametrize(
-    ("detail", "told"),
+    ("detail", "message"),
     [
         ("moment differs", recoveries.UNVERIFIED_AGAIN),
         (newcomers.DIGESTS_DIFFER(rank=2, wrong=1, count=9, entries="moment"), recoveries.UNVERIFIED_AGAIN),
         (loading.OTHER_BATCH(rank=2, iteration=4, found=1, wanted=2), recoveries.UNLIKE_AGAIN),
     ],
 )
-def test_a_newcomer_that_repeatedly_does_not_verify_is_the_scripts_fault_if_it_reports_that(detail: str, told: Message) -> None:
+def test_a_newcomer_that_repeatedly_does_not_verify_is_the_scripts_fault_if_it_reports_that(detail: str, message: Message) -> None:
     job = Job(JobSpec("job", 3, 3, spares=3, max_losses_per_transaction=2))
     job.lose("w2")
     said: list[commands.Command] = []
@@ -172,7 +172,7 @@ def test_a_newcomer_that_repeatedly_does_not_verify_is_the_scripts_fault_if_it_r
         job.submit(events.VerifyFailed(newcomer, job.machine.state.generation, str(detail)))
         said = job.rest()
     (end,) = of(commands.EndJob, said)
-    assert said_so(end.message, told, rank=2, times=2)
+    assert said_so(end.message, message, rank=2, times=2)
 
 
 def test_a_newcomer_of_a_migration_that_is_lost_is_no_loss_of_its_rank() -> None:
@@ -180,7 +180,7 @@ def test_a_newcomer_of_a_migration_that_is_lost_is_no_loss_of_its_rank() -> None
     job = Job(JobSpec("job", 3, 3, spares=1, max_losses_per_transaction=1))
     newcomer = assigned(job.submit(events.MigrationAsked(0, "drain"))).worker
     job.submit(events.NewcomerReady(newcomer, 1))
-    assert job.machine.state.recovery is not None, "all come to the boundary"
+    assert job.machine.state.recovery is not None, "all reach the boundary"
     said = job.lose(newcomer) + job.rest() + job.commit(1)
     assert of(commands.EndJob, said) == [] and job.machine.state.ranks[0] == "w0" and job.machine.state.phase is Phase.TRAINING
 
@@ -245,7 +245,7 @@ def test_an_explanation_is_waited_for_as_long_as_a_node_needs_to_be_lost_and_lon
     assert second.seconds > first.seconds
 
 
-# -- what is said twice, or too late -----------------------------------------------------------------------------------
+# -- repeated and late events ------------------------------------------------------------------------------------------
 
 
 def test_a_timer_that_was_not_set_means_nothing() -> None:

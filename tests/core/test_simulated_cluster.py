@@ -20,7 +20,7 @@ from understudy.messages import recoveries
 
 @dataclass
 class _Process:
-    """A worker as the protocol wants it. What it says travels in order, but at its own pace."""
+    """A worker as the protocol wants it. Its events travel in order, but at their own pace."""
 
     name: str
     rank: int = -1
@@ -29,7 +29,7 @@ class _Process:
     aborted: bool = False
     transaction: int = -1
     verified: bool = False
-    says: deque[events.Event] = field(default_factory=deque)
+    outbox: deque[events.Event] = field(default_factory=deque)
 
 
 class Cluster:
@@ -55,7 +55,7 @@ class Cluster:
             self.ended = command
         if isinstance(command, commands.StartWorker):
             process = self.processes[command.worker] = _Process(command.worker)
-            process.says.append(events.WorkerWarm(command.worker, f"10.0.0.1:7{command.worker[1:]}"))
+            process.outbox.append(events.WorkerWarm(command.worker, f"10.0.0.1:7{command.worker[1:]}"))
             return
         process = self.processes.get(getattr(command, "worker", ""), _Process(""))
         match command:
@@ -64,7 +64,7 @@ class Cluster:
             case commands.Assign():
                 process.rank, process.generation, process.newcomer = command.rank, command.generation, command.newcomer
                 if command.planned:
-                    process.says.append(events.NewcomerReady(process.name, command.generation))
+                    process.outbox.append(events.NewcomerReady(process.name, command.generation))
                 if not command.newcomer:
                     process.transaction, process.verified = 0, True
             case commands.Abort() | commands.Pause():
@@ -75,13 +75,13 @@ class Cluster:
                     place = Position(process.transaction, VotePhase.RUNNING)
                     if isinstance(command, commands.Pause):
                         place = Position(process.transaction, VotePhase.IDLE)
-                    process.says.append(events.Quiesced(process.name, command.generation, place, held, process.transaction))
+                    process.outbox.append(events.Quiesced(process.name, command.generation, place, held, process.transaction))
             case commands.Recover():
                 process.aborted, process.generation = False, command.generation
                 process.transaction = command.start
                 if (process.rank in command.newcomers and process.rank not in command.leavers) or not process.verified:
                     process.verified = True
-                    process.says.append(events.Verified(process.name, command.generation, 3))
+                    process.outbox.append(events.Verified(process.name, command.generation, 3))
             case _:
                 pass
 
@@ -96,22 +96,22 @@ class Cluster:
             return False
         for process in current:
             process.transaction += 1
-            process.says.append(events.Committed(process.name, process.generation, process.transaction - 1, process.transaction))
+            process.outbox.append(events.Committed(process.name, process.generation, process.transaction - 1, process.transaction))
         return True
 
     def deliver(self, name: str) -> None:
-        self.submit(self.processes[name].says.popleft())
+        self.submit(self.processes[name].outbox.popleft())
 
     def speaking(self) -> list[str]:
-        return sorted(name for name, process in self.processes.items() if process.says)
+        return sorted(name for name, process in self.processes.items() if process.outbox)
 
     def kill(self, name: str) -> None:
-        for event in self.processes.pop(name).says:  # the agent reads what is left before it reports the end
+        for event in self.processes.pop(name).outbox:  # the agent reads what is left before it reports the end
             self.submit(event)
         self.submit(events.WorkerLost(name, LossCause.KILLED, "signal 9", self.now))
 
     def settle(self) -> None:
-        """Let everybody speak until there is nothing more to say."""
+        """Let all send until there are no more messages."""
         for _ in range(1000):
             if self.speaking():
                 self.deliver(self.speaking()[0])
@@ -135,7 +135,7 @@ def test_a_cluster_recovers_from_kills_at_any_moment(data: st.DataObject) -> Non
         members = {worker.name for worker in cluster.machine.state.members()}
         choices = ["commit", "migrate", *cluster.speaking()]
         for name in sorted(cluster.processes):
-            if members - {name}:  # somebody must be left to recover with
+            if members - {name}:  # a rank must be left to recover with
                 choices.append(f"kill {name}")
         choice = data.draw(st.sampled_from(choices))
         if choice == "commit":

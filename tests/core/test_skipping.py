@@ -22,10 +22,10 @@ def test_all_ranks_stop_and_go_on_where_they_were() -> None:
     assert not failed(job, "w1"), "the other one has failed, too"
     recovers = of(commands.Recover, job.rest())
     assert [(one.worker, one.start, one.newcomers) for one in recovers] == [("w0", 1, ()), ("w1", 1, ())]
-    told = [code_of(tell.text) for tell in of(commands.Tell, job.commit(1))]
+    reported = [code_of(tell.text) for tell in of(commands.Tell, job.commit(1))]
     (incident,) = job.machine.incidents()
     assert (incident.cause, incident.decision, incident.grade, incident.ranks) == ("section", "skip", None, ())
-    assert told == [recoveries.INCIDENT_OVER.code] and job.machine.state.phase is Phase.TRAINING
+    assert reported == [recoveries.INCIDENT_OVER.code] and job.machine.state.phase is Phase.TRAINING
 
 
 def test_a_rank_that_is_lost_meanwhile_makes_it_a_recovery_like_any_other() -> None:

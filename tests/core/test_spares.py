@@ -66,7 +66,7 @@ def test_a_set_up_ahead_that_raises_when_its_rank_is_lost_is_one_more_loss() -> 
     job = Job(JobSpec("job", 2, 2, spares=2, prepared=1))
     spare = next(worker.name for worker in job.machine.state.idle(WorkerState.WARM) if worker.prepare is not None)
     job.lose("w3" if spare == "w2" else "w2")
-    assert assigned(job.lose("w0")).worker == spare, "nobody else is warm"
+    assert assigned(job.lose("w0")).worker == spare, "no other spare is warm"
     said = raises(job, spare, 0)
     assert killed(said) == [spare] and of(commands.EndJob, said) == []
 
@@ -84,7 +84,7 @@ def test_one_that_has_heard_of_the_loss_and_raises_then_ends_the_job() -> None:
 
 @pytest.mark.parametrize("worker", ["w1", "w9"])
 def test_what_the_script_of_a_fenced_or_unknown_worker_raises_ends_nothing(worker: str) -> None:
-    """It was taken for hung, say, and the closed connections raise in it."""
+    """It was considered hung, say, and the closed connections raise in it."""
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.lose("w1")
     assert raises(job, worker, 1) == []

@@ -45,8 +45,8 @@ def test_believing_one_does_not_replace_one_that_is_lost_already() -> None:
     job.lose("w1")
     job.rest()
     assert job.machine.state.ended is None, "it is held"
-    (told,) = of(commands.Tell, job.submit(events.Believed(1, "")))
-    assert told.text == disputes.CANNOT_BE_BELIEVED(rank=1, why=disputes.HOLDER_LOST(rank=1))
+    (reported,) = of(commands.Tell, job.submit(events.Believed(1, "")))
+    assert reported.text == disputes.CANNOT_BE_BELIEVED(rank=1, why=disputes.HOLDER_LOST(rank=1))
     (end,) = of(commands.EndJob, job.submit(events.Believed(0, "")))
     assert said_so(end.message, recoveries.NO_SPARE_LEFT) and job.machine.state.nodes["n0"].taint == ""
 
@@ -92,14 +92,14 @@ def test_a_node_beyond_the_jobs_may_come_without_a_spare() -> None:
 
 def test_a_node_before_the_first_is_refused() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
-    (told,) = of(commands.Tell, job.submit(events.NodeJoined("odd", "h", -1, "", 2)))
-    assert told.text == forming.NODE_RANK_TAKEN(node="odd", node_rank=-1) and "odd" not in job.machine.state.nodes
+    (reported,) = of(commands.Tell, job.submit(events.NodeJoined("odd", "h", -1, "", 2)))
+    assert reported.text == forming.NODE_RANK_TAKEN(node="odd", node_rank=-1) and "odd" not in job.machine.state.nodes
 
 
 def test_a_place_is_given_once() -> None:
     job = Job(JobSpec("job", 2, 1, nodes=2, spares=1))
-    (told,) = of(commands.Tell, job.submit(events.NodeJoined("odd", "h", 1, "", 2)))
-    assert told.text == forming.NODE_RANK_TAKEN(node="odd", node_rank=1) and job.machine.state.places[1].name == "n1"
+    (reported,) = of(commands.Tell, job.submit(events.NodeJoined("odd", "h", 1, "", 2)))
+    assert reported.text == forming.NODE_RANK_TAKEN(node="odd", node_rank=1) and job.machine.state.places[1].name == "n1"
 
 
 @pytest.mark.parametrize("back", [True, False])
@@ -255,7 +255,7 @@ def test_an_unknown_worker_is_ended_and_its_name_is_not_reused() -> None:
     assert start.worker == "w10"
 
 
-# -- what is said of it -----------------------------------------------------------------------------------------------
+# -- its messages ----------------------------------------------------------------------------------------------------
 
 
 def test_an_incident_keeps_the_step_of_its_first_decision() -> None:
@@ -292,7 +292,7 @@ def test_who_failed_is_named(worker: str, rank: int, message: Message, who: dict
 
 
 def test_a_finished_worker_reports_its_step() -> None:
-    """What pages said may be lost with the orchestrator that had read them."""
+    """The contents of pages may be lost with the orchestrator that had read them."""
     job = Job(JobSpec("job", 2, 2, spares=1))
     job.submit(events.Finished("w1", 0, 16))
     job.submit(events.Finished("w0", 0))
@@ -438,6 +438,6 @@ def test_nothing_is_started_on_a_node_that_comes_back_without_the_jobs_last_rank
 def test_so_many_notices_are_kept() -> None:
     job = Job(JobSpec("job", 1, 1, spares=0))
     for number in range(MOST_NOTICES + 1):
-        told = of(commands.Tell, job.submit(events.Notice("w0", -1, f"notice {number}")))
-        assert len(told) == (number < MOST_NOTICES)
+        reported = of(commands.Tell, job.submit(events.Notice("w0", -1, f"notice {number}")))
+        assert len(reported) == (number < MOST_NOTICES)
     assert job.machine.state.refused == {("Notice", RefusalReason.LIMIT): 1} and len(job.machine.state.notices) == MOST_NOTICES

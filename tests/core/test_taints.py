@@ -1,4 +1,4 @@
-"""When a taint is over, whose word counts, and when a move is tried again."""
+"""When a taint is over, whose decision counts, and when a move is tried again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels with a meaning, groups that are kept together, and what is said when they cannot be."""
+"""Labels with a meaning, groups that are kept together, and the messages when they cannot be."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TP = (events.RankGroup("tp", (0, 1)), events.RankGroup("tp", (2, 3)))
 
 
 def placed(*racks: str, kept: tuple[str, ...] = ("tp",), spares: dict[int, int] | None = None, **more: Any) -> Job:
-    """Four ranks, one on each of the first four nodes, each node in a rack; spares as `spares` says, by node."""
+    """Four ranks, one on each of the first four nodes, each node in a rack; spares as in `spares`, by node."""
     wanted = spares or {}
     job = Job(JobSpec("job", 4, 1, nodes=4, spares=0, keep_together=kept, **more), forming=True, spares=dict.fromkeys(range(4), 0))
     state = job.machine.state
@@ -40,7 +40,7 @@ def placed(*racks: str, kept: tuple[str, ...] = ("tp",), spares: dict[int, int] 
     return job
 
 
-def told(commands_: list[commands.Command]) -> list[str]:
+def reported(commands_: list[commands.Command]) -> list[str]:
     return [code for command in commands_ if isinstance(command, commands.Tell) for code in codes(command.text)]
 
 
@@ -124,15 +124,15 @@ def test_a_group_that_cannot_be_kept_together_is_reported_once() -> None:
     assert said(first.text, texts.UNKNOWN_GROUPS, names="cp", known="dp, tp")
     assert said(second.text, texts.GROUP_SPANS, group="tp (ranks 0-1)", domains="a, b", more="")
     assert said(third.text, texts.NO_DOMAINS, nodes="n2")
-    assert told(job.submit(events.GroupsListed("w0", 3, (*TP, events.RankGroup("dp", (0, 3)))))) == []
-    assert told(placed("", "", "", "", kept=()).submit(events.GroupsListed("w0", 2, TP[:1]))) == []
+    assert reported(job.submit(events.GroupsListed("w0", 3, (*TP, events.RankGroup("dp", (0, 3)))))) == []
+    assert reported(placed("", "", "", "", kept=()).submit(events.GroupsListed("w0", 2, TP[:1]))) == []
 
 
 # -- spares ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_group_stays_in_its_rack_though_the_rack_fails() -> None:
-    """The failure domain says the opposite: with the group kept together it counts among spares inside only."""
+    """The failure domain requires the opposite: with the group kept together it counts among spares inside only."""
     for kept, taken in ((("tp",), "n4"), ((), "n5")):
         job = placed("a", "a", "b", "b", "a", "c", kept=kept, spares={4: 1, 5: 1})
         for name in ("n0", "n1", "n4"):
@@ -158,7 +158,7 @@ def test_after_the_limit_a_spare_outside_is_taken() -> None:
     assert of(commands.Assign, job.lose("w1")) == []
     job.rest()
     answer = job.submit(events.Expired("hold"))
-    assert job.node_of(assigned(answer).worker) == "n5" and texts.GROUP_SPLIT.code in told(answer)
+    assert job.node_of(assigned(answer).worker) == "n5" and texts.GROUP_SPLIT.code in reported(answer)
     assert of(commands.Recover, answer) and job.machine.state.ended is None
 
 
@@ -231,7 +231,7 @@ def test_restarted_ranks_leave_no_domain() -> None:
     job.submit(events.GroupsListed("w0", 0, TP))
     said_ = [*job.lose("w1"), *job.rest(-1), *job.warm()]
     assert job.machine.state.restarts == 1 and len(of(commands.Assign, said_)) == 4
-    assert texts.GROUP_SPLIT.code not in told(said_)
+    assert texts.GROUP_SPLIT.code not in reported(said_)
 
 
 def test_a_part_of_a_group_goes_home_to_the_others() -> None:

@@ -35,7 +35,7 @@ def test_lost_and_ended_are_the_end_and_can_be_reached_from_everywhere() -> None
 
 @pytest.mark.parametrize("kind", DEAD, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("worker, why", [("w1", RefusalReason.STATE), ("w9", RefusalReason.UNKNOWN)])
-def test_a_fenced_or_unknown_workers_word_is_counted_and_changes_nothing(kind: typing.Any, worker: str, why: RefusalReason) -> None:
+def test_an_event_of_a_fenced_or_unknown_worker_is_counted_and_changes_nothing(kind: typing.Any, worker: str, why: RefusalReason) -> None:
     job = Job(JobSpec("job", 3, 3, spares=1))
     job.lose("w1")
     job.rest()
@@ -79,7 +79,7 @@ def test_a_step_that_no_table_knows_is_not_taken_and_is_counted() -> None:
     }
 
 
-def test_a_word_that_is_refused_does_not_keep_the_same_one_from_being_heard_when_its_time_has_come() -> None:
+def test_an_event_that_is_refused_is_accepted_later_when_it_is_due() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     newcomer = assigned(job.lose("w1")).worker
     early = events.Verified(newcomer, 1, 3)

@@ -29,7 +29,7 @@ now = 0.0
 
 
 def reading():
-    # The device that the detector says it waits for, at each query of one kind and after a look.
+    # The device that the detector reports to wait for, at each query of one kind and after a look.
     query, seen = detector._nvml.nvmlDeviceGetTotalEccErrors, []
     detector._nvml.nvmlDeviceGetTotalEccErrors = lambda *given: (seen.append(detector.reading), query(*given))[1]
     detector.look()

@@ -17,7 +17,7 @@ from understudy.messages.base import Message
 
 NOW = 1_736_928_000.0
 SINCE = "2025-01-15T07:50:00.123456789Z"  # ten minutes before
-NEVER = "0001-01-01T00:00:00Z"  # what Go says where there is no time
+NEVER = "0001-01-01T00:00:00Z"  # Go's value where there is no time
 NODES = KnownNodes({"node7": {"10.0.0.7"}, "node8": {"10.0.0.8"}, "gpu1.a.org": {"10.0.0.9"}, "one": {"10.0.1.1"}, "other": {"10.0.1.1"}})
 
 
@@ -104,7 +104,7 @@ def test_what_fires_still_in_the_same_group_is_not_over() -> None:
         ({"node": "10.0.0.9"}, "gpu1.a.org"),
     ],
 )
-def test_the_node_is_what_the_first_label_says(labels: dict[str, str], node: str) -> None:
+def test_the_node_is_named_by_the_first_label(labels: dict[str, str], node: str) -> None:
     assert seen(alert(**labels)).name == node
 
 
@@ -121,10 +121,10 @@ def test_the_node_is_what_the_first_label_says(labels: dict[str, str], node: str
         ({"node": HOSTILE}, alertmanager.UNKNOWN_NODE, {"name": HOSTILE[:200]}, "node"),
     ],
 )
-def test_who_is_not_known_is_nobody(labels: dict[str, str], message: Message, arguments: dict[str, object], label: str) -> None:
-    told = refused(alert(**labels))
-    assert said(told, message, **arguments) and told.endswith(f"(label {label})" if label else "") and len(told) < 500
-    assert told.isprintable()
+def test_an_unknown_name_is_no_node(labels: dict[str, str], message: Message, arguments: dict[str, object], label: str) -> None:
+    reported = refused(alert(**labels))
+    assert said(reported, message, **arguments) and reported.endswith(f"(label {label})" if label else "") and len(reported) < 500
+    assert reported.isprintable()
 
 
 def test_hosts_of_the_same_first_name() -> None:
@@ -186,12 +186,12 @@ def test_the_name_is_made_fit(name: str, detector: str, kind: str) -> None:
 
 
 def test_notes_for_a_person() -> None:
-    def told(**annotations: str) -> str:
+    def reported(**annotations: str) -> str:
         return str(arguments_of(seen({**alert(), "annotations": annotations}).detail)["summary"])
 
-    assert told(summary=" \n", description="\n it is \x1b[31mhot \ud800\n") == "it is \\x1b[31mhot \\ud800"
-    assert told(), "something is said anyway"
-    assert len(told(summary="x" * 100_000)) == 200
+    assert reported(summary=" \n", description="\n it is \x1b[31mhot \ud800\n") == "it is \\x1b[31mhot \\ud800"
+    assert reported(), "something is said anyway"
+    assert len(reported(summary="x" * 100_000)) == 200
 
 
 @pytest.mark.parametrize(

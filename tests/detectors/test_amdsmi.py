@@ -43,7 +43,7 @@ def test_a_healthy_node_gives_nothing(smi: Smi, tmp_path: Path) -> None:
     assert [node.look() for _ in range(3)] == [[], [], []]
 
 
-def test_it_says_which_device_it_waits_for(smi: Smi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_names_the_device_it_waits_for(smi: Smi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver call that does not return speaks against that one (`agent.detection`)."""
     node, waits = Node(smi, tmp_path, gpus=2), set[tuple[str, str]]()
     answer = smi.answer
@@ -106,7 +106,7 @@ def test_bad_pages(node: Node) -> None:
     since = node.now
     assert (found.kind, found.severity, found.until) == ("page-retirement-pending", SUSPECT, 0)
     assert said(found.detail, amd_evidence.AMD_PAGES_PENDING, count=2)
-    assert only(node.look()).happened == since, "a state is told of at every look"
+    assert only(node.look()).happened == since, "a state is reported at every look"
     node.answers(PAGES, [kept])
     assert node.kinds() == [("gpu0", "page-retirement-failed", SUSPECT)]
     node.answers(PAGES, "No bad pages found.")

@@ -115,7 +115,7 @@ def test_the_limits_that_the_documentation_shows_are_those_that_hold_without_it(
     assert (amd.corrected_ecc, amd.throttled, amd.slowdown) == (Rate(1, 2.0), 0.5, amdsmi.DEFAULT.slowdown)
 
 
-def test_nccl_is_asked_only_where_the_file_says_so() -> None:
+def test_nccl_is_queried_only_where_the_file_asks_for_it() -> None:
     assert "nccl-ras" not in [one.name for one in choose()]
     (asked,) = (one for one in choose('[nccl-ras]\nevery = 5\naddress = "n:1"', "d.toml") if one.name == "nccl-ras")
     made = asked.make()
@@ -134,7 +134,7 @@ def test_disabled_detectors_are_not_created_and_the_log_counts_as_configured(ins
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("off = [", [("", detector_files.NOT_TOML, {"path": "d.toml"})]),
         ('of = ["kernel"]', [("d.toml: ", detector_files.UNKNOWN_SETTING, {"name": "of"})]),
@@ -176,14 +176,14 @@ def test_disabled_detectors_are_not_created_and_the_log_counts_as_configured(ins
     ids=range(18),
 )
 def test_a_mistake_is_reported_with_its_place(
-    text: str, told: list[tuple[str, Message, dict[str, object]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str, expected: list[tuple[str, Message, dict[str, object]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("d.toml").write_text(text)
     with pytest.raises(BadFile) as error:
         read_file(Path("d.toml"))
     lines = str(error.value).splitlines()
-    for line, (place, message, arguments) in zip(lines, told, strict=True):
+    for line, (place, message, arguments) in zip(lines, expected, strict=True):
         assert line.startswith(f"{place}{message.code}: ") and said(line, message, **arguments), line
     shown = detectors("d.toml")
     assert shown.exit_code == 2 and all(f"understudy: {line}" in shown.output for line in lines)
@@ -264,7 +264,7 @@ def test_what_looks_is_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "code", "told"),
+    ("script", "code", "expected"),
     [
         ("echo full; exit 1", 1, f"suspect: {node_programs.FAILED(check='disk', printed=': full')} (command:disk, check-failed)"),
         ("exit 0", 0, tools.NOTHING_FOUND()),
@@ -272,12 +272,12 @@ def test_what_looks_is_listed(tmp_path: Path) -> None:
     ],
     ids=["suspect", "nothing", "note"],
 )
-def test_once_shows_what_each_finds(script: str, code: int, told: str, tmp_path: Path) -> None:
+def test_once_shows_what_each_finds(script: str, code: int, expected: str, tmp_path: Path) -> None:
     file = tmp_path / "d.toml"
     file.write_text('off = ["kernel", "nvml"]\n' + CHECK.format("disk", script))
     found = detectors("--once", str(file))
     assert found.exit_code == code
-    assert told in found.stdout
+    assert expected in found.stdout
 
 
 def test_once_shows_what_is_wrong_with_one_that_raises_or_floods(installed: Callable[..., None], tmp_path: Path) -> None:
@@ -309,14 +309,14 @@ def here(fake: Fake, *names: str, **more: object) -> PrometheusHere:
     return PrometheusHere(read(Rules, {"name": "dcgm", "exporters": [{"url": fake.url}], "rules": [rule]}), names, lambda: NOW)
 
 
-def test_a_page_that_does_not_say_whose_it_is_is_this_node_s() -> None:
+def test_a_page_without_an_owner_is_this_node_s() -> None:
     with serving(Fake()) as fake:
         fake.body = b'temperature{Hostname="another"} 95\n'
         (found,) = here(fake, "n0").look()
     assert (found.detector, found.name, found.kind, found.severity) == ("prometheus:dcgm", "", "too-hot", Severity.SUSPECT)
 
 
-def test_what_a_server_says_of_another_node_is_left_out() -> None:
+def test_an_answer_about_another_node_is_left_out() -> None:
     with serving(Fake()) as fake:
         fake.vector(({"instance": "n1:9100"}, "95"), ({"instance": "host0:9100"}, "96"))
         rule = {"name": "hot", "query": "temperature", "compare": ">", "number": 90, "kind": "too-hot"}

@@ -29,7 +29,7 @@ NOW = 1_800_000_000.0
 PATIENT = 60.0  # seconds, for what ends by itself
 SHORT = 0.5  # seconds, for what does not
 
-# Ignores SIGTERM, and so does its child, which says when both do.
+# Ignores SIGTERM, and so does its child, which reports when both do.
 DEAF = "trap '' TERM; sh -c ': > \"$0\"; exec sleep 1000' \"$0\" & wait; exec sleep 1000"
 
 
@@ -74,7 +74,7 @@ def note(found: list[Evidence], kind: str) -> str:
 # -- exit codes -------------------------------------------------------------------------------------------------------
 
 
-def test_exit_code_0_says_nothing(mark: Mark) -> None:
+def test_exit_code_0_is_no_evidence(mark: Mark) -> None:
     assert shell(mark, "echo all is well; echo warning >&2").look() == []
 
 
@@ -127,7 +127,7 @@ def test_no_shell_no_input_no_token(mark: Mark) -> None:
     assert Command(found, lambda: NOW, mark.environment(**secrets)).look() == []
 
 
-def test_words_of_the_command_line_are_not_told(mark: Mark) -> None:
+def test_the_command_line_is_not_reported(mark: Mark) -> None:
     for script in ("exit 1", "exit 3", "kill -9 $$"):
         assert "s3cret" not in only(check(mark, "/bin/sh", "-c", script, "s3cret").look()).detail
 
@@ -157,10 +157,10 @@ def test_a_run_is_ended_at_its_limit(mark: Mark) -> None:
 
 def test_sigterm_comes_first(mark: Mark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "GRACE", PATIENT)
-    told = tmp_path / "told"
-    script = f"trap ': > {told}; exit 0' TERM; : > \"$0\"; while :; do sleep 1000 & wait; done"
+    terminated = tmp_path / "terminated"
+    script = f"trap ': > {terminated}; exit 0' TERM; : > \"$0\"; while :; do sleep 1000 & wait; done"
     ended_at_its_limit(mark, script, tmp_path / "ready")
-    assert told.exists()
+    assert terminated.exists()
 
 
 def test_who_ignores_sigterm_is_killed_with_all_its_children(mark: Mark, tmp_path: Path) -> None:

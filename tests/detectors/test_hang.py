@@ -189,13 +189,13 @@ def in_vote(*waits: int) -> dict[str, PageView]:
     return {f"w{rank}": page(Activity.VOTED, waits=number) for rank, number in enumerate(waits)}
 
 
-def test_where_none_is_behind_who_waits_for_nobody_holds_up_the_job() -> None:
+def test_where_none_is_behind_a_rank_that_waits_for_no_other_holds_up_the_job() -> None:
     verdict = Host().stand(in_vote(1, 2, 0))
-    assert verdict is not None and verdict.worker == "w2" and said(verdict.detail, training_evidence.WAITS_FOR_NOBODY, rank=2)
+    assert verdict is not None and verdict.worker == "w2" and said(verdict.detail, training_evidence.WAITS_FOR_NONE, rank=2)
     assert verdict.happened == OFFSET
 
 
-def test_where_several_are_behind_who_waits_for_nobody_holds_up_the_job() -> None:
+def test_where_several_are_behind_a_rank_that_waits_for_no_other_holds_up_the_job() -> None:
     """In the forward of DDP with buffers: the source of their broadcast has got further than the rest, and the rest are not all equally
     far.
     """
@@ -294,7 +294,7 @@ def test_in_a_step_the_limit_is_that_of_the_steps() -> None:
 
 
 @pytest.mark.parametrize("process", [Process.DEBUGGED, Process.TRACED])
-def test_while_a_rank_is_in_a_debugger_nobody_hangs(process: Process) -> None:
+def test_while_a_rank_is_in_a_debugger_no_rank_is_considered_hung(process: Process) -> None:
     host = Host(PATIENT)
     host.read({"w0": page(process=process), **OTHERS}, 5000.0)
     assert host.judge() is None and host.watch.alone(RANKS, 5000.0 + OFFSET) is None
@@ -341,10 +341,10 @@ def test_a_transaction_before_which_others_have_ended_can_never_commit() -> None
         assert host.watch.left_behind(RANKS) is None  # it was torn
         for clock in (53.0, 54.0):
             host.read(done | {"w2": page(activity, 8)}, clock)
-            behind = host.watch.left_behind(RANKS)
-        assert behind is not None
-        assert behind[0] == 2
-        assert behind[2] == training_evidence.LEFT_BEHIND(where="transaction 8", others=0)
+            left = host.watch.left_behind(RANKS)
+        assert left is not None
+        assert left[0] == 2
+        assert left[2] == training_evidence.LEFT_BEHIND(where="transaction 8", others=0)
 
 
 @pytest.mark.parametrize(("transaction", "words"), [(0, "transaction 0"), (-1, "the first transaction")])
@@ -352,11 +352,11 @@ def test_a_rank_that_is_left_behind_is_named_by_its_number(transaction: int, wor
     host = Host()
     for clock in (50.0, 51.0):
         host.read({"w0": page(Activity.FINISHED, transaction), "w2": page(Activity.RUNNING, transaction)}, clock)
-        behind = host.watch.left_behind(RANKS)
-    assert behind is not None and said(behind[2], training_evidence.LEFT_BEHIND, where=words)
+        left = host.watch.left_behind(RANKS)
+    assert left is not None and said(left[2], training_evidence.LEFT_BEHIND, where=words)
 
 
-def test_who_works_at_the_same_transaction_leaves_nobody_behind() -> None:
+def test_ranks_at_the_same_transaction_leave_none_behind() -> None:
     host = Host()
     for clock in (50.0, 51.0, 52.0):
         host.read({"w0": page(Activity.FINISHED, 9), "w1": page(Activity.RUNNING, 8), "w2": page(Activity.VOTED, 8)}, clock)
@@ -396,7 +396,7 @@ def test_who_was_stopped_itself_does_not_take_that_time_for_the_jobs() -> None:
 
 
 def test_one_that_has_not_beaten_yet_is_not_silent() -> None:
-    """Its page is there before its first beat, and says nothing of when it began."""
+    """Its page is there before its first beat, and does not show when it began."""
     host = Host()
     pages = {"w0": page(), "w1": page()._replace(beats=0, beat_at=0.0), "w2": page()}
     assert host.stand(pages, seconds=40, frozen=("w1",)) is None

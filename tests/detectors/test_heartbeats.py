@@ -31,7 +31,7 @@ def test_nodes_that_fall_silent_together_are_found_together() -> None:
     watch = Heartbeats(LIMIT, EVERY)
     assert _run(watch, 0.0, 5.0, {"a", "b", "c"}) == {}
     assert _run(watch, 5.0, 5.5, {"a", "b"}) == {}
-    assert _run(watch, 5.5, 7.25, {"a"}) == {}, "c could be told of, but b is about to follow"
+    assert _run(watch, 5.5, 7.25, {"a"}) == {}, "c could be reported, but b is about to follow"
     assert _run(watch, 7.25, 7.75, {"a"}) == {"b": 2.25, "c": 2.75}
 
 
@@ -51,7 +51,7 @@ def test_no_node_is_awaited_for_long() -> None:
 def test_time_in_which_the_watcher_was_stopped_does_not_count() -> None:
     watch = Heartbeats(LIMIT, EVERY)
     assert _run(watch, 0.0, 5.0, {"a", "b"}) == {}
-    assert watch.silent(60.0) == {}, "nobody could be heard"
+    assert watch.silent(60.0) == {}, "no node could be heard"
     assert _run(watch, 60.25, 61.5, {"a"}) == {}
     assert set(_run(watch, 61.5, 62.5, {"a"})) == {"b"}, "but a node that stays silent afterwards is"
 

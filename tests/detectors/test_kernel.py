@@ -57,18 +57,18 @@ class Watch:
 
 
 @pytest.mark.parametrize("text", REAL)
-def test_a_real_text_means_what_it_says(text: str) -> None:
+def test_a_real_text_is_matched_by_its_pattern(text: str) -> None:
     found = meaning(text)
     assert found is not None
     assert (found.kind, found.pattern.severity, found.pattern.subject, found.part) == REAL[text]
     assert found.pattern.source and not found.pattern.clears
-    [told] = Watch().look(_record(text, UPTIME - 10.0))
-    assert (told.detector, told.name, told.kind, told.part) == ("kernel", "", found.kind, found.part)
-    assert (told.subject, told.severity, told.happened) == (found.pattern.subject, found.pattern.severity, NOW - 10.0)
+    [reported] = Watch().look(_record(text, UPTIME - 10.0))
+    assert (reported.detector, reported.name, reported.kind, reported.part) == ("kernel", "", found.kind, found.part)
+    assert (reported.subject, reported.severity, reported.happened) == (found.pattern.subject, found.pattern.severity, NOW - 10.0)
     state = found.pattern.settles > 0
     expected = (NOW if state else NOW - 10.0) + found.pattern.hold if found.pattern.hold else 0.0
-    assert told.until == expected
-    assert told.detail == record(text.replace("\n", " "))
+    assert reported.until == expected
+    assert reported.detail == record(text.replace("\n", " "))
 
 
 def record(text: str, again: str = "") -> str:
@@ -173,8 +173,8 @@ def test_what_a_process_writes_into_the_log_is_not_believed(facility: int) -> No
 
 
 def test_lines_below_a_record_belong_to_it() -> None:
-    [told] = Watch().look(_record(OFF_THE_BUS) + b" SUBSYSTEM=pci\n DEVICE=+pci:0000:01:00.0\n")
-    assert told.detail == record(OFF_THE_BUS)
+    [reported] = Watch().look(_record(OFF_THE_BUS) + b" SUBSYSTEM=pci\n DEVICE=+pci:0000:01:00.0\n")
+    assert reported.detail == record(OFF_THE_BUS)
 
 
 def test_a_file_is_read_on_where_it_ended_even_in_the_middle_of_a_line(tmp_path: Path) -> None:
@@ -201,9 +201,9 @@ def test_a_look_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(path)
     assert Kernel.missing(str(path)) == ""
     detector = Kernel(str(path), clock=lambda: NOW, uptime=lambda: UPTIME)
-    assert detector.look() == [], "nobody writes"
+    assert detector.look() == [], "there is no writer"
     with path.open("wb", buffering=0) as pipe:
-        assert detector.look() == [], "somebody might"
+        assert detector.look() == [], "a writer might"
         pipe.write(_record(OFF_THE_BUS))
         assert [one.kind for one in detector.look()] == ["xid-79"]
     detector.close()
@@ -234,9 +234,9 @@ def test_records_that_were_overwritten_end_nothing() -> None:
     """EPIPE is what /dev/kmsg gives for them; the log of these tests stands in, because it takes a full buffer to see one there."""
     watch = Watch()
     assert watch.look(_record("boring", sequence=7)) == []
-    told = watch.look(errno.EPIPE, _record("not the kernel's", sequence=18, priority=12), _record(OFF_THE_BUS, sequence=19))
-    assert [(one.kind, one.severity) for one in told] == [("xid-79", S), ("log-overwritten", N)]
-    assert told[1].detail == kernel_log.OVERWRITTEN(count=10)
+    reported = watch.look(errno.EPIPE, _record("not the kernel's", sequence=18, priority=12), _record(OFF_THE_BUS, sequence=19))
+    assert [(one.kind, one.severity) for one in reported] == [("xid-79", S), ("log-overwritten", N)]
+    assert reported[1].detail == kernel_log.OVERWRITTEN(count=10)
     assert watch.look(errno.EINVAL, _record(OFF_THE_BUS, sequence=20))[1].detail == kernel_log.OVERWRITTEN(count=1)
     assert len(watch.look(_record(OFF_THE_BUS, sequence=90))) == 1, "no error, no loss"
 
@@ -253,36 +253,36 @@ def test_another_error_is_raised_and_nothing_but_errors_ends() -> None:
 
 def test_many_records_of_one_thing_are_one_piece_of_evidence() -> None:
     texts = [f"EDAC MC0: 1 CE memory read error on DIMM#0 (channel:0 page:0x{number:x})" for number in range(500)]
-    told = Watch().look(
+    reported = Watch().look(
         *[_record(text, UPTIME - 500 + number) for number, text in enumerate(texts)], _record(texts[0].replace("MC0", "MC1"))
     )
-    assert [(one.part, one.happened, one.until) for one in told] == [("mc0", NOW - 500, NOW - 1 + 86400), ("mc1", NOW, NOW + 86400)]
-    assert told[0].detail == record(texts[0], f" (500 times, last: {texts[-1]})")
+    assert [(one.part, one.happened, one.until) for one in reported] == [("mc0", NOW - 500, NOW - 1 + 86400), ("mc1", NOW, NOW + 86400)]
+    assert reported[0].detail == record(texts[0], f" (500 times, last: {texts[-1]})")
     [twice] = Watch().look(_record(OFF_THE_BUS), _record(OFF_THE_BUS))
     assert twice.detail == record(OFF_THE_BUS, " (2 times)")
 
 
 def test_a_look_is_bounded_and_keeps_the_gravest() -> None:
     notes = [_record(f"EDAC MC{number}: 1 CE on any memory (page:0x1)") for number in range(100)]
-    told = Watch().look(*notes, _record(OFF_THE_BUS))
-    assert len(told) == kernel.PIECES
-    assert told[0].kind == "xid-79"
-    assert told[-1].kind == "log-more" and told[-1].detail == kernel_log.MORE(count=101 - kernel.PIECES + 1)
+    reported = Watch().look(*notes, _record(OFF_THE_BUS))
+    assert len(reported) == kernel.PIECES
+    assert reported[0].kind == "xid-79"
+    assert reported[-1].kind == "log-more" and reported[-1].detail == kernel_log.MORE(count=101 - kernel.PIECES + 1)
     watch = Watch()
     assert watch.look(*[_record("boring")] * kernel.READS, _record(OFF_THE_BUS)) == []
     assert [one.kind for one in watch.look()] == ["xid-79"], "the rest is for the next look"
 
 
 def test_a_long_text_is_cut_and_what_cannot_be_printed_is_a_blank() -> None:
-    [told] = Watch().look(_record(OFF_THE_BUS + "\x1b[31m\n" + "y" * 5000).replace(b"\x1b", b"\\x1b"))
-    shown = str(arguments_of(told.detail)["record"])
+    [reported] = Watch().look(_record(OFF_THE_BUS + "\x1b[31m\n" + "y" * 5000).replace(b"\x1b", b"\\x1b"))
+    shown = str(arguments_of(reported.detail)["record"])
     assert shown.startswith(OFF_THE_BUS + " [31m yyy") and len(shown) == kernel.DETAIL
 
 
 def test_evidence_that_has_worn_off_before_it_was_read_is_not_reported() -> None:
     oom = "Out of memory: Killed process 1 (a) total-vm:1kB"
-    told = Watch().look(_record(oom, UPTIME - 3600.0), _record(OFF_THE_BUS, 1.0))
-    assert [(one.kind, one.until) for one in told] == [("xid-79", 0.0)]
+    reported = Watch().look(_record(oom, UPTIME - 3600.0), _record(OFF_THE_BUS, 1.0))
+    assert [(one.kind, one.until) for one in reported] == [("xid-79", 0.0)]
     assert [one.until for one in Watch().look(_record(oom, UPTIME - 3599.0))] == [NOW + 1.0]
 
 
@@ -297,8 +297,8 @@ def test_a_link_that_stays_down_is_reported_again_until_it_is_up() -> None:
     watch = Watch()
     assert watch.look(_record(DOWN, UPTIME)) == []
     assert watch.look(later=4.0) == [], "it has not lasted"
-    [told] = watch.look(later=1.0)
-    assert (told.kind, told.part, told.severity, told.happened, told.until) == ("link-down", "eth2", S, NOW, NOW + 5.0 + 120.0)
+    [down] = watch.look(later=1.0)
+    assert (down.kind, down.part, down.severity, down.happened, down.until) == ("link-down", "eth2", S, NOW, NOW + 5.0 + 120.0)
     assert watch.look(later=30.0) == []
     [again] = watch.look(later=30.0)
     assert (again.happened, again.until) == (NOW, NOW + 65.0 + 120.0)
@@ -310,15 +310,15 @@ def test_a_link_that_stays_down_is_reported_again_until_it_is_up() -> None:
 
 def test_a_link_that_is_down_for_a_moment_is_a_note() -> None:
     watch = Watch()
-    [told] = watch.look(*[_record(text, UPTIME - 8.0 + number) for number, text in enumerate((DOWN, AGAIN_UP) * 4)])
-    assert (told.kind, told.part, told.severity, told.subject) == ("link-down-briefly", "eth2", N, L)
-    assert (told.detail, told.happened, told.until) == (record(DOWN, " (4 times)"), NOW - 8.0, NOW - 2.0 + 3600.0)
+    [reported] = watch.look(*[_record(text, UPTIME - 8.0 + number) for number, text in enumerate((DOWN, AGAIN_UP) * 4)])
+    assert (reported.kind, reported.part, reported.severity, reported.subject) == ("link-down-briefly", "eth2", N, L)
+    assert (reported.detail, reported.happened, reported.until) == (record(DOWN, " (4 times)"), NOW - 8.0, NOW - 2.0 + 3600.0)
     assert watch.look(_record(DOWN, UPTIME + 3.0), later=4.0) == []
     assert [one.kind for one in watch.look(_record(AGAIN_UP, UPTIME + 5.0), later=2.0)] == ["link-down-briefly"]
     assert watch.look(later=100.0) == []
 
 
-def test_links_that_were_down_long_before_the_first_look_say_nothing() -> None:
+def test_links_that_were_down_long_before_the_first_look_are_not_reported() -> None:
     watch = Watch()
     assert watch.look(_record(DOWN, UPTIME - 120.0)) == []
     assert watch.look(later=60.0) == []
@@ -328,9 +328,9 @@ def test_links_that_were_down_long_before_the_first_look_say_nothing() -> None:
 def test_links_that_are_down_are_bounded() -> None:
     watch = Watch()
     watch.look(*[_record(DOWN.replace("eth2", f"eth{number}")) for number in range(2 * kernel.STATES)])
-    told = watch.look(later=10.0)
-    assert len(told) == kernel.PIECES
-    assert told[-1].detail == kernel_log.MORE(count=kernel.STATES - kernel.PIECES + 1)
+    reported = watch.look(later=10.0)
+    assert len(reported) == kernel.PIECES
+    assert reported[-1].detail == kernel_log.MORE(count=kernel.STATES - kernel.PIECES + 1)
 
 
 def test_why_the_log_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +349,7 @@ def test_why_the_log_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @given(st.lists(st.binary(max_size=200), max_size=20))
-def test_no_bytes_make_it_raise_or_say_anything(chunks: list[bytes]) -> None:
+def test_no_bytes_make_it_raise_or_report_anything(chunks: list[bytes]) -> None:
     watch = Watch()
     assert watch.look(*chunks) == []
     assert watch.look(*[b"4,1,1,-;" + chunk + b"\n" for chunk in chunks]) == []
@@ -367,9 +367,9 @@ def test_no_broken_record_makes_it_raise(broken: list[tuple[str, bytes, int]], m
 @pytest.mark.skipif(Kernel.missing() != "", reason=f"the kernel's log: {Kernel.missing()}")
 def test_the_log_of_this_machine_is_read() -> None:
     detector = Kernel()
-    told = detector.look()
-    assert len(told) <= kernel.PIECES
-    assert all(one.happened > 0 and one.detail for one in told)
+    reported = detector.look()
+    assert len(reported) <= kernel.PIECES
+    assert all(one.happened > 0 and one.detail for one in reported)
     assert len(detector.look()) <= kernel.PIECES
     detector.close()
 
@@ -388,9 +388,9 @@ def test_what_was_suspect_before_the_job_began_is_one_note_and_what_comes_then_c
     assert (note.severity, note.subject, note.kind, note.part) == ("note", "node", "log-before", "")
     assert said(note.detail, kernel_log.BEFORE)
     assert "xid-79 pci:0000:01:00.0: NVRM: Xid" in note.detail and "nvme-dead nvme0: nvme nvme0" in note.detail
-    assert watch.look(later=1.0) == [], "told once"
+    assert watch.look(later=1.0) == [], "reported once"
     [again] = watch.look(_record(OFF_THE_BUS, UPTIME), later=1.0)
-    assert (again.severity, again.part) == ("suspect", "pci:0000:01:00.0"), "it has happened anew"
+    assert (again.severity, again.part) == ("suspect", "pci:0000:01:00.0"), "it has happened again"
 
 
 def test_notes_and_evidence_that_ended_before_the_job_began_are_not_reported() -> None:
@@ -403,14 +403,14 @@ def test_notes_and_evidence_that_ended_before_the_job_began_are_not_reported() -
         _record(AGAIN_UP, UPTIME - 200.0),
     )
     assert found == []
-    _, [told] = before(_record(DOWN, UPTIME - 300.0))
-    assert told.kind == "log-before" and "eth2: Link down" in told.detail
+    _, [reported] = before(_record(DOWN, UPTIME - 300.0))
+    assert reported.kind == "log-before" and "eth2: Link down" in reported.detail
 
 
 def test_the_note_of_what_was_before_is_bounded() -> None:
     texts = [OFF_THE_BUS.replace("01:00", f"{number:02x}:00") for number in range(200)]
-    _, [told] = before(*(_record(text, UPTIME - 200.0) for text in texts))
-    assert str(200 - kernel.NAMED) in str(arguments_of(told.detail)["more"]) and len(told.detail) < 2000
+    _, [reported] = before(*(_record(text, UPTIME - 200.0) for text in texts))
+    assert str(200 - kernel.NAMED) in str(arguments_of(reported.detail)["more"]) and len(reported.detail) < 2000
     _, many = before(*(_record(text, UPTIME - 200.0) for text in texts), since=0.0)
     assert len(many) == kernel.PIECES, "all of it counts"
 

@@ -1,4 +1,4 @@
-"""What NCCL's RAS says of hung and lagging ranks, with answers that NCCL has given, and others in the form of its documentation."""
+"""Reports of NCCL's RAS about hung and lagging ranks, with answers that NCCL has given, and others in the form of its documentation."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_a_job_that_goes_on_has_no_rank_behind() -> None:
 
 
 @pytest.mark.parametrize("counts", [(7, 7, 7), (7, 5, 5), (7, 6, 5), (7, 7, 5, 5), (5,), ()])
-def test_where_no_single_rank_is_behind_nobody_is_named(counts: tuple[int, ...]) -> None:
+def test_where_no_single_rank_is_behind_none_is_named(counts: tuple[int, ...]) -> None:
     node = Node()
     assert [node.look(answer(*counts), after=STILL) for _ in range(3)] == [[], [], []]
 

@@ -36,7 +36,7 @@ def test_a_healthy_node_gives_nothing(node: Node) -> None:
     assert [node.look() for _ in range(3)] == [[], [], []]
 
 
-def test_it_says_which_device_it_waits_for(node: Node) -> None:
+def test_it_names_the_device_it_waits_for(node: Node) -> None:
     """A driver call that does not return speaks against that one (`agent.detection`)."""
     node.healthy(1)
     node.lines["order"] = "0 1"
@@ -138,7 +138,7 @@ def test_row_remaps(node: Node) -> None:
     since = node.now
     assert (found["kind"], found["severity"], found["until"]) == ("row-remap-pending", SUSPECT, 0)
     assert said(found["detail"], gpu_evidence.ROW_WAITS, remapped=2)
-    assert only(node.look())["happened"] == since, "a state is told of at every look"
+    assert only(node.look())["happened"] == since, "a state is reported at every look"
     node.gpu(0, rows="1 1 1 1")
     assert node.kinds() == [("gpu0", "row-remap-failed", SUSPECT), ("gpu0", "row-remap-pending", SUSPECT)]
     node.gpu(0, rows="2 2 0 0")
@@ -186,7 +186,7 @@ def test_slowdown_that_lasts(node: Node, bit: int, kind: str, severity: Severity
     node.gpu(0, clocks=0x4)
     assert node.look() == []
     node.gpu(0, clocks=bit)
-    assert node.look() == [], "it begins anew"
+    assert node.look() == [], "it begins again"
 
 
 @pytest.mark.parametrize("bit", [0x1, 0x2, 0x4, 0x8, 0x10, 0x100])

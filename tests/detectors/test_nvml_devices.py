@@ -53,7 +53,7 @@ def test_a_device_that_is_lost_in_any_call_is_reported_at_every_look(node: Node,
     assert node.kinds() == [("gpu0", "xid-74", SUSPECT)], "and its events are waited for again"
 
 
-def test_a_last_word_of_a_device_that_is_lost(node: Node) -> None:
+def test_the_last_error_of_a_device_that_is_lost(node: Node) -> None:
     node.look()
     node.gpu(0, xids="79", uncorrected=LOST)
     assert node.kinds() == [("gpu0", "xid-79", SUSPECT), ("gpu0", "gpu-lost", SUSPECT)]

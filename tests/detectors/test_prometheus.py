@@ -244,8 +244,8 @@ def test_a_page_of_one_node_speaks_against_no_other(fake: Fake) -> None:
 
 def test_a_metric_that_no_page_has_is_reported(fake: Fake) -> None:
     fake.body = b"<html>welcome</html>\nx_total 90\nx{ 90"
-    told = note(reading(fake, rule(sample="y")).look(job()), "prometheus-absent")
-    assert said(told, prometheus.ABSENT, metric="y", rule="hot")
+    reported = note(reading(fake, rule(sample="y")).look(job()), "prometheus-absent")
+    assert said(reported, prometheus.ABSENT, metric="y", rule="hot")
 
 
 PAGES = {
@@ -267,8 +267,8 @@ PAGES = {
 def test_a_page_that_cannot_be_read_speaks_against_no_node(fake: Fake, body: bytes) -> None:
     fake.body = body
     found = reading(fake, rule(sample="x")).look(job())
-    told = note(found, "prometheus-page")
-    assert said(told, prometheus.NO_PAGE) or said(told, prometheus.NO_PAGE_FOR_RULE, rule="hot")
+    reported = note(found, "prometheus-page")
+    assert said(reported, prometheus.NO_PAGE) or said(reported, prometheus.NO_PAGE_FOR_RULE, rule="hot")
 
 
 def test_one_page_that_is_away_does_not_hide_the_others(fake: Fake) -> None:

@@ -73,7 +73,7 @@ def test_another_status_speaks_against_no_node(fake: Fake, status: int) -> None:
     assert len(fake.asked) == 1, "no other page was asked"
 
 
-def test_why_a_query_is_refused_is_told(fake: Fake) -> None:
+def test_the_reason_for_a_refused_query_is_reported(fake: Fake) -> None:
     fake.status, fake.body = 400, b'{"status":"error","errorType":"bad_data","error":"1:5: parse error\\nmore"}'
     assert said(
         note(asking(fake).look(job()), "prometheus-answer"), prometheus.BAD_STATUS, status=400, reason=": bad_data: 1:5: parse error"

@@ -164,7 +164,7 @@ def test_what_chance_may_explain_is_nothing_yet() -> None:
     assert int(str(arguments_of(found[0].detail)["steps"])) > 300
 
 
-def test_work_of_a_rank_s_own_behind_the_vote_or_between_steps_is_a_note() -> None:
+def test_a_rank_s_own_work_after_the_vote_or_between_steps_is_a_note() -> None:
     for own, kind in ((Work(0.1, committing=0.2), "busy-behind-votes"), (Work(0.1, idle=0.2), "busy-between-steps")):
         (found,) = Ranks([own, Work(0.1), Work(0.1)]).until_found()
         assert (found.name, found.severity, found.kind) == ("w0", Severity.NOTE, kind)
@@ -202,7 +202,7 @@ def test_what_was_seen_before_a_change_does_not_count(changed: dict[str, object]
         assert job.train(25) == []
         assert job.look(**changed) == []
     (found,) = job.until_found()
-    assert job.look(**changed) == [], "nor is what was found told any more"
+    assert job.look(**changed) == [], "nor is the finding reported any more"
     assert found.name == "w3"
 
 
@@ -273,9 +273,7 @@ def test_no_rank_is_named_in_an_undisturbed_job(factors: list[float], seconds: f
     st.floats(0.0, 0.5),
     st.integers(0, 1 << 30),
 )
-def test_who_is_slow_indeed_is_named_and_nobody_else(
-    factors: list[float], factor: float, seconds: float, waiting: float, seed: int
-) -> None:
+def test_only_the_rank_that_is_slow_indeed_is_named(factors: list[float], factor: float, seconds: float, waiting: float, seed: int) -> None:
     slow = random.Random(seed).randrange(len(factors))
     factors[slow] = factor
     job = ranks(*(seconds * one for one in factors), network=seconds * waiting, seed=seed)

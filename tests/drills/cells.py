@@ -52,7 +52,7 @@ class Cell:
 
     @property
     def verdicts(self) -> tuple[str, ...]:
-        """Never that the script is at fault. A spare that is stopped between attempts has nothing to say any more; an orchestrator that is
+        """Never that the script is at fault. A spare that is stopped between attempts reports nothing any more; an orchestrator that is
         killed is started again, and the drill goes on."""
         if self.phase == SAID:
             return ("same", "broken")  # whichever the orchestrator hears first

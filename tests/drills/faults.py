@@ -97,7 +97,7 @@ class FaultsInDrills:
             self._folder.disarm(hold.name)
         began = time.monotonic()
         step = self._strike(cell, rank, before)
-        if cell.loses_a_rank:  # else a spare that has all it needs may say its verdict before anybody hears of the loss
+        if cell.loses_a_rank:  # else a spare that has all it needs may report its verdict before any other knows of the loss
             wait_until(lambda: self._over(drill), f"{cell.name}: the loss ends the drill", LONG)
         self._folder.disarm(holds[0].name)
         wait_until(lambda: self._over(drill), f"{cell.name}: the end of the drill", LONG)

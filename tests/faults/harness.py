@@ -96,13 +96,13 @@ class Job:
         for number, fault in enumerate(self.faults):
             # Faults at one step happen in the order of the plan, or else one could keep another from ever being reached.
             same = [other for other in range(number) if self.faults[other].step == fault.step is not None]
-            behind = str(same[-1]) if same else ""
+            after = str(same[-1]) if same else ""
             action, values = fault.action, dict(fault.values)
             if action == "gate":
                 values["file"] = str(self._gate(number))
             elif fault.also is not None:
                 action, values["pids"] = "kill_both", str(self.folder / f"pids-{fault.also}.txt")
-            self._waiting.arm(Armed(str(number), action, fault.rank, fault.point, fault.step, values, behind))
+            self._waiting.arm(Armed(str(number), action, fault.rank, fault.point, fault.step, values, after))
 
     def _gate(self, number: int) -> Path:
         return self.folder / f"open-{number}"

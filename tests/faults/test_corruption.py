@@ -47,7 +47,7 @@ def test_each_is_found_out_and_a_spare_with_the_right_state_goes_on(start: Start
 
 
 def test_no_rank_resumes_on_it(start: Start, reference: References) -> None:
-    """With no other spare the job ends, says why, and commits nothing more."""
+    """With no other spare the job ends, gives the reason, and commits nothing more."""
     undisturbed = reference("ddp")
     kind = "flipped_bit_on_donors"
     fault = Fault("last collective of backward", rank=1, step=LOST_AT)

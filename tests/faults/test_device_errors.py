@@ -69,8 +69,8 @@ def test_each_kind_at_each_point_of_a_step(mode: str, start: Start, reference: R
     faults = tuple(fails(point, rank, 1 + 2 * n, kind) for n, ((point, rank), kind) in enumerate(zip(points, KINDS, strict=True)))
     undisturbed = reference(mode)
     job = start(mode, *faults, variables=DEVICES)
-    behind_vote = {(1, "step 10"), (2, "step 12")}
-    assert_identical(job, undisturbed, unlogged=behind_vote, borrowed={(2, "step 12"), (3, "step 15")})
+    after_vote = {(1, "step 10"), (2, "step 12")}
+    assert_identical(job, undisturbed, unlogged=after_vote, borrowed={(2, "step 12"), (3, "step 15")})
     incidents = job.incidents()
     assert [part["rank"] for incident in incidents for part in incident["ranks"]] == [rank for _, rank in points]
     assert {part["cause"] for incident in incidents for part in incident["ranks"]} == {"device"}

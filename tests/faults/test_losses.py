@@ -59,7 +59,7 @@ def test_two_at_once_and_two_in_a_row(mode: str, start: Start, reference: Refere
 
 @every_mode
 def test_newcomer_lost_during_its_promotion(mode: str, start: Start, reference: References) -> None:
-    """In its set-up, in the middle of its transfer, verified but before anybody knows, and as it attaches."""
+    """In its set-up, in the middle of its transfer, verified but before any other knows, and as it attaches."""
     faults = (
         Fault("forward", rank=1, step=2),
         Fault("newcomer in its set-up", rank=1),

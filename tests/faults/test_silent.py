@@ -93,7 +93,7 @@ def test_two_that_differ_pause_the_job_until_an_operator_chooses(start: Start, r
     send(orchestrator, signal.SIGKILL)
     wait_until(lambda: json.loads(where.read_text())["pid"] != orchestrator, "the orchestrator is started again", LIMIT)
     assert job.ask("status")["state"] == "held"
-    assert all(max(line.get("step", 0) for line in job.lines(rank)) == 6 for rank in RANKS), "nobody has gone on"
+    assert all(max(line.get("step", 0) for line in job.lines(rank)) == 6 for rank in RANKS), "no rank has gone on"
     job.command("resolve", "--keep-rank", "2", "--reason", "its digest is that of the checkpoint")
     assert_identical(job, undisturbed)
     assert happened(job, "flipped_bit_in_donor", 0)
@@ -109,7 +109,7 @@ def test_a_comparison_on_the_side_finds_a_moment_that_has_changed(start: Start, 
     assert_identical(job, undisturbed)
     (incident,) = job.incidents()
     assert [(part["rank"], part["cause"]) for part in incident["ranks"]] == [(3, "corrupt")]
-    assert incident["transaction"] == in_step(11), "the vote of the 11th step has told of it"
+    assert incident["transaction"] == in_step(11), "the vote of the 11th step has reported it"
     assert "exp_avg" in incident["ranks"][0]["detail"] and incident["digests_verified"] > 0, incident
     assert "rank 3" in job.ask("status")["taints"]["node0"]
 

@@ -1,4 +1,4 @@
-"""A service whose nodes have a detector of another package: somebody lights a lamp, and it tells."""
+"""A service whose nodes have a detector of another package: a test lights a lamp, and it is reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from understudy.detectors.base import Evidence, NodeDetector, Severity, Subject
 
 
 class Lamp(NodeDetector):
-    """A lamp is a file beside the folder of the node's agent. When it goes out, that is told as well."""
+    """A lamp is a file next to the folder of the node's agent. When it goes out, that is reported as well."""
 
     name, every = "lamp", 0.1
 

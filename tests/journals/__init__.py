@@ -21,7 +21,7 @@ SAID: dict[str, dict[str, Any]] = json.loads((HERE / "version1.json").read_text(
 
 
 def as_version1(found: Mapping[str, Any]) -> dict[str, Any]:
-    """A status or report without what version 1 did not say, which is empty for what it has left."""
+    """A status or report without fields that version 1 did not have, which are empty for its own values."""
     later: tuple[str, ...] = (
         "taints",
         "tainted",

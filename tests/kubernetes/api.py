@@ -106,7 +106,7 @@ class Api:
         connection = http.client.HTTPSConnection(access.host, access.port, timeout=self._limit, context=self._context)
         connection.connect()
         connection.sock.settimeout(limit)
-        # A server that is cut off says nothing; who only listens to it has to notice.
+        # A server that is cut off sends nothing; a client that only listens has to notice.
         for option, value in ((socket.TCP_KEEPIDLE, 3), (socket.TCP_KEEPINTVL, 2), (socket.TCP_USER_TIMEOUT, 9000)):
             connection.sock.setsockopt(socket.IPPROTO_TCP, option, value)
         connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

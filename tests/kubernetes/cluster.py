@@ -284,7 +284,7 @@ class Cluster:
         return node, [pid for pid in running if pid is not None] if node.is_on else []
 
     def is_running(self, pod: str, namespace: str = "") -> bool:
-        """As its node knows it, whatever the API server says."""
+        """As its node knows it, whatever the API server has."""
         return bool(self._running(pod, namespace)[1])
 
     def kill(self, pod: str, namespace: str = "") -> None:

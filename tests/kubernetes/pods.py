@@ -21,7 +21,7 @@ def pod(
     gpus: int = 0,
     **spec: Any,
 ) -> Object:
-    """One container. `node`: where it has to run. `container` and `spec`: what else there is to say in them."""
+    """One container. `node`: where it has to run. `container` and `spec`: their other fields."""
     own: Object = {"name": "main", "image": "none", "command": command, **(container or {})}
     if gpus:
         own["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}

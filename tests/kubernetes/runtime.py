@@ -28,7 +28,7 @@ from typing import Any
 from tests.integration.processes import send, send_to_group
 from tests.kubernetes.network import PREFIX, ip, plug
 
-# Waits for a container. Its own end comes after the exit code is there. The container says on 3 that it becomes its command.
+# Waits for a container. Its own end comes after the exit code is there. The container reports on 3 that it becomes its command.
 WAITS = """
 echo $$ >"$0/waits"
 "$@" 3>&1 >"$0/log" 2>&1 </dev/null

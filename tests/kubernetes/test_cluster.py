@@ -113,7 +113,7 @@ def test_pods_find_each_other_and_the_service_account_s_rights_count(kubernetes_
     assert refused == "403"
 
 
-def test_a_container_is_restarted_as_its_policy_says(kubernetes_cluster: Cluster) -> None:
+def test_a_container_is_restarted_by_its_policy(kubernetes_cluster: Cluster) -> None:
     cluster = kubernetes_cluster
     counts = "n=$(cat /kept/n 2>/dev/null || echo 0); echo $((n + 1)) >/kept/n; echo attempt $n; test $n -ge 2 || exit 7"
     kept: dict[str, Any] = {"volumes": [{"name": "kept", "emptyDir": {}}]}

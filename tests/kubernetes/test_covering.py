@@ -40,7 +40,7 @@ class Serving(Steady):
         self.cluster.nodes[pod["spec"]["nodeName"]].off()
 
     def _pod_with(self, rank: int) -> str:
-        """Return the pod that has this rank, perhaps in addition to another one, once its label says so."""
+        """Return the pod that has this rank, perhaps in addition to another one, once its label shows it."""
 
         def found() -> list[str]:
             labels = {pod: self.cluster.get("Pod", pod)["metadata"]["labels"].get(f"{GROUP}/rank", "") for pod in self.pod_names()}

@@ -156,7 +156,7 @@ def test_the_script_fails(kubernetes: Cluster) -> None:
 
 
 def test_a_policy_that_is_none(kubernetes: Cluster) -> None:
-    """It is refused, and says why; nothing runs."""
+    """It is refused, with the reason; nothing runs."""
     job = KubernetesJob(kubernetes, spec={"policy": "[[rule]]\naction = 7\n"})
     outcome = job.ends("Failed")
     assert outcome.code == 2 and "policy" in job.status["message"], job.status

@@ -76,7 +76,7 @@ def test_no_object_is_larger_than_the_server_takes() -> None:
     assert parts([]) == []
 
 
-def test_a_part_that_somebody_has_deleted_is_missed(kubernetes_cluster: Cluster) -> None:
+def test_a_part_that_was_deleted_is_missed(kubernetes_cluster: Cluster) -> None:
     api, owner = api_of(kubernetes_cluster), owner_of(kubernetes_cluster)
     log = log_of(kubernetes_cluster, api, owner)
     log.read()

@@ -41,7 +41,7 @@ def test_pods_of_a_node_that_is_off_are_evicted_and_end_when_it_is_back(kubernet
     wait_until(lambda: f"{UNREACHABLE}=:NoExecute" in cluster.operator.taints("w2"), "the taint")
     wait_until(lambda: is_deleted(cluster, "leaves"), "the eviction")
     assert not is_deleted(cluster, "stays"), "it tolerates that for five minutes"
-    assert cluster.get("Pod", "leaves")["status"]["phase"] == "Running", "nobody is there to say otherwise"
+    assert cluster.get("Pod", "leaves")["status"]["phase"] == "Running", "there is no one to report otherwise"
     node.on()
     cluster.wait_for_end_of("leaves")
     cluster.wait_for_nodes("w2")
@@ -60,7 +60,7 @@ def test_a_kubelet_that_is_killed_leaves_its_pods_running_and_finds_them_again(k
     cluster.wait_for_nodes("w3", ready="Unknown")
     cluster.delete("Pod", "deleted")
     cluster.delete("Pod", "forgotten", grace=0)
-    assert cluster.processes("*").count(SLEEPER) == 3, "nobody has told them"
+    assert cluster.processes("*").count(SLEEPER) == 3, "no one has notified them"
     assert not cluster.has("Pod", "forgotten")
     node.start_kubelet()
     cluster.wait_for_end_of("deleted")

@@ -23,7 +23,7 @@ def quota(cluster: Cluster, pods: int) -> None:
 
 
 def test_more_pods_than_the_quota_allows(kubernetes: Cluster, undisturbed: Outcome) -> None:
-    """The job says so, and begins when there is room."""
+    """The job reports it, and begins when there is room."""
     quota(kubernetes, 3)
     job = KubernetesJob(kubernetes)
     job.wait_until(lambda: job.condition()["reason"] == "Refused", "the condition")

@@ -84,8 +84,8 @@ def owners(cluster: Cluster) -> set[str]:
     return {owner["uid"] for each in found for owner in each["metadata"].get("ownerReferences") or []}
 
 
-def test_an_object_of_somebody_else_is_in_the_way(kubernetes: Cluster, out: Object) -> None:
-    """The job says which one, and begins when it is gone."""
+def test_an_object_of_another_owner_is_in_the_way(kubernetes: Cluster, out: Object) -> None:
+    """The job names it, and begins when it is gone."""
     cluster = kubernetes
     port = {"port": 80, "protocol": "TCP"}
     cluster.apply(

@@ -47,16 +47,16 @@ any_command: st.SearchStrategy[commands.Command] = st.one_of(
 
 
 @given(st.lists(any_command, max_size=12))
-def test_commands_come_out_of_their_frames_as_they_went_in(told: list[commands.Command]) -> None:
-    lines = [line for frame in encode_all(told) for line in frame.split("\n")]
-    assert [message for line in lines for message in unfold(decode(line))] == told
+def test_commands_come_out_of_their_frames_as_they_went_in(reported: list[commands.Command]) -> None:
+    lines = [line for frame in encode_all(reported) for line in frame.split("\n")]
+    assert [message for line in lines for message in unfold(decode(line))] == reported
 
 
-def test_one_line_tells_all_workers_of_a_node() -> None:
-    told = [commands.Abort(f"w{number}", 1, "h:1", (9,), "lost") for number in range(8)]
-    (frame,) = encode_all([*told, commands.KillWorker("w9", "lost")])
+def test_one_line_reaches_all_workers_of_a_node() -> None:
+    reported = [commands.Abort(f"w{number}", 1, "h:1", (9,), "lost") for number in range(8)]
+    (frame,) = encode_all([*reported, commands.KillWorker("w9", "lost")])
     together, alone = map(decode, frame.split("\n"))
-    assert isinstance(together, ToWorkers) and together.workers == tuple(command.worker for command in told)
+    assert isinstance(together, ToWorkers) and together.workers == tuple(command.worker for command in reported)
     assert alone == commands.KillWorker("w9", "lost")
 
 

@@ -38,7 +38,7 @@ def test_a_reading_is_what_was_written(tmp_path: Path) -> None:
 def test_a_number_of_waits_is_unknown_until_it_is_reported(tmp_path: Path) -> None:
     writer = PageWriter(tmp_path / "page")
     reader = PageReader(tmp_path / "page")
-    found = [reader.read().waits]  # as on the page of a version that tells none
+    found = [reader.read().waits]  # as on the page of a version without them
     for waits in (0, 3, UNKNOWN):
         writer.beat(12, waits)
         found.append(reader.read().waits)

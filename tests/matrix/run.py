@@ -102,7 +102,7 @@ class _Serving:
         plan = plans.make({"fault": list(cell.entries)}, registry())
         asked = False
 
-        def told(record: Record) -> None:
+        def reported(record: Record) -> None:
             nonlocal asked
             if cell.migrates is not None and not asked:  # the fault is armed now
                 asked = True
@@ -110,7 +110,7 @@ class _Serving:
                 with suppress(NoAnswer):  # the orchestrator may be the target
                     self._about.server.call("POST", of_job(self._about.job, "migrate"), {"rank": cell.migrates, "reason": cell.name})
 
-        runner = Runner(self._job, scheduled(plan, registry(), RANKS, ["node0"]), registry(), told, PATIENCE)
+        runner = Runner(self._job, scheduled(plan, registry(), RANKS, ["node0"]), registry(), reported, PATIENCE)
         found = runner.run()
         # The schedule is by time, so the fault comes before what brings its phase about.
         record = found.records[0]
@@ -133,7 +133,7 @@ class _Serving:
         result.grades = self._grades(record.incidents)
         result.steps = (before, after)
         if self.process.poll() is not None:
-            result.wrong = f"the job ended behind it: {self.training.output[-1000:]}"
+            result.wrong = f"the job ended after it: {self.training.output[-1000:]}"
 
     def _grades(self, numbers: Collection[int]) -> tuple[str, ...]:
         """Of these incidents; none where the job has ended."""
@@ -238,15 +238,15 @@ def compare(finished: Finished, reference: dict[int, Log]) -> None:
         for rank, log in finished.logs.items():
             entered = _entered(log)
             for number in range(first + 1, last + 1):
-                behind = _lost_behind(number, log, entered) or result.outcome == Outcome.ENDS
+                lost_after = _lost_after(number, log, entered) or result.outcome == Outcome.ENDS
                 for key in (f"step {number}", f"evaluation {number}"):
-                    may_lack = behind or (number == last and key.startswith("evaluation"))  # the next cell's victim, perhaps
+                    may_lack = lost_after or (number == last and key.startswith("evaluation"))  # the next cell's victim, perhaps
                     loose = UNLIKE if key in entered else frozenset(("by",))
                     result.wrong = result.wrong or _differs(log.get(key), reference[rank].get(key), rank, key, loose, may_lack)
 
 
 # A newcomer may enter an iteration after its step, if that was committed before its rank was lost. The step then returns what it did on
-# another rank, which the incident says, and the rank's own values, such as random streams, are those at the beginning of the next step.
+# another rank, which the incident notes, and the rank's own values, such as random streams, are those at the beginning of the next step.
 UNLIKE = frozenset(("by", "own", "state"))
 
 
@@ -256,7 +256,7 @@ def _entered(log: Log) -> set[str]:
     return {key for (_, before), (_, key) in pairwise(steps) if log[before]["by"] != log[key]["by"]}
 
 
-def _lost_behind(number: int, log: Log, entered: set[str]) -> bool:
+def _lost_after(number: int, log: Log, entered: set[str]) -> bool:
     """Return whether a line of this step may be missing: it counts, but the worker that would have written it was lost after its vote. Then
     the next line is a newcomer's.
     """

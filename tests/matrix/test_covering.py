@@ -27,7 +27,7 @@ def test_rows_on_this_machine(mode: str, tmp_path: Path) -> None:
         results = everything(wanted, tmp_path, mark, at_once=1)
     assert not [f"{result.cell.name}: {result.wrong}" for result in results if result.wrong]
     skipped = {result.cell.why_not for result in results if result.cell.why_not}
-    assert all("commands" in why for why in skipped), skipped  # tools that lack; the end of the run says so
+    assert all("commands" in why for why in skipped), skipped  # tools that lack; the end of the run reports it
 
 
 def test_every_possible_pair_of_values_occurs() -> None:

@@ -170,7 +170,7 @@ def machine_key(machine: Machine, heard: bool = True) -> Any:
         ),
         tuple((claim.number, claim.node) for claim in s.claims.values()), s.claimed,
         None if s.crashes is None else (
-            s.crashes.transaction, tuple(sorted(s.crashes.newcomers)), s.crashes.survivors, len(s.crashes.told)
+            s.crashes.transaction, tuple(sorted(s.crashes.newcomers)), s.crashes.survivors, len(s.crashes.descriptions)
         ),
         None if s.dispute is None else (s.dispute.sides, s.dispute.workers),
         tuple(s.failed_devices),

@@ -83,7 +83,7 @@ def tests_of(path: Path) -> list[str]:
 
 
 def known() -> dict[str, str]:
-    """What `survivors.toml` says: the verdict of each key. Raises ValueError if it says something else."""
+    """The contents of `survivors.toml`: the verdict of each key. Raises ValueError if it has something else."""
     verdicts: dict[str, str] = {}
     for key, said in tomllib.loads((Path(__file__).parent / "survivors.toml").read_text()).items():
         verdict, _, why = said.partition(": ")

@@ -108,11 +108,11 @@ def test_a_journal_without_its_version_is_damaged_and_is_not_begun_again(tmp_pat
     changed(place, statement)
     with pytest.raises(journal.Damaged):
         journal.read_all(place)
-    told = threading.Event()
-    file = journal.Journal(place, lambda text: told.set())
+    reported = threading.Event()
+    file = journal.Journal(place, lambda text: reported.set())
     file.start()
     file.begin(SETTINGS).append(1.0, STORY[0])
-    assert told.wait(LONG), "nor is it written"
+    assert reported.wait(LONG), "nor is it written"
     file.close(1.0)
     with closing(sqlite3.connect(place)) as left:
         assert left.execute("select count(*) from events where job = 'job'").fetchone() == (chains["job"].last.number,)
@@ -237,7 +237,7 @@ def test_a_decision_comes_after_the_position_of_its_event(tmp_path: Path, positi
         job, _, found = await first_rank(Jobs(file, pytest.fail), position)
         file.close(LONG)
         kinds = [type(one) for one in found]
-        assert kinds == [commands.StartWorker, *([Journalled] if position else []), commands.Assign], "an earlier version is told nothing"
+        assert kinds == [commands.StartWorker, *([Journalled] if position else []), commands.Assign], "an earlier version is sent nothing"
         recorded = journal.read(tmp_path / JOURNAL)
         assert recorded is not None and recorded.chain.last.number == 3
         assert not position or found[1] == Journalled(f"{recorded.chain.last}-{recorded.settings.identity}")
@@ -247,12 +247,12 @@ def test_a_decision_comes_after_the_position_of_its_event(tmp_path: Path, positi
 
 
 def test_an_agent_that_knows_more_puts_the_job_aside_and_nothing_is_decided(tmp_path: Path) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     async def scenario() -> None:
-        file = journal.Journal(tmp_path / JOURNAL, told.append)
+        file = journal.Journal(tmp_path / JOURNAL, reported.append)
         file.start()
-        jobs = Jobs(file, told.append)
+        jobs = Jobs(file, reported.append)
         job, link, _ = await first_rank(jobs, NO_POSITION)
         last = job.service._journal.chain.last
         agent = events.NodeJoined("n0", "127.0.0.1", 0)
@@ -263,7 +263,7 @@ def test_an_agent_that_knows_more_puts_the_job_aside_and_nothing_is_decided(tmp_
         assert not jobs.admit(job, agent, further)
         assert not jobs.admit(job, replace(agent, node="n1"), None), "nor is any other agent let in"
         assert jobs.get("job") is None and said(jobs.aside["job"], orchestrators.JOURNAL_BEHIND, node="n0", number=further.number)
-        assert said(told[-1], service_jobs.JOB_PUT_ASIDE, job="job")
+        assert said(reported[-1], service_jobs.JOB_PUT_ASIDE, job="job")
         await asyncio.gather(job.running, return_exceptions=True)
         assert job.running.cancelled()
         (close,) = sent(link)
@@ -338,10 +338,10 @@ def test_a_journal_has_what_was_reported_by_a_process_that_was_killed(tmp_path: 
         command = [sys.executable, "-c", WRITER, str(place)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
             assert process.stdout is not None
-            told = "".join(process.stdout.readline() for _ in range(1 + 211 * times))
+            printed = "".join(process.stdout.readline() for _ in range(1 + 211 * times))
             process.kill()
-            told += process.stdout.read()
-        position = Position.read(told.split("\n")[-2])
+            printed += process.stdout.read()
+        position = Position.read(printed.split("\n")[-2])
         assert position is not None
         reported.append(position)
         found = journal.read(place)
@@ -393,10 +393,10 @@ async def knocked(app: FastAPI, position: str) -> tuple[int, str]:
 
 def test_an_agent_of_an_earlier_job_is_refused_alone(tmp_path: Path) -> None:
     """Its command was not ended, and looks for its orchestrator at the same address with the same secret."""
-    told: list[str] = []
+    reported: list[str] = []
 
     async def scenario() -> None:
-        jobs = Jobs(journal.Journal(tmp_path / JOURNAL, told.append), told.append)
+        jobs = Jobs(journal.Journal(tmp_path / JOURNAL, reported.append), reported.append)
         jobs.single = True
         job = jobs.begin(Settings(JobSpec("job", 1, 1, spares=0), Timeouts(), identity=IDENTITY))
         app = create_app(jobs, Access(["secret"]), None)
@@ -404,7 +404,7 @@ def test_an_agent_of_an_earlier_job_is_refused_alone(tmp_path: Path) -> None:
         for _ in range(2):
             status, text = await knocked(app, further)
             assert status == 503 and said(json.loads(text)["detail"], http_requests.OF_ANOTHER_JOB, host="192.0.2.7")
-        assert len(told) == 1 and jobs.get(ONLY) is job and not jobs.aside and not job.service.machine.state.nodes
+        assert len(reported) == 1 and jobs.get(ONLY) is job and not jobs.aside and not job.service.machine.state.nodes
         assert (await knocked(app, NO_POSITION)) == (0, "") and "n0" in job.service.machine.state.nodes
         code, _ = await knocked(app, KNOWN)
         assert code == ASIDE and "job" in jobs.aside, "its own agents know more"

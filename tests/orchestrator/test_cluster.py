@@ -1,4 +1,4 @@
-"""What the nodes of a service are suspected of: no job is placed there while it holds, until a person says otherwise."""
+"""What the nodes of a service are suspected of: no job is placed there while it holds, until a person overrides it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
 HOT = Evidence("thermometer", Subject.NODE, "n0", Severity.SUSPECT, "91 degrees", 100.0)
 
 
-def test_a_person_s_word_outlives_what_an_agent_repeats(tmp_path: Path) -> None:
+def test_a_person_s_decision_outlives_what_an_agent_repeats(tmp_path: Path) -> None:
     job = Job(JobSpec("job", world_size=2, workers_per_node=1, nodes=2, spares=2))
     served = SimpleNamespace(service=SimpleNamespace(machine=job.machine, submit=lambda event: job.machine.handle(event, 200.0)))
     served.running = SimpleNamespace(done=lambda: False)
@@ -113,7 +113,7 @@ def test_a_job_s_policy_takes_no_node_from_the_others(tmp_path: Path) -> None:
 
 
 def test_a_part_on_a_node_that_is_back_is_started_once(tmp_path: Path) -> None:
-    """Until it has said that it is there, which takes it seconds, a look at the nodes asks for nothing more."""
+    """Until it has introduced itself, which takes it seconds, a look at the nodes asks for nothing more."""
     job = Job(JobSpec("job", world_size=2, workers_per_node=1, nodes=2, spares=2))
     job.machine.handle(NodesLost((LostNode("n0", "silent"),)), 100.0)
     served = SimpleNamespace(name="job", service=SimpleNamespace(machine=job.machine))
@@ -265,36 +265,38 @@ def test_of_what_was_seen_not_much_is_kept_of_each() -> None:
     assert len(node.doubt(200.0)) < 1100
 
 
-def test_what_people_say_of_nodes_is_kept(tmp_path: Path) -> None:
+def test_marks_that_people_set_on_nodes_are_kept(tmp_path: Path) -> None:
     """Also what an earlier version has kept."""
-    told: list[str] = []
+    reported: list[str] = []
     (tmp_path / marks.EARLIER).write_text('{"n0": "drained: of old"}')
-    kept = NodeMarks(tmp_path, told.append)
+    kept = NodeMarks(tmp_path, reported.append)
     assert kept.is_drained("n0") and kept.why("n0") == "drained: of old"
     kept.undrain("n0")
     kept.taint("n1", "loud")
     kept.drain("n2", "a new kernel")
     kept.trust("n2", 300.0)
-    again = NodeMarks(tmp_path, told.append)
+    again = NodeMarks(tmp_path, reported.append)
     assert [again.why(f"n{number}") for number in range(3)] == ["", service_jobs.NODE_TAINTED(reason="loud"), ""]
-    assert again.trusted_at("n2") == 300.0 and not told
+    assert again.trusted_at("n2") == 300.0 and not reported
     (tmp_path / marks.FILE).write_text('{"drained": 7}')
-    kept = NodeMarks(tmp_path, told.append)
-    assert not kept.why("n1") and said(told[0], service_jobs.MARKS_UNREADABLE)
+    kept = NodeMarks(tmp_path, reported.append)
+    assert not kept.why("n1") and said(reported[0], service_jobs.MARKS_UNREADABLE)
     kept.drain("n3", "the next word")
     assert (tmp_path / f"{marks.FILE}.damaged-1").read_text() == '{"drained": 7}'
-    assert not NodeMarks(tmp_path, told.append).why("n0"), "what an earlier version has left is of old"
-    assert len(told) == 1
+    assert not NodeMarks(tmp_path, reported.append).why("n0"), "what an earlier version has left is of old"
+    assert len(reported) == 1
 
 
 def test_operators_marks_and_waiting_times_outlive_a_restart(tmp_path: Path) -> None:
-    """Also where no earlier version has kept whom people trusted: the jobs' events say it, but not what one job's operators have said."""
+    """Also where no earlier version has kept whom people trusted: the jobs' events show it, not those by one job's operators."""
 
-    def recorded(name: str, *told: Event) -> Recorded:
+    def recorded(name: str, *reported: Event) -> Recorded:
         spec = JobSpec(name, world_size=2, workers_per_node=1, nodes=2, spares=0)
         request = Submission(name=name, program=["train.py"], folder="/", nodes=2, spares=0)
-        joined = [NodeJoined(f"n{number}", "here", number) for number in range(2 * bool(told))]
-        return Recorded(Settings(spec), request.model_dump_json(), [(100.0, event) for event in joined] + [(150.0, e) for e in told], {})
+        joined = [NodeJoined(f"n{number}", "here", number) for number in range(2 * bool(reported))]
+        return Recorded(
+            Settings(spec), request.model_dump_json(), [(100.0, event) for event in joined] + [(150.0, e) for e in reported], {}
+        )
 
     waits = tmp_path / "jobs" / "waits"
     waits.mkdir(parents=True)

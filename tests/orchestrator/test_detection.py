@@ -57,8 +57,8 @@ class Answered:
     def __init__(self, text: str = "") -> None:
         self.job = Job(JobSpec("job", world_size=2, workers_per_node=1, nodes=2, spares=2))
         self.state = self.job.machine.state
-        self.told: list[str] = []
-        self.responses = Responses(parse(text, "x.toml") if text else default(), self.told.append)
+        self.reported: list[str] = []
+        self.responses = Responses(parse(text, "x.toml") if text else default(), self.reported.append)
 
     def sees(self, evidence: Evidence, now: float) -> Event | None:
         event = self.responses.event_of(evidence, self.state, now)
@@ -95,7 +95,7 @@ def test_evidence_becomes_an_event_once() -> None:
     [("thermometer", BY_JOB), ("straggler", BY_JOB), ("webhook:site", BY_JOB), ("alertmanager:GpuXid", BY_JOB), (CORRUPT, "")],
 )
 def test_what_follows_from_a_policy_concerns_the_job_only(detector: str, by: str) -> None:
-    """A service hears by itself what concerns all jobs. And so does the check that follows. What the core has found stays its word."""
+    """A service hears by itself what concerns all jobs. And so does the check that follows. The findings of the core stay its own."""
     job = Answered('[[rule]]\nname = "all"\naction = "taint"')
     job.state.spec = replace(job.state.spec, admission=True)
     job.job.machine.handle(NodesLost((LostNode("n0", "gone"),)), 100.0)  # its rank is elsewhere, so it is checked
@@ -119,15 +119,15 @@ def test_a_policy_may_end_who_computes_on_a_device() -> None:
     assert {taint.device for taint in job.state.nodes[node].device_taints.values()} == {"gpu1"}
     assert job.state.holder(1).name != worker
     again = job.sees(replace(gone, happened=102.0), 102.0)
-    assert isinstance(again, NodeTainted) and again.part == "GPU-5a" and not again.leave, "nobody computes there any more"
+    assert isinstance(again, NodeTainted) and again.part == "GPU-5a" and not again.leave, "no rank computes there any more"
 
 
 def test_a_note_is_only_shown_and_reported_once() -> None:
     job = Answered()
     for _ in range(3):
         assert job.sees(Evidence("d", Subject.DEVICE, "n0", Severity.NOTE, "warm", 1.0, part="gpu0"), 5.0) is None
-    (told,) = job.told
-    assert said(told, service_jobs.NOTED, about="gpu0 of node n0") and said(told, policies.NO_RULE, detail="warm", detector="d")
+    (reported,) = job.reported
+    assert said(reported, service_jobs.NOTED, about="gpu0 of node n0") and said(reported, policies.NO_RULE, detail="warm", detector="d")
 
 
 def test_a_taint_s_end_is_put_off_when_it_is_worth_it() -> None:
@@ -145,10 +145,10 @@ def test_what_a_limit_does_not_let_happen_now_is_a_taint_and_asked_again() -> No
     first, second = job.sees(HOT, 100.0), job.sees(replace(HOT, name="n1"), 101.0)
     assert isinstance(first, NodeTainted) and first.leave
     assert isinstance(second, NodeTainted) and not second.leave
-    (told,) = job.told
-    assert said(told, service_jobs.RANKS_STAY_ON_NODE, node="n1") and said(told, policies.OTHERS_LEAVE, domains="n0", most=1)
+    (reported,) = job.reported
+    assert said(reported, service_jobs.RANKS_STAY_ON_NODE, node="n1") and said(reported, policies.OTHERS_LEAVE, domains="n0", most=1)
     assert job.sees(replace(HOT, name="n1", happened=102.0), 102.0) is None and job.looks(103.0) is None
-    assert len(job.told) == 1, "told once"
+    assert len(job.reported) == 1, "reported once"
     job.job.machine.handle(NodeTainted("n0", ""), 104.0)
     now = job.looks(105.0)
     assert isinstance(now, NodeTainted) and (now.node, now.leave) == ("n1", True)
@@ -213,9 +213,9 @@ def test_names_without_end_leave_room_for_what_others_see() -> None:
     assert len(job.state.nodes["n0"].taints) == TAINTS
     for number in range(MOST):
         job.sees(replace(HOT, detector="webhook:note", severity=Severity.NOTE, kind=f"kind{number}"), 104.0)
-    assert sum("(webhook:" in line for line in job.told) == MOST // SHARE
+    assert sum("(webhook:" in line for line in job.reported) == MOST // SHARE
     job.sees(replace(HOT, severity=Severity.NOTE, detail="a fan is loud"), 105.0)
-    assert "a fan is loud" in job.told[-1]
+    assert "a fan is loud" in job.reported[-1]
 
 
 def test_what_found_no_room_finds_none_in_the_journal() -> None:
@@ -259,7 +259,7 @@ def test_what_was_seen_before_a_person_trusts_the_node_again_counts_no_more() ->
     job.job.machine.handle(NodeTainted("n0", ""), 200.0)
     assert job.sees(HOT, 210.0) is None, "the agent repeats it"
     assert job.sees(replace(HOT, happened=200.0), 210.0) is None
-    assert job.sees(replace(HOT, happened=201.0), 210.0) is not None, "it has happened anew"
+    assert job.sees(replace(HOT, happened=201.0), 210.0) is not None, "it has happened again"
     job.job.machine.handle(NodeTainted("n0", "", "thermometer"), 300.0)
     assert job.sees(replace(HOT, happened=250.0), 310.0) is not None, "a detector's word is not a person's"
 
@@ -303,18 +303,18 @@ def test_what_others_find_is_taken_with_a_look_and_one_that_raises_speaks_agains
                 yield HOT
 
     installed(Broken, Liar, Stuck, Flood, Thermometer)
-    told: list[str] = []
-    others = OtherDetectors(told.append)
-    found = collect(others, lambda found: found.count(HOT) > 2 and len(told) > 2)
+    reported: list[str] = []
+    others = OtherDetectors(reported.append)
+    found = collect(others, lambda found: found.count(HOT) > 2 and len(reported) > 2)
     stuck.set()
     assert {one.detector for one in found} == {"thermometer"}
-    assert len(told) == 3, "each thing once"
-    left_out = {str(arguments_of(text)["detector"]).rpartition(".")[2]: text for text in told}
-    assert left_out.keys() == {"Broken", "Liar", "Flood"} and {code_of(text) for text in told} == {service_jobs.DETECTOR_LEFT_OUT.code}
+    assert len(reported) == 3, "each thing once"
+    left_out = {str(arguments_of(text)["detector"]).rpartition(".")[2]: text for text in reported}
+    assert left_out.keys() == {"Broken", "Liar", "Flood"} and {code_of(text) for text in reported} == {service_jobs.DETECTOR_LEFT_OUT.code}
     assert "no such sensor" in left_out["Broken"] and said(left_out["Flood"], service_jobs.FLOOD, most=1000)
 
 
-def test_a_detector_looks_no_faster_than_somebody_hears_of_it_and_not_after_the_end(installed: Callable[..., list[str]]) -> None:
+def test_a_detector_looks_no_faster_than_its_evidence_is_read_and_not_after_the_end(installed: Callable[..., list[str]]) -> None:
     looks: list[threading.Thread] = []
 
     class Eager(Detector):

@@ -122,8 +122,8 @@ def test_a_missing_journal_is_reported(tmp_path: Path) -> None:
 
 def test_who_leads_next_counts_on() -> None:
     job = Job(SPEC)
-    state, told = job.machine.state, list[str]()
-    first, second = (Responses(parse(THRICE, "x"), told.append) for _ in range(2))
+    state, reported = job.machine.state, list[str]()
+    first, second = (Responses(parse(THRICE, "x"), reported.append) for _ in range(2))
     for at in (100.0, 200.0):
         given = replace(REPLAYS, happened=at)
         assert first.news(given)

@@ -1,4 +1,4 @@
-"""What is told over HTTP of nodes: who may tell it, of which jobs, and what becomes of it."""
+"""Evidence against nodes over HTTP: who may report it, for which jobs, and its effect."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Served:
     jobs: Jobs
     cluster: Cluster | None
     client: httpx.AsyncClient
-    told: list[str]
+    reported: list[str]
 
     async def post(self, body: Any, token: str = "", path: str = "/v1/evidence", **parameters: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {token or ACCESS.token(Role.EVIDENCE)}", "Content-Type": "application/json"}
@@ -76,11 +76,11 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serving(folder: Path, *, service: bool) -> AsyncIterator[Served]:
-    told: list[str] = []
-    journal = Journal(folder / JOURNAL, told.append)
+    reported: list[str] = []
+    journal = Journal(folder / JOURNAL, reported.append)
     journal.start()
-    jobs = Jobs(journal, told.append)
-    cluster = Cluster(jobs, folder, ACCESS, told.append, Timeouts(node_lost=200.0)) if service else None
+    jobs = Jobs(journal, reported.append)
+    cluster = Cluster(jobs, folder, ACCESS, reported.append, Timeouts(node_lost=200.0)) if service else None
     for name, nodes in (("a", ("n0", "n1")), ("b", ("n1", "n2"))):
         served = jobs.begin(Settings(JobSpec(name, 2, 1, nodes=2), Timeouts(node_lost=200.0)))
         for rank, node in enumerate(nodes):
@@ -91,7 +91,7 @@ async def serving(folder: Path, *, service: bool) -> AsyncIterator[Served]:
     transport = httpx.ASGITransport(create_app(jobs, ACCESS, cluster), client=("192.0.2.7", 1))
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            yield Served(jobs, cluster, client, told)
+            yield Served(jobs, cluster, client, reported)
     finally:
         for one in jobs.all():
             one.running.cancel()
@@ -236,9 +236,9 @@ def test_alerts_without_effect_are_answered_and_reported_once(within: Callable[.
         assert served.taints("a") == {"n0": [("alertmanager:GpuXid", "")]}
         await served.alerts(alert(node="nobody"))
         assert await served.alerts() == []
-        told = [text for text in served.told if "Alertmanager" in text]
-        assert len(told) == 1 and said(told[0], http_requests.ALERT_GOES_NOWHERE, alert="GpuXid")
-        assert said(told[0], alertmanager.UNKNOWN_NODE, name="nobody")
+        reported = [text for text in served.reported if "Alertmanager" in text]
+        assert len(reported) == 1 and said(reported[0], http_requests.ALERT_GOES_NOWHERE, alert="GpuXid")
+        assert said(reported[0], alertmanager.UNKNOWN_NODE, name="nobody")
         await served.alerts(alert(node="n1", severity="p1", host="n2"), node_label=["host"], suspect=["p0", "p1"])
         assert served.taints("b") == {"n2": [("alertmanager:GpuXid", "")]}
         wrong = await served.post(message(), path="/v1/evidence/alertmanager", node_lable="host")
@@ -247,10 +247,12 @@ def test_alerts_without_effect_are_answered_and_reported_once(within: Callable[.
         ]
         for _ in range(2):
             await served.post(message(truncatedAlerts=3), path="/v1/evidence/alertmanager")
-        assert [text for text in served.told if codes(text) == [http_requests.ALERTS_LEFT_OUT.code]] == [http_requests.ALERTS_LEFT_OUT()]
+        assert [text for text in served.reported if codes(text) == [http_requests.ALERTS_LEFT_OUT.code]] == [
+            http_requests.ALERTS_LEFT_OUT()
+        ]
         for number in range(200):
             await served.alerts(alert(node="nobody", alertname=f"A{number}"))
-        assert len([text for text in served.told if "Alertmanager" in text]) == 100
+        assert len([text for text in served.reported if "Alertmanager" in text]) == 100
 
     within(check)
 
@@ -315,8 +317,8 @@ def test_what_a_person_sees_is_plain(within: Callable[..., None]) -> None:
     within(check)
 
 
-def test_in_our_words() -> None:
-    """What is left out, and what each word becomes."""
+def test_in_our_terms() -> None:
+    """What is left out, and what each label becomes."""
     nodes, now = KnownNodes({"gpu-07.a.org": {"10.0.0.7"}}), 1_800_000_000.0
 
     def seen(**more: Any) -> Evidence | str:
@@ -344,7 +346,7 @@ def test_a_time_that_it_lasts(within: Callable[..., None]) -> None:
 
 
 def test_a_flood_is_refused_as_a_whole_and_reaches_no_job(within: Callable[..., None]) -> None:
-    """Of one kind of token. Alertmanager is told so in words after which it comes again."""
+    """Of one kind of token. Alertmanager gets a status after which it tries again."""
 
     async def check(served: Served) -> None:
         for _ in range(int(PER_MINUTE) // 100):
@@ -362,7 +364,7 @@ def test_a_flood_is_refused_as_a_whole_and_reaches_no_job(within: Callable[..., 
         elsewhere = httpx.ASGITransport(transport.app, client=("192.0.2.8", 1))
         for way, statuses in ((transport, [200] * 6 + [429]), (elsewhere, [200])):
             async with httpx.AsyncClient(transport=way, base_url="http://test") as client:
-                other = Served(served.jobs, served.cluster, client, served.told)
+                other = Served(served.jobs, served.cluster, client, served.reported)
                 assert [(await other.post([ITEM] * 100)).status_code for _ in statuses] == statuses, "of one address"
 
     within(check)

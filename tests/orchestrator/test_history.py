@@ -29,7 +29,7 @@ COUNT = 4000  # events of each job
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow disk is not what is tried here, except where a test says so."""
+    """A slow disk is not what is tried here, except where a test asks for it."""
     monkeypatch.setattr(history, "SETTLE", 60.0)
 
 
@@ -60,7 +60,7 @@ def alive(place: Path | str) -> Iterator[Life]:
 
 
 async def followed(life: Life, job: str, after: int, turns: int = 0, until: int = 0) -> list[int]:
-    """The numbers of what a follower gets, which says in its text what number it must have. It lets others go first up to `turns` times."""
+    """The numbers of what a follower gets, whose text has the number that it must have. It lets others go first up to `turns` times."""
     got: list[int] = []
     chance = random.Random(after)
     async with contextlib.aclosing(life.history.follow(job, after, life.over)) as blocks:
@@ -99,7 +99,7 @@ async def read_while_written(place: Path | str) -> None:
         expected = [after for _ in JOBS for after in (0, 1, 499, 3000) for _ in range(2)] + starts
         for after, got in zip(expected, await asyncio.gather(*readers), strict=True):
             assert got == list(range(after + 1, COUNT + 1))
-        assert not life.history._tails, "nothing is kept for nobody"
+        assert not life.history._tails, "nothing is kept without a reader"
     with alive(place) as life:  # another life of the orchestrator goes on with the numbers
         life.write(COUNT + 1, COUNT + 10)
         life.over.set_result(0)

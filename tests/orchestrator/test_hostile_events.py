@@ -122,14 +122,14 @@ def test_whatever_is_taken_can_be_handled_kept_shown_and_measured(
             encode(command)
         kept.append((5.0, cast("events.Event", message), written))
     place = tmp_path_factory.mktemp("hostile") / JOURNAL
-    told: list[str] = []
-    file = journal.Journal(place, told.append)
+    reported: list[str] = []
+    file = journal.Journal(place, reported.append)
     writer = file.begin(SETTINGS)
     for entry in kept:
         writer.append(*entry)
     file.start()
     file.close(60.0)
-    assert told == [] and not file.trouble
+    assert reported == [] and not file.trouble
     found = journal.read(place)
     assert found is not None
     assert journal.replay(found.settings, found.events).state == machine.state
@@ -225,11 +225,11 @@ def test_a_row_that_cannot_be_read_puts_its_own_job_aside(tmp_path: Path) -> Non
 
 def test_a_writer_reports_any_failure_and_tries_again(tmp_path: Path) -> None:
     """Names with halves of surrogate pairs ended its thread once, in silence. Nothing gets so far any more; if it did, this happens."""
-    told: list[str] = []
+    reported: list[str] = []
     failed, over = threading.Event(), threading.Event()
 
     def tell(text: str) -> None:
-        told.append(text)
+        reported.append(text)
         (over if said(text, orchestrators.JOURNAL_WRITTEN_AGAIN) else failed).set()
 
     file = journal.Journal(tmp_path / JOURNAL, tell)
@@ -240,7 +240,7 @@ def test_a_writer_reports_any_failure_and_tries_again(tmp_path: Path) -> None:
     writer.progress(pages)
     writer.append(0.0, STORY[0])
     assert failed.wait(60.0)
-    assert "UnicodeEncodeError" in told[0] and said(file.trouble, orchestrators.JOURNAL_BUG)
+    assert "UnicodeEncodeError" in reported[0] and said(file.trouble, orchestrators.JOURNAL_BUG)
     file._batch._pages.clear()  # whatever it was is over
     assert over.wait(60.0) and not file.trouble
     file.close(60.0)

@@ -40,7 +40,7 @@ STORY: list[events.Event] = [
     events.WorkerLost("w1", LossCause.KILLED, "signal 9", 8.5),
     events.Quiesced("w0", 1, Position(4, VotePhase.RUNNING), (BuddyCopyRef(1, 3),), 4),
     events.PhaseDone("w2", 1, "transfer", 11.0, 0.25, 1 << 20),
-    events.Verified("w2", 1, 12, ("a worker of the data loader began anew",)),
+    events.Verified("w2", 1, 12, ("a worker of the data loader began again",)),
     events.Committed("w0", 1, 4, 5),
 ]
 
@@ -66,10 +66,10 @@ def test_replay_gives_the_same_state(tmp_path: Path) -> None:
         machine = write(run_dir, STORY[:length])
         found = journal.read(run_dir / JOURNAL)
         assert found is not None
-        settings, told, pages = found.settings, found.events, found.pages
+        settings, reported, pages = found.settings, found.events, found.pages
         assert settings == SETTINGS
-        assert [event for _, event in told] == STORY[:length]
-        assert journal.replay(settings, told).state == machine.state
+        assert [event for _, event in reported] == STORY[:length]
+        assert journal.replay(settings, reported).state == machine.state
         assert pages["w2"].transaction == 6
 
 
@@ -105,11 +105,11 @@ def test_status_and_report_from_the_journal_alone(tmp_path: Path) -> None:
     assert list(incident["phases"]) == ["detect", "abort", "assign", "setup", "attach", "transfer", "verify", "redo"]
     assert incident["phases"]["transfer"] == 0.25 and incident["phases"]["detect"] == 1.5
     assert (incident["bytes_moved"], incident["digests_verified"]) == (1 << 20, 12)
-    assert incident["notes"] == ["rank 1: a worker of the data loader began anew"]
+    assert incident["notes"] == ["rank 1: a worker of the data loader began again"]
 
 
 def test_a_process_id_of_zero_in_an_earlier_journal_is_not_known(tmp_path: Path) -> None:
-    """Of a worker that is still starting. Nothing that is published says 0, which means the caller's own group to kill(2)."""
+    """Of a worker that is still starting. An unpublished one reads as 0, which means the caller's own group to kill(2)."""
     file = journal.Journal(tmp_path / JOURNAL, pytest.fail)
     file.start()
     writer = file.begin(SETTINGS)
@@ -150,11 +150,11 @@ def test_no_journal(tmp_path: Path) -> None:
 def test_a_disk_that_rejects_writes_is_reported_once_and_caught_up_later(tmp_path: Path) -> None:
     obstacle = tmp_path / JOURNAL
     obstacle.mkdir()  # nothing can be written under this name
-    told: list[str] = []
+    reported: list[str] = []
     failed = threading.Event()
 
     def hear(text: str) -> None:
-        told.append(text)
+        reported.append(text)
         failed.set()
 
     file = journal.Journal(obstacle, hear)
@@ -167,7 +167,7 @@ def test_a_disk_that_rejects_writes_is_reported_once_and_caught_up_later(tmp_pat
     obstacle.rmdir()
     writer.append(3.0, STORY[3])
     file.close(60.0)
-    assert [codes(text)[0] for text in told] == [orchestrators.JOURNAL_UNWRITTEN.code, orchestrators.JOURNAL_WRITTEN_AGAIN.code]
+    assert [codes(text)[0] for text in reported] == [orchestrators.JOURNAL_UNWRITTEN.code, orchestrators.JOURNAL_WRITTEN_AGAIN.code]
     found = journal.read(obstacle)
     assert found is not None and [event for _, event in found.events] == STORY[:4]
 
@@ -214,7 +214,7 @@ def test_settings_that_are_not() -> None:
 
 
 def test_a_full_disk_for_the_output_does_not_end_the_reporting_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`understudy run > output 2>&1` on a disk that is full: the journal's thread tells that it cannot write, and has to go on."""
+    """`understudy run > output 2>&1` on a disk that is full: the journal's thread reports that it cannot write, and has to go on."""
     with open("/dev/full", "w") as full:
         monkeypatch.setattr(sys, "stderr", full)
         for tell in (say, say):
@@ -224,8 +224,8 @@ def test_a_full_disk_for_the_output_does_not_end_the_reporting_process(monkeypat
 
 
 def test_what_fails_after_a_commit_writes_nothing_again(tmp_path: Path) -> None:
-    told: list[str] = []
-    file = journal.Journal(tmp_path / JOURNAL, told.append)
+    reported: list[str] = []
+    file = journal.Journal(tmp_path / JOURNAL, reported.append)
     calls: list[int] = []
 
     def listener(written: list[journal.Numbered]) -> None:
@@ -242,15 +242,15 @@ def test_what_fails_after_a_commit_writes_nothing_again(tmp_path: Path) -> None:
         writer.mark(reached.set)
         assert reached.wait(60.0), "the mark is reached at the next attempt"
     file.close(60.0)
-    assert len(calls) > 2 and codes(told[0]) == [orchestrators.JOURNAL_UNWRITTEN.code, orchestrators.JOURNAL_BUG.code]
+    assert len(calls) > 2 and codes(reported[0]) == [orchestrators.JOURNAL_UNWRITTEN.code, orchestrators.JOURNAL_BUG.code]
     found = journal.read(tmp_path / JOURNAL)
     assert found is not None and [event for _, event in found.events] == STORY[:2] and found.chain.last == writer.chain.last
 
 
 def test_a_disk_without_room_to_read_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite's driver says so itself where the journal is looked at before it is read."""
-    told: list[str] = []
-    monkeypatch.setattr(start, "say", told.append)
+    """SQLite's driver reports it itself where the journal is looked at before it is read."""
+    reported: list[str] = []
+    monkeypatch.setattr(start, "say", reported.append)
     full = sqlite3.OperationalError("disk I/O error")
     full.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
     outcomes = iter([full, full, None])
@@ -263,7 +263,7 @@ def test_a_disk_without_room_to_read_is_waited_for(tmp_path: Path, monkeypatch: 
     write(tmp_path, STORY)
     found = start._patiently(tmp_path / JOURNAL, lambda: journal.read(tmp_path / JOURNAL))
     assert found is not None and len(found.events) == len(STORY)
-    assert len(told) == 1 and codes(told[0]) == [orchestrators.JOURNAL_UNREADABLE_NOW.code]
+    assert len(reported) == 1 and codes(reported[0]) == [orchestrators.JOURNAL_UNREADABLE_NOW.code]
 
 
 @pytest.mark.parametrize("aside, code", [(True, 2), (False, 0)])

@@ -48,10 +48,10 @@ def test_nodes_whose_time_runs_out_together_are_one_event(how: str, message: Mes
 def test_a_reason_names_some_of_many_losses() -> None:
     """It goes to every worker of the job."""
     machine = Machine(JobSpec("job", 60, 20, 3, spares=0), Timeouts())
-    told: list[commands.Command] = []
+    reported: list[commands.Command] = []
     for number, node in enumerate(NODES):
-        told += machine.handle(events.NodeJoined(node, "127.0.0.1", number), 0.0)
-    for worker in [command.worker for command in told if isinstance(command, commands.StartWorker)]:
+        reported += machine.handle(events.NodeJoined(node, "127.0.0.1", number), 0.0)
+    for worker in [command.worker for command in reported if isinstance(command, commands.StartWorker)]:
         machine.handle(events.WorkerWarm(worker, "127.0.0.1:7000"), 0.0)
     for rank in range(60):
         machine.handle(events.Committed(machine.state.ranks[rank], 0, 0, 1), 0.0)
@@ -59,7 +59,7 @@ def test_a_reason_names_some_of_many_losses() -> None:
     aborts = [command for command in answer if isinstance(command, commands.Abort)]
     assert {abort.generation for abort in aborts} == {1} and {abort.lost for abort in aborts} == {tuple(range(20, 60))}
     (reason,) = {abort.reason for abort in aborts}
-    all_told = [losses.LOST_WITH_NODE(rank=rank, worker=f"w{rank}", node=NODES[rank // 20], detail="gone") for rank in range(20, 60)]
-    assert reason == "; ".join([*all_told[:16], "and 24 more"])
-    told_now = [command.text for command in answer if isinstance(command, commands.Tell)]
-    assert set(all_told) <= set(told_now), "all are told"
+    all_reported = [losses.LOST_WITH_NODE(rank=rank, worker=f"w{rank}", node=NODES[rank // 20], detail="gone") for rank in range(20, 60)]
+    assert reason == "; ".join([*all_reported[:16], "and 24 more"])
+    reported_now = [command.text for command in answer if isinstance(command, commands.Tell)]
+    assert set(all_reported) <= set(reported_now), "all are reported"

@@ -112,15 +112,15 @@ def version_in(place: Path | str) -> int:
 
 
 def append(place: Path | str, fence: int | None = None) -> list[str]:
-    """An orchestrator's journal goes on with one event more in `running`; what it told."""
-    told: list[str] = []
-    writer = journal.Journal(place, told.append, fence)
+    """An orchestrator's journal goes on with one event more in `running`; its messages."""
+    reported: list[str] = []
+    writer = journal.Journal(place, reported.append, fence)
     writer.start()
     recorded = journal.read(place, "running")
     assert recorded is not None
     writer.begin(recorded.settings).append(1795295700.0, STOPPED)
     writer.close(60.0)
-    return told
+    return reported
 
 
 def is_upgraded(place: Path | str, fresh: Path | str) -> None:
@@ -138,8 +138,8 @@ def test_an_older_journal_is_read_as_it_is_and_upgraded_by_the_writer(tmp_path: 
     before = path.read_bytes()
     as_version1_said(path)
     assert path.read_bytes() == before, "reading changes nothing"
-    told = append(path)
-    assert told == [orchestrators.JOURNAL_UPGRADED(path=path, found=1, known=4)]
+    reported = append(path)
+    assert reported == [orchestrators.JOURNAL_UPGRADED(path=path, found=1, known=4)]
     fresh = tmp_path / "fresh.db"
     with database.engine(fresh).begin() as connection:
         assert database.prepare(connection) is None
@@ -163,8 +163,8 @@ def test_who_takes_the_lease_upgrades(tmp_path: Path) -> None:
         leadership = Leadership(server.url, lines.append)
         asyncio.run(leadership.wait())
         assert leadership.fence == 8
-        (told,) = lines
-        assert said(told, orchestrators.JOURNAL_UPGRADED, found=1, known=4) and "a password" not in told and "a%20password" not in told
+        (line,) = lines
+        assert said(line, orchestrators.JOURNAL_UPGRADED, found=1, known=4) and "a password" not in line and "a%20password" not in line
         as_version1_said(server.url)
         assert append(server.url, 8) == []
         with database.engine(server.url).connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -254,12 +254,12 @@ def test_a_newer_journal_is_refused(tmp_path: Path) -> None:
     connection.close()
     with refused(migrations.NewerJournal, orchestrators.JOURNAL_NEWER, found=99, known=4):
         journal.read_all(path)
-    told: list[str] = []
-    writer = journal.Journal(path, told.append)
+    reported: list[str] = []
+    writer = journal.Journal(path, reported.append)
     writer.start()
     writer.begin(recorded.settings).append(0.0, STOPPED)
     writer.close(60.0)
-    assert len(told) == 1 and said(told[0], orchestrators.JOURNAL_NEWER, found=99)
+    assert len(reported) == 1 and said(reported[0], orchestrators.JOURNAL_NEWER, found=99)
     with sqlite3.connect(path) as connection:
         assert list(connection.iterdump()) == before
     connection.close()
@@ -283,7 +283,7 @@ def test_a_commit_that_seemed_to_fail_is_not_written_twice(tmp_path: Path, monke
     recorded = journal.read(path, "running")
     assert recorded is not None
     made = database.engine
-    losing, told = threading.Event(), threading.Event()
+    losing, reported = threading.Event(), threading.Event()
 
     def breaks(place: Path | str, *, readonly: bool = False) -> sa.Engine:
         engine = made(place, readonly=readonly)
@@ -299,13 +299,13 @@ def test_a_commit_that_seemed_to_fail_is_not_written_twice(tmp_path: Path, monke
         return engine
 
     monkeypatch.setattr(database, "engine", breaks)
-    writer = journal.Journal(path, lambda text: told.set() if "the answer is lost" in text else None)
+    writer = journal.Journal(path, lambda text: reported.set() if "the answer is lost" in text else None)
     losing.set()
     writer.start()
     mine = writer.begin(recorded.settings)
     for number in range(5):
         mine.append(float(number), events.Notice("w0", 0, f"notice {number}"))
-        assert number or told.wait(60.0)
+        assert number or reported.wait(60.0)
     writer.close(60.0)
     assert not losing.is_set()
     found = journal.read(path, "running")

@@ -59,7 +59,7 @@ def test_a_taint_for_all_jobs_is_lifted_for_all(within: Callable[..., None]) -> 
         for what, reason in (("taint", ""), ("taint", "mine"), ("drain", "mine"), ("undrain", "")):
             body = {"node": "n1", "force": True, "reason": reason}
             refused = await served.post(body, OF_B, f"/v1/jobs/b/{what}")
-            assert refused.status_code == 403 and said(refused.json()["detail"], http_requests.SAID_FOR_ALL_JOBS, node="n1"), what
+            assert refused.status_code == 403 and said(refused.json()["detail"], http_requests.SET_FOR_ALL_JOBS, node="n1"), what
         assert (await served.post({"node": "n1", "force": True, "dry_run": True}, OF_B, "/v1/jobs/b/drain")).status_code == 200
         assert served.cluster.taint("n1") == service_jobs.NODE_DRAINED(reason="a new kernel")
         assert (await served.post({"check": False}, OF_ALL, "/v1/nodes/n1/undrain")).json()["jobs"] == ["a", "b"]

@@ -42,13 +42,13 @@ class Job:
         for node in NODES:
             self.live.connected(node, 0.0)
 
-    def away(self, node: str, *, anew: bool = False) -> None:
+    def away(self, node: str, *, restarted: bool = False) -> None:
         self.connected.discard(node)
         self.live.disconnected(node)
-        self.live.awaited(node, self.now, EPOCH + self.now, anew=anew)
+        self.live.awaited(node, self.now, EPOCH + self.now, restarted=restarted)
 
     def until(self, seconds: float, speak: tuple[str, ...] = tuple(NODES)) -> list[tuple[float, list[LostNode], tuple[str, ...]]]:
-        """What is lost up to then, and when it is told, as long as `speak` do."""
+        """What is lost up to then, and when it is reported, as long as `speak` do."""
         found = []
         while self.now < seconds:
             self.now = round(self.now + EVERY, 6)
@@ -138,7 +138,7 @@ def test_nodes_that_are_lost_together_are_reported_together_in_order() -> None:
 def test_after_a_restart_agents_have_time_unless_their_host_is_silent_in_every_way() -> None:
     for silent, expected in (({}, GRACE), ({2: EPOCH - 1.0}, LIMIT + MARGIN)):
         job = Job(silent=silent)
-        job.away("n2", anew=True)
+        job.away("n2", restarted=True)
         ((when, (lost,), _),) = job.until(100.0)
         assert (round(when, 1), lost.node) == (expected, "n2")
 
@@ -146,14 +146,14 @@ def test_after_a_restart_agents_have_time_unless_their_host_is_silent_in_every_w
 def test_a_silent_host_is_waited_for_while_most_agents_are_away_themselves() -> None:
     job = Job(silent={2: EPOCH - 1.0})
     for node in ("n1", "n2"):
-        job.away(node, anew=True)
+        job.away(node, restarted=True)
     ((when, lost, _),) = job.until(100.0)
     assert when == GRACE and [one.node for one in lost] == ["n1", "n2"]
 
 
 def test_a_lease_is_good_from_the_moment_in_which_it_was_asked_for() -> None:
     term = LeaseTerm(3.0)
-    assert term.over(0.1), "nobody leads without one"
+    assert term.over(0.1), "there is no leader without one"
     term.extend(10.0)
     assert not term.over(13.0) and term.over(13.001)
     assert term.worth_taking(10.0, 11.5) and not term.worth_taking(10.0, 11.6)
@@ -181,12 +181,12 @@ END = EndJob(0, "all 2 ranks finished")
     ids=["first rank", "newcomer", "abort", "drill", "recover", "end", "strict end"],
 )
 def test_what_waits_for_the_journal(command: Command, strict: bool, waits: bool) -> None:
-    told: Command = Tell("hello")
-    at_once, later = split(Expired("timer"), [told, command], strict=strict)
-    assert (at_once, later) == (([told], [command]) if waits else ([told, command], []))
+    message: Command = Tell("hello")
+    at_once, later = split(Expired("timer"), [message, command], strict=strict)
+    assert (at_once, later) == (([message], [command]) if waits else ([message, command], []))
 
 
-def test_nothing_that_comes_of_a_persons_word_goes_out_before_it_is_written() -> None:
+def test_no_effect_of_a_persons_decision_goes_out_before_it_is_written() -> None:
     commands: list[Command] = [Tell("rank 1 is believed"), ABORT]
     assert split(Believed(1, ""), commands, strict=False) == ([], commands)
 

@@ -112,8 +112,8 @@ def test_a_node_s_place_is_reported_once_and_again_when_it_changes() -> None:
     for labels in ((), (("nvlink-domain", "c1"),), (("nvlink-domain", "c1"),), (("nvlink-domain", "c2"),), ()):
         around.sees(NodeSeen("n0", "idle", labels=labels), NodeSeen("n77", "idle", labels=labels))
         around.turn(2)
-    told = [event for event in around.submitted if isinstance(event, events.NodeLabelled)]
-    assert [(event.node, dict(event.labels).get("nvlink-domain", "")) for event in told] == [("n0", "c1"), ("n0", "c2"), ("n0", "")]
+    reported = [event for event in around.submitted if isinstance(event, events.NodeLabelled)]
+    assert [(event.node, dict(event.labels).get("nvlink-domain", "")) for event in reported] == [("n0", "c1"), ("n0", "c2"), ("n0", "")]
     around.scheduling = around.new()
     around.turn()
     assert len(around.submitted) == 3, "a new leader has it from the journal"
@@ -367,7 +367,7 @@ def test_a_drain_that_is_refused_does_not_undo_that_the_node_was_given_back() ->
     assert around.submitted == [events.NodeReleased("n2")]
 
 
-# -- what is told of the job -----------------------------------------------------------------------------------------------------
+# -- summary of the job ----------------------------------------------------------------------------------------------------------
 
 
 def test_what_has_become_of_the_job_is_recorded_when_it_changes() -> None:
@@ -427,29 +427,29 @@ def test_at_the_end_what_is_claimed_is_given_back() -> None:
     assert around.made_up.calls("give_back") == [("give_back", 1), ("give_back", 2)], "n1 is there, and ends by itself"
 
 
-@pytest.mark.parametrize(("error", "told"), [(SchedulerFailed("no"), "no"), (TimeoutError(), "it does not answer")])
-def test_a_scheduler_that_fails_at_the_end_is_reported(error: Exception, told: str) -> None:
+@pytest.mark.parametrize(("error", "reason"), [(SchedulerFailed("no"), "no"), (TimeoutError(), "it does not answer")])
+def test_a_scheduler_that_fails_at_the_end_is_reported(error: Exception, reason: str) -> None:
     around = Around()
     around.turn()
     around.made_up.fails["finish"] = error
     around.finish()
-    assert around.lines == [service_jobs.SCHEDULER_UNTOLD(reason=told)]
+    assert around.lines == [service_jobs.SCHEDULER_NOT_NOTIFIED(reason=reason)]
 
 
 def test_an_end_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling, "FINISHING", 0.05)
     around = Around()
     around.turn()
-    told = threading.Event()
+    reported = threading.Event()
 
     def tell(text: str) -> None:
         around.lines.append(text)
-        told.set()
+        reported.set()
 
-    monkeypatch.setattr(around.made_up, "finish", lambda missing: told.wait(60))
+    monkeypatch.setattr(around.made_up, "finish", lambda missing: reported.wait(60))
     monkeypatch.setattr(around.scheduling, "_tell", tell)
     around.finish()
-    assert around.lines == [service_jobs.SCHEDULER_UNTOLD(reason="it does not answer")]
+    assert around.lines == [service_jobs.SCHEDULER_NOT_NOTIFIED(reason="it does not answer")]
 
 
 def test_a_loss_that_is_none_of_the_scheduler_s_is_no_evidence() -> None:

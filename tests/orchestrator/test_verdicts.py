@@ -40,13 +40,15 @@ class Running:
     """The service of a job that trains: three ranks with the same state, one on each node."""
 
     def __init__(self, policy: str = "", *, shared: bool = False) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.journalled: list[Event] = []
         self.now = 100.0
         self.machine = Machine(JobSpec("job", 3, 1, 3, spares=3), Timeouts(heartbeat=0.1, node_lost=0.3))
         journal = JobJournal(lambda entry: self.journalled.append(entry[1]) if isinstance(entry, tuple) else None, Chain())
         rules = parse(policy, "x.toml") if policy else None
-        self.service = Service(self.machine, journal, clock=lambda: self.now, tell=self.told.append, far=True, policy=rules, shared=shared)
+        self.service = Service(
+            self.machine, journal, clock=lambda: self.now, tell=self.reported.append, far=True, policy=rules, shared=shared
+        )
         links = [self.service.attach(NodeJoined(f"n{number}", "127.0.0.1", number)) for number in range(3)]
         for name, known in list(self.machine.state.workers.items()):
             self.service.submit(WorkerStarted(name, known.node, 1))
@@ -86,7 +88,7 @@ def test_no_other_detector_can_speak_as_a_person_or_the_core_does(name: str) -> 
         assert job.taints("n0") == {(name, ""): 0.0}
         assert job.observed() == ([("corrupt", "n0", "lost")] if name == "corrupt" else []), "what the core has set is evidence of its own"
         wanted = service_jobs.RESERVED_DETECTOR(node="n0", detector=name)
-        assert [line for line in job.told if codes(line) == [wanted.code]] == [wanted]
+        assert [line for line in job.reported if codes(line) == [wanted.code]] == [wanted]
 
     run(scenario)
 
@@ -101,7 +103,7 @@ def test_in_a_service_a_job_s_part_is_no_witness_against_the_node(shared: bool) 
             job.service.receive(job.links["n0"], encode(Seen("thermometer", "node", "suspect", "", "", "91 degrees", 100.0, 0.0)))
         job.service.look()
         assert list(job.taints("n0")) == ([] if shared else [("thermometer", "")])
-        assert job.told.count(service_jobs.PART_SAW(node="n0")) == shared
+        assert job.reported.count(service_jobs.PART_SAW(node="n0")) == shared
 
     run(scenario)
 
@@ -142,7 +144,7 @@ def test_a_silent_node_is_evidence_and_a_policy_may_keep_it_away(policy: str, un
         for node in ("n0", "n1"):
             job.service._liveness.heard(node, then)
         assert job.service._look_for_silence()
-        assert job.observed() == [("heartbeat", "n2", "lost")], job.told
+        assert job.observed() == [("heartbeat", "n2", "lost")], job.reported
         order = [type(event) for event in job.journalled if isinstance(event, NodesLost | Observed)]
         assert order == [NodesLost, Observed], "what is decided goes out first"
         assert job.taints("n2") == ({} if until is None else {("heartbeat", ""): until})

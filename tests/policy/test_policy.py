@@ -15,7 +15,7 @@ from understudy.detectors.base import LEFT_OUT, Evidence, Severity, Subject
 from understudy.messages import policies
 from understudy.messages.base import Message
 from understudy.policy.engine import Engine, PolicyContext, explain, held_back
-from understudy.policy.rules import MOST_RULES, MOST_TOLD, Action, Back, BadPolicy, Limits, Policy, default, default_text, parse
+from understudy.policy.rules import MOST_REPORTED, MOST_RULES, Action, Back, BadPolicy, Limits, Policy, default, default_text, parse
 
 NOW = 1_000_000.0
 NODES = {"w0": "rack1-a", "w1": "rack2-b"}
@@ -126,8 +126,8 @@ def limits(text: str) -> Limits:
 def test_quiet_hours(hours: str, clock: str, quiet: bool) -> None:
     hour, minute = map(int, clock.split(":"))
     context = PolicyContext(86400.0 * 20_000 + hour * 3600 + minute * 60, spares=1)
-    told = held_back(limits(f'quiet_hours = ["{hours}"]'), context, "a")
-    assert told == (policies.QUIET_HOURS(clock=clock) if quiet else "")
+    reason = held_back(limits(f'quiet_hours = ["{hours}"]'), context, "a")
+    assert reason == (policies.QUIET_HOURS(clock=clock) if quiet else "")
 
 
 def test_so_many_nodes_an_hour() -> None:
@@ -218,7 +218,7 @@ def command(*arguments: str) -> Result:
     return CliRunner().invoke(understudy.cli.app, ["policy", *arguments], env={"COLUMNS": "200"})
 
 
-def test_the_command_line_explains_it_and_tells_every_mistake(tmp_path: Path) -> None:
+def test_the_command_line_explains_it_and_reports_every_mistake(tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_text(command("show").output)
     assert file.read_text() == default_text()
@@ -258,4 +258,4 @@ def test_many_rules_and_many_mistakes_are_bounded() -> None:
     for text in (rules, "[[rule]]\n" * 7000):
         with refused(BadPolicy, policies.BAD_VALUE) as caught:
             parse(text, "policy")
-        assert len(caught.value.args[0].splitlines()) <= MOST_TOLD
+        assert len(caught.value.args[0].splitlines()) <= MOST_REPORTED

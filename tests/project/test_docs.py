@@ -113,7 +113,7 @@ def test_the_pages_about_scripts_quote_messages_as_they_are() -> None:
     assert len(whole) >= 2 and len(beginnings) > 50
     for page, line in whole:
         (code, *_) = codes(line) or ("none",)
-        assert code in messages() and said(line, messages()[code]), f"{page} has what no message says: {line}"
+        assert code in messages() and said(line, messages()[code]), f"{page} has a line that is no message: {line}"
     for page, text in beginnings:
         assert text[:6] in messages() and begins(text, messages()[text[:6]]), f"{page} has what no message begins with: {text}"
 
@@ -174,7 +174,7 @@ def test_every_option_of_run_is_described() -> None:
 
 
 @EVERY_PAGE
-def test_commands_are_run_by_a_test_or_say_why_not(page: Path) -> None:
+def test_commands_are_run_by_a_test_or_have_a_reason_why_not(page: Path) -> None:
     """The test itself fails if it does not run what is said to be run by it; that of the quickstart runs a part for other pages, too."""
     quickstart = {line.partition(" #")[0].strip() for line in quickstart_commands()}
     for block in commands(page):
@@ -266,7 +266,7 @@ def test_the_page_names_the_role_that_a_request_needs() -> None:
 
 @pytest.mark.whole
 def test_a_stale_description_is_found(tmp_path: Path) -> None:
-    """The scripts on a copy of the project in which the interface says something else."""
+    """The scripts on a copy of the project in which the interface differs."""
     for name in ("src", "docs", "scripts"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     source = tmp_path / "src" / "understudy" / "orchestrator" / "api_models.py"

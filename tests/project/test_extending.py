@@ -100,11 +100,11 @@ def test_the_backend(installed: Path) -> None:
 @pytest.mark.parametrize("installed", ["scheduler"], indirect=True)
 def test_the_scheduler(installed: Path) -> None:
     scheduler = find("nice")
-    told = installed / "priority"
-    code = f"import os; from pathlib import Path; Path({str(told)!r}).write_text(str(os.getpriority(os.PRIO_PROCESS, 0)))"
+    priority = installed / "priority"
+    code = f"import os; from pathlib import Path; Path({str(priority)!r}).write_text(str(os.getpriority(os.PRIO_PROCESS, 0)))"
     running = scheduler.add_node(Work("n0", (sys.executable, "-c", code)))
     assert running.wait(60.0)
-    assert (scheduler.status(), told.read_text()) == ({"n0": "exit code 0"}, str(min(os.getpriority(os.PRIO_PROCESS, 0) + 7, 19)))
+    assert (scheduler.status(), priority.read_text()) == ({"n0": "exit code 0"}, str(min(os.getpriority(os.PRIO_PROCESS, 0) + 7, 19)))
     running.close()
     with refused(ValueError, schedulers.NO_SUCH_SCHEDULER, scheduler="slate", known="local, slurm, jobset, kubernetes, nice"):
         find("slate")

@@ -27,7 +27,7 @@ PLAIN = {  # exceptions whose text has no code, and why
     "Beyond": "caught by the drill that raises it",
     "Changed": "of the doctor's probes: an argument of doctor.LACKS_INTERNAL, or a line of its table",
     "ConnectionRefusedError": "of the agent's own socket: caught by the worker that asks again",
-    "FileNotFoundError": "a page that is not written yet: caught by whoever looks again",
+    "FileNotFoundError": "a page that is not written yet: caught by the next look",
     "GenerationAborted": "unwinds a step that is done again, and ends no job",
     "InvariantBroken": "an invariant of ours, which the core tells with a code",
     "NotHere": "of the doctor's probes: a line of its table",
@@ -40,7 +40,7 @@ PLAIN = {  # exceptions whose text has no code, and why
 PLACES = {  # one that may, in a file where others may not
     ("core/commit.py", "ValueError"): "an invariant of ours",
     ("messages/registry.py", "ValueError"): "an invariant of ours: a code is there once",
-    ("detectors/command.py", "RuntimeError"): "an invariant of ours: nobody runs a check twice at a time",
+    ("detectors/command.py", "RuntimeError"): "an invariant of ours: a check runs once at a time",
     ("worker/doctor", "RuntimeError"): "of the doctor's probes",
     ("worker/encoding/codec.py", "ValueError"): "an argument of the message that names what is malformed",
     ("worker/process/template.py", "OSError"): "an argument of worker_processes.CANNOT_FORK",

@@ -138,7 +138,7 @@ def test_a_worker_of_xdist_that_is_killed_leaves_nothing_and_the_others_go_on(tm
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_run_that_passes_leaves_nothing_and_says_what_there_was(tmp_path: Path, workers: int) -> None:
+def test_a_run_that_passes_leaves_nothing_and_reports_what_there_was(tmp_path: Path, workers: int) -> None:
     with run(tmp_path, workers, waits=False) as started:
         errors = started.leaves_nothing()
         assert started.process.returncode == 0, (tmp_path / "output.txt").read_text()

@@ -42,7 +42,7 @@ class Scenario:
         self.machine = Machine(JobSpec("job", 1, 1, spares=0), Timeouts())
         self.domains: list[str] = []
         self.racks: list[str] = []
-        self.said: dict[str, Text] = {}  # messages so far: others quote them
+        self.messages: dict[str, Text] = {}  # messages so far: others quote them
 
     def run(self, text: str) -> str:
         """Return the file with the machine's present answers after each of its inputs."""
@@ -214,8 +214,8 @@ class Scenario:
         return " ".join(words).replace("\n", "\\n")
 
     def _hear(self, value: object) -> None:
-        if isinstance(value, Text) and value not in self.said:
-            self.said[value] = value
+        if isinstance(value, Text) and value not in self.messages:
+            self.messages[value] = value
             for argument in value.arguments.values():
                 self._hear(argument)
 
@@ -230,13 +230,13 @@ class Scenario:
         return self._quoted(text) if " " in text or not text else text
 
     def _quoted(self, text: str) -> str:
-        return self._message(self.said[text]) if text in self.said else f'"{self._plain(text)}"'
+        return self._message(self.messages[text]) if text in self.messages else f'"{self._plain(text)}"'
 
     def _plain(self, text: str) -> str:
         """Return a text with messages replaced by their codes and arguments."""
-        for message in sorted(self.said, key=len, reverse=True):  # a longer one may quote a shorter one
+        for message in sorted(self.messages, key=len, reverse=True):  # a longer one may quote a shorter one
             if message in text:
-                text = text.replace(message, self._message(self.said[message]))
+                text = text.replace(message, self._message(self.messages[message]))
         return text
 
     def _show_incident(self, incident: Incident) -> list[str]:
@@ -249,7 +249,7 @@ class Scenario:
             f" after step {incident.step}, {length}, {incident.bytes_moved} bytes, {incident.digests_verified} digests"
         ]
         lines += [
-            f"=   rank {part.rank}: {part.cause} ({part.detail}), {part.old_worker} -> {part.new_worker or 'nobody'}"
+            f"=   rank {part.rank}: {part.cause} ({part.detail}), {part.old_worker} -> {part.new_worker or 'none'}"
             for part in incident.ranks
         ]
         lines += [f"=   {span.phase}: {span.seconds:.3f} s from {span.start:+.3f} s" for span in incident.spans]

@@ -1,4 +1,4 @@
-"""An allocation of no scheduler: it says what a test gives it, and writes down what it is told."""
+"""An allocation of no scheduler: it answers as a test wants, and records its calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def place(count: int, number: int = 0, labels: tuple[tuple[str, str], ...] = ())
 class MadeUp(Allocation):
     def __init__(self, count: int = 3, number: int = 0, labels: tuple[tuple[str, str], ...] = ()) -> None:
         self.place = place(count, number, labels)
-        self.told: list[tuple[object, ...]] = []
+        self.recorded: list[tuple[object, ...]] = []
         self.seen: dict[str, NodeSeen] = {name: NodeSeen(name, "allocated") for name in self.place.nodes}
         self.held: dict[int, ClaimedNode] = {}
         self.fails: dict[str, Exception] = {}  # by the name of the call
@@ -25,12 +25,12 @@ class MadeUp(Allocation):
     def _call(self, name: str, *words: object) -> None:
         if name in self.fails:
             raise self.fails[name]
-        self.told.append((name, *words))
+        self.recorded.append((name, *words))
 
     def calls(self, *names: str) -> list[tuple[object, ...]]:
-        """What it was told since the last time that somebody has asked for the same."""
-        found = [call for call in self.told if call[0] in names]
-        self.told = [call for call in self.told if call[0] not in names]
+        """The calls since the last query for the same names."""
+        found = [call for call in self.recorded if call[0] in names]
+        self.recorded = [call for call in self.recorded if call[0] not in names]
         return found
 
     def share(self, secret: str) -> None:

@@ -22,7 +22,7 @@ def test_ours_is_found_by_its_name() -> None:
     assert isinstance(find("local"), LocalScheduler)
 
 
-def test_it_starts_drains_and_tells() -> None:
+def test_it_starts_drains_and_reports() -> None:
     """One process ends by itself, and one waits until it is asked to end."""
     scheduler = LocalScheduler()
     waiting = (sys.executable, "-c", "import os, signal; os.write(int(os.environ['READY']), b'.'); signal.pause()")

@@ -65,7 +65,7 @@ def main() -> None:
                 )
         elif which == signal.SIGUSR2 and daemon is not None:
             daemon.kill()
-        else:  # somebody has ended: orphans are ours
+        else:  # a process has ended: orphans are ours
             try:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass

@@ -37,11 +37,11 @@ class Submitted:
         options: tuple[str, ...] = (),
         gpus: int = 4,
         before: str = "",
-        behind: str = "",
+        after: str = "",
         **environment: str,
     ) -> None:
         """Submit `script` and its arguments; by default `spread.py`. `options`: further ones of sbatch. `gpus`: on each node, by `--gres`;
-        0: none are requested so. `before`, `behind`: commands of the batch script before and after training.
+        0: none are requested so. `before`, `after`: commands of the batch script before and after training.
         """
         self.cluster, self.user = cluster, user
         self.folder = cluster.home(user) / name
@@ -52,7 +52,7 @@ class Submitted:
         directives = ("--no-kill", f"--nodes={nodes}", *([f"--gres=gpu:{gpus}"] if gpus else []), "--output=output.txt", *options)
         header = "".join(f"#SBATCH {option}\n" for option in directives)
         file = self.folder / "job.sh"
-        file.write_text(f"#!/bin/bash\n{header}{exports}{before}\n{SRUN} {words}\ncode=$?\n{behind}\nexit $code\n")
+        file.write_text(f"#!/bin/bash\n{header}{exports}{before}\n{SRUN} {words}\ncode=$?\n{after}\nexit $code\n")
         self.number = cluster.run(user, "sbatch", "--parsable", str(file), folder=self.folder).strip()
 
     @property
@@ -61,7 +61,7 @@ class Submitted:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def shown(self) -> dict[str, str]:
-        """What `scontrol show job` says of this one, and not of other tasks of its array."""
+        """The output of `scontrol show job` for this one, and not for other tasks of its array."""
         shown = self.cluster.run("root", "scontrol", "show", "job", "--oneliner", self.number).splitlines()
         (text,) = [line for line in shown if line.startswith(f"JobId={self.number} ")]
         return dict(word.split("=", 1) for word in text.split() if "=" in word)

@@ -36,7 +36,7 @@ def test_cancelled(slurm: Cluster, phase: str) -> None:
     """At any moment: everything ends, on all nodes."""
     flags = ["--floating-spares", "1"] if phase == "while a node is claimed" else []
     size = {"nodes": 4, "spare_nodes": 0} if flags else {"nodes": 5, "spare_nodes": 1}
-    if phase == "while a node is claimed":  # it cannot be given: somebody has the others
+    if phase == "while a node is claimed":  # it cannot be given: the others are in use
         slurm.run("bob", "sbatch", "--nodes=2", "--nodelist=n[5-6]", "--exclusive", "--wrap=sleep inf")
     job = Submitted(slurm, *flags, nodes=size["nodes"], spare_nodes=size["spare_nodes"], HELD=f"2:{HELD}", PHASES=f"setup:{HELD}")
     if phase == "before the first step":

@@ -222,7 +222,7 @@ def test_a_job_of_several_components_trains(slurm: Cluster, undisturbed: Outcome
 
 
 def test_a_job_of_several_components_has_no_floating_spares(slurm: Cluster) -> None:
-    """Its nodes differ. It says so at once, before anything begins."""
+    """Its nodes differ. That is reported at once, before anything begins."""
     output = slurm.home("alice") / "output.txt"
     run = "srun --het-group=0,1 understudy run --floating-spares 1 train.py"
     words = ("sbatch", "--parsable", f"--output={output}", "--nodes=1", "--gres=gpu:1", ":", "--nodes=1", "--gres=gpu:2", f"--wrap={run}")

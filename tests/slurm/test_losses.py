@@ -28,7 +28,7 @@ FIRST = pytest.param(0, id="the first node, with the batch script, rank 0 and th
 
 @pytest.mark.parametrize("rank", [pytest.param(2, id="a node"), FIRST])
 def test_a_node_that_loses_its_power(slurm: Cluster, undisturbed: Outcome, rank: int) -> None:
-    """With slurmd, steps and all. Of the first one Slurm itself can only say that its job was cancelled, which we do when it is over."""
+    """With slurmd, steps and all. Of the first one Slurm can only report that its job was cancelled, which we do when it is over."""
     node = f"n{rank + 1}"
     job = Submitted(slurm, HELD=f"{rank}:{HELD}", options=("--comment=mine",))
     job.wait_for(f"held {HELD}")

@@ -46,7 +46,7 @@ def test_a_node_that_an_operator_drains(slurm: Cluster, mode: str, state: str) -
     job.nothing_is_left()
 
 
-def test_what_is_given_back_is_drained_if_the_policy_says_so(slurm: Cluster) -> None:
+def test_a_node_that_is_given_back_is_drained_if_the_policy_asks_for_it(slurm: Cluster) -> None:
     """A node that is lost, while Slurm considers it healthy, is not given to other jobs. Only administrators may do that."""
     policy = slurm.home("alice") / "policy.toml"
     policy.write_text("[scheduler]\ndrain = true\n")
@@ -96,7 +96,7 @@ def test_the_controller_away_and_back(slurm: Cluster) -> None:
 
 
 def test_a_slurmd_that_is_killed_and_nothing_else(slurm: Cluster) -> None:
-    """Slurm says that the node is down, and what runs there goes on. Its rank moves away, and its agent ends before slurmd returns."""
+    """Slurm reports that the node is down, and what runs there goes on. Its rank moves away, and its agent ends before slurmd returns."""
     job = Steady(slurm)
     job.trains()
     slurm.nodes["n3"].kill_daemon()

@@ -38,6 +38,6 @@ def test_the_page(slurm: Cluster) -> None:
     wait_until(lambda: printed(coverage.COVERED.code), "the first steps", LONG)
     slurm.nodes["n4"].off()
     wait_until(lambda: printed(recoveries.INCIDENT_OVER.code), "the recovery", LONG)
-    told = ["squeue", "--noheader", f"--jobs={number[1]}", "--format=%k"]
-    wait_until(lambda: "rank 3 of n4 on n5; lost n4; 1 incident" in slurm.run("alice", *told), "the comment", LONG)
+    query = ["squeue", "--noheader", f"--jobs={number[1]}", "--format=%k"]
+    wait_until(lambda: "rank 3 of n4 on n5; lost n4; 1 incident" in slurm.run("alice", *query), "the comment", LONG)
     slurm.run("alice", "scancel", number[1])

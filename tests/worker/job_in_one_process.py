@@ -73,7 +73,7 @@ Happens = Loss | Cut | Ask
 
 
 class Job:
-    """A job to `run` once. `states`: of every rank, when its script has ended. `told`: the messages of the job."""
+    """A job to `run` once. `states`: of every rank, when its script has ended. `reported`: the messages of the job."""
 
     def __init__(
         self,
@@ -87,16 +87,16 @@ class Job:
         spares: int | None = None,
         replenish: bool = False,
     ) -> None:
-        """`each`: transactions of an iteration. `happens`: each has a spare of its own, unless `spares` says how many there are.
-        `replenish`: as of `JobSpec`. `answers`: what is asked whenever the job says something with this code."""
+        """`each`: transactions of an iteration. `happens`: each has a spare of its own, unless `spares` gives their number.
+        `replenish`: as of `JobSpec`. `answers`: what is asked whenever the job prints a message with this code."""
         self.folder, self.size, self.script, self.iterations, self.each = folder, size, script, iterations, each
         self.happens = happens
         self.answers: dict[str, events.Event] = {}
-        self.devices: dict[int, str] = {}  # of ranks, as the first workers that have them say
+        self.devices: dict[int, str] = {}  # of ranks, as reported by the first workers that have them
         self.states: dict[int, dict[str, bytes]] = {}
         self.struck: list[Happens] = []
         self.failures: list[BaseException] = []
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.ended: tuple[int, str] | None = None
         self.over = threading.Event()
         self.machine = Machine(
@@ -135,7 +135,9 @@ class Job:
     def _run(self) -> None:
         self._start(self._serve)
         if not self.over.wait(LIMIT):
-            raise AssertionError(f"the job hangs; {[str(loss) for loss in self.struck]} struck; it has said {self.told}; {self._state()}")
+            raise AssertionError(
+                f"the job hangs; {[str(loss) for loss in self.struck]} struck; it has said {self.reported}; {self._state()}"
+            )
         for worker in list(self._workers.values()):
             self._close(worker)
         for thread in self._threads:
@@ -255,7 +257,7 @@ class Job:
             self.ended = command.exit_code, command.message
             self.over.set()
         elif isinstance(command, commands.Tell):
-            self.told.append(command.text)
+            self.reported.append(command.text)
             if answers := [event for code, event in self.answers.items() if code in command.text]:
                 self._asked += answers
                 self._nudge()

@@ -1,4 +1,4 @@
-"""What an exception of a script says."""
+"""What an exception of a script means."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ def by_a_store(port: int) -> None:
     TCPStore("127.0.0.1", port, is_master=True)
 
 
-def behind_another(port: int) -> None:
+def after_another(port: int) -> None:
     try:
         by_a_socket(port)
     except OSError as error:
         raise RuntimeError("no metrics") from error
 
 
-@pytest.mark.parametrize("take", [by_a_socket, by_a_store, behind_another])
-def test_a_port_that_somebody_else_has(take: Callable[[int], object]) -> None:
+@pytest.mark.parametrize("take", [by_a_socket, by_a_store, after_another])
+def test_a_port_that_another_process_has(take: Callable[[int], object]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises((OSError, RuntimeError)) as error:
         take(taken.getsockname()[1])
     assert is_port_taken(error.value)
 
 
-def test_another_error_says_nothing_of_ports() -> None:
+def test_another_error_does_not_mention_ports() -> None:
     with pytest.raises(OSError) as error:
         open("/does/not/exist")  # noqa: SIM115
     assert not is_port_taken(error.value)

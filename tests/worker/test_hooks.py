@@ -1,4 +1,4 @@
-"""Named points: nothing happens there unless somebody listens."""
+"""Named points: nothing happens there unless a client listens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from understudy.worker import hooks
 
 
 @pytest.fixture(autouse=True)
-def nobody() -> Iterator[None]:
+def no_clients() -> Iterator[None]:
     yield
     hooks._listeners.clear()
     hooks._filters.clear()

@@ -101,7 +101,7 @@ def test_patches_of_one_function_are_a_stack() -> None:
     assert Owner().double(3) == stock(Owner(), 3)
 
 
-def test_what_somebody_else_has_put_over_a_patch_stays() -> None:
+def test_a_later_patch_of_another_library_stays() -> None:
     patch = patches.wrap(Owner, "double", add(1), "one")
     below = Owner.double
     Owner.double = lambda self, number: 100 * below(self, number)  # type: ignore[method-assign]

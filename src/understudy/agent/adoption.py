@@ -136,11 +136,11 @@ class Reception:
         except OSError:
             data, fds = b"", []
         guest.fds += fds
-        guest.said += data
-        if data and not guest.said.endswith(b"\n") and len(guest.said) <= messages.LIMIT:
+        guest.received += data
+        if data and not guest.received.endswith(b"\n") and len(guest.received) <= messages.LIMIT:
             return
         try:
-            introduction = Introduction.decode(bytes(guest.said))
+            introduction = Introduction.decode(bytes(guest.received))
             stdout, stderr = guest.fds
         except ValueError:  # not a worker
             self._dismiss(guest)
@@ -169,8 +169,8 @@ class Reception:
 class _Guest:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        # None: it is outside of this process namespace (the kernel says 0), so no process here could watch or end it.
+        # None: it is outside of this process namespace (the kernel reports 0), so no process here could watch or end it.
         self.pid = known_pid(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
-        self.said = bytearray()
+        self.received = bytearray()
         self.fds: list[int] = []
         self.limit: asyncio.TimerHandle | None = None

@@ -25,7 +25,7 @@ from understudy.messages import agents
 
 LIMIT = 600.0  # seconds
 MOST_OUTPUT = 1 << 20  # bytes
-TOLD = 1000  # characters of the reason for a failure
+MOST_DETAIL = 1000  # characters of the reason for a failure
 
 
 class NodeCheck:
@@ -72,13 +72,13 @@ class NodeCheck:
             env={name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE},
         )
         try:
-            said, _ = self._process.communicate(timeout=LIMIT)
+            printed, _ = self._process.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
             self._kill()
             self._process.communicate()
             return NodeChecked(self._node, False, agents.CHECK_TOO_LONG(seconds=LIMIT))
         try:
-            report = Report.model_validate_json(said[:MOST_OUTPUT])
+            report = Report.model_validate_json(printed[:MOST_OUTPUT])
         except ValidationError:
             return NodeChecked(self._node, False, agents.CHECK_WITHOUT_REPORT(code=self._process.returncode))
         failed = [f"{result.check}: {result.detail}" for result in report.results if result.verdict is Verdict.FAILED]
@@ -86,7 +86,7 @@ class NodeCheck:
             return NodeChecked(self._node, False, agents.CHECK_CONTRADICTS(code=self._process.returncode))
         if not failed and not report.passed:
             return NodeChecked(self._node, False, agents.CHECK_TRIED_NOTHING())
-        return NodeChecked(self._node, report.passed, "; ".join(failed)[:TOLD])
+        return NodeChecked(self._node, report.passed, "; ".join(failed)[:MOST_DETAIL])
 
     def _kill(self) -> None:
         process = self._process

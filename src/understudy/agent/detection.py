@@ -4,7 +4,7 @@ Their evidence goes to the orchestrator, which decides what follows. A detector 
 
 - New evidence, or evidence that ends earlier than reported, is sent at once. Evidence that is only reported again, or lasts longer, is sent
   with the next repeat: a detector that runs often costs the connection little.
-- A valid suspicion is repeated every `AGAIN` seconds, as long as it is valid, so that a job that has come to this node since learns of it.
+- A valid suspicion is repeated every `AGAIN` seconds, as long as it is valid, so that a job that was placed on this node later gets it too.
   The orchestrator acts once, and ignores evidence from before the time at which an operator marked the node as trusted.
 - After each connect, perhaps to another orchestrator, all of it is sent (`known`): suspicions that are valid or have ended, and notes of
   the last `KEPT` seconds. So no evidence has to wait for a connection.
@@ -67,7 +67,7 @@ class NodeDetectors:
         self._closed = threading.Event()
         self._lock = threading.RLock()
         self._running = [_Running(choice) for choice in choices if not choice.off]
-        self._unknown = len(self._running)  # number of detectors of which it is not known yet whether they run
+        self._unknown = len(self._running)  # number of detectors that may or may not run; not known yet
         for one in self._running:
             threading.Thread(target=self._run, args=(one,), name=f"understudy-detector-{one.title}", daemon=True).start()
         if self._running:
@@ -236,7 +236,7 @@ def _close(detector: NodeDetector) -> None:
 
 
 @dataclass
-class _Told:
+class _Reported:
     seen: Seen  # as last reported by the detector
     until: float  # as last sent
     at: float  # unix time at which it was sent
@@ -246,32 +246,32 @@ class _Memory:
     """The evidence of one detector. All times are unix times."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, str, str, str], _Told] = {}
+        self._reported: dict[tuple[str, str, str, str], _Reported] = {}
 
     def take(self, seen: Seen, now: float) -> bool:
         """Keep evidence, and return whether it must be sent at once."""
         key = seen.subject, seen.part, seen.kind, seen.severity
-        known = self._told.get(key)
+        known = self._reported.get(key)
         if known is not None:
             known.seen = seen
             if _end(seen.until) >= _end(known.until) > now + 2 * AGAIN and 0 <= now - known.at < AGAIN:
                 return False
             if seen.until == known.until and 0 <= now - known.at < AGAIN:
                 return False
-        elif len(self._told) >= MOST:
-            del self._told[min(self._told, key=lambda key: (_holds(self._told[key].seen, now), self._told[key].at))]
-        self._told[key] = _Told(seen, seen.until, now)
+        elif len(self._reported) >= MOST:
+            del self._reported[min(self._reported, key=lambda key: (_holds(self._reported[key].seen, now), self._reported[key].at))]
+        self._reported[key] = _Reported(seen, seen.until, now)
         return True
 
     def due(self, now: float) -> list[Seen]:
         """Return the evidence that must be repeated now."""
-        due = [one for one in self._told.values() if _holds(one.seen, now) and not 0 <= now - one.at < AGAIN]
+        due = [one for one in self._reported.values() if _holds(one.seen, now) and not 0 <= now - one.at < AGAIN]
         for one in due:
             one.until, one.at = one.seen.until, now
         return [one.seen for one in due]
 
     def known(self, now: float) -> list[Seen]:
-        return [one.seen for one in self._told.values() if one.seen.severity == "suspect" or 0 <= now - one.at < KEPT]
+        return [one.seen for one in self._reported.values() if one.seen.severity == "suspect" or 0 <= now - one.at < KEPT]
 
 
 def _end(until: float) -> float:

@@ -1,6 +1,6 @@
 """The agent's end of the socket to one worker: lines of `links.messages` both ways.
 
-A worker can only send events of its own: an event that it cannot be the source of, or that names another worker, is rejected like any
+A worker can only send its own events: one that it cannot be the source of, or that names another worker, is rejected like any
 malformed line. Rejected lines are reported and dropped; they never end the link or the agent.
 """
 

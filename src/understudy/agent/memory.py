@@ -1,4 +1,4 @@
-"""Decide whether there is memory for one more spare. `common.room` measures what is free.
+"""Decide whether there is memory for one more spare. `common.room` measures the free memory.
 
 A spare has the footprint of a warm worker. It grows to that of a rank only when it takes one over, and then into the memory that the lost
 worker leaves; so the warm footprint and a reserve must be free. On a GPU the same holds for device memory, which a warm worker does not

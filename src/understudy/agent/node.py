@@ -192,7 +192,7 @@ class NodeAgent:
             )
         running = _Running(message, process.pid, os.pidfd_open(process.pid))
         self._note(folder, _Noted(message, process.pid, started(process.pid)))
-        process.returncode = 0  # its exit status is not needed: `ENDED` tells more, and to every process of this agent
+        process.returncode = 0  # its exit status is not needed: `ENDED` has more, for every process of this agent
         return running
 
     def _watch(self, running: _Running) -> None:

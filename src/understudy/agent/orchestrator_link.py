@@ -2,7 +2,7 @@
 
 Training never waits for it. While the orchestrator is not connected, events are kept. After each connect the agent introduces itself,
 repeats what it knows of its workers (`resync_events`), and then sends the kept events. The orchestrator recognizes repeats. The wait has no
-limit here; `away` tells the agent how long it lasts. Evidence of detectors is not kept: the agent repeats what is still valid.
+limit here; `away` returns how long it lasts. Evidence of detectors is not kept: the agent repeats evidence that is still valid.
 
 Only the orchestrator itself may reject an agent whose workers train, or that it has admitted before: such a refusal counts only with the
 proof that it knows the agent's token (`links.proof`). Another process may listen at its address while it is away.
@@ -66,7 +66,7 @@ class OrchestratorLink:
         """Create the link. `serves`: whether workers run here that an end of this agent would end. `shows`: further headers of each request
         to connect.
         """
-        self._address = address  # one URL, or several separated by commas, of which one leads
+        self._address = address  # one URL, or several separated by commas; one of them leads
         self._turn = self._count = 0
         self._path = path
         self._token = token
@@ -122,7 +122,7 @@ class OrchestratorLink:
     async def run(self) -> None:
         """Connect and send until cancelled. Raises `Refused`."""
         backoff = Backoff(FIRST_RETRY, LAST_RETRY)
-        told = False
+        reported = False
         while True:
             address, others, nonce = self._next(), self._others(), proof.nonce()
             trouble, proven, away_since, tried = "it has not started yet", False, self._away_since, time.monotonic()
@@ -135,13 +135,13 @@ class OrchestratorLink:
                             raise InvalidHandshake(agents.NOT_PROVEN())
                         self._known |= proven
                         self._admitted |= proven
-                        if told:
+                        if reported:
                             self._say(agents.CONNECTED())
                         fence = _fence_of(socket)
                         if fence < self._fence:
                             raise InvalidHandshake(agents.LED_ONCE(old=fence, new=self._fence))
                         self._fence = fence
-                        told, self._led, self._away_since = False, False, None
+                        reported, self._led, self._away_since = False, False, None
                         try:
                             await self._talk(socket)
                         finally:
@@ -172,8 +172,8 @@ class OrchestratorLink:
                     trouble = str(error) or type(error).__name__
             if self._away_since != away_since and time.monotonic() - tried > LAST_RETRY:
                 backoff.reset()  # it was connected
-            if not told and not self.over and self.away() > TELL_AFTER:
-                told = True
+            if not reported and not self.over and self.away() > TELL_AFTER:
+                reported = True
                 self._say(agents.DISCONNECTED(reason=trouble))
             if self._turn % max(1, self._count) == 0:  # all have been tried
                 await asyncio.sleep(backoff.delay())
@@ -253,22 +253,22 @@ class OrchestratorLink:
         async for frame in socket:
             for line in frame.split("\n") if isinstance(frame, str) else [frame]:
                 try:
-                    told = messages.unfold(messages.decode(line))
+                    received = messages.unfold(messages.decode(line))
                 except messages.BadMessage as error:
                     self._say(agents.NOT_A_MESSAGE(reason=str(error)))
                     continue
                 self._admitted = self._led = True
-                for message in told:
+                for message in received:
                     self._on_command(message)
 
 
 def _detail(response: Response) -> str:
-    """Return what an answer says in addition to its status, in printable form; "" if it says nothing."""
+    """Return the detail of an answer, in addition to its status, in printable form; "" if it has none."""
     try:
-        said = json.loads(response.body or b"")["detail"]
+        detail = json.loads(response.body or b"")["detail"]
     except (ValueError, LookupError, TypeError):
         return ""
-    return f": {plain(said)[:MOST_DETAIL]}" if isinstance(said, str) else ""
+    return f": {plain(detail)[:MOST_DETAIL]}" if isinstance(detail, str) else ""
 
 
 def _fence_of(socket: ClientConnection) -> int:

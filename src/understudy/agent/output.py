@@ -2,7 +2,7 @@
 
 Reading happens on the event loop, writing on two threads (`writers`). When more than `HIGH` bytes wait to be written, the workers' pipes
 are not read, so that a fast printer waits for the disk as it would with any launcher; but for at most `STALL` seconds. After that output is
-dropped, with a line that says how much, until the writer is empty again: a terminal stopped with Ctrl-S or a hanging file system must not
+dropped, and a line reports how much, until the writer is empty again: a terminal stopped with Ctrl-S or a hanging file system must not
 stop the training.
 """
 

@@ -1,6 +1,6 @@
 """One worker process: start it, detect its end, stop it.
 
-A worker gets a session of its own (so that a signal reaches it and its forks), the command's stdin, and its end of a socketpair. It
+A worker gets its own session (so that a signal reaches it and its forks), the command's stdin, and its end of a socketpair. It
 outlives its agent (`links.reattach`). Its lifeline (`links.lifeline`) shows that it begins to end, its pidfd that it has ended; neither is
 polled, and SIGCHLD is not used.
 """
@@ -176,7 +176,7 @@ def seen(pid: int) -> Ending:
 def dying(pid: int) -> Ending | None:
     """Return the end of a process whose threads are already stopping, before the kernel is done with it; None while it runs.
 
-    Its lifeline says when to check (`links.lifeline`). The flag PF_EXITING is in field 9 of /proc/PID/stat, and field 52 then holds the
+    Its lifeline shows when to check (`links.lifeline`). The flag PF_EXITING is in field 9 of /proc/PID/stat, and field 52 then holds the
     exit status as wait(2) returns it (see proc_pid_stat(5)).
     """
     try:

@@ -65,7 +65,7 @@ ToWorker = (
 )
 REAP_EVERY = 4  # heartbeats
 SILENT_GRACE = 5.0  # seconds that a worker may live on after it has closed its link
-REFUSALS_TOLD = 3  # malformed lines of one worker that are reported; a worker that writes junk may write much of it
+REFUSALS_REPORTED = 3  # malformed lines of one worker that are reported; a worker that writes junk may write much of it
 
 
 class Agent:
@@ -144,7 +144,7 @@ class Agent:
     def _tell(self, end: End) -> None:
         """Tell the command line how the job ends; the last message counts."""
         if self._control is not None:
-            self._control.tell(Ending(end.exit_code, end.message, end.told))
+            self._control.tell(Ending(end.exit_code, end.message, end.ordered))
 
     # What makes the agent end.
 
@@ -215,7 +215,7 @@ class Agent:
                 if not self._end.done():
                     if message.exit_code == 0:  # the message that released them may have been lost with a connection
                         self._release_finished()
-                    self._end.set_result(End(message.exit_code, message.message, patient=True, told=True))
+                    self._end.set_result(End(message.exit_code, message.message, patient=True, ordered=True))
                     self._orchestrator.over = True
             case _ if isinstance(message, ToWorker):
                 worker = self._workers.get(message.worker)
@@ -365,7 +365,7 @@ class Agent:
 
     def _refused(self, worker: Worker, why: str) -> None:
         worker.refused += 1
-        if worker.refused <= REFUSALS_TOLD:
+        if worker.refused <= REFUSALS_REPORTED:
             text = agents.WROTE_TO_OUR_SOCKET(worker=worker.label, reason=why[:500])
             self._orchestrator.send(events.Notice(worker.name, worker.rank, text))
 

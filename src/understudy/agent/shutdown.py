@@ -21,7 +21,7 @@ class End:
     message: str = ""
     number: signal.Signals = signal.SIGTERM  # the signal for the workers
     patient: bool = False  # workers that are leaving by themselves get time for it
-    told: bool = False  # the orchestrator has ordered it
+    ordered: bool = False  # the orchestrator has ordered it
 
 
 class Shutdown:

@@ -48,10 +48,10 @@ class SupervisorLink:
             self._on_gone()
             return
         for line in filter(None, self._incoming.feed(data)):
-            word = decode(line)
-            if isinstance(word, Stop):
-                self._on_stop(signal.Signals(word.signal), word.exit_code, word.reason)
-            elif isinstance(word, Unled):
-                self._on_unled(word.world_size)
+            message = decode(line)
+            if isinstance(message, Stop):
+                self._on_stop(signal.Signals(message.signal), message.exit_code, message.reason)
+            elif isinstance(message, Unled):
+                self._on_unled(message.world_size)
             else:
-                self._on_notice(signal.Signals(word.signal))
+                self._on_notice(signal.Signals(message.signal))

@@ -22,7 +22,7 @@ from understudy.messages import agents
 SWITCH = "UNDERSTUDY_FORK"  # "0": every worker is started separately
 ATTEMPTS = 3  # templates that may be killed, one after the other, before a worker is given up
 ENDING = 10.0  # seconds that a template which has closed its socket may take to end
-TOLD = 2000  # characters of a failed template's output that are reported
+MOST_OUTPUT = 2000  # characters of a failed template's output that are reported
 
 
 class Template:
@@ -142,7 +142,7 @@ class Template:
         self._own.discard(self._process.pid)
         self._process = self._connection = None
         if status >= 0:
-            words = self._log.read_text(errors="replace").strip()[-TOLD:]
+            words = self._log.read_text(errors="replace").strip()[-MOST_OUTPUT:]
             raise OSError(agents.TEMPLATE_ENDED(status=status, words=words))
 
     @property

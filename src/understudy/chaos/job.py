@@ -35,7 +35,7 @@ class Away(Exception):
 
 
 class NotHere(ValueError):
-    """A process is not on this machine, or has no known pid; the text says which and where."""
+    """A process is not on this machine, or has no known pid; the text names it and the place."""
 
 
 class Source(Protocol):

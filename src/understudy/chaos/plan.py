@@ -3,13 +3,13 @@
 seed = 7                     # of all random choices; --seed overrides it
 
 [[fault]]
-fault = "sigkill"            # or several, of which one is drawn each time, by weight: {sigkill = 3, segfault = 1}
+fault = "sigkill"            # or several; one of them is drawn each time, by weight: {sigkill = 3, segfault = 1}
 rank = 2                     # or "random"; or node = "node1"; or spare = true
 at_step = 20                 # as soon as so many steps are committed; or after = 5.0: seconds after the beginning
 every = 10                   # again after so many steps (or seconds) ...
 count = 5                    # ... so many times in total
 jitter = 3                   # each up to so many steps (or seconds) later, at random
-point = "vote"               # inside the worker, there; or several, of which one is drawn: ["vote", "apply"]
+point = "vote"               # inside the worker, there; or several, one of which is drawn: ["vote", "apply"]
 at_rank = 1                  # for faults from outside (orchestrator_kill): the rank that waits at the point while it happens
 parameters = {seconds = 2.0} # of the fault
 expect = "replaced"          # the expected outcome, if it is not the registry's
@@ -114,7 +114,7 @@ def make(found: dict[str, Any], registry: Registry) -> Plan:
     try:
         plan = Plan.model_validate(found)
     except ValidationError as error:
-        raise BadPlan("\n".join(map(_told, error.errors()))) from error
+        raise BadPlan("\n".join(map(_described, error.errors()))) from error
     for number, entry in enumerate(plan.fault, 1):
         for name in entry.weights:
             try:
@@ -124,7 +124,7 @@ def make(found: dict[str, Any], registry: Registry) -> Plan:
     return plan
 
 
-def _told(error: Any) -> str:
+def _described(error: Any) -> str:
     """Describe pydantic's error, with the number of the entry and the names that are allowed."""
     place = list(error["loc"])
     where = ""

@@ -62,7 +62,7 @@ class Result:
 
 
 class Refused(Exception):
-    """The fault cannot be injected here and now; the text says why."""
+    """The fault cannot be injected here and now; the text gives the reason."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ class _Open:
     limit: float  # monotonic seconds
     holder: str  # the worker that must be lost for "replaced"
     over_at: float = 0.0  # monotonic seconds when its own time is over; 0: it has not happened yet
-    held: bool = False  # no fault is armed, but a rank waits at the point until it is injected from outside
+    waiting: bool = False  # no fault is armed, but a rank waits at the point until it is injected from outside
     steps: dict[int, int] = field(default_factory=dict)  # committed when it was over
 
 
@@ -206,18 +206,18 @@ class Runner:
 
     def _arm(self, record: Record, fault: Fault, view: View, known: set[int], limit: float) -> _Open:
         injection = record.injection
-        held = injection.at_rank is not None
+        waiting = injection.at_rank is not None
         rank = injection.at_rank if injection.at_rank is not None else injection.rank
         assert rank is not None
         local = self._job.local(_holder(view, rank))
         if not local.consents:
-            message = faults.NO_CONSENT_TO_WAIT if held else faults.NO_CONSENT_INSIDE
+            message = faults.NO_CONSENT_TO_WAIT if waiting else faults.NO_CONSENT_INSIDE
             raise Refused(message(fault=fault.name))
         folder, name = Folder(local.run_dir), f"{self._tag}-{injection.number}"
-        what = HOLD if held else fault.name
-        folder.arm(Armed(name, what, rank, injection.point or ANY, injection.at_step, {} if held else injection.values))
+        what = HOLD if waiting else fault.name
+        folder.arm(Armed(name, what, rank, injection.point or ANY, injection.at_step, {} if waiting else injection.values))
         self._stack.callback(folder.disarm, name)
-        return _Open(record, fault, name, folder, known, limit, "", held=held)
+        return _Open(record, fault, name, folder, known, limit, "", waiting=waiting)
 
     def _later(self, at: float | None, undo: Undo) -> None:
         """Undo a fault at a given time (monotonic seconds), or at the end."""
@@ -258,7 +258,7 @@ class Runner:
             return
         record = one.record
         record.point = where["point"]
-        if one.held:
+        if one.waiting:
             try:
                 self._do(one, view, where["step"])
             except (Refused, NotHere, OSError) as error:
@@ -275,7 +275,7 @@ class Runner:
         self._tell(record)
 
     def _outcome(self, one: _Open, view: View, steps: dict[int, int]) -> tuple[str, str] | None:
-        """Return the outcome and what is wrong with it; None: not known yet."""
+        """Return the outcome and its problem; None: not known yet."""
         now, expected = time.monotonic(), one.record.injection.expected
         if view.ended:
             happened = one.over_at > 0

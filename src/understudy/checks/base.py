@@ -22,7 +22,7 @@ MOST = 2000  # figures of one check: a node may have many CPUs
 MOST_NOTES = 100
 MOST_CHECKS = 100
 TEXT = 4000  # bytes of a text, as JSON
-TOLD = 8  # failures that are listed one by one
+LISTED = 8  # failures that are listed one by one
 
 Text = Annotated[str, AfterValidator(lambda text: cut(plain(text), TEXT))]
 
@@ -61,7 +61,7 @@ class Report(Configured, extra="ignore"):
     @computed_field  # type: ignore[prop-decorator]  # the order that pydantic needs
     @property
     def passed(self) -> bool:
-        """Whether nothing has failed, and something was tested: a node of which nothing is known has not passed."""
+        """Whether nothing has failed, and something was tested: a node about which nothing is known has not passed."""
         verdicts = [result.verdict for result in self.results]
         return Verdict.FAILED not in verdicts and Verdict.PASSED in verdicts
 
@@ -85,11 +85,11 @@ class Check(ABC):
 
     def judged(self, failures: Sequence[str], otherwise: str, figures: Sequence[Figure] = (), notes: Sequence[str] = ()) -> Result:
         """Return a failed result if there are `failures`; else a passed one, with the text `otherwise`."""
-        more = [node_checks.MORE_FAILURES(count=len(failures) - TOLD)] if len(failures) > TOLD else []
+        more = [node_checks.MORE_FAILURES(count=len(failures) - LISTED)] if len(failures) > LISTED else []
         return Result(
             check=self.name,
             verdict=Verdict.FAILED if failures else Verdict.PASSED,
-            detail="; ".join([*failures[:TOLD], *more]) or otherwise,
+            detail="; ".join([*failures[:LISTED], *more]) or otherwise,
             figures=tuple(figures[:MOST]),
             notes=tuple(notes[:MOST_NOTES]),
         )

@@ -74,7 +74,7 @@ class _Look:
         self._thread.start()
 
     def problem(self, end: float) -> str:
-        """Return what is wrong with the detector itself, after its look or at its limit; "" if nothing is."""
+        """Return the detector's own problem, after its look or at its limit; "" if it has none."""
         self._thread.join(max(0.0, min(self._limit, end - time.monotonic())))
         if self._thread.is_alive():
             return messages.TOO_SLOW()

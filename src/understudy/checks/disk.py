@@ -1,10 +1,10 @@
 """Write a file in a given folder, sync it to the disk and read it back; before that, check that there is room for it, and more.
 
 The file has no name, so nothing is left whatever happens. It is read past the system's cache where the file system supports that
-(O_DIRECT); else the cache is asked to drop it (posix_fadvise), which it need not do, and the result says that the bytes may have come from
+(O_DIRECT); else the cache is asked to drop it (posix_fadvise), which it need not do, and the result notes that the bytes may have come from
 there.
 
-Known limits: a disk has its own cache, and a network file system its server's; what is read may come from these. Only the blocks of the
+Known limits: a disk has its own cache, and a network file system its server's; data may be read from these. Only the blocks of the
 disk that the file gets are tested. A disk that never answers leaves this process waiting in the kernel (`isolation`).
 """
 

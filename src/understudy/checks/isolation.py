@@ -123,7 +123,7 @@ def serve_one(name: Name) -> int:
     answer = os.dup(1)
     os.dup2(2, 1)  # other output must not get into the JSON
     given = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_end_with_whoever_asked, daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     found = _tried(name, Options.model_validate(given["options"]), str(given["token"]))
@@ -133,7 +133,7 @@ def serve_one(name: Name) -> int:
     os._exit(0)  # does not wait for a thread that hangs
 
 
-def _end_with_whoever_asked() -> None:
+def _end_with_parent() -> None:
     while os.read(0, _READ):
         pass
     os.killpg(0, signal.SIGKILL)

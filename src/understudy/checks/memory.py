@@ -1,7 +1,7 @@
 """Write a share of the free memory with a pattern that depends on the address, and with its complement, and read it back.
 
 Each 64-bit word gets its own number times an odd constant, so a write to a wrong address is found, and every bit is tested both ways.
-All of it is written before any of it is read, so that what is read comes from memory and not from a cache.
+All of it is written before any of it is read, so that data is read from memory and not from a cache.
 
 The check never exhausts the node's memory: before each block is allocated, the free memory is read (`common.room`: the host and the limit
 of the control group), `RESERVE` is left, and if the kernel must kill a process nevertheless, it ends this one first (`isolation`).

@@ -57,7 +57,7 @@ class Network(Check):
             raise Broken(network_check.NO_ANSWER(seconds=CONNECT)) from None
         except OSError as error:
             refused = isinstance(error, ConnectionRefusedError)
-            message = network_check.NOBODY_LISTENS if refused else network_check.UNREACHABLE
+            message = network_check.NOT_LISTENING if refused else network_check.UNREACHABLE
             raise Broken(message(reason=plain(str(error.strerror or error)))) from error
         request = Request(seconds, int.from_bytes(os.urandom(8), "big"))
         upwards, downwards = peers.both(request.seed)

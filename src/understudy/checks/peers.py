@@ -43,7 +43,7 @@ _KEY = b"key of understudy check-node"
 
 
 class Broken(Exception):
-    """The other side, or the network, does not follow the protocol. The text says how, without naming the peer."""
+    """The other side, or the network, does not follow the protocol. The text describes how, without naming the peer."""
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,7 @@ def _print_result(result: Result, as_json: bool) -> None:
     if result.unexplained:
         say(tools.FAULTS_UNEXPLAINED(incidents=", ".join(map(str, result.unexplained))))
     if result.message:
-        say(tools.JOB_SAYS(message=result.message))
+        say(tools.JOB_REPORTS(message=result.message))
 
 
 def as_values(result: Result) -> dict[str, Any]:

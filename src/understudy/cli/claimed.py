@@ -1,6 +1,6 @@
 """`python -m understudy.cli.claimed`: the process on a node that a scheduler has given to a job of ours on demand.
 
-Its environment (`CLAIM_VARIABLE`) says what to serve; it finds its own address. If the node has less than the job's nodes have, it
+Its environment (`CLAIM_VARIABLE`) names the job to serve; it finds its own address. If the node has less than the job's nodes have, it
 ends before a rank can be placed there, and leaves the reason with the scheduler. It ends when the orchestrator or the scheduler ends it,
 and when its job is over. It polls for that itself, because the processes that should end it may all be gone.
 """
@@ -45,7 +45,7 @@ def _watch(owner: str) -> None:
 
 
 def main() -> int:
-    told = AgentConfig.of(os.environ.pop(CLAIM_VARIABLE))
+    claimed = AgentConfig.of(os.environ.pop(CLAIM_VARIABLE))
     token = os.environ[TOKEN_VARIABLE]
     owner = os.environ[OWNER_VARIABLE]
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
@@ -57,12 +57,12 @@ def main() -> int:
         say(why)
         return 3
     try:
-        run = RunDirectory.create(None, f"slurm-{owner}-claim{told.claim}-{node}")
+        run = RunDirectory.create(None, f"slurm-{owner}-claim{claimed.claim}-{node}")
     except (NoRun, OSError) as error:
         say(str(error))
         return 2
-    where = {"node": node, "address": address(told.orchestrator), "labels": topology(os.environ)}
-    config = told.with_(**where, run_dir=run.path, began=time.time(), shown_local_ranks=None)
+    where = {"node": node, "address": address(claimed.orchestrator), "labels": topology(os.environ)}
+    config = claimed.with_(**where, run_dir=run.path, began=time.time(), shown_local_ranks=None)
     run.write_job({"job": config.job, "orchestrator": config.orchestrator, "certificate": config.certificate, "started": time.time()})
     run.write_token(token)
     threading.Thread(target=_watch, args=(owner,), daemon=True).start()

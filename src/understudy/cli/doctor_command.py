@@ -1,6 +1,6 @@
 """`understudy doctor`: report whether a job can run here, and what is limited.
 
-Whatever needs torch is examined in a process of its own (`worker.doctor`), because the command line never imports it; so a torch that
+Whatever needs torch is examined in its own process (`worker.doctor`), because the command line never imports it; so a torch that
 cannot be imported, or that ends the process, is a finding like any other.
 """
 
@@ -116,7 +116,7 @@ def of_run_directories(folder: Path) -> Finding:
 
 
 def of_worker(command: tuple[str, ...] = COMMAND, limit: float = LIMIT) -> dict[str, Any] | Finding:
-    """Return the report of the worker's side, or a finding that says why there is none."""
+    """Return the report of the worker's side, or a finding with the reason why there is none."""
     to_do = f"{sys.executable} -m pip install '{NEEDED}', then {sys.executable} -c 'import torch'"
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit)
@@ -125,7 +125,7 @@ def of_worker(command: tuple[str, ...] = COMMAND, limit: float = LIMIT) -> dict[
     if done.returncode < 0:
         return Finding("torch", MISSING, tools.TORCH_ENDED_PROCESS(signal=signal.Signals(-done.returncode).name), to_do)
     if done.returncode > 0:
-        why = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
+        why = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
         return Finding("torch", MISSING, tools.TORCH_UNUSABLE(reason=why), to_do)
     found: dict[str, Any] = json.loads(done.stdout)
     return found

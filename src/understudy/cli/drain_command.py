@@ -206,7 +206,7 @@ class _Place:
             raise typer.Exit(REFUSED) from error
 
     def look(self) -> _Left:
-        """Return what is left on the nodes. Raises `NoAnswer` or `Denied`."""
+        """Return the work that is left on the nodes. Raises `NoAnswer` or `Denied`."""
         stages = dict.fromkeys(self.nodes, "")
         if not self.job:
             lines = {line["node"]: line["drain"] for line in self.server.call("GET", "/v1/nodes")}
@@ -266,7 +266,7 @@ def _watch(place: _Place, *, quiet: bool) -> _Left:
         disable=quiet or not sys.stderr.isatty(),
         transient=True,
     )
-    most, told = 0, ""
+    most, printed = 0, ""
     with bar:
         task = bar.add_task("", total=None, node=place.shown, waits="")
         for left in _looks(place):
@@ -277,8 +277,8 @@ def _watch(place: _Place, *, quiet: bool) -> _Left:
                 return left
             here, waits = f"{_ranks(left)} there still" if there else "processes end", f": {left.waits_for}" if left.waits_for else ""
             line = asking.DRAIN_PROGRESS(node=place.shown, left=here, waits_for=waits)
-            if line != told and bar.disable and not quiet:
-                told = line
+            if line != printed and bar.disable and not quiet:
+                printed = line
                 say(line)
     raise AssertionError("it is looked at until then")
 

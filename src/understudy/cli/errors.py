@@ -12,7 +12,7 @@ from understudy.common.console import say
 
 
 @contextmanager
-def errors_told() -> Iterator[None]:
+def errors_printed() -> Iterator[None]:
     try:
         yield
     except (NoAnswer, Denied) as error:

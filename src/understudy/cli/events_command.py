@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from understudy.cli.client import Denied, NoAnswer, Patience, of_job
-from understudy.cli.errors import errors_told
+from understudy.cli.errors import errors_printed
 from understudy.cli.job_commands import answer, from_journal
 from understudy.cli.target import Certificate, JobName, OrchestratorUrl, RunDir, Target, TokenFile, target
 from understudy.common.bounds import plain
@@ -41,7 +41,7 @@ def events(
     """
     about = target(run_dir, orchestrator, job, token_file, tls_cert)
     try:
-        with errors_told():
+        with errors_printed():
             _show(about, after, follow, _as_json if as_json else Lines(about))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

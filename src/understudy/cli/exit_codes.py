@@ -27,7 +27,7 @@ COMMON: Codes = {
 JOB: Codes = {
     DONE: "the script ended with 0 on every rank",
     "N": "the script called `sys.exit(N)`, or its exit handlers ended with N; only the lowest eight bits count",
-    FAILED: "the script raised an exception, or the job cannot continue: the message says why",
+    FAILED: "the script raised an exception, or the job cannot continue: the message gives the reason",
     USAGE: "the options cannot be used; nothing was started",
     NOT_SURVIVABLE: "with `--require-drill`: a drill found that the job would not survive the loss of a rank",
     "128 + N": "ended by signal N: 130 after Ctrl-C, 143 after SIGTERM",

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console, RenderableType
 
 from understudy.cli.client import Denied, NoAnswer, of_job
-from understudy.cli.errors import errors_told
+from understudy.cli.errors import errors_printed
 from understudy.cli.run_directory import RunDirectory
 from understudy.cli.show import report_view, state_view, status_view
 from understudy.cli.show_topology import topology_view
@@ -141,7 +141,7 @@ def taint(
         if device:
             say(asking.DEVICE_OF_WHICH_JOB(device=device))
             raise typer.Exit(2)
-        with errors_told():
+        with errors_printed():
             path = f"/v1/nodes/{quote(node, safe='')}/taint"
             service(orchestrator, token_file, tls_cert).call("POST", path, {"reason": wish["reason"]})
     else:
@@ -178,7 +178,7 @@ def _ask(what: str, about: Target, body: dict[str, Any]) -> None:
 
 
 def _print(what: str, about: Target, as_json: bool, view: Callable[[dict[str, Any]], RenderableType]) -> None:
-    with errors_told():
+    with errors_printed():
         found = answer(what, about)
     if as_json:
         print(json.dumps(found, indent=1))

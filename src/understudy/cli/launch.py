@@ -1,7 +1,7 @@
 """Interpret torchrun's flags: one pure function from the flags to a `Launch`.
 
 A flag does the same as in torchrun, or has no effect on a script there either, or is refused with the reason. Values that only torch knows
-(`--nproc-per-node auto|gpu`) come from a process of its own that imports torch, because the command line never imports it.
+(`--nproc-per-node auto|gpu`) come from a separate process that imports torch, because the command line never imports it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def ask_torch(kind: str) -> int:
     code = "import sys; from torch.distributed.run import determine_local_world_size as size; print(size(sys.argv[1]))"
     answer = subprocess.run([sys.executable, "-c", code, kind], capture_output=True, text=True)
     if answer.returncode != 0:
-        reason = (answer.stderr.strip().splitlines() or ["torch did not say why"])[-1]
+        reason = (answer.stderr.strip().splitlines() or ["torch gave no reason"])[-1]
         raise Usage(run_options.WORKERS_UNKNOWN(value=kind, reason=reason))
     return int(answer.stdout.split()[-1])
 
@@ -179,8 +179,8 @@ def _spares(flags: Flags, workers: int) -> int:
         raise Usage(run_options.NEGATIVE(option="--spares"))
     if flags.floating_spares < 0:
         raise Usage(run_options.NEGATIVE(option="--floating-spares"))
-    beside = flags.spares if flags.spares is not None else (0 if flags.spare_nodes or flags.floating_spares else 1)
-    return beside + flags.spare_nodes * workers
+    alongside = flags.spares if flags.spares is not None else (0 if flags.spare_nodes or flags.floating_spares else 1)
+    return alongside + flags.spare_nodes * workers
 
 
 def _node_rank(flags: Flags, nodes: int) -> int:

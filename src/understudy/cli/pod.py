@@ -42,8 +42,8 @@ OURS = (  # flags that the resource replaces
 def serve_pod(flags: Flags, name: str) -> int:
     """Serve until the job, or this pod's part in it, is over; return the exit code. Raises `Usage` and `NoRun`."""
     try:
-        told = TypeAdapter(PodSettings).validate_json(os.environ.pop(POD_VARIABLE))
-        timeouts = TypeAdapter(Timeouts).validate_python(told.timeouts)
+        settings = TypeAdapter(PodSettings).validate_json(os.environ.pop(POD_VARIABLE))
+        timeouts = TypeAdapter(Timeouts).validate_python(settings.timeouts)
     except ValidationError as error:
         raise Usage(starting.POD_VARIABLE_REFUSED(variable=POD_VARIABLE, reason=str(error))) from error
     default = Flags([])
@@ -51,22 +51,22 @@ def serve_pod(flags: Flags, name: str) -> int:
     if given:
         names = ", ".join("--" + field.replace("_", "-") for field in given)
         raise Usage(starting.POD_OPTIONS_REFUSED(options=names))
-    plan = launch(replace(flags, **{field: getattr(default, field) for field in OURS}), told.job)
+    plan = launch(replace(flags, **{field: getattr(default, field) for field in OURS}), settings.job)
     run = RunDirectory.create(flags.run_dir, name)
     config = AgentConfig(
         job=ONLY,
         run_dir=run.path,
         node=os.environ[NODE_VARIABLE],
-        node_rank=told.number,
+        node_rank=settings.number,
         address=os.environ[ADDRESS_VARIABLE],
         program=plan.program,
-        workers_per_node=told.ranks,
-        spares=told.spares,
-        claim=told.claim,
+        workers_per_node=settings.ranks,
+        spares=settings.spares,
+        claim=settings.claim,
         domain=os.environ.get(HOST_VARIABLE, ""),
         labels=plan.labels,
-        orchestrator=told.orchestrators,
-        certificate=told.certificate,
+        orchestrator=settings.orchestrators,
+        certificate=settings.certificate,
         role=plan.role,
         timeouts=timeouts,
         shown_local_ranks=plan.shown_local_ranks,
@@ -78,7 +78,7 @@ def serve_pod(flags: Flags, name: str) -> int:
     )
     run.write_job({"job": ONLY, "orchestrator": config.orchestrator, "certificate": config.certificate, "started": time.time()})
     token = run.write_token(os.environ[TOKEN_VARIABLE])
-    _wait_with_the_end(told.grace)
+    _wait_with_the_end(settings.grace)
     return Supervisor(run, config, token, None, 0, (signal.SIGINT,), say, several=True).run()
 
 

@@ -46,7 +46,7 @@ def _fresh(path: Path) -> Path:
 
 
 class NoRun(ValueError):
-    """There is no such run; the text says what to do."""
+    """There is no such run; the text gives the remedy."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def status_view(status: dict[str, Any]) -> RenderableType:
     drains = map(drain_line, status["drains"])
     drills = map(drill_line, status["drills"])
     versions = (f"{torch}{_rejoined(names)}" for torch, names in status["torch"].items())
-    said = (
+    lines = (
         *_lines("torch", versions),
         *_lines("floating", floating_lines(status["floating"])),
         *_lines("drill", drills),
@@ -59,7 +59,7 @@ def status_view(status: dict[str, Any]) -> RenderableType:
         *_lines("drain", drains),
         *_lines("notice", status["notices"]),
     )
-    return Group(head, table, *said, *ending)
+    return Group(head, table, *lines, *ending)
 
 
 def _grades(found: dict[str, int]) -> Iterator[str | tuple[str, str]]:
@@ -91,11 +91,11 @@ def state_view(found: dict[str, Any]) -> RenderableType:
 
 
 def floating_lines(floating: dict[str, Any]) -> list[str]:
-    """Describe what is claimed from the scheduler; empty for a job that claims nothing."""
+    """Describe the nodes that are claimed from the scheduler; empty for a job that claims nothing."""
     if not floating["most"]:
         return []
-    said = f"; the scheduler has said last: {floating['said']}" if floating["said"] else ""
-    lines = [f"{len(floating['claims'])} of {floating['most']} nodes are claimed, {floating['asked']} were asked for so far{said}"]
+    last = f"; last message of the scheduler: {floating['said']}" if floating["said"] else ""
+    lines = [f"{len(floating['claims'])} of {floating['most']} nodes are claimed, {floating['asked']} were asked for so far{last}"]
     for claim in floating["claims"]:
         ranks = f", with rank {', '.join(map(str, claim['ranks']))}" if claim["ranks"] else ""
         where = f"node {claim['node']}{ranks}" if claim["node"] else "no node has come yet"

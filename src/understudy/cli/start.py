@@ -117,9 +117,9 @@ def execute(
 
 def _write_claim(plan: Launch, run: RunDirectory, config: AgentConfig, orchestrator: str) -> None:
     """Write the settings for the agents of nodes that the job will claim. They find their own address (`claimed`)."""
-    told = config.with_(node="", address="", domain="", labels=(), orchestrator=orchestrator, spares=plan.spec.workers_per_node)
+    common = config.with_(node="", address="", domain="", labels=(), orchestrator=orchestrator, spares=plan.spec.workers_per_node)
     first = plan.spec.nodes + plan.spec.spare_nodes
-    claim = {"options": plan.claim_options, "config": told.as_dict(), "first": first}
+    claim = {"options": plan.claim_options, "config": common.as_dict(), "first": first}
     (run.path / CLAIM).write_text(json.dumps(claim, indent=1) + "\n")
 
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.cli.client import Denied, NoAnswer, Patience, Server, of_job
-from understudy.cli.errors import errors_told
+from understudy.cli.errors import errors_printed
 from understudy.cli.launch import Launch
 from understudy.cli.target import Certificate, OrchestratorUrl, TokenFile, service
 from understudy.common.bounds import plain
@@ -45,7 +45,7 @@ def submit(plan: Launch, server: Server, detach: bool) -> int:
         "policy": plan.policy,
         "environment": {name: value for name, value in os.environ.items() if name not in OURS},
     }
-    with errors_told():
+    with errors_printed():
         job = str(server.call("POST", "/v1/jobs", request)["job"])
     say(asking.SUBMITTED(job=job, url=server.url, ranks=f"{spec.world_size} rank{'s' * (spec.world_size != 1)}", spares=spec.spares))
     if detach:
@@ -60,13 +60,13 @@ def submit(plan: Launch, server: Server, detach: bool) -> int:
 
 def follow(server: Server, job: str) -> int:
     """Show a job's output until it has ended, even if the orchestrator is away in between; return its exit code."""
-    offset, patience, told = 0, Patience(), ""
+    offset, patience, printed = 0, Patience(), ""
     while True:
         try:
             status = server.call("GET", of_job(job, "status"))
-            if status["state"] == "waiting" and status["message"] != told:
-                told = status["message"]
-                say(told)
+            if status["state"] == "waiting" and status["message"] != printed:
+                printed = status["message"]
+                say(printed)
             for block in server.stream(of_job(job, f"output?offset={offset}&follow=true")):
                 patience.answered()
                 sys.stdout.buffer.write(block)
@@ -99,7 +99,7 @@ def logs(
             raise typer.Exit(follow(server, job))
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
-    with errors_told():
+    with errors_printed():
         for block in server.stream(of_job(job, "output")):
             sys.stdout.buffer.write(block)
 
@@ -112,7 +112,7 @@ def cancel(
     tls_cert: Certificate = None,
 ) -> None:
     """End a job on all its nodes, or withdraw it if it is still waiting."""
-    with errors_told():
+    with errors_printed():
         _server(orchestrator, token_file, tls_cert).call("POST", of_job(job, "stop"), {"reason": reason, "exit_code": 143})
     say(asking.NAMED_JOB_STOPS(job=job))
 
@@ -135,7 +135,7 @@ def _server(url: str, token_file: Path | None, certificate: Path | None) -> Serv
 
 
 def _list(server: Server, path: str, as_json: bool) -> None:
-    with errors_told():
+    with errors_printed():
         rows: list[dict[str, Any]] = server.call("GET", path)
     if as_json:
         print(json.dumps(rows, indent=1))

@@ -332,8 +332,8 @@ class Supervisor:
         child = self._orchestrator
         if child is None:
             return
-        told = self._ending is not None and self._ending.told
-        for number in (None, signal.SIGTERM, signal.SIGKILL) if told else (signal.SIGTERM, signal.SIGKILL):
+        reported = self._ending is not None and self._ending.told
+        for number in (None, signal.SIGTERM, signal.SIGKILL) if reported else (signal.SIGTERM, signal.SIGKILL):
             if number is not None:
                 child.signal(number)
             if child.wait(FAREWELL):

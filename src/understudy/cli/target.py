@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from understudy.cli.client import NoAnswer, Server
-from understudy.cli.errors import errors_told
+from understudy.cli.errors import errors_printed
 from understudy.cli.run_directory import NoRun, RunDirectory
 from understudy.common.console import say
 from understudy.common.names import TOKEN_VARIABLE
@@ -95,7 +95,7 @@ def target(run_dir: Path | None, url: str, job: str, token_file: Path | None, ce
 
 
 def _latest(server: Server) -> str:
-    with errors_told():
+    with errors_printed():
         jobs = server.call("GET", "/v1/jobs")
     if not jobs:
         say(asking.NO_JOBS(url=server.url))

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class OutOfBounds(ValueError):
-    """A field is out of bounds; the text says which one, and why."""
+    """A field is out of bounds; the text names it and the reason."""
 
 
 def plain(text: str) -> str:

@@ -56,7 +56,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--namespace", default="", help="look after the jobs of this one only")
     parser.add_argument("--own-namespace", default="", help="for the lock; default: that of this pod")
     parser.add_argument("--drain-requests", default="", help="GROUP/VERSION of NVSentinel's DrainRequests, if the cluster has them")
-    parser.add_argument("--metrics-port", type=int, default=0, help="for /metrics, which also says that it lives; 0: none")
+    parser.add_argument("--metrics-port", type=int, default=0, help="for /metrics, which also shows that it runs; 0: none")
     arguments = parser.parse_args(argv)
     if not arguments.image:
         parser.error(messages.IMAGE_NEEDED())

@@ -56,7 +56,7 @@ class Controller:
         self._budgets = objects.budget_version(api)
         self._drains = DrainRequests(api, drains, self._keys, self._changes.of_request) if drains else None
         self._reports = Reports(api)
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._refusals = Refusals()
         self._ensured: dict[str, float] = {}  # by the uid of a job, when that was last (CLOCK_MONOTONIC)
 
@@ -71,7 +71,7 @@ class Controller:
         try:
             silent = {node["metadata"]["name"] for node in self._nodes.objects() if _is_silent(node)}
             jobs, pods = self._jobs.objects(), self._pods.objects()
-            self._told.pop("the cluster", None)
+            self._reported.pop("the cluster", None)
         except SchedulerFailed as error:
             self._fails("the cluster", error)
             return
@@ -92,7 +92,7 @@ class Controller:
         """Do one piece of work, and report its failure. `again`: the job to which it belongs."""
         try:
             work()
-            self._told.pop(what, None)
+            self._reported.pop(what, None)
         except (Missing, Conflict):  # it has changed since it was read: try again the next time
             if again is not None:
                 self._changes.of_job(again)
@@ -143,7 +143,7 @@ class Controller:
                 self._let_go(where, now)
 
     def _provide(self, job: Job, where: str, made: Plan, known: set[str], pending: SchedulerFailed | None) -> None:
-        """Make what is wanted, or show why it cannot be made.
+        """Make the objects that are wanted, or show why they cannot be made.
 
         `known`: the names of pods with the job's label. `pending`: why pods with workers are not created yet, which is shown as before.
         """
@@ -261,8 +261,8 @@ class Controller:
     def _fails(self, what: str, error: SchedulerFailed) -> None:
         """Report the failure once, until it succeeds."""
         ERRORS.inc()
-        if self._told.get(what) != str(error):
-            self._told[what] = str(error)
+        if self._reported.get(what) != str(error):
+            self._reported[what] = str(error)
             self._tell(messages.TRIES_AGAIN(what=what, problem=str(error)))
 
     def _path(self, namespace: str, name: str = "") -> str:

@@ -1,4 +1,4 @@
-"""NVSentinel's custom drain: a `DrainRequest` names a node whose work must leave; its condition `DrainComplete` says that it has.
+"""NVSentinel's custom drain: a `DrainRequest` names a node whose work must leave; its condition `DrainComplete` reports that it has.
 
 The ranks leave as for any other reason: pods there get the annotation that orchestrators take as evidence. A request can be cancelled at
 any time by deleting it. NVSentinel makes requests from a template of the installation, and waits for the condition

@@ -27,7 +27,7 @@ class LeaderElection:
 
     def wait(self) -> None:
         """Wait until this controller has the lease."""
-        told = ""
+        reported = ""
         while True:
             asked = time.monotonic()
             try:
@@ -40,8 +40,8 @@ class LeaderElection:
                 self._good_until = asked + SECONDS
                 threading.Thread(target=self._keep, name="lock", daemon=True).start()
                 return
-            if why != told:
-                told = why
+            if why != reported:
+                reported = why
                 self._tell(why)
             time.sleep(TRY)
 

@@ -92,7 +92,7 @@ def _orchestrators(job: Job, there: Sequence[Object], image: str, silent: Collec
 def _end(job: Job, there: Sequence[Object], silent: Collection[str], ending: float, made: Plan) -> None:
     """Plan the end of the job.
 
-    Running pods end by themselves, if there is an orchestrator to tell them. Ended pods stay until the job is deleted, so that their output
+    Running pods end by themselves, if there is an orchestrator to order it. Ended pods stay until the job is deleted, so that their output
     can be read.
     """
     running = [pod for pod in there if _phase(pod) == "Running"]

@@ -1,6 +1,6 @@
 """Check a node before it is trusted again (`JobSpec.admission`).
 
-    begin      its last taint has ended, and the job has no rank there: a taint of its own replaces it, and the agent runs the node's check
+    begin      its last taint has ended, and the job has no rank there: its own taint replaces it, and the agent runs the node's check
     checked    if the check passed, this taint ends, too; otherwise it stays with the reason, and the check is repeated after a while
 
 A node on which the job still has ranks is in use anyway, and a check would take its processors: it is trusted without one. So is a node

@@ -137,9 +137,9 @@ def _best(state: JobState, rank: int, pool: list[Worker], taken: Container[str] 
         lacks = max(0, wanted - (room[nvlink_domain(node)] if nvlink_domain(node) else 0))
         away = home is None or node is not home
         doubtful = home is not None and (home.lost or bool(home.taints)) and node.domain == home.domain
-        crowded, behind = key
+        crowded, preparation = key
         near, load = _far(node, home), len(_on(state, node.name))
-        return lacks, node.claim >= 0, crowded, doubtful, near, behind, away, load, _number(spare.name)
+        return lacks, node.claim >= 0, crowded, doubtful, near, preparation, away, load, _number(spare.name)
 
     return min(((order(*one), one[1]) for one in best.values()), default=(None, None))[1]
 

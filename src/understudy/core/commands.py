@@ -177,7 +177,7 @@ class SetTimer:
 
 @dataclass(frozen=True)
 class EndJob:
-    """To the service: the job is over. Stop what is left and report it to the user."""
+    """To the service: the job is over. Stop the workers that are left and report the end to the user."""
 
     exit_code: int
     message: str

@@ -89,8 +89,8 @@ def decide(positions: Mapping[int, Position], copies: Mapping[int, Collection[Bu
 def _holders(copies: Mapping[int, Collection[BuddyCopyRef]], absent: Collection[int]) -> dict[tuple[int, int], int]:
     """Return the lowest rank that holds each copy, by absent rank and transaction."""
     found: dict[tuple[int, int], int] = {}
-    for rank, held in copies.items():
-        for copy in held:
+    for rank, kept in copies.items():
+        for copy in kept:
             if copy.rank in absent:
                 key = copy.rank, copy.transaction
                 found[key] = min(rank, found.get(key, rank))

@@ -97,7 +97,7 @@ def stripe(newcomer: int, sizes: Mapping[str, int], donors: Mapping[str, Sequenc
     """Split the entries (sizes in bytes) evenly over all donors that have them, in messages of at most `chunk` bytes.
 
     Entries with the same donors form one run of bytes, which is cut into as many equal parts as there are donors. A range of at least
-    `small` bytes is a message of its own, so that it needs no packing; smaller ones share messages. The result is the same on every rank,
+    `small` bytes is its own message, so that it needs no packing; smaller ones share messages. The result is the same on every rank,
     so donors and newcomer need not exchange it.
     """
     runs: dict[tuple[int, ...], list[str]] = {}

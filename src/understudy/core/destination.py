@@ -59,8 +59,8 @@ def _fits(state: JobState, spare: Worker, rank: int, local: int) -> bool:
 def _local_rank(node: Node, device: str) -> int:
     """Return the local rank with which a script uses that device: as a worker there has reported, else its index; -1: unknown."""
     name = node.device_of(device) or device
-    if told := [local for local, known in node.devices.items() if known == name]:
-        return told[-1]
+    if matching := [local for local, known in node.devices.items() if known == name]:
+        return matching[-1]
     index = name.removeprefix(INDEXED)
     known_index = name.startswith(INDEXED) and index.isascii() and index.isdecimal() and len(index) < 5
     return int(index) if known_index and int(index) not in node.devices else -1

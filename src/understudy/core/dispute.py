@@ -19,7 +19,7 @@ A loss in a paused job is handled like others (the next generation, a spare sets
 replicas does not make the other one right. The dispute is part of the machine's state, so it is in the journal.
 
 Known limit: the rank-local state of an odd rank (random streams, data position) has no replica. Its newcomer gets the copy that the odd
-worker sent to its buddies, and the incident says so.
+worker sent to its buddies, and the incident notes it.
 
 A redo that differs only in the inputs of collectives (`RedoDiffers.partly`) holds the job only if a drill of the role has passed, which
 shows that two attempts give the same, and the same call is issued in every step, so that the drill has seen it. Otherwise it is reported,
@@ -75,8 +75,8 @@ def _replace(state: JobState, odd: list[Worker], detail: str) -> None:
 
 
 def _hold(state: JobState, sides: tuple[tuple[int, ...], ...], found: str) -> None:
-    told = " or ".join(f"rank {_list(side)}" if len(side) == 1 else f"ranks {_list(side)}" for side in sides)
-    detail = disputes.HELD(found=found, sides=told)
+    described = " or ".join(f"rank {_list(side)}" if len(side) == 1 else f"ranks {_list(side)}" for side in sides)
+    detail = disputes.HELD(found=found, sides=described)
     _dispute(state, sides, found, detail).disputed = True
     disrupted(state, set(), "replicas differ")
     begin(state, found, [])
@@ -173,10 +173,10 @@ def believed(state: JobState, event: Believed) -> None:
         state.report(disputes.CANNOT_BE_BELIEVED(rank=event.rank, why=why_not))
         return
     state.dispute = None
-    said = disputes.BELIEVED_FOR(rank=event.rank, reason=event.reason) if event.reason else disputes.BELIEVED(rank=event.rank)
-    state.report(said)
+    note = disputes.BELIEVED_FOR(rank=event.rank, reason=event.reason) if event.reason else disputes.BELIEVED(rank=event.rank)
+    state.report(note)
     if state.incident is not None:
-        state.incident.note(said)
+        state.incident.note(note)
         state.incident.believed = True
     others = [state.holder(rank) for side in dispute.sides if event.rank not in side for rank in side]
     wrong = [worker for worker in others if worker.name in dispute.workers and worker.state is WorkerState.MEMBER]

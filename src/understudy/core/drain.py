@@ -78,8 +78,8 @@ def plan(state: JobState, names: Collection[str]) -> Plan:
 def ranks_on(state: JobState, node: Node) -> list[int]:
     """Return the ranks whose holder is there and not gone."""
     gone = (WorkerState.LOST, WorkerState.RELEASED)
-    held = ((rank, state.holder(rank)) for rank in state.ranks)
-    return sorted(rank for rank, worker in held if worker.node == node.name and worker.state not in gone)
+    holders = ((rank, state.holder(rank)) for rank in state.ranks)
+    return sorted(rank for rank, worker in holders if worker.node == node.name and worker.state not in gone)
 
 
 def settle(state: JobState) -> None:
@@ -110,8 +110,8 @@ def releasable(state: JobState, node: Node) -> bool:
         return False
     for_good = any(taint.leave and not taint.until for taint in node.taints.values())
     ended = (WorkerState.LOST, WorkerState.RELEASED)
-    held = any(worker.rank >= 0 and worker.state not in ended for worker in node.workers.values())
-    return node.lost or (for_good and not held and state.incident is None and not state.unsettled())
+    has_ranks = any(worker.rank >= 0 and worker.state not in ended for worker in node.workers.values())
+    return node.lost or (for_good and not has_ranks and state.incident is None and not state.unsettled())
 
 
 def released(state: JobState, event: NodeReleased) -> None:

@@ -18,7 +18,7 @@ Known limits: a migration that an operator asks for claims no node. A recovery w
 warming.
 
 The number of a claim is used once, and `ClaimNode` is sent only when it is in the journal. An orchestrator that takes over compares what
-the scheduler has with `open_claims`, asks again for what is missing, and cancels the rest. If nothing can be started on a node, it is given
+the scheduler has with `open_claims`, asks again for missing ones, and cancels the rest. If nothing can be started on a node, it is given
 back and another one is claimed after a pause.
 """
 
@@ -70,7 +70,7 @@ def scheduler_report(state: JobState) -> str:
     """Return what the scheduler reported, for the reason why the job has ended."""
     if not state.spec.floating:
         return ""
-    last = f"; the scheduler has said last: {state.scheduler_said}" if state.scheduler_said else ""
+    last = f"; last message of the scheduler: {state.scheduler_message}" if state.scheduler_message else ""
     return f". Of {state.spec.floating} floating spares that there may be at a time, {len(state.claims)} are claimed{last}"
 
 
@@ -119,7 +119,7 @@ def takes(state: JobState, event: NodeJoined) -> bool:
 def _useless(state: JobState, claim: Claim, node: str, why: str) -> None:
     """Give back a claim that the scheduler has fulfilled with a node that cannot be used."""
     del state.claims[claim.number]
-    state.scheduler_said = why
+    state.scheduler_message = why
     state.report(why)
     state.emit(GiveBackNode(claim.number, node))
     state.timer(TIMER, PAUSE)
@@ -131,7 +131,7 @@ def ended(state: JobState, event: ClaimEnded) -> str:
     if claim is None:
         state.ignore(event, RefusalReason.OVER)
         return ""
-    state.scheduler_said = event.detail
+    state.scheduler_message = event.detail
     if claim.node:
         state.nodes[claim.node].gone = True
         return claim.node
@@ -150,7 +150,7 @@ def lost(state: JobState, node: Node) -> None:
         state.emit(GiveBackNode(node.claim, node.name))
 
 
-# -- what is needed --------------------------------------------------------------------------------------------------------------
+# -- needed claims --------------------------------------------------------------------------------------------------------------
 
 
 def ask(state: JobState) -> None:

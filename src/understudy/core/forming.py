@@ -43,15 +43,15 @@ def restart_all(state: JobState, reason: str) -> None:
         return
     state.restarts += 1
     state.generation = state.next_generation()
-    starts = forming.STARTS_ANEW if state.protected else forming.STARTS_ANEW_UNPROTECTED
+    starts = forming.RESTARTS if state.protected else forming.RESTARTS_UNPROTECTED
     state.report(starts(reason=reason, restarts=state.restarts, most=state.spec.max_restarts))
     for worker in state.members():
-        fence(state, worker, "the job starts anew")
+        fence(state, worker, "the job restarts")
     for worker in state.newcomers():
-        give_back(state, worker, "the job starts anew")
+        give_back(state, worker, "the job restarts")
     for worker in state.idle(WorkerState.WARM):
         if worker.prepare is not None:
-            fence(state, worker, "the job starts anew")
+            fence(state, worker, "the job restarts")
     state.ranks.clear()
     state.ranks_ever_lost.clear()
     state.finished_then_lost.clear()

@@ -35,11 +35,11 @@ class Difference:
         return tuple(sorted(rank for side in others for rank in side)) if 2 * len(first) > total else ()
 
 
-def sides_of(held: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
+def sides_of(digests: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
     """Group ranks by their digest."""
     groups: dict[int, list[int]] = {}
-    for rank in sorted(held):
-        groups.setdefault(held[rank], []).append(rank)
+    for rank in sorted(digests):
+        groups.setdefault(digests[rank], []).append(rank)
     return tuple(tuple(group) for group in sorted(groups.values(), key=lambda group: (-len(group), group)))
 
 
@@ -67,9 +67,9 @@ def differences(
                 owner = owners[rank].get(entry, "")
                 belongs = None if is_parameter(entry) else (owner, known.classes[owner][rank]) if owner in known.classes else whole[rank]
                 shared.setdefault((row[rank], belongs), {})[rank] = table.get(entry, -1)
-        for held in shared.values():
-            if len(set(held.values())) > 1 and any(entry in moved.get(rank, ()) for rank in held):
-                found.append(Difference(entry, sides_of(held)))
+        for digests in shared.values():
+            if len(set(digests.values())) > 1 and any(entry in moved.get(rank, ()) for rank in digests):
+                found.append(Difference(entry, sides_of(digests)))
     return found
 
 

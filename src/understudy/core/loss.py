@@ -133,7 +133,7 @@ def communication_broken(state: JobState, event: CommunicationBroken) -> None:
     if event.generation != state.generation or state.broken:
         state.ignore(event, RefusalReason.AGAIN if event.generation == state.generation else RefusalReason.GENERATION)
         return
-    state.broken = f"{state.describe(state.workers[event.worker])} says: {event.detail}"
+    state.broken = f"{state.describe(state.workers[event.worker])} reports: {event.detail}"
     state.broken_at = state.now
     if state.finished_then_lost:
         finished_then_lost_needed(state, state.broken)
@@ -202,7 +202,7 @@ def expired(state: JobState, event: Expired) -> None:
 def lose(state: JobState, losses: list[Loss]) -> None:
     """Fence these workers, then handle their roles in the job, once."""
     idle: list[tuple[Loss, WorkerState]] = []
-    held: list[Loss] = []
+    of_holders: list[Loss] = []
     room = False
     for loss in losses:
         was = loss.worker.state
@@ -216,8 +216,8 @@ def lose(state: JobState, losses: list[Loss]) -> None:
         if loss.worker.rank < 0:
             idle.append((loss, was))
         else:
-            held.append(loss)
-    _lose_holders(state, held)
+            of_holders.append(loss)
+    _lose_holders(state, of_holders)
     for loss, was in idle:
         workers.idle_lost(state, loss.worker, was, loss.detail)
     if idle and state.ended is None:
@@ -231,7 +231,7 @@ def lose(state: JobState, losses: list[Loss]) -> None:
 def _lose_holders(state: JobState, losses: list[Loss]) -> None:
     migration = state.migration
     ranks: list[tuple[int, LossCause]] = []
-    told: list[str] = []
+    described: list[str] = []
     boundary = state.recovery is not None and state.recovery.planned
     interrupts = boundary
     for loss in losses:
@@ -239,7 +239,7 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
         what = _LOST.get(loss.cause, texts.LOST)(rank=worker.rank, worker=worker.name, node=worker.node, detail=loss.detail)
         if not worker.finished or not loss.detail.startswith("exit code 0"):  # many scripts end like this
             state.report(what)
-        told.append(what)
+        described.append(what)
         if worker.finished and state.phase is Phase.TRAINING and not interrupts and loss.cause is not LossCause.CORRUPT:
             state.finished_then_lost.add(worker.rank)
             continue
@@ -256,7 +256,7 @@ def _lose_holders(state: JobState, losses: list[Loss]) -> None:
             ranks.append((worker.rank, loss.cause))
     if not losses:
         return
-    reason = "; ".join(told[:MOST_NAMED]) + (f"; and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else "")
+    reason = "; ".join(described[:MOST_NAMED]) + (f"; and {len(described) - MOST_NAMED} more" if len(described) > MOST_NAMED else "")
     disrupted(state, {loss.worker.name for loss in losses}, reason)
     if interrupts and state.crashes is not None and (verdict := state.crashes.verdict()):
         state.end(1, verdict)

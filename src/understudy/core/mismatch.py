@@ -35,23 +35,23 @@ class Crashes:
     transaction: int
     newcomers: dict[str, int] = field(default_factory=dict)  # worker -> rank: of all recoveries that went on there
     survivors: int = ENOUGH  # number of survivors of the last of these recoveries
-    told: list[str] = field(default_factory=list)  # descriptions of the crashes
+    descriptions: list[str] = field(default_factory=list)  # descriptions of the crashes
 
     @staticmethod
     def resumed(before: Crashes | None, transaction: int, newcomers: dict[str, int], survivors: int) -> Crashes | None:
         """Return the record for a recovery that resumes at `transaction` with these newcomers and this number of survivors."""
         if before is None or before.transaction != transaction:
             return Crashes(transaction, newcomers, survivors) if newcomers else None
-        return Crashes(transaction, {**before.newcomers, **newcomers}, survivors, before.told)
+        return Crashes(transaction, {**before.newcomers, **newcomers}, survivors, before.descriptions)
 
     def count(self, worker: str, cause: LossCause, what: str) -> None:
         """Count the loss of `worker`, which holds a rank; `what` describes it."""
         if cause is LossCause.CRASHED and worker not in self.newcomers:
-            self.told.append(what)
+            self.descriptions.append(what)
 
     def verdict(self) -> str:
         """Return why the job ends; empty if it does not."""
-        if len(self.told) < min(ENOUGH, max(self.survivors, 1)):
+        if len(self.descriptions) < min(ENOUGH, max(self.survivors, 1)):
             return ""
         new = ", ".join(f"rank {rank} on {worker}" for worker, rank in self.newcomers.items())
-        return losses.SURVIVORS_CRASH(crashes="; ".join(self.told), transaction=self.transaction, newcomers=new)
+        return losses.SURVIVORS_CRASH(crashes="; ".join(self.descriptions), transaction=self.transaction, newcomers=new)

@@ -1,6 +1,6 @@
 """The places for workers on a node, and the local rank of a worker.
 
-A *bounded* node has as many places as its agent offered spares when it joined, each with an accelerator of its own: it was started for
+A *bounded* node has as many places as its agent offered spares when it joined, each with its own accelerator: it was started for
 spares only, or is claimed from the scheduler. No more ranks go there: they would find no free device, and their script would fail. A spare
 that is in a drill or idle blocks no rank.
 

@@ -155,8 +155,8 @@ def failed(state: JobState, worker: Worker, rank: int, why: str) -> None:
     """Record that the script raised in a spare's set-up as `rank`. In the rank's own set-up it did not, so the job goes on."""
     missed(state, rank)
     fence(state, worker, f"it could not be prepared for rank {rank}")
-    told = drills.NOT_PREPARED if state.unprepared[rank] < ATTEMPTS else drills.NOT_PREPARED_ANY_MORE
-    state.report(told(spare=worker.name, node=worker.node, rank=rank, why=why))
+    message = drills.NOT_PREPARED if state.unprepared[rank] < ATTEMPTS else drills.NOT_PREPARED_ANY_MORE
+    state.report(message(spare=worker.name, node=worker.node, rank=rank, why=why))
     if state.incident is None:
         top_up(state)
 

@@ -314,18 +314,18 @@ def _count(state: JobState, recovery: Recovery) -> None:
 def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
     migration = state.migration if recovery.planned else None
     leavers: tuple[int, ...] = ()
-    word = decision.decision
+    name = decision.decision
     members = state.members()
     if migration is not None:
         if all(answer.position.stand is VotePhase.IDLE for answer in recovery.answers.values()) and decision.decision == "redo":
-            word = BOUNDARY
+            name = BOUNDARY
         for move in migration.moves:
             state.set_worker_state(state.workers[move.leaver], WorkerState.LEAVING)
             state.ranks[move.rank] = move.newcomer
         migration.stage, migration.boundary, leavers = Stage.MOVING, decision.start, migration.ranks
     if state.incident is not None:
-        state.incident.decision = word
-        state.incident.redone |= word == REDO
+        state.incident.decision = name
+        state.incident.redone |= name == REDO
     recovery.decision = decision
     state.set_phase(Phase.RESUMING)
     newcomers = state.newcomers()
@@ -337,7 +337,7 @@ def _resume(state: JobState, recovery: Recovery, decision: Decision) -> None:
             worker=worker.name,
             generation=state.generation,
             start=decision.start,
-            decision=word,
+            decision=name,
             store=state.store,
             newcomers=decision.absent,
             holders=decision.holders,

@@ -188,12 +188,12 @@ def _summary(incident: OpenIncident, now: float) -> Text:
         "redo": "redone",
         "roll forward": "rolled forward",
         "boundary": "at a boundary",
-        "start anew": "started anew",
+        "start anew": "restarted from scratch",
     }
     decision = how.get(incident.decision, incident.decision)
     return recoveries.INCIDENT_OVER(
         number=incident.number,
-        what=what or "nobody was lost",
+        what=what or "no rank was lost",
         transaction=incident.transaction,
         decision=decision,
         seconds=now - incident.fault_at,

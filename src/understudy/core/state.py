@@ -100,7 +100,7 @@ class Node:
     device_names: dict[str, str] = field(default_factory=dict)  # other names of these devices
     home_at: float = 0.0  # unix time at which its ranks return (`home.py`); -1: they are; 0: always trusted, or not trusted
     spares_for_return: int = 0  # its spares that were started for returning ranks
-    trusted_at: float = 0.0  # unix time at which an operator last said that it is trusted; 0: never
+    trusted_at: float = 0.0  # unix time at which an operator last marked it as trusted; 0: never
     workers: dict[str, Worker] = field(default_factory=dict)  # its workers that are not lost, oldest first
 
     @property
@@ -175,7 +175,7 @@ class Recovery:
     store: str
     waiting: set[str]  # survivors that have not answered
     lost: list[tuple[int, LossCause]]  # since the last decision, to be counted at their transaction
-    unexplained: bool = False  # communication broke, but nobody was lost
+    unexplained: bool = False  # communication broke, but no rank was lost
     answers: dict[str, Quiesced] = field(default_factory=dict)
     decision: Decision | None = None
     counted: bool = False
@@ -278,7 +278,7 @@ class JobState:
     workers: dict[str, Worker] = field(default_factory=dict)  # all workers, including lost ones
     unassigned: dict[str, Worker] = field(default_factory=dict)  # those that are starting or warm, oldest first
     unverified: dict[str, Worker] = field(default_factory=dict)  # the newcomers
-    ranks_ever_lost: set[int] = field(default_factory=set)  # ranks of which a worker was lost or released at some time
+    ranks_ever_lost: set[int] = field(default_factory=set)  # ranks whose worker was lost or released at some time
     started: int = 0  # the number of the next worker; names are not reused
     ranks: dict[int, str] = field(default_factory=dict)  # the worker that holds each rank, or held it last; empty, or all ranks in order
     finished_then_lost: set[int] = field(default_factory=set)  # ranks whose worker finished and was lost afterwards
@@ -315,7 +315,7 @@ class JobState:
     broken_at: float = 0.0
     claims: dict[int, Claim] = field(default_factory=dict)  # open claims, oldest first
     claimed: int = 0  # the number of the next one
-    scheduler_said: str = ""  # the latest report about a claim that it could not fulfil or has ended
+    scheduler_message: str = ""  # the latest report about a claim that it could not fulfil or has ended
     timers: set[str] = field(default_factory=set)
     first_unmet: dict[str, int] = field(default_factory=dict, compare=False)  # where `all_of` starts; does not affect results
     refused: dict[tuple[str, RefusalReason], int] = field(default_factory=dict, compare=False)  # number of events that were ignored

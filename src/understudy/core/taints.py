@@ -4,7 +4,7 @@ A tainted node still works. It gets no new spares, and a spare there takes a ran
 tainted, taints have no effect. A node may have several taints, one of each source for each of its parts, and is trusted again when the last
 one has ended.
 
-    node_tainted    a taint is set, changed or ended. An operator who says that a node is trusted ends all of them, and earlier evidence
+    node_tainted    a taint is set, changed or ended. An operator who marks a node as trusted ends all of them, and earlier evidence
                     no longer counts
     expired         taints whose time is over end
     node_checked    a node has passed the check that it had to pass (`admission.py`): it is trusted, and its ranks may return (`home.py`)
@@ -214,7 +214,7 @@ def _describe(node: Node, why: Taint) -> Text:
 
 
 def _why_left(state: JobState, node: Node, rank: int) -> Taint | None:
-    """Return the taint because of which this rank must leave `node`; None if it need not."""
+    """Return the taint that makes this rank leave `node`; None if it need not."""
     of_node = next((known for known in node.taints.values() if known.leave), None)
     of_device = devices.taint_of(state, state.holder(rank))
     return of_node or (of_device if of_device is not None and of_device.leave else None)

@@ -3,8 +3,8 @@
 Theory
 ======
 
-There are two kinds of state machines, one for the job and one for each worker. The tables do not say *why* something changes: the other
-modules of `core` decide that. They say which changes are possible at all.
+There are two kinds of state machines, one for the job and one for each worker. The tables do not define *why* something changes: the other
+modules of `core` decide that. They define which changes are possible at all.
 
 A worker has a rank from WARM on, if ever, and keeps it for life; it never comes back from LOST:
 
@@ -25,7 +25,7 @@ that begins is TRAINING until its first commit and after it:
     any of them ----> ENDED
 
 Ignored events. Workers repeat themselves after every reconnect, and an event may be late: from a worker that is fenced by now, or of a
-generation that is over. Such an event changes nothing. `SPEAKERS` and `DURING` say in which state of its worker, and in which phase, a kind
+generation that is over. Such an event changes nothing. `SPEAKERS` and `DURING` set in which state of its worker, and in which phase, a kind
 of event counts; handlers check what depends on more than that (the generation, a timer, whether it is a repeat). Ignored events are counted
 in `JobState.refused` by kind and reason. They are never an error, because they come from outside, and the counts affect no decision. A
 steady number of them is normal; a kind that grows without end shows a process that is not heard.

@@ -123,13 +123,13 @@ def _heard(alert: Alert, nodes: KnownNodes, reading: Reading, now: float) -> Evi
     elif 0 < ended <= now:
         until = ended
     part = _part(alert)
-    told = next((line for name in ("summary", "description") if (line := first_line(alert.annotations.get(name, "")))), "an alert fires")
+    summary = next((line for name in ("summary", "description") if (line := first_line(alert.annotations.get(name, "")))), "an alert fires")
     return Evidence(
         f"{NAME}:{alert.name}" if alert.name else NAME,
         Subject.DEVICE if part else Subject.NODE,
         node,
         Severity.SUSPECT if alert.labels.get("severity") in reading.suspect else Severity.NOTE,
-        alertmanager.ALERT(summary=told),
+        alertmanager.ALERT(summary=summary),
         min(began, now),
         _kind(alert.name),
         part,

@@ -271,26 +271,26 @@ class Command(NodeDetector):
 
     def _judged(self, run: _Run) -> list[Evidence]:
         output, errors = run.output.decode(errors="replace"), run.errors.decode(errors="replace")
-        c, said = self._check, first_line(output) or first_line(errors)
+        c, line = self._check, first_line(output) or first_line(errors)
         if run.cut == "limit":
-            return [self._note("check-timeout", node_programs.TIMEOUT(check=c.name, seconds=c.limit, printed=_printed(said)))]
+            return [self._note("check-timeout", node_programs.TIMEOUT(check=c.name, seconds=c.limit, printed=_printed(line)))]
         if run.cut == "output":
-            return [self._note("check-output", node_programs.TOO_MUCH_OUTPUT(check=c.name, most=MOST_OUTPUT, printed=_printed(said)))]
+            return [self._note("check-output", node_programs.TOO_MUCH_OUTPUT(check=c.name, most=MOST_OUTPUT, printed=_printed(line)))]
         if run.taken or run.ended is None:
-            return [self._note("check-status", node_programs.STATUS_TAKEN(check=c.name, printed=_printed(said)))]
+            return [self._note("check-status", node_programs.STATUS_TAKEN(check=c.name, printed=_printed(line)))]
         how, number = run.ended
         if how != os.CLD_EXITED:
             known = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-            return [self._note("check-signal", node_programs.SIGNALLED(check=c.name, signal=known, printed=_printed(said)))]
+            return [self._note("check-signal", node_programs.SIGNALLED(check=c.name, signal=known, printed=_printed(line)))]
         if c.output == "json" and number == 0:
             return self._findings(run.output)
         if c.output == "json" or number > 1:
-            printed = _printed(first_line(errors) or said)
+            printed = _printed(first_line(errors) or line)
             return [self._note("check-exit", node_programs.BAD_EXIT(check=c.name, exit_code=number, printed=printed))]
         if number == 0:
             return []
         now = self._now()
-        detail = node_programs.FAILED(check=c.name, printed=f": {said}" if said else "")
+        detail = node_programs.FAILED(check=c.name, printed=f": {line}" if line else "")
         until = now + c.holds if c.holds else 0.0
         return [Evidence(self.name, Subject.NODE, "", Severity(c.severity), detail, now, c.kind, until=until)]
 
@@ -317,8 +317,8 @@ class Command(NodeDetector):
         return Evidence(self.name, Subject.NODE, "", Severity.NOTE, detail, self._now(), kind)
 
 
-def _printed(said: str) -> str:
-    return f" (it printed: {said})" if said else ""
+def _printed(line: str) -> str:
+    return f" (it printed: {line})" if line else ""
 
 
 def _wait(pidfd: int, seconds: float) -> None:

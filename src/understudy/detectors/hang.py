@@ -76,7 +76,7 @@ class Alone:
     seconds: float
     limit: float
     page: PageView
-    waits_for_nobody: bool  # how this is known: else it lags behind the others
+    waits_for_none: bool  # how this is known: else it lags behind the others
 
 
 @dataclass
@@ -131,9 +131,9 @@ class HangWatch(Detector):
 
     def stalled(self, ranks: Mapping[int, str], now: float) -> float:
         """Return the seconds since any rank made progress; 0 while one of them has not been read, or is in a debugger."""
-        held = [self._workers.get(worker) for worker in ranks.values()]
-        known = [watched for watched in held if watched is not None]
-        if len(known) < len(held) or not known or any(w.page.process & _UNDER_A_DEBUGGER for w in known):
+        watches = [self._workers.get(worker) for worker in ranks.values()]
+        known = [watched for watched in watches if watched is not None]
+        if len(known) < len(watches) or not known or any(w.page.process & _UNDER_A_DEBUGGER for w in known):
             return 0.0
         return self.still(ranks.values(), now)
 
@@ -246,7 +246,7 @@ class HangWatch(Detector):
         alone = self.alone(ranks, now)
         if alone is None or alone.seconds <= alone.limit:
             return None
-        message = training_evidence.WAITS_FOR_NOBODY if alone.waits_for_nobody else training_evidence.BEHIND
+        message = training_evidence.WAITS_FOR_NONE if alone.waits_for_none else training_evidence.BEHIND
         page = alone.page
         detail = message(
             stalled=alone.seconds,

@@ -70,7 +70,7 @@ class _Seen:
     text: str
     last_text: str
     count: int = 1
-    told_until: float = 0.0  # of a state: until when it has been reported; 0: not yet
+    reported_until: float = 0.0  # of a state: until when it has been reported; 0: not yet
 
     def again(self, happened: float, text: str) -> None:
         self.last, self.last_text, self.count = happened, text, self.count + 1
@@ -185,7 +185,7 @@ class Kernel(NodeDetector):
                 state = self._states.pop((found.kind, found.part), None)
                 if state is None:
                     continue
-                if state.told_until:
+                if state.reported_until:
                     ended.append(state.evidence(happened))
                     continue
                 found, happened, text = _briefly(state.meaning), state.first, state.text
@@ -243,13 +243,13 @@ class Kernel(NodeDetector):
         return [_note("log-before", kernel_log.BEFORE(records="; ".join(named), more=more), now)]
 
     def _lasting(self, now: float) -> list[Evidence]:
-        told = []
+        reported = []
         for state in self._states.values():
             pattern = state.meaning.pattern
-            if now - state.first >= pattern.settles and state.told_until - now <= pattern.hold / 2:
-                state.told_until = now + pattern.hold
-                told.append(state.evidence(state.told_until))
-        return told
+            if now - state.first >= pattern.settles and state.reported_until - now <= pattern.hold / 2:
+                state.reported_until = now + pattern.hold
+                reported.append(state.evidence(state.reported_until))
+        return reported
 
 
 def _count(seen: dict[tuple[str, str, Severity], _Seen], found: Meaning, happened: float, text: str) -> None:

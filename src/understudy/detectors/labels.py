@@ -12,7 +12,7 @@ PART_LABELS = ("gpu", "device")
 
 
 class Unnamed(ValueError):
-    """A label names no known node; the text says why."""
+    """A label names no known node; the text gives the reason."""
 
 
 def without_port(instance: str) -> str:
@@ -47,21 +47,21 @@ class KnownNodes:
                 if not _is_address(host):
                     self._hosts.setdefault(host.partition(".")[0], set()).add((host, name))
 
-    def find(self, said: str) -> str:
+    def find(self, name: str) -> str:
         """Return the name of the one node that is meant: by its name, by its address, or by the first part of a host name where either side
         has no more than that: node7 is node7.a.org, which is not node7.b.org. Raises `Unnamed`.
         """
-        if said in self._names:
-            return said
-        found = self._addresses.get(said, set())
-        if not found and not _is_address(said):
-            first, _, domain = said.partition(".")
-            found = {name for host, name in self._hosts.get(first, ()) if not domain or host == first}
+        if name in self._names:
+            return name
+        found = self._addresses.get(name, set())
+        if not found and not _is_address(name):
+            first, _, domain = name.partition(".")
+            found = {node for host, node in self._hosts.get(first, ()) if not domain or host == first}
         if len(found) == 1:
             return next(iter(found))
         if found:
-            raise Unnamed(alertmanager.AMBIGUOUS_NODE(name=said[:200], nodes=" or ".join(sorted(found)[:3])))
-        raise Unnamed(alertmanager.UNKNOWN_NODE(name=said[:200]))
+            raise Unnamed(alertmanager.AMBIGUOUS_NODE(name=name[:200], nodes=" or ".join(sorted(found)[:3])))
+        raise Unnamed(alertmanager.UNKNOWN_NODE(name=name[:200]))
 
 
 def _is_address(host: str) -> bool:

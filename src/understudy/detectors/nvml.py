@@ -9,7 +9,7 @@ A device is identified by its UUID and named by the index that it had when it wa
 Known limits: none of this has run on a real GPU, only on a stand-in for the library. Xids from before the detector began are not
 seen. With MIG, NVML does not report row remaps, and without privileges not every Xid. The counters of NVLink are those of the
 whole device; up to Hopper they are replays, recoveries and CRC errors, from Blackwell on recoveries only. Xids 144 to 150 are
-all suspect: NVML does not give the status by which NVIDIA's catalogue tells the harmless ones apart. While NVML is in use, the
+all suspect: NVML does not give the status by which NVIDIA's catalogue distinguishes the harmless ones. While NVML is in use, the
 driver may refuse to reset a GPU: stop the agent first. A driver older than 535 does not report slowdown.
 """
 

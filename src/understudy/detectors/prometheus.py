@@ -1,7 +1,7 @@
 """Judge metrics of Prometheus servers and exporters by rules: a rule names the number, its limit, and the node or part that it is about.
 
 Runs at the host of the orchestrator. A rule queries the server (`query`, in PromQL), or reads a metric on the exporters' pages (`sample`)
-where there is no server or its answers come too late. A series that compares as the rule says, in every look for as long as `for`, is
+where there is no server or its answers come too late. A series that compares as the rule requires, in every look for as long as `for`, is
 evidence against the node that its labels name.
 
 What cannot be fetched or read counts against no node: a server that is down, slow, or answers something else is a note about this detector,
@@ -101,7 +101,7 @@ class Server(Configured):
 class Exporter(Server):
     """One page of metrics, such as http://node7:9400/metrics."""
 
-    node: str = ""  # its node, whatever its labels say
+    node: str = ""  # its node, whatever its labels are
 
 
 class Rule(Configured):

@@ -32,7 +32,7 @@ MOST_TOKEN = 1 << 14
 
 
 class Unusable(Exception):
-    """There is no answer, or none that can be used; the text says why, for a person."""
+    """There is no answer, or none that can be used; the text gives the reason, for a person."""
 
 
 @dataclass(frozen=True)

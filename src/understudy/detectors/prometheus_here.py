@@ -27,7 +27,7 @@ class Rules(PrometheusSettings):
 
 class PrometheusHere(NodeDetector):
     def __init__(self, rules: Rules, names: Sequence[str], now: Callable[[], float] = time.time) -> None:
-        """Prepare the rules; nothing is queried yet. `names` of this node; the first one is that of its own pages. `now` returns unix
+        """Prepare the rules; nothing is queried yet. `names` of this node; the first one has its own pages. `now` returns unix
         time.
         """
         self.name = f"prometheus:{rules.name}"

@@ -11,7 +11,7 @@ looks of these windows together, the two are more than `margin` apart even if bo
 interval for a binomial proportion). Otherwise the next windows in a row are added, until it is. Evidence is valid until a window in which
 the rank is not slow, and is given again with every further proof.
 
-A worker is suspect because of its time in transactions up to the vote, forward and backward, of which replicas have the same. After the
+A worker is suspect because of its time in transactions up to the vote, forward and backward, which are equal on replicas. After the
 vote and between transactions a rank may have other work (checkpoints, logs, the evaluation of rank 0): the others wait for it, which a
 person should know, but another worker in its place would be no faster. That is a note, of another kind.
 

@@ -37,7 +37,7 @@ _HEAD = re.compile(r'\s*\{\s*"type"\s*:\s*"(\w+)"')
 
 
 class BadMessage(ValueError):
-    """A message that is not one of ours: the text says what is wrong with it."""
+    """A message that is not one of ours: the text names the mistake."""
 
 
 class NodeTooLong(BadMessage):

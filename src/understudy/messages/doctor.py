@@ -49,7 +49,7 @@ WAITS_NOT_SHOWN = Message(
     cause="Understudy reads what threads of Gloo are waiting for, which it supports on some architectures only.",
     remedy="Ignore this if that is acceptable. Otherwise use x86_64 or aarch64 and a tested torch.",
 )
-WAITS_NOT_TOLD = Message(
+WAITS_HIDDEN = Message(
     "US9012",
     f"the kernel does not let a process read what its threads wait for{_JUDGED}",
     cause="A process cannot read its own /proc/self/task/*/syscall or /proc/self/mem here, usually because of a seccomp profile or a "

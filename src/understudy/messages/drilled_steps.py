@@ -45,13 +45,13 @@ CHANGED_UNFORESEEN = Message(
     "the step.",
     remedy=_AGAIN,
 )
-NOT_TOLD_AT_VOTE = Message(
+NOT_DESCRIBED_AT_VOTE = Message(
     "US4645",
     "the state of the rank at its vote could not be described: {error!r}",
     cause="The rank could not describe its state for the comparison, and continued with its step.",
     remedy=f"{_AGAIN} Report it if it repeats.",
 )
-NOT_TOLD_AT_END = Message(
+NOT_DESCRIBED_AT_END = Message(
     "US4646",
     "the state of the rank after its step could not be described: {error!r}",
     cause="The rank could not describe its state for the comparison, and continued.",

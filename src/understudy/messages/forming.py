@@ -122,13 +122,13 @@ WORKER_LOST = Message(
     cause="A worker that was started for a rank ended before ranks were assigned. Another one takes its place.",
     remedy="Read the last lines of this worker in the run directory if it happens again. Otherwise ignore this.",
 )
-STARTS_ANEW = Message(
+RESTARTS = Message(
     "US4050",
     "{reason} before the first transaction: all ranks restart from the beginning ({restarts} of at most {most} times)",
     cause="A rank was lost before the first step was committed. Nothing had been computed yet, so all workers are started from scratch.",
     remedy="Find out what ends workers in the setup of the script if it repeats. Otherwise ignore this.",
 )
-STARTS_ANEW_UNPROTECTED = Message(
+RESTARTS_UNPROTECTED = Message(
     "US4053",
     "{reason} in a script that is not protected: all ranks restart from the beginning of the script, and what they had computed since "
     "then, or since its own checkpoint, is lost ({restarts} of at most {most} times)",

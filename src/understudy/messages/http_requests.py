@@ -76,7 +76,7 @@ SECRET_ITSELF_NEEDED = Message(
     remedy="Give every node of the job the same secret.",
 )
 
-SAID_FOR_ALL_JOBS = Message(
+SET_FOR_ALL_JOBS = Message(
     "US5212",
     "node {node} was tainted or drained for all jobs of the service ({reason}). To change that, use the secret, or a token or "
     "certificate with the role operate that was made without --job",

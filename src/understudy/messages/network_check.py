@@ -47,7 +47,7 @@ UNREACHABLE = Message(
     cause="The system refused to connect.",
     remedy="Check the address and the network.",
 )
-NOBODY_LISTENS = Message(
+NOT_LISTENING = Message(
     "US3812",
     "cannot be reached: {reason}; is `understudy check-node --serve` running there?",
     cause="The other node responds, but no process listens on this port.",

@@ -8,7 +8,7 @@ _TWICE = "The script does not do the same on a newcomer as on the first workers,
 _SAME_SETUP = (
     "Make the setup of the script independent of everything that differs in a second run: the time, random names, files that change."
 )
-_BEHIND = "this rank changes something {point}, after the vote, and was lost before its buddies had that change: "
+_AFTER_VOTE = "this rank changes something {point}, after the vote, and was lost before its buddies had that change: "
 
 NOT_MADE = Message(
     "US4500",
@@ -90,13 +90,13 @@ LARGE_RESULT = Message(
 )
 CHANGE_LOST = Message(
     "US4514",
-    f"{_BEHIND}if this was after transaction {{transaction}}, the change is lost",
+    f"{_AFTER_VOTE}if this was after transaction {{transaction}}, the change is lost",
     cause="The rank changes something after its vote, and was lost before it handed over the change.",
     remedy="Change it before optimizer.step if no change may be lost.",
 )
 CHANGE_RUN_AGAIN = Message(
     "US4515",
-    f"{_BEHIND}its newcomer ran the code after transaction {{transaction}} again, from the state that was handed over with that vote; "
+    f"{_AFTER_VOTE}its newcomer ran the code after transaction {{transaction}} again, from the state that was handed over with that vote; "
     "changes of registered state by that code are lost",
     cause="The rank changes something between two transactions, and was lost before it handed over the change. The newcomer ran the code "
     "in between again.",

@@ -362,7 +362,7 @@ NOT_DRAINED = Message(
     remedy="Drain them with the scheduler's own commands; the job's user may lack the permission.",
 )
 
-SCHEDULER_UNTOLD = Message(
+SCHEDULER_NOT_NOTIFIED = Message(
     "US5404",
     "the job is over, and the scheduler could not be notified: {reason}",
     cause="The last requests to the scheduler at the job's end failed, or were not answered in time.",

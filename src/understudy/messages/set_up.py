@@ -70,7 +70,7 @@ PORT_TAKEN = Message(
     "whose rank it would take over.",
     remedy="Open the port with SO_REUSEPORT, or catch the OSError if job.newcomer.",
 )
-STARTS_ANEW = Message(
+RESTARTS = Message(
     "US1623",
     "the job restarts from the beginning",
     cause="A rank was lost before anything was trained. The orchestrator ends all workers and starts new ones.",

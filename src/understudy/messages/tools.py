@@ -315,7 +315,7 @@ NO_CERTIFICATE = Message(
     remedy="Give the orchestrator's certificate, which begins with -----BEGIN CERTIFICATE-----.",
 )
 
-JOB_SAYS = Message(
+JOB_REPORTS = Message(
     "US2906",
     "the job: {message}",
     cause="The message of the job into which faults were injected, as `understudy status` shows it.",

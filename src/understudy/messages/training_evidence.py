@@ -21,7 +21,7 @@ BEHIND = Message(
     cause="No rank made progress for longer than the limit. All other ranks are further along than this one and are waiting for it.",
     remedy=f"The worker of this rank is ended and a spare takes over the rank. {_RAISE_LIMIT}",
 )
-WAITS_FOR_NOBODY = Message(
+WAITS_FOR_NONE = Message(
     "US3002",
     "no progress of the job for {stalled:.1f} s (limit {limit:.1f} s), and rank {rank} alone is not waiting for another rank: {activity} "
     "in transaction {transaction} after {collectives} collectives{where}",

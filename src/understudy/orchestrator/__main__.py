@@ -2,7 +2,7 @@
 
 One job (`--run-dir`): the exit code is the job's. It writes `RUN_DIR/orchestrator.json` ({"url", "pid"}) once it serves. If it is restarted
 with the same run directory, it replays the journal and continues; give it the same port, so that the agents find it. With `--members` it is
-one of several, on other hosts, of which one leads (`quorum`).
+one of several, on other hosts, one of which leads (`quorum`).
 
 A service (`--state-dir`): jobs are submitted over HTTP and run on the nodes whose agents have connected. If it is restarted with the same
 folder, it continues. Ending it ends no job.
@@ -263,7 +263,7 @@ def _entry(arguments: argparse.Namespace, folder: Path) -> _Entry:
 
 
 def _settings(run_dir: Path, given: str | None, *, member: bool) -> Settings:
-    """Return the settings of the journal if there is one, else of the command line. A `member` of several may have none of its own."""
+    """Return the settings of the journal if there is one, else of the command line. A `member` of several may have none."""
     place = run_dir / JOURNAL
     try:
         known = _patiently(place, lambda: journal.read(place))
@@ -284,15 +284,15 @@ def _patiently(place: Path | str, read: Callable[[], T]) -> T:
 
     Training goes on in the meantime, and an orchestrator that ended would be restarted only a few times.
     """
-    backoff, told = Backoff(AGAIN, AGAIN_AT_MOST), False
+    backoff, reported = Backoff(AGAIN, AGAIN_AT_MOST), False
     while True:
         try:
             return read()
         except (sa.exc.OperationalError, sqlite3.OperationalError) as error:
             if not isinstance(place, Path):
                 raise
-            if not told:
-                told = True
+            if not reported:
+                reported = True
                 say(orchestrators.JOURNAL_UNREADABLE_NOW(path=place, reason=str(getattr(error, "orig", error))))
             time.sleep(backoff.delay())
 
@@ -309,7 +309,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m understudy.orchestrator", description=__doc__)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--run-dir", type=Path, help="serve one job, whose run directory this is")
-    where.add_argument("--state-dir", type=Path, help="serve any number of jobs, and keep here what is known of them")
+    where.add_argument("--state-dir", type=Path, help="serve any number of jobs, and keep their state here")
     parser.add_argument("--database", default=os.environ.get("UNDERSTUDY_DATABASE", ""), help="of a service: a postgresql:// URL")
     parser.add_argument("--token-file", type=Path, help="of a service: the secret of its users and agents")
     parser.add_argument("--spec-json", help='{"spec": ..., "timeouts": ...} or the path of a file with it')

@@ -92,11 +92,11 @@ class Auth:
             return None
         headers = {FENCE: str(fence), **shown}
         await socket.accept(headers=[(name.encode(), value.encode()) for name, value in headers.items()])
-        said: Message | None = None
+        message: Message | None = None
         why = ""
         try:
             with suppress(TimeoutError, KeyError):
-                said = decode(await asyncio.wait_for(socket.receive_text(), HELLO))
+                message = decode(await asyncio.wait_for(socket.receive_text(), HELLO))
         except NodeTooLong as error:  # its agent may be of an earlier version and have parts that train: it stays, and connects again
             node = plain(next((grant.node for grant in grants if grant.node), error.node))[:100]
             self._jobs.tell_once(f"labels of {node}", service_jobs.NODE_KEPT_WAITING(node=node, reason=str(error)))
@@ -106,13 +106,13 @@ class Auth:
             why = f": {plain(str(error))}"
         except WebSocketDisconnect:
             return None
-        if not isinstance(said, kind):
+        if not isinstance(message, kind):
             await socket.close(POLICY_VIOLATION, shortened(http_requests.FIRST_MESSAGE(type=kind.__name__, reason=why)))
             return None
-        if not any(grant.serves(said.node) for grant in grants):
-            await self._not_its_node(socket, said.node, next((grant.node for grant in grants if grant.node), ""))
+        if not any(grant.serves(message.node) for grant in grants):
+            await self._not_its_node(socket, message.node, next((grant.node for grant in grants if grant.node), ""))
             return None
-        return said
+        return message
 
     async def _not_its_node(self, socket: WebSocket, node: str, own: str) -> None:
         """Reject an agent whose token or certificate is for another node (`own`), or names none."""

@@ -41,4 +41,4 @@ def floating_spares(state: JobState) -> FloatingStatus:
         )
         for claim in floating.open_claims(state)
     ]
-    return FloatingStatus(most=state.spec.floating, asked=state.claimed, claims=claims, said=state.scheduler_said)
+    return FloatingStatus(most=state.spec.floating, asked=state.claimed, claims=claims, said=state.scheduler_message)

@@ -221,7 +221,7 @@ class Cluster:
     def observe(self, evidence: Evidence, may: Callable[[str], bool] = lambda job: True) -> list[str]:
         """Take evidence about a node, and return the names of the jobs that received it.
 
-        Each job on the node does what its own policy says, and no new one is placed there while the evidence is valid. `may`: whether the
+        Each job on the node acts by its own policy, and no new one is placed there while the evidence is valid. `may`: whether the
         source of the evidence has authority over a job; over "": all jobs, including future ones.
         """
         node = self.nodes.get(evidence.name)

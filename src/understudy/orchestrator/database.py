@@ -110,11 +110,11 @@ _sound: dict[tuple[Path, str], tuple[int, ...]] = {}  # files that this process 
 def reading(place: Path | str, check: str = QUICK) -> Iterator[sa.Connection | None]:
     """Open a read-only connection to the journal in this version's form; None if there is none yet.
 
-    Raises `migrations.NewerJournal`, and `sqlite3.DatabaseError` if an SQLite file is damaged. That is checked once in each process, as
-    `check` says, and again when the file has changed.
+        Raises `migrations.NewerJournal`, and `sqlite3.DatabaseError` if an SQLite file is damaged. That is checked once in each process, as
+    That is checked once in each process, if the file has changed.
 
-    Nothing is changed: for an SQLite file of an older version the connection is to a migrated copy in memory. (A PostgreSQL database is
-    read by the orchestrator that leads, and was migrated with the lease.)
+        Nothing is changed: for an SQLite file of an older version the connection is to a migrated copy in memory. (A PostgreSQL database is
+        read by the orchestrator that leads, and was migrated with the lease.)
     """
     if isinstance(place, Path):
         if not place.exists():
@@ -132,7 +132,7 @@ def reading(place: Path | str, check: str = QUICK) -> Iterator[sa.Connection | N
             elif found == migrations.VERSION:
                 yield connection
             else:
-                assert isinstance(place, Path), "whoever leads has brought the database up to date"
+                assert isinstance(place, Path), "the leader has brought the database up to date"
                 copy = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
                 with copy.connect() as upgraded:
                     _driver(connection).backup(_driver(upgraded))

@@ -1,6 +1,6 @@
 """Decisions that wait for the journal: they are written before they are sent, however long that takes.
 
-A restarted orchestrator knows what is in the journal. If it did not know of a recovery that was carried out, it would decide that again,
+A restarted orchestrator knows its journal. If it did not know of a recovery that was carried out, it would decide that again,
 and ranks would wait for each other forever. So if the journal cannot be written (a full disk whose reserve is used up, a database that is
 not available, no majority of the orchestrators), a recovery waits: the job *pauses*. Its ranks keep their state, its timers stop, and it
 resumes by itself when the decision is written. Plain training, and the end of the job, do not wait.

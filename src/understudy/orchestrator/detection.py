@@ -25,7 +25,7 @@ from understudy.policy.rules import Action, Policy
 
 MOST = 1000  # pieces of evidence that a detector may find in one check; notes of one job
 TAINTS = 100  # of one node: a detector may name any number of parts
-SHARE = 3  # one detector, and those with the same name, may use at most 1/SHARE of what is kept
+SHARE = 3  # one detector, and those with the same name, may use at most 1/SHARE of the kept evidence
 OFTEN = 10.0  # seconds
 _FOUND_BY_CORE = frozenset({CORRUPT, DEVICE})
 LITTLE = 0.1  # share of the remaining duration of a taint: a smaller extension is ignored
@@ -45,7 +45,7 @@ def family(detector: str) -> str:
 
 
 def too_many(detector: str, kept: Collection[str], most: int) -> bool:
-    """Return whether there is no room for another piece of evidence of this detector. `kept`: the detectors of what is kept."""
+    """Return whether there is no room for another piece of evidence of this detector. `kept`: the detectors of the kept evidence."""
     return len(kept) >= most or sum(family(other) == family(detector) for other in kept) >= most // SHARE
 
 
@@ -65,11 +65,11 @@ def view_of(state: JobState, steps: Mapping[str, int], now: float) -> JobView:
     """Return a job's state for detectors. `steps`: as far as known."""
     there = {w.name: w for node in state.nodes.values() for w in node.workers.values() if w.state is not WorkerState.RELEASED}
     holding = (WorkerState.MEMBER, WorkerState.NEWCOMER)
-    held = {rank: name for rank, name in state.ranks.items() if name in there and there[name].state in holding}
-    holders = set(held.values())
+    by_rank = {rank: name for rank, name in state.ranks.items() if name in there and there[name].state in holding}
+    holders = set(by_rank.values())
     idle = [name for name in there if name not in holders]
     steady = state.phase is Phase.TRAINING and state.migration is None and state.drill is None
-    return JobView(now, held, idle, {name: worker.node for name, worker in there.items()}, steps, state.roles, state.generation, steady)
+    return JobView(now, by_rank, idle, {name: worker.node for name, worker in there.items()}, steps, state.roles, state.generation, steady)
 
 
 class Responses:
@@ -94,21 +94,21 @@ class Responses:
         self._held: dict[tuple[str, str, str], NodeTainted] = {}  # by node, source and part: pending taints
         self._ends: dict[tuple[str, str, str], dict[str, float]] = {}  # by node, detector and part, for each kind: when it ends
         self._moved: dict[str, int] = {}  # how often the rank of a worker was to leave it
-        self._said: dict[tuple[str, str, str, str], Evidence] = {}  # by detector, name, kind and part: the last evidence that was new
-        self._told: dict[str, str] = {}  # of pending taints: the first word of the reason, as reported
+        self._latest: dict[tuple[str, str, str, str], Evidence] = {}  # by detector, name, kind and part: the last evidence that was new
+        self._reported: dict[str, str] = {}  # of pending taints: the first word of the reason, as reported
 
     def news(self, evidence: Evidence) -> bool:
         """Return whether the evidence is new. A repeated occurrence of the same counts at most once in `OFTEN` seconds."""
         key = evidence.detector, evidence.name, evidence.kind, evidence.part
-        known = self._said.get(key)
+        known = self._latest.get(key)
         if known is not None:
             later = evidence.happened - known.happened >= OFTEN or evidence.severity != known.severity
             longer = abs(evidence.until - known.until) > max(1.0, LITTLE * abs(known.until - known.happened))
             if not (later or longer or (evidence.until > 0) != (known.until > 0)):
                 return False
-        if len(self._said) >= MOST and key not in self._said:
-            del self._said[next(iter(self._said))]
-        self._said[key] = evidence
+        if len(self._latest) >= MOST and key not in self._latest:
+            del self._latest[next(iter(self._latest))]
+        self._latest[key] = evidence
         return True
 
     def recall(self, event: Event, state: JobState, then: float) -> None:
@@ -224,7 +224,7 @@ class Responses:
                 asked = replace(asked, leave=False)
             else:
                 self._held.pop(key, None)
-                self._told.pop(what, None)
+                self._reported.pop(what, None)
                 if any(state.holder(rank).node == node.name for rank in state.ranks):
                     self._left.append(now)
         if known is None or (asked.leave and not known.leave):
@@ -236,8 +236,8 @@ class Responses:
     def _tell_held(self, what: str, why_not: str, text: str) -> None:
         """Report `text` once for each `what`, even if the figures in `why_not` change."""
         reason = " ".join(why_not.split(" ")[:2])  # its code, and the first word
-        if self._told.get(what) != reason and (what in self._told or len(self._told) < MOST):
-            self._told[what] = reason
+        if self._reported.get(what) != reason and (what in self._reported or len(self._reported) < MOST):
+            self._reported[what] = reason
             self._tell(text)
 
     def _policy_context(self, state: JobState, now: float) -> PolicyContext:

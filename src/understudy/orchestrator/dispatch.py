@@ -41,7 +41,7 @@ def split(event: Event, commands: Sequence[Command], *, strict: bool) -> tuple[l
 def _decides(command: Command, strict: bool) -> bool:
     """Return whether the command is a decision.
 
-    It assigns a rank, makes a worker unfit for other ranks or (a drill) for any, decides what is redone, claims a node (a number is used
+    It assigns a rank, makes a worker unfit for other ranks or (a drill) for any, decides on a redo, claims a node (a number is used
     once), or ends the job.
     """
     first = isinstance(command, Assign) and not command.newcomer

@@ -49,8 +49,8 @@ def evidence(recorded: Recorded) -> int:
 
 def steps(policy: Policy, recorded: Recorded) -> Iterator[Step]:
     machine = Machine(recorded.settings.spec, recorded.settings.timeouts)
-    told: list[str] = []
-    responses = Responses(policy, told.append)
+    lines: list[str] = []
+    responses = Responses(policy, lines.append)
     taints: dict[str, dict[tuple[str, str], Taint]] = {}  # by node: the taints of this policy
     job = recorded.settings.spec.job
     for then, event in recorded.events:
@@ -69,10 +69,10 @@ def steps(policy: Policy, recorded: Recorded) -> Iterator[Step]:
                 continue
             if isinstance(one, NodeTainted):
                 _put(taints.setdefault(one.node, {}), one)
-            yield Step(then, job, seen, _told(one))
-        for line in told:
+            yield Step(then, job, seen, _described(one))
+        for line in lines:
             yield Step(then, job, seen, line)
-        told.clear()
+        lines.clear()
 
 
 def _as_it_would_be(state: JobState, taints: dict[str, dict[tuple[str, str], Taint]], now: float) -> JobState:
@@ -94,7 +94,7 @@ def _put(mine: dict[tuple[str, str], Taint], event: NodeTainted) -> None:
         mine.pop(key, None)
 
 
-def _told(event: Event) -> str:
+def _described(event: Event) -> str:
     match event:
         case NodeTainted(reason=""):
             return service_jobs.WOULD_BE_TRUSTED(node=event.node, detector=event.source)

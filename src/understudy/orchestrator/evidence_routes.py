@@ -62,14 +62,14 @@ class Desk:
                 found.setdefault(name, set()).add(served.hello.address)
         return KnownNodes(found)
 
-    def take(self, request: Request, said: Sequence[Evidence | str]) -> list[Heard]:
+    def take(self, request: Request, items: Sequence[Evidence | str]) -> list[Heard]:
         """Return the result for each item; a text is an item without effect, with the reason. Raises `TooMuch` before anything is taken."""
         may, now = _may(request), asyncio.get_running_loop().time()
         who = request.state.grants, request.client.host if request.client is not None else ""
-        count = sum(isinstance(one, Evidence) for one in said)
+        count = sum(isinstance(one, Evidence) for one in items)
         if seconds := self._buckets.of(who).take(now, count):
             raise TooMuch(seconds)
-        return [Heard(node="", detector="", jobs=[], refused=one) if isinstance(one, str) else self._pass_on(one, may) for one in said]
+        return [Heard(node="", detector="", jobs=[], refused=one) if isinstance(one, str) else self._pass_on(one, may) for one in items]
 
     def _pass_on(self, evidence: Evidence, may: Callable[[str], bool]) -> Heard:
         listener = self._cluster if self._cluster is not None else self._jobs
@@ -80,15 +80,15 @@ class Desk:
 
 
 def _may(request: Request) -> Callable[[str], bool]:
-    """Return a function that tells whether the client has authority over a job; over "": all jobs, and nodes as such."""
+    """Return a function that checks whether the client has authority over a job; over "": all jobs, and nodes as such."""
     return lambda job: any(grant.allows(Role.EVIDENCE, job) for grant in request.state.grants)
 
 
 def add_evidence(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth) -> None:
     desk = Desk(jobs, cluster)
-    tells = auth.needs(Role.EVIDENCE, of_all=False)
+    evidence_role = auth.needs(Role.EVIDENCE, of_all=False)
 
-    @app.post("/v1/evidence", **tells, responses=WRONG | {409: problems.RESPONSE})
+    @app.post("/v1/evidence", **evidence_role, responses=WRONG | {409: problems.RESPONSE})
     async def evidence(request: Request, items: Annotated[list[EvidenceItem], Body(min_length=1, max_length=100)]) -> list[Heard]:
         """Report evidence against nodes, 1 to 100 pieces. The policy of each job on the node determines the action. The answer has the
         result for each piece, in the same order: the jobs that received it, or why it had no effect, such as an unknown node. The answer is
@@ -104,21 +104,21 @@ def add_evidence(app: FastAPI, jobs: Jobs, cluster: Cluster | None, auth: Auth) 
             raise HTTPException(409, "; ".join(reasons[:5]) + f"; and {len(reasons) - 5} other reasons" * (len(reasons) > 5))
         return heard
 
-    @app.post("/v1/evidence/alertmanager", **tells, responses=WRONG | {503: problems.RESPONSE})
+    @app.post("/v1/evidence/alertmanager", **evidence_role, responses=WRONG | {503: problems.RESPONSE})
     async def alertmanager(request: Request, message: AlertmanagerMessage, reading: Annotated[Reading, Query()]) -> list[Heard]:
         """Accept alerts of Prometheus Alertmanager as [evidence](../operate/detectors-and-policy.md#evidence-from-elsewhere), as a webhook.
         When an alert is resolved, its consequences end. The answer has the result for each alert, in the same order; it is 200 even if no
         alert names a known node. Too much evidence gives 503 and not 429, because Alertmanager retries after 503.
         """
-        said = evidence_of(message.alerts, desk.nodes(request), reading, time.time())
+        found = evidence_of(message.alerts, desk.nodes(request), reading, time.time())
         try:
-            heard = desk.take(request, said)
+            heard = desk.take(request, found)
         except TooMuch as error:
             raise HTTPException(503, str(error), error.headers) from error
-        for alert, one in zip(message.alerts, said, strict=True):
+        for alert, one in zip(message.alerts, found, strict=True):
             if isinstance(one, str):
-                said_of = http_requests.ALERT_GOES_NOWHERE(alert=alert.name or "without a name", reason=one)
-                jobs.tell_once(f"alert {alert.name}", said_of)
+                reason = http_requests.ALERT_GOES_NOWHERE(alert=alert.name or "without a name", reason=one)
+                jobs.tell_once(f"alert {alert.name}", reason)
         if message.truncated:
             jobs.tell_once("truncated", http_requests.ALERTS_LEFT_OUT())
         return heard

@@ -193,11 +193,11 @@ def _let(request: Request, job: ServedJob, nodes: Iterable[str], source: str) ->
     Taints for all jobs can only be changed with authority over all jobs. Raises `HTTPException`.
     """
     known = [node for name in nodes if (node := job.service.machine.state.nodes.get(name)) is not None]
-    said = [(node.name, taint) for node in known for taint in node.taints.values() if taint.by == BY_SERVICE]
+    shared = [(node.name, taint) for node in known for taint in node.taints.values() if taint.by == BY_SERVICE]
     wide = any(grant.allows(Role.OPERATE) for grant in request.state.grants)
-    for name, taint in said if not wide else ():
+    for name, taint in shared if not wide else ():
         if source in ("", taint.source):
-            raise HTTPException(403, http_requests.SAID_FOR_ALL_JOBS(node=name, reason=taint.reason))
+            raise HTTPException(403, http_requests.SET_FOR_ALL_JOBS(node=name, reason=taint.reason))
 
 
 def add_output(app: FastAPI, found: Finder, auth: Auth) -> None:

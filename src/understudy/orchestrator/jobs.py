@@ -23,7 +23,7 @@ from understudy.orchestrator.service import Service
 from understudy.orchestrator.settings import Settings
 from understudy.policy.rules import Policy, parse
 
-TOLD = 100  # number of messages that are printed once
+MOST_REPORTED = 100  # number of messages that are printed once
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Jobs:
         self._tell = tell
         self._jobs: dict[str, ServedJob] = {}
         self.aside: dict[str, str] = {}  # jobs in the journal that cannot be read, and why
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self.single = False
         self.scheduler: SchedulerAccess | None = None  # of a single job in a scheduler's allocation
         self.up: Callable[[str], bool] = lambda node: False  # whether the node's own agent is connected
@@ -71,15 +71,15 @@ class Jobs:
         `may`: whether the source of the evidence has authority over a job.
         """
         has = [job for job in self._jobs.values() if not job.running.done() and evidence.name in job.service.machine.state.nodes]
-        told = [job for job in has if may(job.name)]
-        for job in told:
+        concerned = [job for job in has if may(job.name)]
+        for job in concerned:
             job.service.observe(evidence)
-        return [job.name for job in told]
+        return [job.name for job in concerned]
 
     def tell_once(self, about: str, text: str) -> None:
         """Print a message about a repeated mistake of a client once. `about`: identifies the mistake."""
-        if about not in self._told and len(self._told) < TOLD:
-            self._told.add(about)
+        if about not in self._reported and len(self._reported) < MOST_REPORTED:
+            self._reported.add(about)
             self._tell(text)
 
     def put_aside(self, name: str, why: str) -> None:
@@ -96,7 +96,7 @@ class Jobs:
         return self.aside.get(name)
 
     def admit(self, job: ServedJob, joined: NodeJoined, position: Position | None) -> bool:
-        """Return whether an agent of this job may join, which knows the journal up to `position`, or must be told why not.
+        """Return whether an agent of this job may join, which knows the journal up to `position`; if not, it gets the reason.
 
         If the journal does not reach this position, the job is put aside; not because of an agent that should not have been started.
         """

@@ -10,12 +10,12 @@ explores all orders of that.
 A full or missing disk must not stop training: on a full one decisions are written into a reserve (`room.py`), and progress is not written.
 When that is used up, or the disk is gone, this is reported, the events wait in memory, and the writer tries again, after `AGAIN` seconds at
 first and later after up to `AGAIN_AT_MOST`, until it succeeds. Any other error of a write is treated alike. In the meantime
-`Journal.trouble` has the reason, `/v1/health` shows it, and it is reported again every `TOLD_AGAIN` seconds.
+`Journal.trouble` has the reason, `/v1/health` shows it, and it is reported again every `REPORTED_AGAIN` seconds.
 
 Everything that is written can be read: messages have the same bounds (`common/bounds.py`) on arrival and when they are read. If a row
 cannot be read nevertheless, or is not the one that was written (`chain.py`), its job is put aside with the reason, and all others go on.
 
-A journal of an older version is migrated before the first write (`migrations.py`, which also says how its JSON stays readable), and can be
+A journal of an older version is migrated before the first write (`migrations.py` also describes how its JSON stays readable), and can be
 read as it is. One of a newer version is rejected.
 """
 
@@ -48,7 +48,7 @@ from understudy.orchestrator.rows import Recorded
 from understudy.orchestrator.settings import Settings
 
 AGAIN, AGAIN_AT_MOST = 0.25, 5.0  # seconds between two attempts to write: at first, and in the end
-TOLD_AGAIN = 60.0
+REPORTED_AGAIN = 60.0
 _PASSING = frozenset(  # what may be temporary: no space, no permission, a lock of another process
     {
         *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN),
@@ -95,11 +95,11 @@ _Entry = _Begun | tuple[float, Event, str] | Mapping[str, PageView] | _Mark
 
 
 class Unreadable(ValueError):
-    """A job's part of the journal cannot be read. The text says where and why."""
+    """A job's part of the journal cannot be read. The text names the place and the reason."""
 
 
 class Damaged(ValueError):
-    """The journal's file is no database, or is damaged. The text says what to do."""
+    """The journal's file is no database, or is damaged. The text has the remedy."""
 
 
 class Journal:
@@ -124,7 +124,7 @@ class Journal:
         self._deposed = deposed
         self.trouble = ""  # why nothing can be written at present
         self._refuses = ""  # the same, while there is space
-        self._told_at = 0.0
+        self._reported_at = 0.0
         self._room = Room(place, tell)
         self._entries: queue.SimpleQueue[tuple[str, _Entry] | None] = queue.SimpleQueue()
         self._batch = _Batch()  # rows that the thread has taken and not written yet
@@ -154,7 +154,7 @@ class Journal:
         self._entries.put(("", _Mark(reached)))
 
     def close(self, timeout: float = 5.0) -> None:
-        """Write what is left, for at most `timeout` seconds."""
+        """Write the rest, for at most `timeout` seconds."""
         self._entries.put(None)
         self._thread.join(timeout)
 
@@ -222,8 +222,8 @@ class Journal:
         known = isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error | OSError | migrations.NewerJournal)
         why = str(error) if known else orchestrators.JOURNAL_BUG(error=f"{type(error).__name__}: {error}")
         now = time.monotonic()
-        if not self.trouble or now - self._told_at > TOLD_AGAIN:
-            self._told_at = now
+        if not self.trouble or now - self._reported_at > REPORTED_AGAIN:
+            self._reported_at = now
             self._tell(orchestrators.JOURNAL_UNWRITTEN(path=database.shown(self.place), reason=why))
         self.trouble = orchestrators.JOURNAL_TROUBLE(reason=why)
         short, free = str(getattr(error, "orig", None) or error), (self._room.free() or 0) / MIB
@@ -239,7 +239,7 @@ class JobJournal:
     def __init__(self, put: Callable[[_Entry], None], chain: Chain, obstacle: Callable[[], str] = str, identity: str = "") -> None:
         self._put = put
         self.identity = identity  # as in `Settings`
-        self.chain = chain  # of what is written
+        self.chain = chain  # of the written entries
         self.obstacle = obstacle  # returns why pending entries are not written yet, and the remedy
 
     def mark(self, reached: Callable[[], None]) -> None:
@@ -328,7 +328,7 @@ class _Batch:
 
 
 def read(place: Path | str, job: str | None = None) -> Recorded | None:
-    """Return what is recorded of `job`, or of the only one; None if there is no journal yet, or no such job in it."""
+    """Return the records of `job`, or of the only one; None if there is no journal yet, or no such job in it."""
     jobs = read_all(place, job)
     return next(iter(jobs.values()), None)
 

@@ -36,7 +36,7 @@ class Leadership:
 
     async def wait(self) -> None:
         """Wait until this orchestrator leads. Raises `NewerJournal`."""
-        told = ""
+        reported = ""
         while True:
             asked = time.monotonic()
             try:
@@ -52,8 +52,8 @@ class Leadership:
                 self.fence = fence
                 self._term.extend(asked)
                 return
-            if why != told:
-                told = why
+            if why != reported:
+                reported = why
                 self._tell(why)
             await asyncio.sleep(TRY)
 

@@ -89,17 +89,17 @@ class Liveness:
         self.heard(node, now)
 
     def disconnected(self, node: str) -> None:
-        """Record the end of a connection; `awaited` says whether to wait for another one."""
+        """Record the end of a connection; `awaited`: whether to wait for another one."""
         self._heartbeats.forget(node)
 
-    def awaited(self, node: str, now: float, at: float, *, anew: bool = False) -> None:
-        """Begin the grace period of a node whose agent is disconnected. `anew`: because this orchestrator was restarted."""
-        limit = self._limit if self._far and not anew else GRACE
-        detail = service_jobs.NOT_BACK() if anew else service_jobs.DISCONNECTED(seconds=limit)
+    def awaited(self, node: str, now: float, at: float, *, restarted: bool = False) -> None:
+        """Begin the grace period of a node whose agent is disconnected. `restarted`: because this orchestrator was restarted."""
+        limit = self._limit if self._far and not restarted else GRACE
+        detail = service_jobs.NOT_BACK() if restarted else service_jobs.DISCONNECTED(seconds=limit)
         self._graces[node] = _Grace(now + limit, now + GRACE, LostNode(node, detail, at))
 
     def gone(self, nodes: Mapping[str, int], connected: Collection[str], now: float, at: float) -> Gone:
-        """Return what is lost, once. `nodes`: the ranks of those that are not lost yet."""
+        """Return the lost nodes, once. `nodes`: the ranks of those that are not lost yet."""
         over = [grace for grace in self._graces.values() if grace.ends <= now]
         over = [grace for grace in over if grace.at_most <= now or not self._up(grace.lost.node)]
         silent = self._heartbeats.silent(now)

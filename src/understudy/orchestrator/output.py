@@ -18,7 +18,7 @@ class Output:
     def __init__(self, path: Path, failed: Callable[[str], None]) -> None:
         self.path = path
         self._failed = failed
-        self._told = False
+        self._reported = False
         self._grown = asyncio.Event()
         self._over = False
 
@@ -27,8 +27,8 @@ class Output:
             with self.path.open("ab") as file:
                 file.write(text.encode(errors="backslashreplace"))
         except OSError as error:
-            if not self._told:
-                self._told = True
+            if not self._reported:
+                self._reported = True
                 self._failed(service_jobs.OUTPUT_UNWRITTEN(path=self.path, reason=error.strerror))
             return
         self._wake()

@@ -32,7 +32,7 @@ class Room:
     def __init__(self, place: Path | str, tell: Callable[[str], None]) -> None:
         self._log = Path(f"{place}-wal") if isinstance(place, Path) else None  # None: the database's own responsibility
         self._tell = tell
-        self._full = self._told = False
+        self._full = self._reported = False
         self._next = 0.0  # CLOCK_MONOTONIC of the next attempt; infinity: it exists
 
     def enough(self) -> bool:
@@ -57,8 +57,8 @@ class Room:
                 return
         except OSError:
             pass  # what exists of it helps
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             self._tell(orchestrators.NO_RESERVE(folder=self._log.parent, free=(self.free() or 0) / MIB, wanted=SIZE / MIB))
 
     def _extend(self, log: Path) -> bool:

@@ -28,11 +28,11 @@ def from_scheduler(name: str, run_dir: Path) -> SchedulerAccess | None:
     if not name:
         return None
     file = run_dir / CLAIM
-    told: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"options": [], "config": {}, "first": 0}
+    claim: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"options": [], "config": {}, "first": 0}
 
     def work(number: int) -> Work:
-        config = {**told["config"], "claim": number, "node_rank": told["first"] + number}
+        config = {**claim["config"], "claim": number, "node_rank": claim["first"] + number}
         command = (sys.executable, "-P", "-m", "understudy.cli.claimed")
         return Work(f"claim {number}", command, {CLAIM_VARIABLE: json.dumps(config), TOKEN_VARIABLE: load_or_create_token(run_dir)})
 
-    return SchedulerAccess(partial(allocation, name, os.environ, told["options"]), work)
+    return SchedulerAccess(partial(allocation, name, os.environ, claim["options"]), work)

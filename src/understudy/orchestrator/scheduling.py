@@ -112,16 +112,16 @@ class Scheduling:
 
     async def _claims(self, allocation: Allocation, state: JobState) -> None:
         """Align the claims of the scheduler with those of the machine."""
-        held = await asyncio.to_thread(allocation.claims)
+        claims = await asyncio.to_thread(allocation.claims)
         wanted = {claim.number: claim for claim in floating.open_claims(state)}
-        for number, one in held.items():
+        for number, one in claims.items():
             if one.over and number in wanted:
                 self._submit(ClaimEnded(number, one.detail))
             elif not one.over and number not in wanted:
                 await asyncio.to_thread(allocation.give_back, number)
         for number, claim in wanted.items():
             text = f"{allocation.place.job}: {_claim_story(state, claim)}"
-            if number not in held and number in self._written:
+            if number not in claims and number in self._written:
                 try:
                     home = state.hosts()[claim.rank // state.spec.workers_per_node].name
                     await asyncio.to_thread(allocation.claim, number, self._access.work(number), claim.avoid, home, text)
@@ -160,13 +160,13 @@ class Scheduling:
             if not state.nodes[name].lost:
                 self._submit(NodeReleased(name))
                 self._dismiss(name)
-        told = story(state)
+        text = story(state)
         try:
-            released = await asyncio.to_thread(allocation.release, why.keys(), told)
+            released = await asyncio.to_thread(allocation.release, why.keys(), text)
         except SchedulerFailed as error:
             self._tell(service_jobs.NOT_GIVEN_BACK(nodes=", ".join(why), reason=str(error)))
             return
-        self._recorded = told if released else self._recorded
+        self._recorded = text if released else self._recorded
         for name in released:
             if state.nodes[name].lost and not state.nodes[name].gone:
                 self._submit(NodeReleased(name))
@@ -226,7 +226,7 @@ class Scheduling:
         try:
             await asyncio.wait_for(asyncio.to_thread(finish), FINISHING)
         except (SchedulerFailed, TimeoutError) as error:
-            self._tell(service_jobs.SCHEDULER_UNTOLD(reason=str(error) or "it does not answer"))
+            self._tell(service_jobs.SCHEDULER_NOT_NOTIFIED(reason=str(error) or "it does not answer"))
 
 
 def _journalled(state: JobState, scheduler: str, name: str) -> set[str]:
@@ -235,7 +235,7 @@ def _journalled(state: JobState, scheduler: str, name: str) -> set[str]:
 
 
 def story(state: JobState) -> str:
-    """Return the state of the job for readers of the scheduler's own commands; "" if there is nothing to say."""
+    """Return the state of the job for readers of the scheduler's own commands; "" if there is nothing to report."""
     parts = []
     if state.ranks:
         for home in state.hosts():
@@ -263,7 +263,7 @@ def story(state: JobState) -> str:
 def summarize(state: JobState, step: int, text: str) -> JobSummary:
     """Return the summary. `text`: the job's `story`."""
     holders = [state.holder(rank) if rank in state.ranks else None for rank in range(state.spec.world_size)]
-    told = tuple(
+    incidents = tuple(
         ShownIncident(one.number, one.planned, "; ".join(dict.fromkeys(part.detail for part in one.ranks)), one.fault_at)
         for one in state.incidents
     )
@@ -276,7 +276,7 @@ def summarize(state: JobState, step: int, text: str) -> JobSummary:
         spares=len(state.idle(WorkerState.WARM)),
         lost=tuple(node.name for node in state.nodes.values() if node.lost),
         tainted=tuple(node.name for node in state.nodes.values() if node.taints),
-        incidents=told,
+        incidents=incidents,
         exit_code=None if state.ended is None else state.ended.exit_code,
         message="" if state.ended is None else state.ended.message,
         text=text,

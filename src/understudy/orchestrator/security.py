@@ -54,7 +54,7 @@ _INCLUDED = {Role.OPERATE: {Role.READ, Role.EVIDENCE}, Role.SUBMIT: {Role.READ, 
 
 
 class Unknown(Exception):
-    """No credential identifies the client. The text says what is wrong."""
+    """No credential identifies the client. The text names the mistake."""
 
 
 @dataclass(frozen=True)

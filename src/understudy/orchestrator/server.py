@@ -129,7 +129,7 @@ def announce(folder: Path, scheme: str, listener: socket.socket, *, tell: bool) 
 
 
 def announce_all(folder: Path, urls: Sequence[str]) -> None:
-    """Write the file with the addresses of all orchestrators, of which one leads."""
+    """Write the file with the addresses of all orchestrators, one of which leads."""
     temporary, place = folder / f".orchestrator.{os.getpid()}", folder / ORCHESTRATOR
     try:
         temporary.write_text(json.dumps({"url": ",".join(urls), "pid": os.getpid()}) + "\n")
@@ -139,5 +139,5 @@ def announce_all(folder: Path, urls: Sequence[str]) -> None:
             temporary.unlink(missing_ok=True)
         if not place.exists():
             raise
-        # A full disk must not end a job. A process that is restarted on the same port is where the previous file says.
+        # A full disk must not end a job. A process that is restarted on the same port is at the address in the previous file.
         say(orchestrators.ADDRESS_UNWRITTEN(path=place, reason=error.strerror))

@@ -5,7 +5,7 @@ journal (see `journal.py` for the reason). Decisions wait for the journal (`deci
 machine: it is used for the status and by the hang detector, whose result is an event like any other.
 
 The rules are in modules without a loop or a clock: when a node is lost (`liveness.py`), and which command is sent when and to which node
-(`dispatch.py`). Commands for a disconnected node are not kept: the machine repeats what is still pending when its agent joins again.
+(`dispatch.py`). Commands for a disconnected node are not kept: the machine repeats pending ones when its agent joins again.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Service:
             self._timers.set(timer, max(0.001, due.get(timer, now) - now))
         for node in self.machine.state.nodes.values():
             if not node.lost:
-                self._liveness.awaited(node.name, asyncio.get_running_loop().time(), now, anew=True)
+                self._liveness.awaited(node.name, asyncio.get_running_loop().time(), now, restarted=True)
         if self.machine.state.ended is not None:
             self._ended.set()
 
@@ -289,10 +289,10 @@ class Service:
             self._scheduling.hurry(command.claim for command in found.for_scheduler if isinstance(command, ClaimNode))
         if found.ends:
             self._ended.set()
-        for node, told in found.for_nodes.items():
+        for node, messages in found.for_nodes.items():
             link = self._links.get(node)
             if link is not None:
-                for frame in encode_all(told):
+                for frame in encode_all(messages):
                     link.outbox.put_nowait(frame)
 
     # -- agents -----------------------------------------------------------------------------------------------------
@@ -511,8 +511,8 @@ class Service:
         state, now = self.machine.state, self._clock()
         _ = self.pages  # process what has arrived since the last check
         view = view_of(state, {worker: page.step for worker, page in self._pages.items()}, now)
-        held = view.ranks
-        self._watch.forget({*held.values(), *view.idle})
+        ranks = view.ranks
+        self._watch.forget({*ranks.values(), *view.idle})
         hung = [self._respond(evidence, now) for evidence in self._watch.look(view)]
         if any(hung):
             return  # the findings of the other detectors stay until the next check
@@ -525,29 +525,29 @@ class Service:
             found = True
         if found:
             return
-        if (ending := self._watch.never_ends(held, now)) is not None:
+        if (ending := self._watch.never_ends(ranks, now)) is not None:
             rank, page, seconds = ending
-            self.submit(ScriptFailed(held[rank], rank, page.step, training_evidence.NEVER_ENDS(seconds=seconds, where=line_of(page)), ""))
+            self.submit(ScriptFailed(ranks[rank], rank, page.step, training_evidence.NEVER_ENDS(seconds=seconds, where=line_of(page)), ""))
             return
-        if (needed := self._needed(held, now)) is not None:
+        if (needed := self._needed(ranks, now)) is not None:
             self.submit(needed)
             return
-        if (behind := self._watch.left_behind(held)) is not None:
-            rank, page, detail = behind
-            self.submit(ScriptFailed(held[rank], rank, page.step, detail, ""))
+        if (waiting := self._watch.left_behind(ranks)) is not None:
+            rank, page, detail = waiting
+            self.submit(ScriptFailed(ranks[rank], rank, page.step, detail, ""))
             return
-        steps = [self._pages[name].step for name in held.values() if name in self._pages]
+        steps = [self._pages[name].step for name in ranks.values() if name in self._pages]
         if len(steps) == state.spec.world_size and self.machine.drill_due(min(steps), now):
             self.submit(DrillAsked(-1, f"step {min(steps)}", min(steps)))
-        self._report_alone(held, now)
-        stalled = not self._watch.moves(held, now) and self._watch.stalled(held, now)
-        if not held or stalled < state.timeouts.hang_first:
+        self._report_alone(ranks, now)
+        stalled = not self._watch.moves(ranks, now) and self._watch.stalled(ranks, now)
+        if not ranks or stalled < state.timeouts.hang_first:
             self._warned_stall = False
         elif not self._warned_stall:
             self._warned_stall = True
             self._tell(service_jobs.NO_PROGRESS(seconds=stalled))
 
-    def _needed(self, held: Mapping[int, str], now: float) -> CommunicationBroken | None:
+    def _needed(self, ranks: Mapping[int, str], now: float) -> CommunicationBroken | None:
         """Return an event if a rank has exited with code 0 and the others wait in a transaction, so that they need it.
 
         If connections break, the other ranks report that themselves.
@@ -555,16 +555,16 @@ class Service:
         state = self.machine.state
         if not state.finished_then_lost:
             return None
-        for worker in held.values():
+        for worker in ranks.values():
             page = self._pages.get(worker)
             inside = page is not None and page.activity in (Activity.RUNNING, Activity.VOTED)
-            if inside and self._watch.still(held.values(), now) > self._watch.limit(worker):
+            if inside and self._watch.still(ranks.values(), now) > self._watch.limit(worker):
                 return CommunicationBroken(worker, state.generation, service_jobs.WAITS_FOR_ENDED())
         return None
 
-    def _report_alone(self, held: Mapping[int, str], now: float) -> None:
+    def _report_alone(self, ranks: Mapping[int, str], now: float) -> None:
         """Report a rank that the others wait for, once for each line of the script."""
-        alone = self._watch.alone(held, now)
+        alone = self._watch.alone(ranks, now)
         if alone is None or alone.seconds <= min(self._watch.of_steps(), alone.limit):
             return
         stretch = alone.rank, alone.page.activity, alone.page.where

@@ -37,7 +37,7 @@ class Settings:
 
     @staticmethod
     def from_json(text: str) -> Settings:
-        """Parse settings. Raises `ValueError` that says what is wrong."""
+        """Parse settings. Raises `ValueError` that names the mistake."""
         try:
             found = _ADAPTER.validate_python(_as_begun(text))
         except ValidationError as error:

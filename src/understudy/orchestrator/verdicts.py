@@ -3,9 +3,9 @@
 They are: a node is silent (`heartbeat`), a rank's state differs from its replicas (`corrupt`), a device failed under its rank
 (`device-error`).
 
-The core does what is urgent, whatever a policy says: the ranks of a silent node are lost, a corrupt rank is replaced and its node tainted,
+The core does the urgent part, whatever the policy: the ranks of a silent node are lost, a corrupt rank is replaced and its node tainted,
 a rank without its device is replaced and the device tainted. The evidence is journalled like any other, and the policy may do more, but not
-less: keep a node that was silent tainted for a while, or let all ranks leave a node of which one was corrupt.
+less: keep a node that was silent tainted for a while, or let all ranks leave a node on which one was corrupt.
 """
 
 from __future__ import annotations

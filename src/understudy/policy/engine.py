@@ -3,7 +3,7 @@
 Repeated evidence is one thing: evidence about the same part of the same node by the same rule keeps one taint, whose end is postponed.
 So evidence that comes and goes moves a rank once and not ten times.
 
-The next orchestrator that leads counts what is in the journal (`orchestrator.detection`), and so reaches the same decisions.
+The next orchestrator that leads counts the entries of the journal (`orchestrator.detection`), and so reaches the same decisions.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def held_back(limits: Limits, context: PolicyContext, domain: str) -> str:
 def explain(policy: Policy) -> list[str]:
     """Explain the policy in sentences, for a person."""
     lines = [f"{number}. {_sentence(rule)}" for number, rule in enumerate(policy.rule, 1)]
-    lines.append("What fits none of them is a note: told once, and nothing is done.")
+    lines.append("What fits none of them is a note: it is reported once, and nothing is done.")
     limits = policy.limits
     quiet = ", ".join(f"{a // 60:02}:{a % 60:02} to {b // 60:02}:{b % 60:02} UTC" for a, b in limits.quiet_hours)
     lines.append(
@@ -121,7 +121,7 @@ def explain(policy: Policy) -> list[str]:
 
 
 _DONE = {
-    Action.NOTE: "it is told",
+    Action.NOTE: "it is reported",
     Action.TAINT: "the node gets no more ranks and spares",
     Action.LEAVE: "the node gets no more ranks and spares, and its ranks leave it",
     Action.LOST: "the worker, or who computes on the device, is ended and its rank goes to a spare",
@@ -135,6 +135,6 @@ def _sentence(rule: Rule) -> str:
     what += [f"about a {' or '.join(sorted(rule.subject))}"] if rule.subject != frozenset(Subject) else []
     what += [f"of severity {' or '.join(sorted(rule.severity))}"] if rule.severity != frozenset(Severity) else []
     often = f", seen {rule.after} times within {rule.within:g} s" if rule.after > 1 else ""
-    held = f" for {rule.hold:g} s behind the last time" if rule.hold is not None and rule.action in (Action.TAINT, Action.LEAVE) else ""
+    held = f" for {rule.hold:g} s after the last time" if rule.hold is not None and rule.action in (Action.TAINT, Action.LEAVE) else ""
     moves = rule.action is Action.LEAVE and rule.subject == {Subject.WORKER}
     return f"{rule.name}: {', '.join(what) or 'anything'}{often}: {'its rank moves to a spare' if moves else _DONE[rule.action] + held}."

@@ -1,4 +1,4 @@
-"""Read a policy: a TOML file with rules that say what follows from evidence, and limits to that. `default.toml` is the built-in one.
+"""Read a policy: a TOML file with rules for the consequences of evidence, and limits to them. `default.toml` is the built-in one.
 
     [limits]
     nodes_per_hour = 6                # that ranks start to leave in any 60 minutes
@@ -25,7 +25,7 @@
     action = "leave"                  # note, taint, leave or lost
     after = 3                         # seen so often ...
     within = "10m"                    # ... in this time; before that it is a note
-    hold = "1h"                       # how long a taint lasts after the last evidence; left out: as the evidence says
+    hold = "1h"                       # how long a taint lasts after the last evidence; left out: as in the evidence
 
 The first rule that matches decides. Evidence that no rule matches is a note.
 """
@@ -56,7 +56,7 @@ _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
 MOST_CHARACTERS = 1 << 16  # characters of a policy
 MOST_RULES = 500
-MOST_TOLD = 20  # mistakes in one policy
+MOST_REPORTED = 20  # mistakes in one policy
 MOST_DOTS = 64  # in a line, outside of quotes
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 
@@ -200,7 +200,7 @@ def parse(text: str, name: str) -> Policy:
     try:
         return Policy.model_validate(found)
     except ValidationError as error:
-        raise BadPolicy("\n".join(_told(name, found, one) for one in error.errors(include_url=False)[:MOST_TOLD])) from error
+        raise BadPolicy("\n".join(_described(name, found, one) for one in error.errors(include_url=False)[:MOST_REPORTED])) from error
 
 
 def _bounded(text: str, name: str) -> None:
@@ -212,12 +212,12 @@ def _bounded(text: str, name: str) -> None:
             raise BadPolicy(policies.TOO_DEEP(path=name, line=number))
 
 
-def _told(name: str, found: dict[str, Any], error: Any) -> str:
+def _described(name: str, found: dict[str, Any], error: Any) -> str:
     place = list(error["loc"])
     where = ".".join(str(part) for part in place if not isinstance(part, int))
     if len(place) > 1 and place[0] == "rule" and isinstance(place[1], int):
         rule = found["rule"][place[1]]
         title = rule.get("name") if isinstance(rule, dict) else None
         where = f"rule {place[1] + 1}" + (f" ({title})" if isinstance(title, str) else "") + "".join(f", {part}" for part in place[2:3])
-    within, told = f"{where}: " if where else "", str(error["msg"]).removeprefix("Value error, ")
-    return f"{name}: {within}{told}" if code_of(told) else policies.BAD_VALUE(path=name, place=within, problem=told)
+    within, problem = f"{where}: " if where else "", str(error["msg"]).removeprefix("Value error, ")
+    return f"{name}: {within}{problem}" if code_of(problem) else policies.BAD_VALUE(path=name, place=within, problem=problem)

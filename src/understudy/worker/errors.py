@@ -8,7 +8,7 @@ import sys
 
 
 class UnderstudyError(RuntimeError):
-    """The job cannot continue with the script as it is. The text says what happened and what to change."""
+    """The job cannot continue with the script as it is. The text describes what happened and what to change."""
 
 
 class UsageError(UnderstudyError):
@@ -16,7 +16,7 @@ class UsageError(UnderstudyError):
 
 
 class BadMessage(UnderstudyError):
-    """Raised when a message of another worker is invalid: the text says what is wrong with it."""
+    """Raised when a message of another worker is invalid: the text names the mistake."""
 
 
 class GenerationAborted(RuntimeError):
@@ -52,7 +52,7 @@ class BatchMismatch(StateMismatch):
 
 
 def is_port_taken(error: BaseException) -> bool:
-    """Return whether `error`, or what led to it, says that another process has this address."""
+    """Return whether `error`, or its cause, reports that another process has this address."""
     cause: BaseException | None = error
     seen: set[int] = set()
     while cause is not None and id(cause) not in seen:

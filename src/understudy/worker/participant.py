@@ -73,7 +73,7 @@ class Step:
 
 
 class Participant:
-    """A participant that does nothing; the module says when each method is called."""
+    """A participant that does nothing; the module describes when each method is called."""
 
     def begin(self, step: Step) -> None:
         """Handle the begin. May raise `UsageError`. A failure of a peer is no reason to raise: there is nothing yet that could be rolled

@@ -7,7 +7,7 @@ census) it has what the runtime knows by then.
 Random streams without a seed would make any two runs differ. So they are seeded here before the script begins, by rank, and on a
 newcomer otherwise than on its rank: a script that needs them alike must ensure that itself.
 
-`record/RANK-WORKER.jsonl` in the run directory: a line of what is registered, then one for each commit.
+`record/RANK-WORKER.jsonl` in the run directory: a line for the registered objects, then one for each commit.
 """
 
 from __future__ import annotations

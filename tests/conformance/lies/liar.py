@@ -1,4 +1,4 @@
-"""A training script that depends on memory which cannot be tracked: the argument says how."""
+"""A training script that depends on memory which cannot be tracked: the argument chooses how."""
 
 # ranks: 3
 # expect: bitwise

@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--data-workers", type=int, default=0)
     parser.add_argument("--stop", type=Path)
     parser.add_argument("--pace", type=float, default=0.0, help="seconds to wait in each step")
-    parser.add_argument("--states", action="store_true", help="a line of the log says what the whole state is behind its step")
+    parser.add_argument("--states", action="store_true", help="a line of the log has the whole state after its step")
     options = parser.parse_args()
 
     job = understudy.join()
@@ -162,7 +162,7 @@ def main() -> None:
     @job.step
     def train(batch: Tensor) -> tuple[float, float, bool]:
         optimizer.zero_grad()
-        time.sleep(options.pace)  # the length of a step; nobody waits for anything here
+        time.sleep(options.pace)  # the length of a step; nothing waits here
         halves = batch.chunk(2)
         total = torch.zeros(())
         for number, half in enumerate(halves):
@@ -177,13 +177,13 @@ def main() -> None:
         parallel.clip()
         own = total.item()
         stops = job.rank == 0 and options.stop is not None and options.stop.exists()
-        told = torch.stack([total, torch.tensor(float(stops))])
-        dist.all_reduce(told)
+        reported = torch.stack([total, torch.tensor(float(stops))])
+        dist.all_reduce(reported)
         reach("between backward and vote")
         counter.seen += len(batch) + int(torch.randint(3, (), generator=generator))
         optimizer.step()
         scheduler.step()
-        return told[0].item(), own, bool(told[1])
+        return reported[0].item(), own, bool(reported[1])
 
     @job.section
     def evaluate() -> float:

@@ -190,7 +190,7 @@ def certificates(tmp_path: Path) -> Callable[..., str]:
 
 
 def test_mutual_tls(tmp_path: Path, certificates: Callable[..., str], undisturbed_spread: Callable[[int], Outcome]) -> None:
-    """No token anywhere: the certificates say who may do what. A job runs, loses a rank, and ends as without the loss."""
+    """No token anywhere: the certificates define the authority of each client. A job runs, loses a rank, and ends as without the loss."""
     head = certificates("server", "head", "--host", "head.example")
     user, reader = (certificates("client", role, "--role", role) for role in ("submit", "read"))
     nodes = {name: certificates("client", name, "--role", "agent") for name in "ab"}
@@ -206,8 +206,8 @@ def test_mutual_tls(tmp_path: Path, certificates: Callable[..., str], undisturbe
         ):
             done = service.command("jobs", "--tls", place)
             assert done.returncode == 1 and words in done.stderr, (place, done.stderr)
-        nobody = service.command("agent", "--slots", "1", "--tls", reader)
-        assert nobody.returncode == 1 and said(nobody.stderr, agents.REFUSED) and "403" in nobody.stderr
+        denied = service.command("agent", "--slots", "1", "--tls", reader)
+        assert denied.returncode == 1 and said(denied.stderr, agents.REFUSED) and "403" in denied.stderr
         another = service.command("agent", "--slots", "1", "--name", "a", "--tls", nodes["b"])
         assert another.returncode == 1 and http_requests.ANOTHER_NODE(own="b", node="a") in another.stderr
         for name, place in nodes.items():

@@ -44,7 +44,7 @@ def test_events_while_the_orchestrator_was_away_are_reported_when_it_is_back(tmp
     asyncio.run(scenario())
 
 
-def test_the_words_of_a_generation_are_repeated_until_the_next_one(tmp_path: Path) -> None:
+def test_the_messages_of_a_generation_are_repeated_until_the_next_one(tmp_path: Path) -> None:
     script = """
 from understudy.core.events import *
 from understudy.core.model import *

@@ -51,7 +51,7 @@ os.write(1, b'no newline')
     asyncio.run(scenario())
 
 
-def test_the_last_words_before_a_hang_are_shown(tmp_path: Path) -> None:
+def test_the_last_output_before_a_hang_is_shown(tmp_path: Path) -> None:
     script = "import os, threading; os.write(1, b'loading ...'); threading.Event().wait()"
 
     async def scenario() -> None:

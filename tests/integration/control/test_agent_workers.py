@@ -71,7 +71,7 @@ def test_a_loss_is_reported_with_its_cause(tmp_path: Path, deed: str, cause: Los
     asyncio.run(scenario())
 
 
-def test_a_failed_script_is_not_a_loss_and_its_last_words_are_heard(tmp_path: Path) -> None:
+def test_a_failed_script_is_not_a_loss_and_its_last_message_is_received(tmp_path: Path) -> None:
     script = "import os; from understudy.core.events import *; say(ScriptFailed(me, 0, 5, 'E', 'tb', 3)); os._exit(3)"
 
     async def scenario() -> None:
@@ -81,7 +81,7 @@ def test_a_failed_script_is_not_a_loss_and_its_last_words_are_heard(tmp_path: Pa
             failed = await orchestrator.hears(events.ScriptFailed)
             assert failed.exit_code == 3
             await asyncio.to_thread(wait_for_end, started.pid)
-            # The next worker's start comes after whatever the agent had to say about the first one.
+            # The next worker's start comes after the agent's events about the first one.
             await orchestrator.worker("w1")
             assert not [e for e in orchestrator.heard if isinstance(e, events.WorkerLost)]
             await orchestrator.tell(commands.EndJob(3, "failed"))
@@ -107,10 +107,10 @@ say(Notice(me, 0, 'the end of it'))
             await orchestrator.worker("w0")
             await orchestrator.assign("w0", 0)
             await orchestrator.hears(events.Notice, lambda e: e.text == "the end of it")
-            told = [e.text for e in orchestrator.heard if isinstance(e, events.Notice)][:-1]
-            assert len(told) == 3, "after three the rest is dropped in silence"
-            assert said(told[0], wire.NOT_A_MESSAGE)
-            assert all(said(text, agents.WROTE_TO_OUR_SOCKET, worker="rank 0 w0") for text in told)
+            reported = [e.text for e in orchestrator.heard if isinstance(e, events.Notice)][:-1]
+            assert len(reported) == 3, "after three the rest is dropped in silence"
+            assert said(reported[0], wire.NOT_A_MESSAGE)
+            assert all(said(text, agents.WROTE_TO_OUR_SOCKET, worker="rank 0 w0") for text in reported)
             await orchestrator.hears(events.Finished, lambda e: e.worker == "w0")
             kinds = {type(e) for e in orchestrator.heard}
             assert events.WorkerLost not in kinds

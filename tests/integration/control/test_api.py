@@ -107,7 +107,7 @@ def _open(service: Service, path: str, token: str) -> ClientConnection:
     )
 
 
-def test_an_agent_says_who_it_is_or_goes(service: Service) -> None:
+def test_an_agent_that_does_not_introduce_itself_is_disconnected(service: Service) -> None:
     for token in ("", "wrong", TOKEN[:-1]):
         with pytest.raises(InvalidStatus):
             _open(service, "/v1/agent", token)
@@ -165,13 +165,13 @@ def test_junk_of_an_agent_changes_nothing(service: Service) -> None:
 
 def test_no_secret_is_written_down(service: Service) -> None:
     """Neither the token nor the environment of a job reaches the journal, the log or a file that others can read."""
-    body = {"name": "secretive", "program": ["t.py"], "folder": "/", "environment": {"API_KEY": "a key that nobody may read"}}
+    body = {"name": "secretive", "program": ["t.py"], "folder": "/", "environment": {"API_KEY": "a key that no one may read"}}
     assert httpx.post(f"{service.url}/v1/jobs", json=body, headers=HEADERS).status_code == 201
     service.orchestrator.send_signal(signal.SIGTERM)
     assert service.orchestrator.wait(LONG) == 0
     for path in (p for p in service.folder.rglob("*") if p.is_file()):
         data = path.read_bytes()
-        if TOKEN.encode() in data or b"a key that nobody may read" in data:
+        if TOKEN.encode() in data or b"a key that no one may read" in data:
             assert (path.name, path.stat().st_mode & 0o777) == ("environment.json", 0o600)
     service.start_orchestrator()
     assert (service.state / "jobs" / "secretive").is_dir()

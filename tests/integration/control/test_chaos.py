@@ -1,4 +1,4 @@
-"""`understudy chaos` on real jobs: each fault has the outcome that the registry says, and the end state is that of an undisturbed run."""
+"""`understudy chaos` on real jobs: each fault has the outcome in the registry, and the end state is that of an undisturbed run."""
 
 from __future__ import annotations
 

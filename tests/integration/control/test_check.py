@@ -101,7 +101,7 @@ def test_what_a_drill_could_not_see_yet_holds_the_job(training: Training) -> Non
     assert said(found["drills"], asking.DRILL_PROVEN, rank=0)
 
 
-def test_a_script_that_goes_on_from_what_the_first_run_has_saved_says_so(training: Training) -> None:
+def test_a_script_that_resumes_from_what_the_first_run_has_saved_is_reported(training: Training) -> None:
     """Each run would be a different training, and the second one may have nothing left to do."""
     outcome = check(training, "checked.py", "resumes", "--kills", "vote")
     found = page(outcome)
@@ -119,16 +119,16 @@ def test_a_clock_in_a_list_is_not_taken_for_another_training(training: Training)
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "says"),
+    ("how", "code", "shown"),
     [
         ("raises", 5, ("FAILED: ", script_check.SCRIPT_FAILS.code, "ValueError: there is no such table")),
         ("short", 6, ("INCONCLUSIVE: ", script_check.TOO_FEW_STEPS(steps=6, needed=28), script_check.MORE_STEPS.code)),
         ("unregistered", 4, ("REFUSED: ", script_check.REFUSED.code, "AdamW")),
     ],
 )
-def test_what_ends_before_anything_was_disturbed(training: Training, how: str, code: int, says: tuple[str, ...]) -> None:
+def test_what_ends_before_anything_was_disturbed(training: Training, how: str, code: int, shown: tuple[str, ...]) -> None:
     outcome = check(training, "checked.py", how)
-    assert outcome.code == code and all(text in " ".join(outcome.output.split()) for text in says), outcome.output
+    assert outcome.code == code and all(text in " ".join(outcome.output.split()) for text in shown), outcome.output
     assert not (outcome.folder / "run" / "recovery").exists()
 
 

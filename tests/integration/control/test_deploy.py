@@ -36,7 +36,7 @@ def command(unit: Path) -> list[str]:
 
 
 def test_the_units_start_a_service(tmp_path: Path) -> None:
-    """The very command lines of the units, with their variables set as docs/operate/access.md says; and a back-up while it runs."""
+    """The very command lines of the units, with their variables set as in docs/operate/access.md; and a back-up while it runs."""
     secret = tmp_path / "secret"
     secret.write_text("a secret of sufficient length\n")
     (tmp_path / "token").write_text(secret.read_text())

@@ -103,10 +103,10 @@ def test_a_page_for_which_there_is_no_room_is_memory(small: Path) -> None:
 def test_orchestrator_and_agent_are_started_again_on_a_full_disk(small: Path, tmp_path: Path) -> None:
     run, over, script = small / "run", tmp_path / "over", tmp_path / "script.py"
     script.write_text(SCRIPT)
-    told, held = tmp_path / "told.txt", over.open("w")
+    reported, held = tmp_path / "output.txt", over.open("w")
     fcntl.flock(held, fcntl.LOCK_EX)
     command = [sys.executable, "-m", "understudy.cli", "run", "--nproc-per-node", "2", "--spares", "1", "--run-dir", str(run)]
-    with told.open("wb") as file:
+    with reported.open("wb") as file:
         job = subprocess.Popen([*command, str(script), str(over)], stdout=file, stderr=file)
     try:
         wait_until(lambda: _answers(run, "training"), "the job trains")
@@ -118,19 +118,19 @@ def test_orchestrator_and_agent_are_started_again_on_a_full_disk(small: Path, tm
             wait_until(partial(_another, job.pid, module, before), f"{module} is started again")
         wait_until(lambda: _answers(run, "training"), "the job is led again")
         send(pid_of(lambda: _status(run)["spares"][0]), signal.SIGKILL)  # it may be starting still
-        wait_until(lambda: worker_processes.NO_PAGE.code in told.read_text(), "the next spare says what it lacks")
+        wait_until(lambda: worker_processes.NO_PAGE.code in reported.read_text(), "the next spare says what it lacks")
         wait_until(lambda: [one["state"] for one in _status(run).get("spares", ())] == ["warm"], "and can take a rank all the same")
         again = _pid(job.pid, "understudy.orchestrator")
         assert first != again
         (small / "filling").unlink()
         held.close()
-        assert job.wait(120) == 0, told.read_text()
+        assert job.wait(120) == 0, reported.read_text()
     finally:
         if job.poll() is None:
             job.terminate()
             job.wait(60)
         held.close()
-    assert "SIGBUS" not in told.read_text()
+    assert "SIGBUS" not in reported.read_text()
 
 
 class Job:
@@ -139,7 +139,7 @@ class Job:
     def __init__(self, folder: Path, small: Path, mark: Mark) -> None:
         self.folder, self.run = folder / "job", small / "run"
         self.folder.mkdir()
-        self._told = folder / "told.txt"
+        self._told = folder / "output.txt"
         flags = ["--nproc-per-node", "2", "--spares", "1", "--no-replenish", "--drill", "off", "--hang-limit", "600"]
         words = ["run", *flags, "--run-dir", str(self.run), str(JOBS / "spread.py"), str(self.folder)]
         with self._told.open("wb") as file:
@@ -149,12 +149,12 @@ class Job:
         self.wait_until(lambda: [one["state"] for one in self.status().get("spares", ())] == ["warm"], "its spare is warm")
 
     @property
-    def told(self) -> str:
+    def reported(self) -> str:
         return self._told.read_text()
 
     def wait_until(self, what: Callable[[], bool], words: str) -> None:
         def there() -> bool:
-            assert self.process.poll() is None, self.told
+            assert self.process.poll() is None, self.reported
             return what()
 
         wait_until(there, words, LONG)
@@ -181,8 +181,8 @@ class Job:
         for name in ("let go", "end"):
             (self.folder / name).touch()
         code = self.process.wait(LONG)
-        assert code == 0, self.told
-        return Outcome(code, self.told, self.folder)
+        assert code == 0, self.reported
+        return Outcome(code, self.reported, self.folder)
 
     def recoveries(self) -> list[bool]:
         """Whether each is over, as the journal has it."""
@@ -219,7 +219,7 @@ def test_a_job_without_a_reserve_pauses_and_goes_on_by_itself(
     """No decision goes out that the journal has not, also not from orchestrators that are started again meanwhile."""
     with marked() as mark:
         job = Job(tmp_path, small, mark)
-        assert said(job.told, orchestrators.NO_RESERVE)
+        assert said(job.reported, orchestrators.NO_RESERVE)
         fill(small)
         job.lose_rank()
         for _ in range(2):
@@ -228,7 +228,7 @@ def test_a_job_without_a_reserve_pauses_and_goes_on_by_itself(
             assert job.status()["state"] == "recovering"
             job.kill_orchestrator()
         job.wait_until(job.pauses, "the job pauses still")
-        assert not (job.folder / "marker step 7 on 0 in generation 1").exists(), "nobody has gone on"
+        assert not (job.folder / "marker step 7 on 0 in generation 1").exists(), "no rank has gone on"
         (small / "filling").unlink()
         job.wait_until(lambda: job.status().get("state") == "training", "it goes on by itself")
         job.kill_orchestrator()
@@ -239,8 +239,8 @@ def test_a_job_without_a_reserve_pauses_and_goes_on_by_itself(
 
 
 def test_only_what_must_not_be_forgotten_uses_the_reserve_and_it_is_whole_again_when_there_is_room(roomy: Path) -> None:
-    told: list[str] = []
-    file = journal.Journal(roomy / JOURNAL, told.append)
+    reported: list[str] = []
+    file = journal.Journal(roomy / JOURNAL, reported.append)
     file.start()
     writer = file.begin(Settings(JobSpec("job", 2, 2, spares=1), Timeouts()))
     sent = 0
@@ -268,18 +268,18 @@ def test_only_what_must_not_be_forgotten_uses_the_reserve_and_it_is_whole_again_
     for _ in range(2):
         fill(roomy)
         progress(500)  # more than it would take
-        assert said(told.pop(), orchestrators.RESERVE_USED, folder=roomy)
+        assert said(reported.pop(), orchestrators.RESERVE_USED, folder=roomy)
         before = sent
         while written():
             pass
         assert sent - before > 100
-        wait_until(lambda: len(told) == 1, "that it is used up", LONG)
-        assert said(told.pop(), orchestrators.JOURNAL_UNWRITTEN)
+        wait_until(lambda: len(reported) == 1, "that it is used up", LONG)
+        assert said(reported.pop(), orchestrators.JOURNAL_UNWRITTEN)
         (roomy / "filling").unlink()
-        wait_until(lambda: len(told) == 1, "that all is written", LONG)
-        assert said(told.pop(), orchestrators.JOURNAL_WRITTEN_AGAIN)
+        wait_until(lambda: len(reported) == 1, "that all is written", LONG)
+        assert said(reported.pop(), orchestrators.JOURNAL_WRITTEN_AGAIN)
         progress(1)
-        assert said(told.pop(), orchestrators.RESERVE_WHOLE)
+        assert said(reported.pop(), orchestrators.RESERVE_WHOLE)
     file.close(LONG)
     found = journal.read(roomy / JOURNAL)
     assert found is not None and [now for now, _ in found.events] == [float(number) for number in range(1, sent + 1)]

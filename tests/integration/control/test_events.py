@@ -176,7 +176,7 @@ def test_events_of_jobs_of_a_service(tmp_path: Path) -> None:
     with marked() as mark:
         service = Service(tmp_path, mark)
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        secret = {"API_KEY": "a key that nobody may read"}
+        secret = {"API_KEY": "a key that no one may read"}
         for name in ("first", "second"):
             body = {"name": name, "program": ["t.py"], "folder": "/", "environment": secret}
             assert httpx.post(f"{service.url}/v1/jobs", json=body, headers=headers).status_code == 201

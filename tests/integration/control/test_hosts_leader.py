@@ -46,8 +46,8 @@ def orchestrator(host: Host) -> int:
 
 def leader(job: Spread) -> tuple[int, int]:
     """Return the highest term in which one has reported that it leads, and the number of its host."""
-    told = [(job.folder / f"output{number}.txt").read_text() for number in range(len(job.hosts))]
-    return max((int(term), number) for number, text in enumerate(told) for term in re.findall(rf"{quorums.LEADS.code}: .* (\d+)", text))
+    reported = [(job.folder / f"output{number}.txt").read_text() for number in range(len(job.hosts))]
+    return max((int(term), number) for number, text in enumerate(reported) for term in re.findall(rf"{quorums.LEADS.code}: .* (\d+)", text))
 
 
 def leads_after(job: Spread, term: int) -> bool:

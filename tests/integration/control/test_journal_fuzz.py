@@ -101,23 +101,23 @@ class Training:
         before = log.stat().st_size
         self.start()
 
-        def told() -> str:
+        def reported() -> str:
             return log.read_bytes()[before:].decode()
 
         def answers() -> bool:
             ended = self.service.orchestrator.poll() is not None
-            return ended or said.exists() or orchestrators.JOURNAL_UNREADABLE_NOW.code in told()
+            return ended or said.exists() or orchestrators.JOURNAL_UNREADABLE_NOW.code in reported()
 
         wait_until(answers, "the orchestrator serves, waits or refuses", LONG)
-        if orchestrators.JOURNAL_UNREADABLE_NOW.code in told():
+        if orchestrators.JOURNAL_UNREADABLE_NOW.code in reported():
             return "waiting"
         if self.service.orchestrator.poll() is not None:
-            assert self.service.orchestrator.returncode == 2 and codes(told()) and "Traceback" not in told(), told()
+            assert self.service.orchestrator.returncode == 2 and codes(reported()) and "Traceback" not in reported(), reported()
             return "refused"
         found: list[str] = []
 
         def decided() -> str:
-            found.append(self.state() or ("unwritten" if orchestrators.JOURNAL_UNWRITTEN.code in told() else ""))
+            found.append(self.state() or ("unwritten" if orchestrators.JOURNAL_UNWRITTEN.code in reported() else ""))
             return found[-1]
 
         wait_until(decided, "the job is led or put aside", LONG)

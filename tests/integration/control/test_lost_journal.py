@@ -1,4 +1,4 @@
-"""A journal that is lost or damaged while a job trains: its workers train on, a message says what to do, and that can be done."""
+"""A journal that is lost or damaged while a job trains: its workers train on, a message has the remedy, and that works."""
 
 from __future__ import annotations
 

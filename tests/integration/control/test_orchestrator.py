@@ -365,7 +365,7 @@ def test_a_hang_is_a_loss(tmp_path: Path) -> None:
         orchestrator.close()
 
 
-def test_what_cannot_start_says_why(tmp_path: Path) -> None:
+def test_a_command_that_cannot_start_gives_the_reason(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "understudy.orchestrator", "--run-dir", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
     assert done.returncode == 2 and said(done.stderr, orchestrators.SETTINGS_NEEDED, folder=tmp_path)

@@ -1,4 +1,4 @@
-"""A decision waits for PostgreSQL, however long that takes: ranks rest, the status says why, and the job goes on by itself."""
+"""A decision waits for PostgreSQL, however long that takes: ranks rest, the status has the reason, and the job goes on by itself."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_recovery_waits_for_a_database_that_hangs(tmp_path: Path, patient: Pat
             job.wait_until(lambda status: said(status["message"], orchestrators.JOB_PAUSED), "the reason of the pause")
             status = job.status()
             assert said(status["message"], orchestrators.JOURNAL_SILENT) and status["state"] == "recovering"
-            assert not list(job.folder.glob("marker step * in generation 1")), "nobody has gone on"
+            assert not list(job.folder.glob("marker step * in generation 1")), "no rank has gone on"
         job.wait_for("step 7 on 1 in generation 1")
         (incident,) = survived(job.ends_like(undisturbed_spread(2)), undisturbed_spread(2))
         assert (incident["rank"], incident["cause"]) == (1, "killed")

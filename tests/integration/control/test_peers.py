@@ -231,7 +231,7 @@ def test_who_does_not_know_the_token_is_not_let_in(members: Callable[[int], Memb
 
 
 def test_strangers_by_the_thousand_keep_no_member_out(members: Callable[[int], Members]) -> None:
-    """Who says nothing is closed again, the oldest first, while members still connect."""
+    """Silent connections are closed again, the oldest first, while members still connect."""
     group = members(3)
     address = unpack(PeerAddress, group.meetings[0].get("peer/0"))
     knocking: list[socket.socket] = []

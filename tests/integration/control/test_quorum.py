@@ -155,7 +155,7 @@ class Node:
             self._loop.call_soon_threadsafe(self._link.send, events.Notice("w0", -1, f"notice {self.sent}"))
 
     def burst_if_lost(self) -> None:
-        """The last one may be, if it was sent to one that did not lead long enough to share it: a new connection tells so."""
+        """The last one may be, if it was sent to one that did not lead long enough to share it: a new connection shows it."""
         if self._greetings > self._greetings_before:
             self.burst()
 
@@ -212,8 +212,8 @@ def test_one_that_was_stopped_steps_down_when_it_wakes_up(members: Members) -> N
     send(pid, signal.SIGSTOP)
     wait_until(lambda: members.leader() not in (None, leader), "another one leads", LONG)
     send(pid, signal.SIGCONT)
-    told = members.folder / f"output{leader}.txt"
-    wait_until(lambda: said(told.read_text(), quorums.LEADS_NO_MORE), "it has noticed", LONG)
+    reported = members.folder / f"output{leader}.txt"
+    wait_until(lambda: said(reported.read_text(), quorums.LEADS_NO_MORE), "it has noticed", LONG)
     wait_until(lambda: members.urls[leader] not in _leading(members, leader), "it knows another one", LONG)
     assert members.processes[leader].poll() is None
 
@@ -285,7 +285,7 @@ def test_one_whose_disk_is_put_back_takes_no_part(members: Members, tmp_path: Pa
     assert {number: times[number - 1] for number in members.seen} == {number: event["time"] for number, event in members.seen.items()}
 
 
-def test_words_that_are_lost_with_all_who_knew_of_them_are_reported_when_one_is_back(members: Members, tmp_path: Path) -> None:
+def test_messages_that_are_lost_with_all_who_knew_of_them_are_reported_when_one_is_back(members: Members, tmp_path: Path) -> None:
     """Two of three have had them: one is away, and the other one's disk is put back. That cannot be found before the first is back."""
     leader = members.wait_for_leader()
     node = Node(members)
@@ -309,14 +309,14 @@ def test_words_that_are_lost_with_all_who_knew_of_them_are_reported_when_one_is_
         lambda: said(_told(members, restored), quorums.FORGOT, url=members.urls[leader]), "one has forgotten them, and says so", LONG
     )
     wait_until(lambda: said(_told(members, leader), quorums.CONTRADICTED), "the one that has them says what to do", LONG)
-    wait_until(lambda: members.leader() is None, "nobody decides anything any more", LONG)
+    wait_until(lambda: members.leader() is None, "no leader decides anything any more", LONG)
     for process in members.processes:
         process.terminate()
         process.wait(LONG)
 
 
 def _leading(members: Members, number: int) -> str:
-    """Whom it says to ask; its own address while it says nothing of the kind."""
+    """The leader's address that it gives; its own while it gives none."""
     try:
         detail = members.ask(number, "/v1/health").json()["detail"]
     except (httpx.TransportError, KeyError):
@@ -363,7 +363,7 @@ def test_who_does_not_lead_sends_everybody_away(members: Members) -> None:
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["detail"] == http_requests.ASK_LEADER(url=members.urls[leader])
     assert _refusal(members, members.urls[other].replace("http", "ws") + "/v1/jobs/-/agent", "") == 503
-    assert "ERROR" not in (members.folder / f"output{other}.txt").read_text(), "to send somebody away is no fault"
+    assert "ERROR" not in (members.folder / f"output{other}.txt").read_text(), "to turn a client away is no fault"
 
 
 @pytest.mark.gate

@@ -104,14 +104,14 @@ def test_a_rank_that_exits_with_0_while_the_others_need_it_is_replaced(training:
 def test_a_job_that_loses_ranks_before_all_have_joined_restarts_so_often_and_no_more(training: Training) -> None:
     outcome = launched(training, "endings.py", "os._exit(7)", "never joins")
     assert outcome.code == 1, outcome.output
-    assert said(outcome.output, forming.STARTS_ANEW, restarts=1)
+    assert said(outcome.output, forming.RESTARTS, restarts=1)
     assert said(outcome.output, recoveries.LOST_AGAIN, rank=1, times=3)
 
 
 def test_a_loss_while_another_rank_prepares_restarts_the_job(training: Training) -> None:
     outcome = launched(training, "endings.py", "sys.exit(0)", "lost once", spares=1)
     assert outcome.code == 0, outcome.output
-    assert said(outcome.output, forming.STARTS_ANEW, restarts=1)
+    assert said(outcome.output, forming.RESTARTS, restarts=1)
 
 
 @pytest.mark.parametrize("words", ["continue", "quit", ""])

@@ -79,7 +79,7 @@ def test_a_script_that_fails_gives_its_exit_code(service: Service) -> None:
     assert said(job.output, run_options.SCRIPT_MISSING)
 
 
-def test_a_job_that_the_journal_cannot_tell_is_put_aside_and_hinders_no_other(service: Service) -> None:
+def test_a_job_that_the_journal_cannot_restore_is_put_aside_and_hinders_no_other(service: Service) -> None:
     """Its workers go on, and can be ended."""
     service.start_agent("a", 2)
     patient = ["--hang-limit", "900"]  # a node without an orchestrator ends workers that make no progress, and these make none

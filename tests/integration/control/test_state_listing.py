@@ -12,12 +12,12 @@ from understudy.messages import census, coverage
 __all__ = ["training"]
 
 
-def test_the_listing_says_what_a_newcomer_gets_and_what_not(training: Training) -> None:
+def test_the_listing_shows_what_a_newcomer_gets_and_what_not(training: Training) -> None:
     outcome = training.run("beside.py", "iterator", "differs", spares=0)
     assert outcome.code == 0, outcome.output
     run = str(outcome.folder / "run")
-    told = understudy("status", "--state", "--json", "--run-dir", run)
-    found = json.loads(told.stdout)
+    reported = understudy("status", "--state", "--json", "--run-dir", run)
+    found = json.loads(reported.stdout)
     known = {entry["name"]: entry for entry in found["entries"]}
     assert found["step"] == 8 and found["left_out"] == 0, found
     registered = {name: entry["same"] for name, entry in known.items() if entry["kind"] == "registered"}

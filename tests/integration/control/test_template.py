@@ -77,7 +77,7 @@ def test_a_module_is_run_as_torchrun_runs_it(training: Training) -> None:
         assert one[key] == other[key], key
 
 
-def test_hashes_are_the_same_on_every_node_unless_the_user_says_otherwise() -> None:
+def test_hashes_are_the_same_on_every_node_unless_the_user_sets_them() -> None:
     assert hash_seed("a job") == hash_seed("a job") != hash_seed("another one")
     assert all(0 < int(hash_seed(str(job))) < 1 << 32 for job in range(100))
     config = AgentConfig("a job", Path(), "node0", 0, "127.0.0.1", ("script.py",), 1)
@@ -86,7 +86,7 @@ def test_hashes_are_the_same_on_every_node_unless_the_user_says_otherwise() -> N
     assert worker_environment(config, {"RES_OPTIONS": "rotate"}, "w0")["RES_OPTIONS"] == "rotate"
 
 
-def test_the_watchdog_of_nccl_ends_no_worker_whatever_the_user_says() -> None:
+def test_the_watchdog_of_nccl_ends_no_worker_whatever_the_user_sets() -> None:
     config = AgentConfig("a job", Path(), "node0", 0, "127.0.0.1", ("script.py",), 1)
     names = ["TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_RETHROW_CUDA_ERRORS", "TORCH_NCCL_ENABLE_MONITORING"]
     for given in ({}, dict.fromkeys(names, "1")):
@@ -146,7 +146,7 @@ def test_a_killed_template_is_replaced(training: Training) -> None:
     assert not Path(f"/proc/{third}").exists(), "it has ended with the job"
 
 
-def test_a_template_that_cannot_import_torch_says_so(training: Training, tmp_path: Path) -> None:
+def test_a_template_that_cannot_import_torch_reports_it(training: Training, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "torch.py").write_text("raise ImportError('libsomething.so.1: cannot open shared object file')\n")

@@ -127,7 +127,7 @@ def test_an_agent_whose_token_names_no_node_learns_what_it_needs(service: Servic
         service.wait_for_words("orchestrator.txt", message)
 
 
-def test_what_an_agent_says_of_its_node_is_bounded(service: Service, hostile: Callable[[str, str], Hostile], tmp_path: Path) -> None:
+def test_what_an_agent_reports_about_its_node_is_bounded(service: Service, hostile: Callable[[str, str], Hostile], tmp_path: Path) -> None:
     labels = {f"{n}": "x" * 1000 for n in range(700)}
     for hello, message, code in (
         (Hello("b", "10.0.0.9", -8, "", {}, ()), wire.SLOTS_OUT_OF_RANGE(slots=-8, most=MOST_SLOTS), 1008),
@@ -181,7 +181,7 @@ def test_an_operator_of_one_job_acts_on_that_job_only(service: Service, tmp_path
     assert service.command("taint", "--node", "a", "--reason", "its fan").returncode == 0
     assert of_the_service() == (service_jobs.NODE_TAINTED(reason="its fan"), "")
     assert of_the_job() == [("operator", "its fan", "service")]
-    kept = http_requests.SAID_FOR_ALL_JOBS(node="a", reason="its fan")
+    kept = http_requests.SET_FOR_ALL_JOBS(node="a", reason="its fan")
     for reason in ("", "mine now"):
         assert asks("jobs/mine/taint", {"node": "a", "reason": reason}).json()["detail"] == kept
     for words, message in (((), http_requests.ROLE_NEEDED_FOR_ALL(role="operate")), (("--job", "mine"), kept)):
@@ -195,7 +195,7 @@ def test_an_operator_of_one_job_acts_on_that_job_only(service: Service, tmp_path
     assert of_the_service() == ("", "") and of_the_job() == []
 
     assert service.command("drain", "a", "--reason", "a new kernel", "--force").returncode == 0
-    kept = http_requests.SAID_FOR_ALL_JOBS(node="a", reason="a new kernel")
+    kept = http_requests.SET_FOR_ALL_JOBS(node="a", reason="a new kernel")
     for what in ("drain", "undrain"):
         assert asks(f"jobs/mine/{what}", {"node": "a", "force": True}).json()["detail"] == kept
     assert service.command("taint", "--node", "a", "--device", "gpu0").returncode == 2

@@ -35,7 +35,7 @@ understudy.join()
 """
 
 
-def test_its_first_line_and_the_report_of_a_loss_say_so(tmp_path: Path) -> None:
+def test_its_first_line_and_the_report_of_a_loss_mention_it(tmp_path: Path) -> None:
     with marked() as mark:
         path = tmp_path / "trainer.py"
         path.write_text(KILLED)
@@ -46,7 +46,7 @@ def test_its_first_line_and_the_report_of_a_loss_say_so(tmp_path: Path) -> None:
     assert said(outcome.output, script.OWN_PROCESS_GROUP, where=f"{path}:7")
     of_the_job = [code for code in codes(outcome.output) if code.startswith(("US1", "US4"))]
     assert of_the_job[0] == script.OWN_PROCESS_GROUP.code, "nothing about the job is reported before it"
-    assert said(outcome.output, forming.STARTS_ANEW_UNPROTECTED, restarts=1)
+    assert said(outcome.output, forming.RESTARTS_UNPROTECTED, restarts=1)
     assert incident["grade"] == "unproven" and said(incident["why"], grades.NOT_PROTECTED)
 
 

@@ -17,7 +17,7 @@ from understudy.messages import doctor, tools
 __all__ = ["training"]
 
 SITE = """
-# As if another torch were installed: it says so, and some of its names are gone.
+# As if another torch were installed: its version differs, and some of its names are gone.
 import importlib.metadata as metadata
 import sys
 

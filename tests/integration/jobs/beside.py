@@ -1,4 +1,4 @@
-"""What nobody registers: a counter that all ranks have alike, one that each rank has for itself, and, as told, an iterator."""
+"""Values that are not registered: a counter that all ranks have alike, one that each rank has for itself, and, on request, an iterator."""
 
 from __future__ import annotations
 

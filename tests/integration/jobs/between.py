@@ -1,4 +1,4 @@
-"""Each rank draws a random number between two steps, and one rank is lost right behind another one that had not drawn it yet."""
+"""Each rank draws a random number between two steps, and one rank is lost right after another one that had not drawn it yet."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Two things that are no loss, in front of a vote, by the name in the arguments.
+"""Two things that are no loss, before a vote, by the name in the arguments.
 
 break: a rank's connections break between its last collective and its vote. The other one is in its vote by then, and needs none of them.
-wake: somebody ends a rank's wait for a collective, which so seems to have succeeded; its connections are sound.
+wake: another process ends a rank's wait for a collective, which so seems to have succeeded; its connections are sound.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def breaks() -> None:
 
 
 def wakes() -> None:
-    """Rank 1 comes to the collectives of the gradients only when rank 0's wait for it was ended."""
+    """Rank 1 reaches the collectives of the gradients only when rank 0's wait for it was ended."""
     if job.rank:
         wait_for_file("woken")
     elif first_time("wakes"):

@@ -1,4 +1,4 @@
-"""A script as a new user has one, and what may be wrong with it, as told by the second argument: for `understudy run --check`."""
+"""A script as a new user has one, and what may be wrong with it, chosen by the second argument: for `understudy run --check`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ job.register(model=model, **({} if how == "unregistered" else {"optimizer": opti
 snapshot = Path(sys.argv[1], "snapshot.pt")
 if how == "resumes" and snapshot.exists():
     net.load_state_dict(torch.load(snapshot))
-best = 0.0  # nobody registers it, and it feeds the training
+best = 0.0  # it is not registered, and it feeds the training
 timings: list[float] = []
 entered = threading.local()  # which the census does not see
 entered.count = 0

@@ -50,7 +50,7 @@ def main() -> None:
     given = broadcast_from(1)
     print(counted(2))
     message = groups[0].recv([ones[2]], 1, 1)
-    print(counted(2))  # nobody waits for it yet
+    print(counted(2))  # nothing waits for it yet
     reading = threading.Thread(target=message.wait)
     reading.start()
     print(counted(3))

@@ -1,4 +1,4 @@
-"""DDP, whose ranks have as much to compute in every step, each alike. The loop ends when rank 0 finds the file "end", or behind as many
+"""DDP, whose ranks have as much to compute in every step, each alike. The loop ends when rank 0 finds the file "end", or after as many
 steps as the second argument says; all ranks hear of it in a collective.
 """
 

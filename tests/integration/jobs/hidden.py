@@ -1,4 +1,4 @@
-"""A step that is fed by something unknown to Understudy, as told by the second argument. It goes on until a file tells it to end."""
+"""A step that is fed by something unknown to Understudy, chosen by the second argument. It goes on until a file tells it to end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ job.register(net=model, optimizer=optimizer)
 
 
 def hidden() -> Iterator[tuple[int, torch.Generator, set[int]]]:
-    """What nobody registers, where no look comes to it: attempts, a stream, steps that were begun."""
+    """Values that are not registered, where they are not found: attempts, a stream, steps that were begun."""
     own, begun = torch.Generator().manual_seed(3), set[int]()
     for steps in itertools.count():
         yield steps, own, begun

@@ -1,4 +1,4 @@
-"""Rank-local state that changes where no vote sees it: in the body of the loop before a step, and random numbers behind the loop."""
+"""Rank-local state that changes where no vote sees it: in the body of the loop before a step, and random numbers after the loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def train(batch: torch.Tensor) -> torch.Tensor:
     fault(job, "before the vote")
     optimizer.step()
     schedule.step()
-    fault(job, "behind the vote")
+    fault(job, "after the vote")
     return loss.detach()
 
 
@@ -41,11 +41,11 @@ def evaluate(chosen: torch.Tensor) -> float:
 
 
 for number in job.steps(9):
-    if number != 7:  # which follows on a loss behind the vote: see docs/script/limits.md
+    if number != 7:  # which follows on a loss after the vote: see docs/script/limits.md
         seen.count += job.rank + 1  # before the first transaction of the iteration
     log(job, "loss", train(torch.randn(4, 8)))
     if number % 2:
-        done.count += job.rank + number  # behind the last one; a rank that is lost behind its vote never gets here
-chosen = torch.randn(1, 8)  # behind the loop
+        done.count += job.rank + number  # after the last one; a rank that is lost after its vote never gets here
+chosen = torch.randn(1, 8)  # after the loop
 log(job, "evaluation", evaluate(chosen))
 final(job, model=model, optimizer=optimizer, schedule=schedule, seen=seen, done=done)

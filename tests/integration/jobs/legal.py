@@ -32,8 +32,8 @@ def crossed(value: torch.Tensor) -> torch.Tensor:
     return values[0] - values[1]
 
 
-def behind_a_collective(value: torch.Tensor) -> torch.Tensor:
-    """Rank 0 waits for a message that the last rank sends behind a collective which rank 0 starts later."""
+def after_a_collective(value: torch.Tensor) -> torch.Tensor:
+    """Rank 0 waits for a message that the last rank sends after a collective which rank 0 starts later."""
     got, total = torch.zeros_like(value), value.clone()
     if rank == 0:
         dist.recv(got, src=size - 1)
@@ -56,7 +56,7 @@ def ring(value: torch.Tensor) -> torch.Tensor:
 
 
 def batch(value: torch.Tensor) -> torch.Tensor:
-    """Both ways at once, and from anybody."""
+    """Both ways at once, and from any rank."""
     got = [torch.zeros_like(value) for _ in range(2)]
     calls = [dist.P2POp(dist.irecv, got[0], (rank - 1) % size, tag=1), dist.P2POp(dist.isend, value, (rank + 1) % size, tag=1)]
     for work in dist.batch_isend_irecv(calls):

@@ -33,7 +33,7 @@ def train(batch: torch.Tensor) -> torch.Tensor:
     loss: torch.Tensor = model(batch).square().mean()
     fault(job, "before backward")
     if case == "adds to gradients":
-        dist.all_reduce(loss.detach().clone())  # nobody computes gradients before all are here
+        dist.all_reduce(loss.detach().clone())  # no rank computes gradients before all are here
     loss.backward()  # type: ignore[no-untyped-call]
     fault(job, "after backward")
     if case == "exception" and job.rank == 1 and job.committed == 3:

@@ -1,4 +1,4 @@
-"""A random number is drawn behind the vote, but only in every tenth step, and not before ranks have stopped to look closely."""
+"""A random number is drawn after the vote, but only in every tenth step, and not before ranks have stopped to look closely."""
 
 from __future__ import annotations
 

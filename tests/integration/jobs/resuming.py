@@ -1,4 +1,4 @@
-"""Goes on from a snapshot if there is one, and writes it anew in a section behind each epoch. With "given": only if it is told to."""
+"""Goes on from a snapshot if there is one, and writes it again in a section after each epoch. With "given": only on request."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def train() -> torch.Tensor:
 
 
 def save(name: str) -> None:
-    if "anew" in sys.argv:
+    if "again" in sys.argv:
         (folder / "newest.txt").write_text(name)
     elif "whole" in sys.argv:
         torch.save({"net": model.module}, folder / name)
@@ -50,7 +50,7 @@ for epoch in range(EPOCHS):
             wait_for_file("go on")
         log(job, "loss", train())
     schedule.step()
-    fault(job, "behind an epoch")
+    fault(job, "after an epoch")
     if job.rank == 0 and ("last only" not in sys.argv or epoch == EPOCHS - 1):
         save(f"epoch-{epoch}.pt")
 final(job, model=model, optimizer=optimizer, schedule=schedule)

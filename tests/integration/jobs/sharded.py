@@ -1,4 +1,4 @@
-"""Fully sharded over all ranks: nobody has a replica."""
+"""Fully sharded over all ranks: there are no replicas."""
 
 from __future__ import annotations
 

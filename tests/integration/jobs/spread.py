@@ -5,7 +5,7 @@ worker that takes the rank over does not wait. With EACH the file's name ends wi
 WAIT is set.
 
 PHASES names places in the recoveries that follow, and steps, as survivor:6,setup:8,apply:10,redo:12. There a marker of that name is
-written and the file "go on" with that name waited for: by rank 0 before it can come to rest, by the newcomer in its set-up, while it
+written and the file "go on" with that name waited for: by rank 0 before it can stop, by the newcomer in its set-up, while it
 takes over values, and while it does the step again. "next attempt" is where rank 1, a survivor, does it again.
 """
 

@@ -58,7 +58,7 @@ def train() -> None:
             dist.all_reduce(value, group=pair)
     elif what == "operation" and other:
         dist.broadcast(torch.ones(1000), src=0)
-    elif what == "reduction" and other:  # which nobody else would notice
+    elif what == "reduction" and other:  # which nothing else would notice
         dist.all_reduce(value, op=dist.ReduceOp.MAX)
     elif not (what == "fewer" and other):
         dist.all_reduce(value)

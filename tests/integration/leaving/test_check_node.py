@@ -99,9 +99,9 @@ def test_this_machine_passes(node: Node) -> None:
 
 def test_json_has_every_figure(node: Node) -> None:
     done = node.check("--json")
-    told = json.loads(done.stdout)
-    assert told["passed"] is (done.returncode == 0)
-    results = {result["check"]: result for result in told["results"]}
+    reported = json.loads(done.stdout)
+    assert reported["passed"] is (done.returncode == 0)
+    results = {result["check"]: result for result in reported["results"]}
     assert tuple(results) == NAMES
     cpus = [f"CPU {cpu}" for cpu in sorted(os.sched_getaffinity(0))]
     assert [figure["name"] for figure in results["compute"]["figures"]] == cpus
@@ -307,7 +307,7 @@ def test_the_network_to_a_peer(node: Node, serve: Serve, secret: Path) -> None:
 def test_a_peer_that_is_away(node: Node) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         peer = f"127.0.0.1:{free.getsockname()[1]}"
-    assert node.fails("network", "--peer", peer) == (f"{peer}: {network_check.NOBODY_LISTENS(reason=os.strerror(errno.ECONNREFUSED))}")
+    assert node.fails("network", "--peer", peer) == (f"{peer}: {network_check.NOT_LISTENING(reason=os.strerror(errno.ECONNREFUSED))}")
 
 
 def test_a_peer_that_sends_spoilt_data(node: Node) -> None:

@@ -117,11 +117,11 @@ def test_broken_checks_are_reported_once_and_training_goes_on(training: Training
     (tmp_path / "detectors.toml").write_text(text)
     flags = ["--nproc-per-node", "1", "--spares", "0", "--run-dir", "FOLDER/run", "--detectors", str(tmp_path / "detectors.toml")]
     job = training.start(["-m", "understudy.cli", "run", *flags], "spread.py", WAIT="1", OMP_NUM_THREADS="1")
-    told = [what for _, what in WRONG.values()]
-    told.append(node_programs.NOT_STARTED(check="absent", reason=os.strerror(errno.ENOENT)))
-    wait_until(lambda: all(words in job.output for words in told), "what is told", LONG)
+    reported = [what for _, what in WRONG.values()]
+    reported.append(node_programs.NOT_STARTED(check="absent", reason=os.strerror(errno.ENOENT)))
+    wait_until(lambda: all(words in job.output for words in reported), "the reports", LONG)
     wait_until(lambda: all((tmp_path / name).stat().st_size > 8 for name in WRONG), "more runs", LONG)
     (job.folder / "end").touch()
     ended = job.succeeds()
-    assert [ended.output.count(words) for words in told] == [1] * len(told), ended.output
+    assert [ended.output.count(words) for words in reported] == [1] * len(reported), ended.output
     assert ended.incidents == [] and ended.ask("status")["taints"] == {}

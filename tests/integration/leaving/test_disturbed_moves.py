@@ -56,7 +56,7 @@ class Held:
 
     def wait(self) -> int:
         """Gives the pid of who is there."""
-        wait_until(lambda: any(folder.has_fired(self._name) for folder in self._folders), f"somebody is {self._name}", LONG)
+        wait_until(lambda: any(folder.has_fired(self._name) for folder in self._folders), f"a rank is {self._name}", LONG)
         (pid,) = [fired["pid"] for folder in self._folders if (fired := folder.fired(self._name)) is not None]
         return int(pid)
 

@@ -66,7 +66,7 @@ def test_a_node_that_serves_two_jobs_is_empty_and_used_again(service: Service, u
 
 
 def test_a_rack_is_drained_with_both_ranks(service: Service, undisturbed_spread: Undisturbed) -> None:
-    """No rank goes from one of its nodes to the other; one waits until the other has moved, as somebody has to stay."""
+    """No rank goes from one of its nodes to the other; one waits until the other has moved, as one has to stay."""
     for name, rack in zip("abcd", ("rack1", "rack1", "rack2", "rack2"), strict=True):
         service.start_agent(name, 2, None, "--failure-domain", rack)
     service.wait_for_nodes(4)
@@ -180,7 +180,7 @@ def test_a_node_is_drained_in_an_incident(service: Service, undisturbed_spread: 
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "reported"),
     [
         (["--deadline", "soon"], 2, asking.DEADLINE_FORM.code),
         (["--deadline", "0s"], 2, asking.DEADLINE_RANGE(value="0s")),
@@ -188,6 +188,6 @@ def test_a_node_is_drained_in_an_incident(service: Service, undisturbed_spread: 
         ([], 1, http_requests.NO_SUCH_NODE(node="nowhere")),
     ],
 )
-def test_mistakes_are_reported(service: Service, words: list[str], code: int, told: str) -> None:
+def test_mistakes_are_reported(service: Service, words: list[str], code: int, reported: str) -> None:
     done = service.command("drain", "nowhere", *words)
-    assert done.returncode == (4 if code == 1 else code) and told in done.stdout + done.stderr, done
+    assert done.returncode == (4 if code == 1 else code) and reported in done.stdout + done.stderr, done

@@ -51,7 +51,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-NEVER = "0001-01-01T00:00:00Z"  # what Alertmanager says where there is no time
+NEVER = "0001-01-01T00:00:00Z"  # Alertmanager's value where there is no time
 
 
 def client(service: Service, token: str) -> httpx.Client:
@@ -94,8 +94,8 @@ def test_an_alert_moves_a_rank_and_is_resolved(service: Service, undisturbed_spr
             assert http.post(f"/v1/jobs/job/{what}", json={}).status_code == 403, what
         assert http.post("/v1/jobs", json={}).status_code == 403
         assert http.post(f"/v1/nodes/{node}/drain", json={}).status_code == 403
-        nobody = http.post("/v1/evidence", json=[{"node": "nowhere", "source": "site", "kind": "hot"}])
-        assert nobody.status_code == 409 and said(nobody.text, alerts.UNKNOWN_NODE, name="nowhere")
+        unknown = http.post("/v1/evidence", json=[{"node": "nowhere", "source": "site", "kind": "hot"}])
+        assert unknown.status_code == 409 and said(unknown.text, alerts.UNKNOWN_NODE, name="nowhere")
         (strange,) = http.post("/v1/evidence/alertmanager", json=group("firing", since, Hostname="nowhere")).json()
         assert strange["node"] == "" and said(strange["refused"], alerts.UNKNOWN_NODE, name="nowhere")
         for _ in range(3):  # Alertmanager repeats itself
@@ -196,14 +196,14 @@ def test_an_alert_reaches_a_job_without_a_service(job: Started) -> None:
     for _ in range(2):
         assert send("firing") == [{"node": node, "detector": "alertmanager:GpuXid", "jobs": [watched.status()["job"]], "refused": ""}]
         wait_until(lambda: watched.taints() == {node: WHY}, "the taint", LONG)
-    assert job.output.count(WHY) == 1, "told once"
+    assert job.output.count(WHY) == 1, "reported once"
     send("resolved", now())
     wait_until(lambda: watched.taints() == {}, "the node is trusted again", LONG)
 
 
 def test_the_page_s_examples_are_of_these_routes() -> None:
-    (told,) = re.findall(rf"{URL}/v1/evidence -d '\s*(\[.*?\])'", PAGE.read_text(), re.DOTALL)
-    (item,) = [EvidenceItem.model_validate(item) for item in json.loads(told)]
+    (reported,) = re.findall(rf"{URL}/v1/evidence -d '\s*(\[.*?\])'", PAGE.read_text(), re.DOTALL)
+    (item,) = [EvidenceItem.model_validate(item) for item in json.loads(reported)]
     assert (item.node, item.part, item.lasts) == ("gpu-07", "gpu3", 86400)
     assert f"- url: {URL}/v1/evidence/alertmanager\n" in CONFIGURATION
     assert f"credentials_file: {FILE}\n" in CONFIGURATION

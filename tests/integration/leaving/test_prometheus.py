@@ -42,7 +42,7 @@ class Running:
 
 @contextlib.contextmanager
 def started(folder: Path, name: str, command: list[str]) -> Iterator[Running]:
-    """A program that listens on a port of loopback that the system has chosen, and says in its log which."""
+    """A program that listens on a port of loopback that the system has chosen, and logs which one."""
     log = folder / f"{name}.log"
     with log.open("wb") as out:
         process = Popen(command, stdin=DEVNULL, stdout=out, stderr=STDOUT, cwd=folder)

@@ -63,7 +63,7 @@ def test_drills_of_every_rank_change_nothing_and_a_loss_after_them_is_survived(t
     assert finals == [json.loads((reference.folder / f"final-{rank}.json").read_text()) for rank in range(2)]
 
 
-def test_a_drill_begins_by_itself_and_an_incident_says_what_it_has_proven(training: Training) -> None:
+def test_a_drill_begins_by_itself_and_an_incident_notes_what_it_has_proven(training: Training) -> None:
     started = begin(training, str(SOAK), "--pace", "0.1", flags=("--drill", "3"))
     wait_until(lambda: any(found["verdict"] for found in started.status()["drills"]), "a drill", LONG)
     found = started.status()
@@ -99,7 +99,7 @@ def test_a_drill_after_an_incident_raises_its_grade(training: Training) -> None:
     assert ["grade unproven" in line for line in given] == [True, False] and "grade drilled" in given[1], given
 
 
-def test_beyond_its_bound_a_drill_compares_a_prefix_and_says_how_far(training: Training) -> None:
+def test_beyond_its_bound_a_drill_compares_a_prefix_and_reports_how_far(training: Training) -> None:
     started = begin(training, str(SOAK), "--pace", "0.1", flags=("--drill-bytes", "1000"))  # the broadcast of buffers, and no gradient
     code, found = drill(started, 1)
     assert (code, found["verdict"], found["collectives"], found["left_out"]) == (0, "partly", 2, 2), found
@@ -133,7 +133,7 @@ def test_a_job_that_must_be_survivable_ends_when_it_is_not(training: Training) -
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "says"),
+    ("how", "code", "detail"),
     [
         ("attribute", 3, "module attribute net.module.1.p is 0.1 on the rank and 0.3 on the spare"),
         ("constant", 3, "the input to allreduce number 2"),
@@ -144,10 +144,10 @@ def test_a_job_that_must_be_survivable_ends_when_it_is_not(training: Training) -
         ("killed", 5, drills.DRILL_SPARE_LOST.code),
     ],
 )
-def test_what_a_spare_would_not_do_as_the_rank(training: Training, how: str, code: int, says: str) -> None:
+def test_what_a_spare_would_not_do_as_the_rank(training: Training, how: str, code: int, detail: str) -> None:
     started = begin(training, "hidden.py", how, flags=LIMITS)
     found = drill(started, 1)
-    assert (found[0], says in found[1]["detail"]) == (code, True), found
+    assert (found[0], detail in found[1]["detail"]) == (code, True), found
     view = " ".join(understudy("status", "--run-dir", str(started.folder / "run")).stdout.split())
     assert said(view, {3: asking.DRILL_DIFFERS, 4: asking.DRILL_IRREPRODUCIBLE, 5: asking.DRILL_BROKEN}[code], rank=1), view
     assert advice(found[1]["verdict"], 1) in view, view

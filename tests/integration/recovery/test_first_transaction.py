@@ -114,7 +114,7 @@ def test_a_loss_ends_all_waits_for_what_is_not_announced_yet(training: Training,
     assert incident["seconds"] < 30, incident  # a wait for a store that is gone takes 30
 
 
-_MORE = ("behind_a_collective", "ring", "batch", "objects")
+_MORE = ("after_a_collective", "ring", "batch", "objects")
 LEGAL = ["crossed", "uneven", *(pytest.param(what) for what in _MORE)]
 
 
@@ -124,4 +124,4 @@ def test_legal_programs_are_not_blocked(training: Training, what: str) -> None:
     reference = training.undisturbed("legal.py", what, ranks=3)
     lost = training.run("legal.py", what, ranks=3, spares=3, faults="before the vote:2:1,in the middle:4:2,in the middle:6:0")
     survived(lost, reference, 3)
-    assert (newcomers.NOT_CHECKED.code in lost.output) == (what in ("crossed", "behind_a_collective")), lost.output
+    assert (newcomers.NOT_CHECKED.code in lost.output) == (what in ("crossed", "after_a_collective")), lost.output

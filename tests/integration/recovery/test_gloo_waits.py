@@ -61,9 +61,9 @@ def test_waits_are_counted(tmp_path: Path) -> None:
     assert outputs[0].split() == ["0", "1", "1", "2", "2", "3", "0", "1", "0"]
 
 
-def test_waits_are_unknown_where_the_kernel_does_not_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_are_unknown_where_the_kernel_hides_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert gloo_waits.count() == 0
-    (tmp_path / "7").mkdir()  # a thread without a file that says where it sleeps, as some sandboxes have it
+    (tmp_path / "7").mkdir()  # a thread without a file that shows where it sleeps, as some sandboxes have it
     monkeypatch.setattr(gloo_waits, "_TASKS", str(tmp_path))
     assert gloo_waits.count() == UNKNOWN
     (tmp_path / "7" / "syscall").mkdir()  # cannot be read

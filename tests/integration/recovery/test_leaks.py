@@ -15,7 +15,7 @@ LEFT = "thread pt_gloo_runloop"  # of each dead communicator: the known price of
 in_place = pytest.param(True, marks=pytest.mark.skipif(not rejoining.available(), reason="this torch has no _reconfigure (2.14 and newer)"))
 
 
-@pytest.mark.parametrize("rejoin", [in_place, False], ids=["in place", "anew"])
+@pytest.mark.parametrize("rejoin", [in_place, False], ids=["in place", "new"])
 def test_a_survivor_of_several_losses_keeps_no_descriptor_and_at_most_one_sleeping_thread_of_each(training: Training, rejoin: bool) -> None:
     losses = (3, 6, 9, 12)
     faults = ",".join(f"before the vote:{step}:1" for step in losses)

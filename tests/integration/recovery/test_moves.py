@@ -1,4 +1,4 @@
-"""A planned migration, what status and report say, and the same script with and without Understudy."""
+"""A planned migration, its status and report, and the same script with and without Understudy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_rank_is_moved_at_a_step_boundary(training: Training) -> None:
     asked = understudy("migrate", "--rank", "2", "--run-dir", run)
     assert asked.returncode == 0, asked.stderr
     wait_until(lambda: there("marker set-up of 2 again"), "the newcomer's set-up", LONG)
-    assert [rank["step"] for rank in status()["ranks"]] == [10, 10, 10], "nobody has waited for that set-up"  # type: ignore[attr-defined]
+    assert [rank["step"] for rank in status()["ranks"]] == [10, 10, 10], "no rank has waited for that set-up"  # type: ignore[attr-defined]
     (job.folder / "go on").touch()
     wait_until(lambda: there("marker waiting at the end on 2") and not is_alive(ranks[2]["pid"]), "the old worker's end", LONG)
     (moved,) = json.loads(understudy("report", "--json", "--run-dir", run).stdout)["incidents"]

@@ -31,12 +31,12 @@ def _same(one: Path, other: Path) -> bool:
 
 def test_the_last_checkpoint_is_written_by_a_newcomer_at_the_end(training: Training, undisturbed: Outcome) -> None:
     """All others have finished, with a schedule that was stepped after every epoch: the newcomer steps it as often."""
-    lost = training.run("saving.py", "last only", faults="behind an epoch:9:0")
+    lost = training.run("saving.py", "last only", faults="after an epoch:9:0")
     survived(lost, undisturbed)
     assert _same(lost.folder / "epoch-2.pt", undisturbed.folder / "epoch-2.pt")
 
 
-LATER = [("by state dicts", "behind an epoch:9:0"), ("whole", "after backward:7:0")]
+LATER = [("by state dicts", "after an epoch:9:0"), ("whole", "after backward:7:0")]
 
 
 @pytest.mark.parametrize(("how", "fault"), LATER)
@@ -56,7 +56,7 @@ def test_checkpoints_of_earlier_epochs_are_not_written_over(training: Training, 
 
 
 def test_a_file_that_is_rewritten_is_not_either(training: Training) -> None:
-    lost = training.run("saving.py", "anew", faults="behind an epoch:9:0")
+    lost = training.run("saving.py", "again", faults="after an epoch:9:0")
     assert lost.code == 1
     assert said(lost.output, newcomers.REWRITES) and f"{lost.folder}/newest.txt at " in lost.output
     assert ".write_text at " in lost.output and said(lost.output, script.USED_BETWEEN)

@@ -20,7 +20,7 @@ SPARED = 200  # descriptors of this process that are left for the test
 
 
 class Stranger(threading.Thread):
-    """Connects to every port on which a process of the job listens, says nothing, and keeps its connections open."""
+    """Connects to every port on which a process of the job listens, sends nothing, and keeps its connections open."""
 
     def __init__(self, mark: Mark, count: int, but: set[int]) -> None:
         super().__init__()

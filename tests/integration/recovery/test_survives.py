@@ -59,7 +59,7 @@ def test_accumulation_of_reduced_gradients(training: Training) -> None:
 def test_rank_local_state_that_changes_outside_transactions(training: Training) -> None:
     """In the loop's body before and after a step, and random numbers drawn between the end of the loop and a section."""
     reference = training.undisturbed("late.py")
-    lost = training.run("late.py", faults="before the vote:4:1,behind the vote:6:0,in the evaluation:9:0", spares=3)
+    lost = training.run("late.py", faults="before the vote:4:1,after the vote:6:0,in the evaluation:9:0", spares=3)
     survived(lost, reference, 3)
     status = lost.ask("status")
     assert status["torch"] == {str(torch.__version__): ["gloo"] if rejoining.available() else []}

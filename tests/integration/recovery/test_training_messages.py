@@ -72,8 +72,11 @@ def test_a_rank_that_leaves_its_loop_earlier_than_the_others(training: Training)
     """No rank waits forever: the others vote on a transaction that it will never reach."""
     outcome = training.run("misuse.py", "leaves early", spares=0)
     assert outcome.code == 1, outcome.output
-    told = (transactions.OTHER_TRANSACTIONS, training_evidence.LEFT_BEHIND)  # by the ranks themselves, or by the watch, which may be first
-    assert any(said(outcome.output, message) for message in told), outcome.output
+    either = (
+        transactions.OTHER_TRANSACTIONS,
+        training_evidence.LEFT_BEHIND,
+    )  # by the ranks themselves, or by the watch, which may be first
+    assert any(said(outcome.output, message) for message in either), outcome.output
 
 
 def test_ranks_that_leave_their_loop_while_another_one_computes_on(training: Training) -> None:
@@ -103,7 +106,7 @@ def test_a_loss_in_a_collective_outside_any_transaction(training: Training) -> N
     assert said(outcome.output, transactions.FAILED_OUTSIDE, rank=0)
 
 
-def test_a_rank_whose_connections_break_between_its_last_collective_and_its_vote_says_so(training: Training) -> None:
+def test_a_rank_whose_connections_break_between_its_last_collective_and_its_vote_reports_it(training: Training) -> None:
     reference = training.undisturbed("broken.py")
     outcome = training.begin("broken.py", "break").ends()
     (incident,) = survived(outcome, reference, losses=0)
@@ -146,10 +149,10 @@ def test_a_newcomer_that_sets_up_otherwise_names_the_first_difference(training: 
     assert here < there, "the newcomer's, then the lost rank's"
 
 
-def test_without_a_replica_the_coverage_says_so_before_the_first_step_and_a_loss_ends_the_job(training: Training) -> None:
+def test_without_a_replica_the_coverage_warns_before_the_first_step_and_a_loss_ends_the_job(training: Training) -> None:
     outcome = training.run("sharded.py", faults="before the vote:0:1")
     assert outcome.code == 1
-    told, _, after = outcome.output.partition(losses.KILLED.code)
-    assert said(told, coverage.UNCOVERED, who="ranks 0, 1 hold")
+    reported, _, after = outcome.output.partition(losses.KILLED.code)
+    assert said(reported, coverage.UNCOVERED, who="ranks 0, 1 hold")
     assert said(after, newcomers.STATE_NOWHERE, rank=1)
     assert outcome.ask("status")["state"] == "failed"

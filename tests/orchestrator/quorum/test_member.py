@@ -1,4 +1,4 @@
-"""What a member says to others that may be of an older version."""
+"""Messages of a member to others that may be of an older version."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def test_one_of_an_older_version_is_not_sent_what_makes_it_hang_up(tmp_path: Pat
         raft = Raft(0, 3, time.monotonic(), lambda: 0.0)
         raft._lead(time.monotonic())
 
-        async def told() -> set[int]:
-            """Who is told in a turn what is known of the others."""
+        async def reported() -> set[int]:
+            """The members that are informed in a turn about the others."""
             sent.clear()
             member._shared -= HEARTBEAT
             await member._turn(raft)
             return {number for number, message in sent if isinstance(message, Known)}
 
-        assert await told() == set(), "nobody has said who it is"
+        assert await reported() == set(), "no member has introduced itself"
         member.greeted(older)
         member.greeted(MemberHello(2, "disk 2", (), NOTHING))
-        assert await told() == {2}
+        assert await reported() == {2}
         member.greeted(MemberHello(1, "disk 1", (), NOTHING))
-        assert await told() == {1, 2}, "it was upgraded"
+        assert await reported() == {1, 2}, "it was upgraded"
         member.greeted(older)
-        assert await told() == {2}, "and put back"
+        assert await reported() == {2}, "and put back"
         assert member.hello(1).acknowledged is not None and member._roster.hello().acknowledged is None
         member._disk.shutdown()
         storage.close()

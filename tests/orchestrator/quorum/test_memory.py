@@ -74,7 +74,7 @@ class Cluster3(Cluster):
                     other.memory.learn(leader.memory.known())
 
     def accused(self, by: int | None = None) -> set[int]:
-        """Who would find, from what the others (or this one) tell it, that it has forgotten something."""
+        """Who would find, from the messages of the others (or this one), that it has forgotten something."""
         found = set()
         for one in self.up():
             for other in self.up() if by is None else [self.of(by)]:
@@ -142,7 +142,7 @@ def test_a_restored_member_is_detected_by_the_leader_and_by_members_that_it_info
 
 
 def test_it_is_found_after_all_were_started_again() -> None:
-    """They know what they knew when they last wrote something: here, before the last word."""
+    """They know what they knew when they last wrote something: here, before the last entry."""
     cluster = three()
     words(cluster, ["a", "b"])
 

@@ -176,7 +176,7 @@ def test_no_member_votes_for_another_leader_while_one_may_decide(asked: int, pre
         assert (vote, member.term) == (Vote(ask.term if votes else 1, votes, pre_vote), 2 if votes and not pre_vote else 1)
 
 
-def told(member: Raft) -> list[RaftMessage]:
+def reported(member: Raft) -> list[RaftMessage]:
     return [message for _, message in member.ready().messages]
 
 
@@ -192,7 +192,7 @@ def test_a_member_with_a_shorter_log_gets_no_vote() -> None:
         for pre_vote in (True, False):
             member = Raft(0, 3, 0.0, lambda: 0.0, (2, -1), log)
             member.receive(1, RequestVote(3, last, last_term, pre_vote), 10 * ELECTION)
-            (vote,) = told(member)
+            (vote,) = reported(member)
             assert isinstance(vote, Vote) and vote.granted == votes, (log, last, last_term, pre_vote)
 
 
@@ -200,23 +200,23 @@ def test_a_vote_is_given_once_in_a_term() -> None:
     """Even after that leader has led and is silent: another one of the same term could lead at the same time."""
     member = Raft(0, 3, 0.0, lambda: 0.0)
     member.receive(1, RequestVote(1, 0, 0, pre_vote=False), 0.0)
-    assert told(member) == [Vote(1, True, pre_vote=False)]
+    assert reported(member) == [Vote(1, True, pre_vote=False)]
     member.receive(1, RequestVote(1, 0, 0, pre_vote=False), 0.0)
-    assert told(member) == [Vote(1, True, pre_vote=False)], "the answer was lost, and it asks again"
+    assert reported(member) == [Vote(1, True, pre_vote=False)], "the answer was lost, and it asks again"
     member.receive(1, AppendEntries(1, 0, 0, (), 0, 0.0), 0.0)
     member.ready()
     member.receive(2, RequestVote(1, 5, 1, pre_vote=False), 10 * ELECTION)
-    assert told(member) == [Vote(1, False, pre_vote=False)]
+    assert reported(member) == [Vote(1, False, pre_vote=False)]
 
 
 def test_who_has_given_its_vote_leaves_the_other_time_to_lead() -> None:
     member = Raft(1, 3, 0.0, lambda: 0.0, (1, -1))
     member.receive(0, RequestVote(2, 0, 0, pre_vote=False), ELECTION)
-    assert told(member) == [Vote(2, True, pre_vote=False)]
+    assert reported(member) == [Vote(2, True, pre_vote=False)]
     member.tick(2 * ELECTION - 0.1)
-    assert member.role is Role.FOLLOWER and told(member) == []
+    assert member.role is Role.FOLLOWER and reported(member) == []
     member.tick(2 * ELECTION + 0.1)
-    assert [type(message) for message in told(member)] == [RequestVote, RequestVote]
+    assert [type(message) for message in reported(member)] == [RequestVote, RequestVote]
 
 
 @pytest.mark.parametrize("support", [True, False])
@@ -275,8 +275,8 @@ def test_an_entry_of_an_older_term_is_committed_with_one_of_the_own(monkeypatch:
     elect(1, 2)  # term 2
     assert [member.role for member in members] == [Role.LEADER, Role.LEADER, Role.FOLLOWER]
     members[2].log, members[2]._keep = [], 0
-    for told in (2, 3):  # member 0 hears of the newer terms, and leads in the next one
-        members[0]._look_at_term(told, 0.0)
+    for reported in (2, 3):  # member 0 hears of the newer terms, and leads in the next one
+        members[0]._look_at_term(reported, 0.0)
     ((_, first), *_) = [each for each in elect(0, 2) if each[0] == 2]
     assert isinstance(first, AppendEntries) and first.before == 1
     answers: list[RaftMessage] = [first]
@@ -297,7 +297,7 @@ def test_a_ballot_alone_or_an_entry_alone_goes_to_the_disk() -> None:
 
 
 def led(size: int, log: list[Entry], term: int = 3) -> Raft:
-    """Member 0 leads in `term`, and has said so."""
+    """Member 0 leads in `term`, and has announced it."""
     member = Raft(0, size, 0.0, lambda: 0.0, (term - 1, -1), log)
     member._be_candidate(0.0)
     for other in range(1, size):
@@ -340,7 +340,7 @@ def test_who_lacks_the_end_of_the_log_gets_the_end_and_not_all_of_it() -> None:
 
 
 def test_one_vote_is_no_majority_of_five() -> None:
-    """Nor a word that one would be given."""
+    """Nor a message that one would be given."""
     member = Raft(0, 5, 0.0, lambda: 0.0, (3, -1))
     member.campaign(ELECTION)
     for sender, role in ((1, Role.PRE_CANDIDATE), (1, Role.PRE_CANDIDATE), (2, Role.CANDIDATE)):
@@ -366,14 +366,14 @@ def test_a_member_with_other_entries_asks_for_those_after_the_committed_ones() -
     assert member.committed == 2
     member.ready()
     member.receive(0, AppendEntries(3, 4, 2, (), 2, 0.1), 0.1)
-    assert told(member) == [AppendReply(3, False, 2, 0.1)]
+    assert reported(member) == [AppendReply(3, False, 2, 0.1)]
 
 
 def test_who_is_refused_a_vote_has_not_got_it_later_either() -> None:
     member = Raft(0, 3, 0.0, lambda: 0.0, (3, 1))
     for _ in range(2):
         member.receive(2, RequestVote(3, 0, 0, pre_vote=False), ELECTION + 1)
-        assert told(member) == [Vote(3, False, pre_vote=False)] and member.vote == 1
+        assert reported(member) == [Vote(3, False, pre_vote=False)] and member.vote == 1
 
 
 def test_who_was_elected_leads_when_an_entry_of_its_own_is_committed() -> None:
@@ -384,7 +384,7 @@ def test_who_was_elected_leads_when_an_entry_of_its_own_is_committed() -> None:
     member.ready()
     member._be_candidate(9.0)
     member.receive(2, Vote(3, True, pre_vote=False), 9.0)
-    sent = [message for message in told(member) if isinstance(message, AppendEntries)]
+    sent = [message for message in reported(member) if isinstance(message, AppendEntries)]
     assert [(message.before, [entry.text for entry in message.entries]) for message in sent] == [(4, [""])] * 2
     assert member.role is Role.LEADER and not member.leads()
     member.receive(2, AppendReply(3, True, 5, 9.0), 9.1)
@@ -395,7 +395,7 @@ def test_what_is_more_than_a_batch_goes_in_several() -> None:
     texts = [str(number) * (raft.BATCH // 2) for number in range(3)]
     member = led(2, [Entry(1, text) for text in texts])
     member.receive(1, AppendReply(3, False, 0, 0.0), 0.1)
-    (message,) = told(member)
+    (message,) = reported(member)
     assert isinstance(message, AppendEntries) and [entry.text for entry in message.entries] == texts[:2]
 
 
@@ -403,7 +403,7 @@ def test_a_leader_sends_heartbeats() -> None:
     member = led(3, [])
     for now, messages in ((HEARTBEAT / 2, 0), (HEARTBEAT, 2), (HEARTBEAT * 1.5, 0), (HEARTBEAT * 2, 2)):
         member.tick(now)
-        assert len(told(member)) == messages
+        assert len(reported(member)) == messages
     member.receive(2, AppendEntries(4, 0, 0, (), 0, 0.0), HEARTBEAT * 2)
     assert member.role is Role.FOLLOWER and (member.leader, member.term) == (2, 4)
 
@@ -411,7 +411,7 @@ def test_a_leader_sends_heartbeats() -> None:
 def test_a_member_that_refuses_a_vote_campaigns_as_soon_as_before() -> None:
     member = Raft(0, 3, 0.0, lambda: 0.0, (3, -1), [Entry(3, "a")])
     member.receive(2, RequestVote(5, 0, 0, pre_vote=False), ELECTION)
-    assert told(member) == [Vote(5, False, pre_vote=False)]
+    assert reported(member) == [Vote(5, False, pre_vote=False)]
     member.tick(ELECTION)
     assert member.role is Role.PRE_CANDIDATE
 
@@ -434,7 +434,7 @@ def test_who_is_a_candidate_waits_for_the_votes() -> None:
 def test_who_hears_a_leader_of_an_earlier_term_does_not_follow_it() -> None:
     member = Raft(1, 3, 0.0, lambda: 0.0, (5, -1), [Entry(5, "kept")])
     member.receive(0, AppendEntries(3, 0, 0, (Entry(3, "old"),), 1, 0.1), 0.1)
-    assert told(member) == [AppendReply(5, False, 0, 0.1)]
+    assert reported(member) == [AppendReply(5, False, 0, 0.1)]
     assert (member.leader, member.log, member.committed) == (None, [Entry(5, "kept")], 0)
 
 
@@ -454,4 +454,4 @@ def test_a_member_that_has_heard_a_leader_since_it_asked_does_not_stand_for_elec
     member.ready()
     for sender in (1, 2):
         member.receive(sender, Vote(4, True, pre_vote=True), ELECTION)
-    assert (member.role, member.term, member.leader) == (Role.FOLLOWER, 3, 1) and told(member) == []
+    assert (member.role, member.term, member.leader) == (Role.FOLLOWER, 3, 1) and reported(member) == []

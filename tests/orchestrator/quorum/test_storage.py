@@ -64,17 +64,17 @@ def test_a_member_whose_file_was_changed_is_a_new_one(place: Path, statement: st
     with pytest.raises(Damaged) as caught:
         Storage(place)
     assert said(caught.value, message)
-    told: list[str] = []
-    after = opened(place, told.append)
+    reported: list[str] = []
+    after = opened(place, reported.append)
     assert after.identity != before.identity and (after.log, after.roster, after.hard_state) == ([], (), (0, -1))
-    assert said(told[0], quorums.STORAGE_DAMAGED, path=place, kept=place.with_name(f"{FILE}.damaged-1"))
+    assert said(reported[0], quorums.STORAGE_DAMAGED, path=place, kept=place.with_name(f"{FILE}.damaged-1"))
     assert place.with_name(f"{FILE}.damaged-1").exists()
 
 
 def test_garbage_is_a_damage(place: Path) -> None:
     place.write_bytes(b"garbage" * 1000)
-    told: list[str] = []
-    assert opened(place, told.append).log == [] and said(told[0], quorums.STORAGE_DAMAGED)
+    reported: list[str] = []
+    assert opened(place, reported.append).log == [] and said(reported[0], quorums.STORAGE_DAMAGED)
 
 
 def test_the_file_of_an_earlier_version_is_checked_from_then_on(place: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a member says of another one that it cannot talk to."""
+"""Messages of a member about another one that it cannot reach."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def test_one_of_another_version_is_named() -> None:
         await socket.close(POLICY_VIOLATION, "not a message between members")
 
     async def run() -> str:
-        told: asyncio.Queue[str] = asyncio.Queue()
+        reported: asyncio.Queue[str] = asyncio.Queue()
         async with serve(refuse, "127.0.0.1", 0) as server:
             host, port = next(iter(server.sockets)).getsockname()[:2]
             member = cast("Member", cast("Any", Alone()))
-            dialling = asyncio.create_task(Dial(1, f"http://{host}:{port}", "secret", None, member, told.put_nowait).run())
+            dialling = asyncio.create_task(Dial(1, f"http://{host}:{port}", "secret", None, member, reported.put_nowait).run())
             try:
-                return await asyncio.wait_for(told.get(), LIMIT)
+                return await asyncio.wait_for(reported.get(), LIMIT)
             finally:
                 dialling.cancel()
                 await asyncio.gather(dialling, return_exceptions=True)

@@ -96,7 +96,7 @@ def test_a_pod_that_has_vanished_is_taken_from_us(server: Server, ours: Kubernet
 
 
 def test_a_claimed_pod_that_is_lost_is_given_back_once(server: Server, ours: KubernetesAllocation) -> None:
-    """It has the label of one that is not needed, and still somebody has to end it."""
+    """It has the label of one that is not needed, and still it has to be ended."""
     ours.look()
     ours.claim(4, Work("w", ()), ("gpt-1",), "gpt-0", "rank 1 is lost")
     made = server.objects["", "pods", "ml", "gpt-claim-4"]

@@ -90,7 +90,7 @@ def test_a_field_s_type_and_bounds(place: str, info: FieldInfo, schema: Object) 
         if isinstance(bound, annotated_types.MaxLen):
             bounds["maxLength"] = bound.max_length
     assert {key: schema[key] for key in ("minimum", "exclusiveMinimum", "maximum", "maxLength") if key in schema} == bounds
-    assert place.startswith("spec.evidence.conditions[]") or schema.get("description"), f"{place}: nobody is told what it is"
+    assert place.startswith("spec.evidence.conditions[]") or schema.get("description"), f"{place} is not described"
 
 
 @pytest.mark.parametrize("given", [{}, {"spares": {"floating": {}}, "evidence": {"conditions": [{"type": "X"}]}, "timeouts": {"hang": 9}}])

@@ -211,7 +211,7 @@ def test_what_does_not_ask_for_no_root_stays_as_it_is(pod: Object | None, contai
         {"capabilities": {"add": ["SYS_ADMIN"]}},
     ],
 )
-def test_what_a_template_without_root_says_of_its_security_stays(container: Object) -> None:
+def test_the_security_settings_of_a_template_without_root_stay(container: Object) -> None:
     """And is nothing that the API server refuses because of what was added: no escalation, but privileged."""
     spec = with_template({"runAsNonRoot": True}, container)
     context = spec["containers"][0]["securityContext"]
@@ -285,13 +285,13 @@ def test_kubectl_makes_the_same_of_it() -> None:
 
 
 @needs_kubectl
-def test_another_group_is_another_word_everywhere() -> None:
-    """As `kustomization.yaml` says it is done."""
+def test_another_group_is_another_name_everywhere() -> None:
+    """In the way described in `kustomization.yaml`."""
     assert KUBECTL is not None
-    told = re.search(r"sed '([^']+)'", (KUBERNETES / "kustomization.yaml").read_text())
-    assert told is not None
+    match = re.search(r"sed '([^']+)'", (KUBERNETES / "kustomization.yaml").read_text())
+    assert match is not None
     text = subprocess.run([KUBECTL, "kustomize", str(KUBERNETES)], capture_output=True, text=True, check=True).stdout
-    text = subprocess.run(["sed", told[1]], input=text, capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(["sed", match[1]], input=text, capture_output=True, text=True, check=True).stdout
     assert names.GROUP not in text
     found = list(yaml.safe_load_all(text))
     (crd,) = [each for each in found if each["kind"] == "CustomResourceDefinition"]
@@ -351,14 +351,14 @@ def test_drain_requests_are_as_nvsentinel_makes_them() -> None:
 
 def test_nvsentinel_is_configured_for_what_is_installed() -> None:
     values = yaml.safe_load((NVSENTINEL / "values.yaml").read_text())["node-drainer"]
-    told, names_ = values["customDrain"], drains()["spec"]["names"]
+    drain, names_ = values["customDrain"], drains()["spec"]["names"]
     (template,) = documents(NVSENTINEL / "template.yaml")
-    assert (told["apiGroup"], told["version"]) == (drains()["spec"]["group"], drains()["spec"]["versions"][0]["name"])
-    assert (told["kind"], told["resource"]) == (names_["kind"], names_["plural"])
-    assert (told["templateConfigMapName"], told["namespace"]) == (template["metadata"]["name"], template["metadata"]["namespace"])
-    assert told["templateFileName"] in template["data"]
-    assert (told["statusConditionType"], told["statusConditionStatus"]) == (drain_requests.COMPLETE, "True")
-    assert told["timeout"].isdecimal(), "what its parser takes"
+    assert (drain["apiGroup"], drain["version"]) == (drains()["spec"]["group"], drains()["spec"]["versions"][0]["name"])
+    assert (drain["kind"], drain["resource"]) == (names_["kind"], names_["plural"])
+    assert (drain["templateConfigMapName"], drain["namespace"]) == (template["metadata"]["name"], template["metadata"]["namespace"])
+    assert drain["templateFileName"] in template["data"]
+    assert (drain["statusConditionType"], drain["statusConditionStatus"]) == (drain_requests.COMPLETE, "True")
+    assert drain["timeout"].isdecimal(), "what its parser takes"
     assert values["userNamespaces"] == values["podDrainPolicies"] == []
 
 

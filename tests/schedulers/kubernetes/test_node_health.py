@@ -62,7 +62,7 @@ def test_what_speaks_against_a_node(given: Object, kinds: list[str]) -> None:
         (Evidence(cordon=False, taints=(), conditions=(Condition(type="Healthy"),)), []),
     ],
 )
-def test_patterns_say_what_counts(evidence: Evidence, kinds: list[str]) -> None:
+def test_patterns_select_what_counts(evidence: Evidence, kinds: list[str]) -> None:
     given = node(True, [taint("gpu-xid=74:NoSchedule")], [{"type": "Healthy", "status": "False"}])
     assert [trouble.kind for trouble in of_node(given, evidence)] == kinds
 

@@ -12,9 +12,9 @@ import pytest
 _SCRIPT = """#!{python} -IS
 import json, os, sys
 words = [{name!r}, *sys.argv[1:]]
-told = {{"words": words, "given": sys.stdin.read(), "environment": dict(os.environ)}}
+call = {{"words": words, "given": sys.stdin.read(), "environment": dict(os.environ)}}
 with open({log!r}, "a") as log:
-    log.write(json.dumps(told) + "\\n")
+    log.write(json.dumps(call) + "\\n")
 for beginning, output, error, code in json.load(open({answers!r})):
     if " ".join(words).startswith(beginning):
         sys.stdout.write(output)
@@ -47,14 +47,14 @@ class Programs:
         (self._folder / name).unlink()
 
     def calls(self, name: str = "") -> list[list[str]]:
-        """What was called so far, word by word, without the options that say how it is printed."""
-        words = [told["words"] for told in self._told() if told["words"][0].startswith(name)]
+        """What was called so far, word by word, without the options that set how it is printed."""
+        words = [call["words"] for call in self._calls() if call["words"][0].startswith(name)]
         return [[word for word in call if word not in ("--noheader", "--quiet")] for call in words]
 
     def last(self) -> tuple[str, dict[str, str]]:
         """What the last one was given to read, and its environment."""
-        told = self._told()[-1]
-        return told["given"], told["environment"]
+        call = self._calls()[-1]
+        return call["given"], call["environment"]
 
-    def _told(self) -> list[dict[str, Any]]:
+    def _calls(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self._log.read_text().splitlines()] if self._log.exists() else []

@@ -134,7 +134,7 @@ def test_a_node_that_is_refused(said: str, kind: type[Exception], programs: Prog
 )
 def test_the_state_of_a_claim(line: str, held: ClaimedNode, programs: Programs) -> None:
     programs.answer("squeue", line + mark() + "\n")
-    assert claims().held() == {4: held}
+    assert claims().claimed() == {4: held}
     (call,) = programs.calls("squeue")
     assert "--name=understudy-spare" in call and any(word.startswith("--user=") for word in call)
 
@@ -143,7 +143,7 @@ def test_one_that_has_ended_does_not_hide_one_that_has_not(programs: Programs) -
     lines = [f"{number}|{state}|n5|None|{mark()}\n" for number, state in ((11, "FAILED"), (12, "RUNNING"), (13, "CANCELLED"))]
     programs.answer("squeue", "".join(lines))
     found = claims()
-    assert found.held() == {4: ClaimedNode(False, "n5", "Slurm job 12 running")}
+    assert found.claimed() == {4: ClaimedNode(False, "n5", "Slurm job 12 running")}
     found.give_back(4)
     assert programs.calls("scancel") == [["scancel", "12"]]
 
@@ -169,7 +169,7 @@ def test_one_that_has_ended_does_not_hide_one_that_has_not(programs: Programs) -
 def test_what_only_looks_like_a_claim_is_left_alone(comment: str, programs: Programs) -> None:
     programs.answer("squeue", f"12|RUNNING|n5|None|{comment}\n")
     found = claims()
-    assert found.held() == {}
+    assert found.claimed() == {}
     found.give_back(4)
     found.record(4, "x")
     assert len(programs.calls()) == 1
@@ -178,13 +178,13 @@ def test_what_only_looks_like_a_claim_is_left_alone(comment: str, programs: Prog
 @pytest.mark.parametrize("answer", ["", "\n", "12|RUNNING\n", "||||\n", "\0\x1b[2J\n", "x" * 5_000_000])
 def test_an_answer_that_is_none_holds_nothing(answer: str, programs: Programs) -> None:
     programs.answer("squeue", answer)
-    assert claims().held() == {}
+    assert claims().claimed() == {}
 
 
 @pytest.mark.parametrize(("state", "ended"), [("RUNNING", True), ("PENDING", True), ("COMPLETED", False)])
 def test_what_was_claimed_before_the_job_was_requeued_is_ended(state: str, ended: bool, programs: Programs) -> None:
     programs.answer("squeue", f"12|{state}|n5|None|{mark(job='slurm-7.0')}\n13|{state}|n6|None|{mark(job='slurm-8.0')}\n")
-    assert claims().held() == {} and programs.calls("scancel") == ([["scancel", "12"]] if ended else [])
+    assert claims().claimed() == {} and programs.calls("scancel") == ([["scancel", "12"]] if ended else [])
 
 
 TOPOLOGY = """SwitchName=s1 Level=0 LinkSpeed=1 Nodes=n[1-3]
@@ -204,9 +204,9 @@ def test_near_its_peers_if_that_is_free_and_else_from_anywhere(topology: str, pr
     comment = f"{mark()} (near its peers, if that is free)"
     assert {"--exclude=n1,n2,n[4-6],m1", f"--comment={comment}"} <= {*call}
     programs.answer("squeue", f"12|RUNNING|n3|None|{comment}\n")
-    assert found.held()[4].node == "n3" and not programs.calls("scontrol update")
+    assert found.claimed()[4].node == "n3" and not programs.calls("scontrol update")
     programs.answer("squeue", f"12|PENDING||Resources|{comment}\n")
-    assert found.held() == {4: ClaimedNode(False, "", "Slurm job 12 pending (Resources)")}
+    assert found.claimed() == {4: ClaimedNode(False, "", "Slurm job 12 pending (Resources)")}
     assert programs.calls("scontrol")[-1] == ["scontrol", "update", "JobId=12", "ExcNodeList=n1,n2", f"Comment={mark()}"]
 
 
@@ -215,7 +215,7 @@ def test_who_takes_over_lets_it_go_elsewhere_than_to_the_jobs_own_nodes(programs
     programs.answer("scontrol show hostnames", "n1\nn2\nn3\n")
     programs.answer("scontrol show job", HAS.format(without="m[1-9]"))
     programs.answer("scontrol update", error="Job is no longer pending execution\n", code=1)
-    assert claims().held() == {4: ClaimedNode(False, "", "Slurm job 12 pending (Resources)")}
+    assert claims().claimed() == {4: ClaimedNode(False, "", "Slurm job 12 pending (Resources)")}
     assert programs.calls("scontrol")[-1][3] == "ExcNodeList=n1,n2,n3,m[1-9]"
 
 
@@ -248,7 +248,7 @@ def test_one_that_refuses_itself_leaves_the_reason_in_its_comment(programs: Prog
     said = f"understudy: spare of slurm-7.0-r1, claim 4; {why}"
     assert programs.calls("scontrol") == [["scontrol", "update", "JobId=12", f"Comment={said}"]]
     programs.answer("squeue", f"12|FAILED|n5|NonZeroExitCode|{said}\n")
-    assert claims().held() == {4: ClaimedNode(True, "n5", f"Slurm job 12 failed: {why}")}
+    assert claims().claimed() == {4: ClaimedNode(True, "n5", f"Slurm job 12 failed: {why}")}
     programs.answer("scontrol update", error="no\n", code=1)
     refuse(why)
 
@@ -263,7 +263,7 @@ def test_after_ones_that_have_refused_themselves_the_next_begins_later(programs:
     for number, (seconds, begins) in enumerate([(10, 10), (25, 35), (90, 125), (1000, 300)], 1):
         lines += f"{20 + number}|FAILED|n5|NonZeroExitCode|{mark(number - 1)} {slurm.LESS_THAN_THE_JOB(node='n5', missing='x')}\n"
         programs.answer("squeue", lines.replace("; for rank 2", ";"))
-        assert found.held()[number - 1].over
+        assert found.claimed()[number - 1].over
         now += seconds
         found.ask(number, WORK, (), "n2", "x")
         assert f"--begin=now+{begins}" in programs.calls("sbatch")[-1]
@@ -274,7 +274,7 @@ def test_after_ones_that_have_refused_themselves_the_next_begins_later(programs:
 
 def test_one_that_begins_later_may_be_near_its_peers_then(programs: Programs) -> None:
     programs.answer("squeue", f"12|PENDING||BeginTime|{mark()} (near its peers, if that is free)\n")
-    assert claims().held() == {4: ClaimedNode(False, "", "Slurm job 12 pending (BeginTime)")} and not programs.calls("scontrol")
+    assert claims().claimed() == {4: ClaimedNode(False, "", "Slurm job 12 pending (BeginTime)")} and not programs.calls("scontrol")
 
 
 def test_its_state_is_in_the_comment_after_its_mark(programs: Programs) -> None:

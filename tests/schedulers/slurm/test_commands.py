@@ -1,4 +1,4 @@
-"""What Slurm's programs print, as 22.05 does, and what they are told. Small scripts on PATH stand in for them."""
+"""What Slurm's programs print, as 22.05 does, and their arguments. Small scripts on PATH stand in for them."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_the_number_of_a_new_job(programs: Programs) -> None:
     assert call == ["sbatch", "--parsable", "--export=ALL", "--nodes=1", "--ntasks=1", "--output=/dev/null", "--qos=urgent"]
 
 
-# -- what Slurm says of nodes ----------------------------------------------------------------------------------------------------
+# -- Slurm's states of nodes -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -268,11 +268,11 @@ def test_the_job_s_nodes_are_asked_for_seldom_but_always_when_one_is_in_trouble(
     assert [asked(), asked()] == [1, 1]
 
 
-# -- what Slurm is told ----------------------------------------------------------------------------------------------------------
+# -- calls of Slurm --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("theirs", "told"),
+    ("theirs", "comment"),
     [
         ("(null)", "understudy: all well"),
         ("", "understudy: all well"),
@@ -282,12 +282,12 @@ def test_the_job_s_nodes_are_asked_for_seldom_but_always_when_one_is_in_trouble(
         ("not understudy", "not understudy | understudy: all well"),
     ],
 )
-def test_a_comment_of_somebody_else_stays_in_front_of_ours(theirs: str, told: str, programs: Programs) -> None:
+def test_a_comment_of_another_writer_stays_before_ours(theirs: str, comment: str, programs: Programs) -> None:
     programs.answer("squeue", f"{theirs}\n")
     found = SlurmAllocation(STEP)
     for _ in range(2):
         found.record("all well")
-        assert programs.calls("scontrol")[-1] == ["scontrol", "update", "JobId=7", f"Comment={told}"]
+        assert programs.calls("scontrol")[-1] == ["scontrol", "update", "JobId=7", f"Comment={comment}"]
     assert len(programs.calls("squeue")) == 1
 
 
@@ -303,9 +303,9 @@ def test_a_node_is_given_back_when_our_task_there_has_ended(programs: Programs) 
     found = SlurmAllocation(STEP)
     programs.answer("srun --quiet --jobid=7 --nodelist=n2", error="srun: error: Task launch failed\n", code=1)
     assert found.release(["n1", "n2", "n3", "n9"], "left n3") == ["n3"]
-    ended, told = programs.calls("srun")[-1], programs.calls()[-1]
+    ended, update = programs.calls("srun")[-1], programs.calls()[-1]
     assert ended[:3] == ["srun", "--jobid=7", "--nodelist=n3"] and ended[-3:] == ["understudy.schedulers.slurm.leave", "7", "0"]
-    assert told == ["scontrol", "update", "JobId=7", "NodeList=n1,n2", "Comment=understudy: left n3"]
+    assert update == ["scontrol", "update", "JobId=7", "NodeList=n1,n2", "Comment=understudy: left n3"]
     programs.answer("sinfo", "n1|127.0.1.1|mixed|Unknown|Unknown|none\n")
     found.look()
     assert programs.calls("sinfo")[-1][-1] == "--nodes=n1,n2", "what was given back is not looked at"

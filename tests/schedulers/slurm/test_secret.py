@@ -43,13 +43,13 @@ def test_the_first_node_sends_a_file_for_its_owner_only(there: Path, tmp_path: P
     programs = Programs(tmp_path, monkeypatch)
     script = (
         "import json, os, sys\nfile, there = sys.argv[-2:]\n"
-        f"json.dump([sys.argv[1:], open(file).read(), os.stat(file).st_mode & 0o777], open({str(tmp_path / 'told')!r}, 'w'))\n"
+        f"json.dump([sys.argv[1:], open(file).read(), os.stat(file).st_mode & 0o777], open({str(tmp_path / 'calls')!r}, 'w'))\n"
         "open(there, 'w').close()\n"
     )
     (tmp_path / "bin" / "sbcast").write_text(f"#!{sys.executable} -IS\n{script}")
     secret.share("7", NAME, "hush")
-    told = (tmp_path / "told").read_text()
-    assert '"hush\\n", 384' in told and "--jobid=7" in told and f'"{there}"' in told and "--force" not in told
+    recorded = (tmp_path / "calls").read_text()
+    assert '"hush\\n", 384' in recorded and "--jobid=7" in recorded and f'"{there}"' in recorded and "--force" not in recorded
     assert not there.exists(), "this node has it"
     assert "hush" not in str(programs.calls())
 
@@ -115,7 +115,7 @@ def test_bytes_that_are_no_text_are_no_error(there: Path) -> None:
 
 
 class Started:
-    """Processes whose environment says that they belong to a step; the first of each is its task."""
+    """Processes that belong to a step by their environment; the first of each is its task."""
 
     def __init__(self) -> None:
         self.all: list[subprocess.Popen[bytes]] = []

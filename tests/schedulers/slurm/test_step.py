@@ -163,7 +163,7 @@ def test_its_place_in_the_network(names: str, kinds: str, labels: tuple[tuple[st
 
 
 @pytest.mark.parametrize(
-    ("environment", "told"),
+    ("environment", "expected"),
     [
         ({"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "3"}, slurm.WITHOUT_SRUN(job=7, nodes=3)),
         ({"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1"}, ""),
@@ -172,8 +172,8 @@ def test_its_place_in_the_network(names: str, kinds: str, labels: tuple[tuple[st
         ({}, ""),
     ],
 )
-def test_a_user_of_one_of_several_nodes_is_informed(environment: dict[str, str], told: str) -> None:
-    assert outside_of_a_step(environment) == told
+def test_a_user_of_one_of_several_nodes_is_informed(environment: dict[str, str], expected: str) -> None:
+    assert outside_of_a_step(environment) == expected
 
 
 # -- whose allocation ------------------------------------------------------------------------------------------------------------

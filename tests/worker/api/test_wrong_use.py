@@ -138,8 +138,8 @@ def test_an_optimizer_goes_with_tensors_that_belong_to_no_module() -> None:
     model = nn.Linear(2, 2)
     masters = [parameter.detach().double().requires_grad_() for parameter in model.parameters()]
     optimizer = torch.optim.AdamW(masters)
-    told = uncovered(of(model=model, optimizer=optimizer))
-    assert said(told, script.TENSORS_NOT_REGISTERED, optimizer="optimizer", count=2, shape=(2, 2))
+    reported = uncovered(of(model=model, optimizer=optimizer))
+    assert said(reported, script.TENSORS_NOT_REGISTERED, optimizer="optimizer", count=2, shape=(2, 2))
     assert uncovered(of(model=model, masters=masters, optimizer=optimizer)) == ""
 
 

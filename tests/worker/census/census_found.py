@@ -1,4 +1,4 @@
-"""A census over a process of the tests, and what it finds of the one module that is taken for the script."""
+"""A census over a process of the tests, and what it finds of the one module that stands for the script."""
 
 from __future__ import annotations
 

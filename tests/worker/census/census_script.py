@@ -66,10 +66,10 @@ class Trainer:
     @property
     def costly(self) -> int:
         self.asked += 1
-        raise AssertionError("nobody may ask")
+        raise AssertionError("no one may ask")
 
     def __getattr__(self, name: str) -> Any:
-        raise AssertionError("nobody may ask")
+        raise AssertionError("no one may ask")
 
 
 trainer = Trainer()

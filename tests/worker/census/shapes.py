@@ -287,7 +287,7 @@ SHAPES: dict[str, Callable[[], Shape]] = {
     "a dict": _held({}, lambda it: it.update(level=1), ""),
     "a dict's subclass": _held(_Settings(level=0), lambda it: it.update(level=1), "['level']"),
     "a deque's subclass": _held(_Window([1]), lambda it: it.append(2), ""),
-    "an item behind 1000 others": _held([Holder(level=0) for _ in range(1500)], lambda it: setattr(it[1200], "level", 1), "[1200].level"),
+    "an item after 1000 others": _held([Holder(level=0) for _ in range(1500)], lambda it: setattr(it[1200], "level", 1), "[1200].level"),
     "a random generator": _held(random.Random(1), lambda it: it.random(), ""),
     "its subclass": _held(_Dice(1), lambda it: it.random(), ""),
     "numpy's generator": _held(numpy.random.default_rng(1), lambda it: it.random(), ""),

@@ -15,7 +15,7 @@ CASES = {
     "set and read": ("loss = step(i)\nprint(loss)", {"i", "loss"}),
     "read first": ("print(best)\nbest = i", {"i"}),
     "under a condition": ("if i:\n    best = i", {"i"}),
-    "in front of the condition": ("x = 1\nif i:\n    x = 2", {"i", "x"}),
+    "before the condition": ("x = 1\nif i:\n    x = 2", {"i", "x"}),
     "changed in place": ("total += i", {"i"}),
     "several at once": ("a, b = step(i), c\nc = a", {"i", "a", "b"}),
     "in a with": ("with scope() as s:\n    x = step(i)", {"i", "s", "x"}),
@@ -41,7 +41,7 @@ NESTED = {
         "for i in items:\n    total = 0\n    for j in items:\n        total += 1\n        mark()",
         "j",
     ),
-    "of none behind them": ("for j in job.steps(1):\n    x = j\nmark()", ""),
+    "of none after them": ("for j in job.steps(1):\n    x = j\nmark()", ""),
 }
 
 
@@ -80,7 +80,7 @@ def test_names(case: str, inside: bool, tmp_path: Path) -> None:
     assert [set(names or ()) for names in seen] == [expected]
 
 
-def test_a_scope_without_source_tells_nothing() -> None:
+def test_a_scope_without_source_is_unknown() -> None:
     seen: list[frozenset[str] | None] = []
     names = {"mark": lambda: seen.append(names_set_first(sys._getframe(1)))}
     exec("for i in range(1):\n    mark()\n", names)

@@ -112,10 +112,10 @@ def test_later_redos_look_at_what_has_changed_before_only(script: Any) -> None:
     assert script.counter == 1 and script.history is history == [0.5]
 
 
-def test_a_comprehension_that_runs_is_no_scope_to_tell_of(script: Any) -> None:
+def test_a_comprehension_that_runs_is_no_scope_to_report(script: Any) -> None:
     found = Found()
-    told = [(found.names(), found.census.news(), (lambda kept: found.census.news())(kept=0)) for _ in range(2)]
-    assert told == [(set(), [], [])] * 2
+    reported = [(found.names(), found.census.news(), (lambda kept: found.census.news())(kept=0)) for _ in range(2)]
+    assert reported == [(set(), [], [])] * 2
 
 
 def test_an_iterator_that_moves_is_reported(script: Any) -> None:
@@ -194,7 +194,7 @@ def test_a_tensor_is_not_left(script: Any) -> None:
     assert not found.census.leave(entry) and found.names() == {"bank"}
 
 
-def test_what_another_worker_says_replaces_no_code(script: Any) -> None:
+def test_a_value_of_another_worker_replaces_no_code(script: Any) -> None:
     found = Found()
     script.counter = 1
     ((entry, data),) = found.changed().items()

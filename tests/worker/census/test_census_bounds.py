@@ -64,7 +64,7 @@ def test_the_next_shard_is_reported_when_its_transaction_is_over(script: Any) ->
 
 def test_what_a_step_leaves_is_not_kept_alive_for_a_redo(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs, with their graphs or in an object, and what is too large."""
-    monkeypatch.setattr(owners, "HELD", 1 << 22)
+    monkeypatch.setattr(owners, "MOST_KEPT", 1 << 22)
     weight = torch.ones(2, requires_grad=True)
     trainer, found, noted = script.trainer, Found(), []
     for _ in range(5):

@@ -58,7 +58,7 @@ THEIRS = [torch.ones(2), torch.zeros(1)]
 
 
 @pytest.mark.parametrize(
-    ("behind", "own", "last", "doubtful", "loss", "batch"),
+    ("read_after", "own", "last", "doubtful", "loss", "batch"),
     [
         (ReadAfter(NAMES, NAMES, "", ("batch",)), {}, [MINE], ["loss"], 0.25, MINE),
         (ReadAfter(NAMES, NAMES, "", ("batch",)), {}, [], ["loss", "batch"], 0.25, THEIRS),
@@ -69,10 +69,10 @@ THEIRS = [torch.ones(2), torch.zeros(1)]
     ],
 )
 def test_a_name_that_was_not_handed_over_is_taken_from_another_rank_and_reported_unless_it_is_drawn_again(
-    behind: ReadAfter, own: dict[str, bytes], last: list[Any], doubtful: list[str], loss: float, batch: Any
+    read_after: ReadAfter, own: dict[str, bytes], last: list[Any], doubtful: list[str], loss: float, batch: Any
 ) -> None:
     script = frame()
-    assert put(0, script, behind, own, left(loss=0.25)[0], last) == doubtful
+    assert put(0, script, read_after, own, left(loss=0.25)[0], last) == doubtful
     found = script.f_globals
     assert found["loss"] == loss
     assert found["batch"] is MINE if batch is MINE else [part.tolist() for part in found["batch"]] == [[1, 1], [0]]

@@ -1,4 +1,4 @@
-"""What a notice of the census says: the thing's name, the line that stores it, and the line to add."""
+"""Contents of a notice of the census: the thing's name, the line that stores it, and the line to add."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def at(name: str, *steps: tuple[str, Any], root: tuple[str, str] = ("module", "t
 
 STORED = {
     "counted up in the loop": ("bad = 0\nfor i in ():\n    bad += 1", at("bad"), 3),
-    "set anew in the loop": ("bad = 0\nfor i in ():\n    bad = i", at("bad"), 3),
+    "set again in the loop": ("bad = 0\nfor i in ():\n    bad = i", at("bad"), 3),
     "with others at once": ("best = 0\nwhile False:\n    best, at = 1, 2", at("best"), 3),
     "by a function, as a global": ("bad = 0\ndef step():\n    global bad\n    bad += 1", at("bad"), 4),
     "not by a function with a name of its own": ("bad = 0\ndef other():\n    bad = 1\nfor i in ():\n    bad += 1", at("bad"), 5),
@@ -67,7 +67,7 @@ STORED = {
     "drawn from by next": ("it = iter('')\nfor i in ():\n    x = next(it)", at("it"), 3),
     "drawn from by for": ("it = iter('')\nfor i in ():\n    for x in zip(it):\n        pass", at("it"), 3),
     "the target of a for": ("at = 0\nfor at in ():\n    pass", at("at"), 2),
-    "of nobody": ("vars().update(hidden=1)", at("hidden"), 0),
+    "of no frame": ("vars().update(hidden=1)", at("hidden"), 0),
     "an attribute": ("settings = print\ndef step():\n    settings.noise = 1", at("settings", ("attribute", "noise")), 3),
     "an item of an attribute": (
         "t = print\ndef step():\n    t.m['x'] += 1",
@@ -111,7 +111,7 @@ def test_the_line_that_stores_it(script: Script, case: str) -> None:
     assert where(path, owner) == (f"train.py:{line}" if line else "train.py")
 
 
-def test_without_source_it_is_said_where_it_is(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_source_the_place_is_reported(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     script("")
     assert where(at("bad"), None) == "train.py"
     assert where(at("bad", root=("frame", "train.py:main")), None) == "train.py:main"
@@ -126,7 +126,7 @@ DRAWN = {
     "in the loop of the job": ("more = map(len, [])\ndef main():\n    for i in job.steps(3):\n        next(more)", True),
     "by a loop in it": ("more = map(len, [])\ndef main():\n    for i in job.steps(3):\n        for x in more:\n            pass", True),
     "in the set-up": ("more = map(len, [])\nfor x in more:\n    next(more)", False),
-    "by a function that may be anybody's": ("more = map(len, [])\ndef color():\n    return next(more)", False),
+    "by a function that any code may use": ("more = map(len, [])\ndef color():\n    return next(more)", False),
 }
 
 
@@ -170,7 +170,7 @@ def test_what_the_set_up_sets_it_to(script: Script) -> None:
 # -- notices -------------------------------------------------------------------------------------------------------------------
 
 
-def told(kind: str, path: walk.Path, thing: Any = None) -> str:
+def reported(kind: str, path: walk.Path, thing: Any = None) -> str:
     text = naming.notice(kind, [naming.Uncovered(path, thing)])
     assert "\n" not in text and len(text) < 400
     return text
@@ -178,18 +178,18 @@ def told(kind: str, path: walk.Path, thing: Any = None) -> str:
 
 def test_only_so_much_source_is_gone_through(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     script("bad = 0\nfor i in ():\n    bad += 1")
-    assert said(told(naming.LEFT, at("bad"), 3), notices.DIFFERS_BY_RANK, names="bad (train.py:3)")
+    assert said(reported(naming.LEFT, at("bad"), 3), notices.DIFFERS_BY_RANK, names="bad (train.py:3)")
     monkeypatch.setattr(stores, "SOURCE", 5)
-    assert said(told(naming.LEFT, at("bad"), 3), notices.DIFFERS_BY_RANK, names="bad (train.py)")
+    assert said(reported(naming.LEFT, at("bad"), 3), notices.DIFFERS_BY_RANK, names="bad (train.py)")
 
 
 def test_an_iterator_is_replaced(script: Script) -> None:
     script("import itertools\nticks = itertools.count()\nrates = iter('')\nfor i in ():\n    next(ticks), next(rates)")
-    counts = told(naming.MOVED, at("ticks"), itertools.count())
+    counts = reported(naming.MOVED, at("ticks"), itertools.count())
     assert said(counts, notices.COUNTER_MOVES, names="ticks (train.py:5)", name="ticks")
-    draws = told(naming.MOVED, at("rates"), iter([1]))
+    draws = reported(naming.MOVED, at("rates"), iter([1]))
     assert said(draws, notices.ITERATOR_MOVES, names="rates (train.py:5)", shown="rates")
-    loads = told(naming.MOVED, at("rates"), iter(torch.utils.data.DataLoader([1])))  # type: ignore[arg-type]
+    loads = reported(naming.MOVED, at("rates"), iter(torch.utils.data.DataLoader([1])))  # type: ignore[arg-type]
     assert said(loads, notices.LOADER_MOVES, names="rates (train.py:5)", shown="rates")
 
 
@@ -205,27 +205,27 @@ def test_an_iterator_is_replaced(script: Script) -> None:
 )
 def test_a_generator_that_is_sent_to_is_not_drawn_ahead(script: Script, body: str, notice: Message) -> None:
     module = script(f"def control(rate):\n    while True:\n        {body}\nrates = control(0.1)\nfor i in ():\n    next(rates)")
-    assert said(told(naming.MOVED, at("rates"), module.rates), notice, names="rates (train.py:6)")
+    assert said(reported(naming.MOVED, at("rates"), module.rates), notice, names="rates (train.py:6)")
 
 
 def test_what_differs_is_put_into_a_namespace_or_ignored(script: Script) -> None:
     script("bad = 0\nfor i in ():\n    bad += 1")
-    text = told(naming.LEFT, at("bad"), 3)
+    text = reported(naming.LEFT, at("bad"), 3)
     assert said(text, notices.DIFFERS_BY_RANK, names="bad (train.py:3)", name="bad", value="0", shown="bad")
 
 
 def test_for_too_large_values_registering_is_advised_if_that_works(script: Script) -> None:
     script("history = []\nbank = print\nfor i in ():\n    history.append(1)\n    bank.data = 1")
-    text = told(naming.LARGE, at("bank", ("attribute", "data")), torch.zeros(2))
+    text = reported(naming.LARGE, at("bank", ("attribute", "data")), torch.zeros(2))
     assert said(text, notices.TOO_LARGE_TENSOR, names="bank.data (train.py:5)", name="data", shown="bank.data")
-    text = told(naming.LARGE, at("history"), [0.5])
+    text = reported(naming.LARGE, at("history"), [0.5])
     assert said(text, notices.TOO_LARGE_VALUE, names="history (train.py:4)", name="history", value="[]", shown="history")
 
 
 def test_what_cannot_be_looked_at_is_named_as_far_as_it_is_known(script: Script) -> None:
     script("models = {}\nfor i in ():\n    models[i] = 1")
-    assert said(told(naming.UNREAD, at("", root=("frame", "train.py:main"))), notices.SOURCE_UNREADABLE, home="train.py:main")
-    text = told(naming.BEYOND, at("models", ("item", 7)))
+    assert said(reported(naming.UNREAD, at("", root=("frame", "train.py:main"))), notices.SOURCE_UNREADABLE, home="train.py:main")
+    text = reported(naming.BEYOND, at("models", ("item", 7)))
     assert said(text, notices.LOOK_ENDED, names="models[7] (train.py:3)", root="models")
 
 
@@ -240,9 +240,9 @@ def test_of_many_four_are_named(script: Script) -> None:
     assert said(text, notices.DIFFERS_BY_RANK, names="a (train.py:1), like b (train.py:1),", name="a")
 
 
-def test_the_census_tells_it(script: Script) -> None:
+def test_the_census_reports_it(script: Script) -> None:
     module = script("class Meter:\n    def up(self):\n        self.sum += 1\nmeter = Meter()\nmeter.sum = 0\nseen = {}")
-    census = Census(lambda: lambda thing: False, test_the_census_tells_it.__code__, lambda name, stream: None)
+    census = Census(lambda: lambda thing: False, test_the_census_reports_it.__code__, lambda name, stream: None)
     census.set_up()
     module.meter.up()
     (entry,) = [entry for entry in census.encoded(None, True) if entry.endswith("meter.sum")]
@@ -275,9 +275,9 @@ RUNNING = {
     "inside it": ("for x in job.batches(0):\n    for n, y in enumerate([1]):\n        use(n), mark()", ""),
     "no loop of the job": ("for n, x in enumerate([1]):\n    use(n), mark()", ""),
     "a bar of progress": ("for x in bar(job.batches(0)):\n    use(x), mark()", ""),
-    "a number that nobody reads": ("for n, x in enumerate(job.batches(0)):\n    use(x), mark()", ""),
+    "a number that is not read": ("for n, x in enumerate(job.batches(0)):\n    use(x), mark()", ""),
     "a number": ("for n, x in enumerate(job.batches(0)):\n    use(n), mark()", "enumerate n"),
-    "a number behind a bar": ("for n, x in bar(enumerate(job.batches(0))):\n    use(n), mark()", "enumerate n"),
+    "a number inside a bar": ("for n, x in bar(enumerate(job.batches(0))):\n    use(n), mark()", "enumerate n"),
     "pairs": ("for x, y in zip(job.batches(0), others):\n    use(x, y), mark()", "zip y of others"),
     "pairs of which one is not read": ("for x, y in zip(job.batches(0), others):\n    use(x), mark()", ""),
     "pairs with the same each time": ("for x, y in zip(job.batches(0), itertools.repeat(1)):\n    use(x, y), mark()", ""),

@@ -58,7 +58,7 @@ def test_a_redo_finds_an_attribute_as_it_was(script: Any) -> None:
 
 class _Losses(list[float]):
     def clear(self) -> None:
-        raise AssertionError("nobody may ask")
+        raise AssertionError("no one may ask")
 
 
 def test_a_redo_takes_away_what_the_first_attempt_has_made(script: Any) -> None:

@@ -30,7 +30,7 @@ class Counting(Kernels):
         return operate()
 
 
-def clients_beside_threads() -> None:
+def clients_and_threads() -> None:
     """A program of its own, which a wrong dispatcher ends."""
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     recorder = Counting([])  # of the set-up: before any other thread, and over by now
@@ -119,4 +119,4 @@ def test_the_kernel_below_is_that_of_the_first_tensors_device(device: str) -> No
 
 
 if __name__ == "__main__":
-    clients_beside_threads()
+    clients_and_threads()

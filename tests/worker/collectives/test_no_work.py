@@ -80,14 +80,14 @@ def test_a_drill_gets_what_they_gave(group: None) -> None:
 
 
 def test_a_vote_waits_for_those_that_can_be_waited_for(group: None) -> None:
-    told = list[str]()
-    works, step = Works(told.append), step_of(closely=True)
+    reported = list[str]()
+    works, step = Works(reported.append), step_of(closely=True)
     works.attempt(step)
     try:
         assert [tensor.tolist() for tensor in both_kinds()] == [ON_THE_STREAM, LATER]
         works.before_vote(step)
         works.returned(step)
-        assert not told
+        assert not reported
     finally:
         works.end()
 

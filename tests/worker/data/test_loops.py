@@ -26,7 +26,7 @@ def test_a_bar_of_progress_can_ask_for_its_length(of: Any, length: int) -> None:
 
 
 @pytest.mark.parametrize("of", [None, Stream(), DataLoader(Stream())])
-def test_a_loop_of_unknown_length_says_so_and_runs(of: Any) -> None:
+def test_a_loop_of_unknown_length_reports_it_and_runs(of: Any) -> None:
     loop = JobLoop(iter("abc"), of)
     with pytest.raises(TypeError, match="has no len"):
         len(loop)

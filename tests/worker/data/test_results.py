@@ -12,37 +12,37 @@ from understudy.worker.errors import UnderstudyError
 
 
 @pytest.fixture
-def told() -> list[str]:
+def reported() -> list[str]:
     return []
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> Results:
+def kept(monkeypatch: pytest.MonkeyPatch, reported: list[str]) -> Results:
     monkeypatch.setattr(module, "MOST", 3)
-    return Results(told.append)
+    return Results(reported.append)
 
 
 def on_newcomer(kept: Results, index: int) -> tuple[bool, object]:
     return Results().of_lost([0, -1, index], kept.encoded(), {})
 
 
-def test_of_numbers_the_oldest_are_dropped_and_that_is_reported_once(kept: Results, told: list[str]) -> None:
+def test_of_numbers_the_oldest_are_dropped_and_that_is_reported_once(kept: Results, reported: list[str]) -> None:
     for index in range(6):
         kept.keep([0, -1, index], float(index))
-        assert len(told) == int(index >= 3)
+        assert len(reported) == int(index >= 3)
     for index in range(3):
         with refused(UnderstudyError, script.RESULT_GONE, place=[0, -1, index]):
             on_newcomer(kept, index)
     assert [on_newcomer(kept, index) for index in (3, 4, 5)] == [(True, 3.0), (True, 4.0), (True, 5.0)]
     assert on_newcomer(kept, 6) == (False, None)
-    assert said(told[0], script.RESULTS_DROPPED, most=3)
+    assert said(reported[0], script.RESULTS_DROPPED, most=3)
 
 
-def test_what_returns_nothing_takes_no_room(kept: Results, told: list[str]) -> None:
+def test_what_returns_nothing_takes_no_room(kept: Results, reported: list[str]) -> None:
     kept.keep([0, -1, 0], "first")
     for index in range(1, 50):
         kept.keep([0, -1, index], None)
-    assert not told and len(kept.encoded()) < 10
+    assert not reported and len(kept.encoded()) < 10
     assert on_newcomer(kept, 0) == (True, "first")
     assert {on_newcomer(kept, index) for index in range(1, 50)} == {(True, None)}
     assert on_newcomer(kept, 50) == (False, None)  # no rank has been there
@@ -57,14 +57,14 @@ def test_a_none_before_a_dropped_result_is_unknown(kept: Results) -> None:
     assert on_newcomer(kept, 6) == (True, 6) and on_newcomer(kept, 7) == (True, None)
 
 
-def test_room_is_bounded_too(kept: Results, told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_room_is_bounded_too(kept: Results, reported: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ROOM", 1000)
     kept.keep([0, -1, 0], b"x" * 2000)
-    assert on_newcomer(kept, 0) == (True, b"x" * 2000) and not told  # the newest is kept, however large
+    assert on_newcomer(kept, 0) == (True, b"x" * 2000) and not reported  # the newest is kept, however large
     kept.keep([1, -1, 0], 1)
     with pytest.raises(UnderstudyError):
         on_newcomer(kept, 0)
-    assert told
+    assert reported
 
 
 def test_what_cannot_be_handed_over_is_not_taken_for_nothing(kept: Results) -> None:
@@ -92,7 +92,7 @@ def test_of_another_rank_is_noted() -> None:
     assert newcomer.replaced == ["0.-1.0"]
 
 
-def test_a_newcomer_that_has_skipped_an_iteration_can_tell_its_results() -> None:
+def test_a_newcomer_that_has_skipped_an_iteration_has_its_results() -> None:
     lead, newcomer, next_one = Results(), Results(), Results()
     lead.keep([0, -1, 0], 1)
     lead.keep([0, 11, 0], 0.5)

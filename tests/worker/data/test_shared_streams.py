@@ -39,7 +39,7 @@ class Source:
             yield number
 
 
-def told(loader: Draw, training: Draw, batches: int = 6) -> list[str]:
+def reported(loader: Draw, training: Draw, batches: int = 6) -> list[str]:
     """Return the warnings about a loop in which the loader and the training draw so."""
     said: list[str] = []
     randomness = Randomness()
@@ -58,16 +58,16 @@ def told(loader: Draw, training: Draw, batches: int = 6) -> list[str]:
     [(nothing, from_torch), (from_torch, nothing), (random.random, from_torch), (OWN.random, from_torch)],
 )
 def test_a_stream_of_one_of_them_is_not_reported(loader: Draw, training: Draw) -> None:
-    assert not told(loader, training)
+    assert not reported(loader, training)
 
 
 @pytest.mark.parametrize(("both", "name"), [(from_torch, "torch"), (random.random, "python"), (OWN.random, "stream (__main__)")])
 def test_a_stream_of_both_is_reported_once(both: Draw, name: str) -> None:
-    said = told(both, both)
+    said = reported(both, both)
     assert codes(said) == [loading.SHARED_STREAMS.code]
     assert name in str(arguments_of(said[0])["streams"])
 
 
 def test_a_loader_that_draws_is_looked_at_for_as_long_as_it_does() -> None:
     numbers = iter(range(100))
-    assert told(from_torch, lambda: next(numbers) > 3 * LOOKS and torch.rand(1), 4 * LOOKS)
+    assert reported(from_torch, lambda: next(numbers) > 3 * LOOKS and torch.rand(1), 4 * LOOKS)

@@ -1,4 +1,4 @@
-"""What an exception says of its rank's device: every kind of error, and what only looks like one."""
+"""What an exception shows about its rank's device: every kind of error, and what only looks like one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def kind(error: BaseException) -> Kind | None:
 
 
 @pytest.mark.parametrize("number", ACCELERATOR)
-def test_number_name_and_words_lead_to_the_same(number: int) -> None:
+def test_number_name_and_text_lead_to_the_same(number: int) -> None:
     expected, name, words = ACCELERATOR[number]
     wanted = judge(Numbered(number, "in whatever language"))
     assert wanted is not None and wanted.kind is expected and wanted.name == f"{name} ({number})"
@@ -88,7 +88,7 @@ def nccl(name: str, words: str, last: str = "") -> dist.DistBackendError:
     return dist.DistBackendError(NCCL.format(name=name, words=words, what="Call failed.", last=last))
 
 
-def test_nccl_says_on_whose_side_it_was() -> None:
+def test_nccl_reports_on_whose_side_it_was() -> None:
     failure = "Cuda failure {}'uncorrectable ECC error encountered'"
     for last in (failure.format(""), failure.format("214 ")):
         found = judge(nccl("ncclUnhandledCudaError", "unhandled cuda error", last))
@@ -119,9 +119,9 @@ class Broken(Dataset[int]):
 
 
 def test_so_is_one_below_a_process_of_a_loader() -> None:
-    with pytest.raises(OSError) as told:
+    with pytest.raises(OSError) as reported:
         list(DataLoader(Broken(), num_workers=1))
-    assert judge(told.value) == DeviceError(Kind.DEVICE_LOST, "EIO", part=DISK)
+    assert judge(reported.value) == DeviceError(Kind.DEVICE_LOST, "EIO", part=DISK)
 
 
 @shows(
@@ -170,9 +170,9 @@ def test_what_led_to_an_exception_counts_and_what_was_hidden_does_not() -> None:
 
     found = []
     for how in ("from", "while", "hidden"):
-        with pytest.raises(KeyError) as told:
+        with pytest.raises(KeyError) as reported:
             raising(how)
-        found.append(kind(told.value))
+        found.append(kind(reported.value))
     assert found == [Kind.DEVICE_SUSPECT, Kind.DEVICE_SUSPECT, None]
 
 
@@ -182,7 +182,7 @@ def test_each_error_that_chaos_makes_is_one() -> None:
         assert found is not None and found.speaks_of_device
 
 
-def test_other_packages_have_the_first_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_packages_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     def rule(error: BaseException) -> DeviceError | None:
         return DeviceError(Kind.DEVICE_LOST, "NeuronCoreGone") if "neuron" in str(error) else None
 

@@ -106,7 +106,7 @@ def _helper(): sys._getframe(); _helper()._tensor()
 
 
 @EVERY_INTERNAL
-def test_an_entry_says_who_uses_what(internal: Probe) -> None:
+def test_an_entry_names_its_users(internal: Probe) -> None:
     """The table has no entry that is not used any more."""
     sources = []
     for name in internal.used_by:

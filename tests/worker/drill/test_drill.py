@@ -49,20 +49,20 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 class Said(Exception):
     """The spare's verdict, with which its process would end."""
 
-    def __init__(self, told: Drilled) -> None:
-        super().__init__(told.detail)
-        self.told = told
+    def __init__(self, reported: Drilled) -> None:
+        super().__init__(reported.detail)
+        self.reported = reported
 
 
 class Control:
     worker = "w2"
-    told: Drilled
+    reported: Drilled
 
     def send(self, event: Drilled) -> None:
-        self.told = event
+        self.reported = event
 
     def wait_for(self, predicate: Callable[[], bool]) -> None:
-        raise Said(self.told)
+        raise Said(self.reported)
 
     def wake(self) -> None:
         pass
@@ -86,11 +86,11 @@ class Side:
     def __init__(self) -> None:
         torch.manual_seed(3)
         self.net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.BatchNorm1d(8), nn.Linear(8, 1))
-        self.beside = nn.Linear(4, 1)  # no optimizer trains it
+        self.extra = nn.Linear(4, 1)  # no optimizer trains it
         self.entered = 0  # which is not registered
         self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-2)
         self.state = State()
-        for name in ("net", "beside", "optimizer"):
+        for name in ("net", "extra", "optimizer"):
             self.state.register(name, getattr(self, name))
         self.held: Any = SimpleNamespace(state=self.state, pre_vote=PreVoteChanges(self.state))
         torch.manual_seed(4)
@@ -101,14 +101,14 @@ class Side:
         loss = self.net(torch.randn(6, 4)).square().mean()
         loss.backward()
         self.entered += attempt.how == "entered"
-        told = loss.detach().clone() + attempt.otherwise("collective") + (attempt.otherwise("redo") and attempt.number > 0) + self.entered
-        dist.all_reduce(told)
+        value = loss.detach().clone() + attempt.otherwise("collective") + (attempt.otherwise("redo") and attempt.number > 0) + self.entered
+        dist.all_reduce(value)
         self.entered -= attempt.how == "entered"  # as before, if nothing breaks the step off
-        (self.beside(torch.ones(1, 4)) * (2 if attempt.otherwise("gradient") else 1)).sum().backward()
+        (self.extra(torch.ones(1, 4)) * (2 if attempt.otherwise("gradient") else 1)).sum().backward()
         if attempt.otherwise("buffer"):
             self.net.get_buffer("2.running_mean").add_(1)
         yield
-        self.beside.zero_grad()
+        self.extra.zero_grad()
         if attempt.otherwise("buffer"):
             self.net.get_buffer("2.running_mean").sub_(1)
         if attempt.otherwise("state"):
@@ -123,22 +123,22 @@ def on_the_rank(how: str = "") -> tuple[list[DrilledCollective], list[DrilledMom
     entries: list[DrilledCollective] = []
     failures: list[Exception] = []
     side = Side()
-    told = [moments.at_begin(side.held, [])]
+    reported = [moments.at_begin(side.held, [])]
     recorder = StepRecorder(entries.append, failures.append)
     recorder.install()
     step = side.step(Attempt(how))
     next(step)
-    told.append(moments.at_vote(side.held))
+    reported.append(moments.at_vote(side.held))
     assert next(step, "over") == "over"
-    told.append(moments.at_end(side.held, None))
+    reported.append(moments.at_end(side.held, None))
     recorder.remove()
     assert not failures
-    return entries, told
+    return entries, reported
 
 
 def verdict(how: str) -> Drilled:
     """Of a spare that does this otherwise."""
-    entries, told = on_the_rank(how)
+    entries, reported = on_the_rank(how)
     side, control = Side(), Control()
     membership: Any = SimpleNamespace(control=control, server=SimpleNamespace(port=0))
     progress: Any = SimpleNamespace(step=7, world_size=2, must_redo=False)
@@ -147,7 +147,7 @@ def verdict(how: str) -> Drilled:
     spare = SpareDrill(Drill("w2", 0, 1, 0, "here:1"), RankContext(progress, membership, side.held, other), other, other, arrival)
     for entry in entries:
         spare._replay.put(entry)
-    for moment in told:
+    for moment in reported:
         spare._hear(moment)
     spare._replay.install()
     snapshot = side.state.snapshot()
@@ -167,12 +167,12 @@ def verdict(how: str) -> Drilled:
             next(step, None)
             spare.returned(whole)
     spare._replay.remove()
-    return said.value.told
+    return said.value.reported
 
 
 def _wait(control: Control, predicate: Callable[[], bool]) -> None:
-    if hasattr(control, "told"):
-        raise Said(control.told)
+    if hasattr(control, "reported"):
+        raise Said(control.reported)
     assert predicate(), "everything is here already"
 
 
@@ -193,10 +193,10 @@ def no_state(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_streams(patch: pytest.MonkeyPatch) -> None:
-    told = moments._moment
+    reported = moments._moment
 
     def without(*given: Any) -> DrilledMoment:
-        moment = told(*given)
+        moment = reported(*given)
         rest = {name: digest for name, digest in moment.digests.items() if not name.startswith("the random stream")}
         return replace(moment, digests=rest)
 
@@ -211,7 +211,7 @@ def no_redo(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_break_in_the_middle(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(step_replay.StepReplayer, "break_off", lambda self, number, told: None)
+    patch.setattr(step_replay.StepReplayer, "break_off", lambda self, number, reported: None)
 
 
 @pytest.fixture(autouse=True)
@@ -221,15 +221,15 @@ def saving(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_spare_that_does_the_same_is_called_so() -> None:
-    told = verdict("")
-    assert (told.verdict, told.detail, told.collectives) == (DrillVerdict.SAME, "", 1)
+    reported = verdict("")
+    assert (reported.verdict, reported.detail, reported.collectives) == (DrillVerdict.SAME, "", 1)
 
 
 @pytest.mark.parametrize(
-    ("how", "says", "switch_off"),
+    ("how", "detail", "switch_off"),
     [
         ("collective", "the input to allreduce number 0", no_inputs),
-        ("gradient", "beside/parameter/weight/gradient is not the same", no_gradients),
+        ("gradient", "extra/parameter/weight/gradient is not the same", no_gradients),
         ("buffer", "net/buffer/2.running_mean is not the same", no_buffers),
         ("state", "net/parameter/0.weight is not the same", no_state),
         ("stream", "the random stream 'torch' is not the same", no_streams),
@@ -237,9 +237,9 @@ def test_a_spare_that_does_the_same_is_called_so() -> None:
         ("entered", "its redo does not: the input to allreduce number 0", no_break_in_the_middle),
     ],
 )
-def test_what_only_one_part_sees(how: str, says: str, switch_off: Part, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = verdict(how)
-    assert told.verdict is DrillVerdict.DIFFERENT and says in told.detail, told
+def test_what_only_one_part_sees(how: str, detail: str, switch_off: Part, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported = verdict(how)
+    assert reported.verdict is DrillVerdict.DIFFERENT and detail in reported.detail, reported
     with monkeypatch.context() as patch:
         switch_off(patch)
         without = verdict(how)

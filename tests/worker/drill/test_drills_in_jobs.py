@@ -54,7 +54,7 @@ def is_told(at: Rank) -> bool:
 
 def result(job: Job) -> DrillResult:
     """Of its only drill. The job has ended well."""
-    assert job.ended is not None and job.ended[0] == 0, job.told
+    assert job.ended is not None and job.ended[0] == 0, job.reported
     (found,) = job.machine.state.drills
     return found
 
@@ -68,7 +68,7 @@ def test_a_spare_computes_the_same_bits(name: str, tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, name, RANKS).states
     job = drilled(tmp_path, name)
     found = result(job)
-    assert found.verdict is DrillVerdict.SAME, job.told
+    assert found.verdict is DrillVerdict.SAME, job.reported
     assert found.collectives and found.compared > found.collectives
     assert job.states == expected and not job.machine.incidents()
 
@@ -138,7 +138,7 @@ def test_a_spare_that_does_something_else_is_found_out(how: Callable[[Rank, int]
 
     job = drilled(tmp_path, "optimizer", script=otherwise)
     found = result(job)
-    assert found.verdict is DrillVerdict.DIFFERENT, (found, job.told)
+    assert found.verdict is DrillVerdict.DIFFERENT, (found, job.reported)
     assert not job.machine.incidents()
     if not both:
         assert job.states == undisturbed(tmp_path, "optimizer", RANKS).states
@@ -161,7 +161,7 @@ def test_an_attempt_that_is_broken_off_is_redone_whatever_a_library_makes_of_tha
         at.transaction(step)
 
     job = drilled(tmp_path, "optimizer", script=in_stages)
-    assert result(job).verdict is DrillVerdict.SAME, job.told
+    assert result(job).verdict is DrillVerdict.SAME, job.reported
     assert wrapped == ["this attempt of a drill ends in the middle of its step"]
     assert job.states == undisturbed(tmp_path, "optimizer", RANKS).states
 
@@ -174,7 +174,7 @@ def test_a_spare_is_lost_in_its_drill(point: str, tmp_path: Path) -> None:
     """Nothing is known then, and the rank has gone on."""
     job = drilled(tmp_path, "optimizer", Loss(SPARE_OF + DRILLED, point))
     assert job.struck[1:] == [Loss(SPARE_OF + DRILLED, point)]
-    assert result(job).verdict is DrillVerdict.BROKEN, job.told
+    assert result(job).verdict is DrillVerdict.BROKEN, job.reported
     assert job.states == undisturbed(tmp_path, "optimizer", RANKS).states and not job.machine.incidents()
 
 
@@ -204,7 +204,7 @@ def test_a_rank_does_not_wait_for_a_spare_for_ever(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(hooks, "_listeners", defaultdict(list))
     hooks.on("rehearsal begin", stand_still)
     job = drilled(tmp_path, "optimizer")
-    assert result(job).verdict is DrillVerdict.BROKEN, job.told
+    assert result(job).verdict is DrillVerdict.BROKEN, job.reported
     assert job.states == undisturbed(tmp_path, "optimizer", RANKS).states
 
 
@@ -230,5 +230,5 @@ losses = some.builds(
 def test_losses_anywhere_during_a_drill(tmp_path: Path, name: str, lost: list[Loss]) -> None:
     expected = undisturbed(tmp_path, name, RANKS).states
     job = drilled(tmp_path, name, *lost)
-    assert result(job).verdict in (DrillVerdict.SAME, DrillVerdict.BROKEN), job.told
+    assert result(job).verdict in (DrillVerdict.SAME, DrillVerdict.BROKEN), job.reported
     assert job.states == expected

@@ -151,15 +151,15 @@ def test_what_cannot_be_recorded_does_what_it_would_do() -> None:
 
 
 def test_a_work_that_is_recorded_is_no_work_that_the_script_keeps() -> None:
-    told, entries = list[str](), list[DrilledCollective]()
-    works, whole = Works(told.append), step_of(closely=True)
+    reported, entries = list[str](), list[DrilledCollective]()
+    works, whole = Works(reported.append), step_of(closely=True)
     recorder = StepRecorder(entries.append, lambda error: None)
     recorder.install()
     works.attempt(whole)
     step()
     works.before_vote(whole)
     works.returned(whole)
-    assert not told
+    assert not reported
 
 
 def test_bytes_are_compared_like_all_else() -> None:
@@ -196,7 +196,7 @@ def test_objects_whose_content_cannot_be_read_are_not_compared() -> None:
     assert replayed.compared == 2 and replayed.different == []
 
 
-def test_a_message_from_any_rank_says_from_which() -> None:
+def test_a_message_from_any_rank_has_its_sender() -> None:
     shape = [("float32", [2])]
     entry = DrilledCollective("0 recv_any_source_ any tag 5", 0, "recv_any_source_", "tag=5", [], [], shape, [torch.ones(2)], 2)
     replayed = replayer([entry])
@@ -219,8 +219,8 @@ def test_after_its_step_a_recorder_keeps_no_result() -> None:
     storages = [StorageWeakRef(tensor.untyped_storage()) for tensor in (everyones, kept)]  # type: ignore[no-untyped-call]
     del everyones, kept
     recorder.remove()
-    # Gloo's thread says that it is done before it lets go of the tensors.
-    wait_until(lambda: all(storage.expired() for storage in storages), "nobody holds a result", 30)  # type: ignore[no-untyped-call]
+    # Gloo's thread reports that it is done before it lets go of the tensors.
+    wait_until(lambda: all(storage.expired() for storage in storages), "nothing holds a result", 30)  # type: ignore[no-untyped-call]
     assert work.wait() and work.is_completed() and work.is_success()
 
 

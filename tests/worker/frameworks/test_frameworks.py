@@ -69,7 +69,7 @@ def test_a_pending_rebuild_happens_when_it_is_asked_for(world: None) -> None:
 def test_any_layout_can_be_given_and_stays(world: None, static_graph: bool) -> None:
     model = _model(static_graph=static_graph)
     wanted = Steering([[0, 5], [3, 2, 1], [4]], True, False, True)
-    ddp.put(model, wanted, anew=True)
+    ddp.put(model, wanted, from_scratch=True)
     assert ddp.read(model) == wanted
     model.require_backward_grad_sync = True
     _train(model)
@@ -132,18 +132,18 @@ def test_hooks_that_keep_something() -> None:
 
 
 def test_what_ranks_use_together_is_compared_in_both_directions() -> None:
-    def told(ranks: list[int], **facts: Any) -> SharedObject:
+    def reported(ranks: list[int], **facts: Any) -> SharedObject:
         return SharedObject(tuple(ranks), "DistributedDataParallel over Net", facts)
 
-    one: Described = {"ddp/0/1": told([0, 1], layout=[[0], [1]]), "ddp/1/1": told([0], layout=[[7]])}
-    assert disagreement({0: one, 1: {"ddp/0/1": told([0, 1], layout=[[0], [1]])}, 2: {}}) == ""
-    found = disagreement({0: one, 1: {"ddp/0/1": told([0, 1], layout=[[0, 1]])}})
+    one: Described = {"ddp/0/1": reported([0, 1], layout=[[0], [1]]), "ddp/1/1": reported([0], layout=[[7]])}
+    assert disagreement({0: one, 1: {"ddp/0/1": reported([0, 1], layout=[[0], [1]])}, 2: {}}) == ""
+    found = disagreement({0: one, 1: {"ddp/0/1": reported([0, 1], layout=[[0, 1]])}})
     assert said(found, frameworks.FACT_DIFFERS, fact="layout", one="[[0], [1]]", rank=0, two="[[0, 1]]", other=1)
     assert disagreement({0: one, 1: {}}) == frameworks.NOT_MADE_THERE(rank=0, title="DistributedDataParallel over Net", other=1)
     assert disagreement({0: {}, 1: one}) == frameworks.NOT_MADE_THERE(rank=1, title="DistributedDataParallel over Net", other=0)
-    long = {"ddp/0/1": told([0, 1], layout=[list(range(100))])}
+    long = {"ddp/0/1": reported([0, 1], layout=[list(range(100))])}
     assert disagreement({0: brief(long), 1: brief(long)}) == ""
-    other = {"ddp/0/1": told([0, 1], layout=[list(reversed(range(100)))])}
+    other = {"ddp/0/1": reported([0, 1], layout=[list(reversed(range(100)))])}
     assert "layout" in disagreement({0: brief(long), 1: brief(other)})
 
 

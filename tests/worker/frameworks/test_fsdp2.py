@@ -44,7 +44,7 @@ def test_what_the_first_forward_decided_outlives_a_redo_of_the_first_step(model:
 
 
 @pytest.mark.parametrize("reshards", [False, True])
-def test_what_the_script_says_of_resharding_is_taken_back(model: nn.Sequential, reshards: bool) -> None:
+def test_the_script_s_choice_of_resharding_is_restored(model: nn.Sequential, reshards: bool) -> None:
     (group,) = fsdp2.groups_of(model)
     begun = fsdp2.switches_of(model, group)
     model(torch.randn(2, 8)).sum().backward()

@@ -21,7 +21,7 @@ class Rank:
     def __init__(self, shared: int = 9) -> None:
         torch.manual_seed(1)
         self.layer = nn.Linear(2, 2)
-        self.told: list[str] = []
+        self.reported: list[str] = []
         state = State()
         state.register("net", self.layer)
         state.register("optimizer", torch.optim.SGD(self.layer.parameters(), lr=0.1))
@@ -29,7 +29,7 @@ class Rank:
         self.pre_vote = PreVoteChanges(state)
         rank_state: Any = SimpleNamespace(state=state, pre_vote=self.pre_vote, frameworks=frameworks, local=SimpleNamespace(shared=shared))
         nothing: Any = None
-        self.copy = StepCopy(RankContext(Progress(0, 2, transaction=7), nothing, rank_state, SimpleNamespace(tell=self.told.append)))  # type: ignore[arg-type]
+        self.copy = StepCopy(RankContext(Progress(0, 2, transaction=7), nothing, rank_state, SimpleNamespace(tell=self.reported.append)))  # type: ignore[arg-type]
 
     def step(self, changes: bool) -> None:
         """Up to its vote."""
@@ -55,7 +55,7 @@ def test_ranks_agree_on_what_any_of_them_has_found() -> None:
     here, there = Rank(), Rank()
     here.step(changes=True)
     there.step(changes=False)
-    assert [len(here.told), len(there.told)] == [1, 0]
+    assert [len(here.reported), len(there.reported)] == [1, 0]
     vote(here, there)
     assert here.copy.found and there.copy.found
     assert here.pre_vote.unequal and there.pre_vote.unequal

@@ -44,11 +44,11 @@ def _save() -> Future[Any]:
 
 
 def test_a_save_is_waited_for_before_the_vote_and_reported(saved: list[Any]) -> None:
-    told = list[str]()
-    saves, step, go = AsyncSaves(lambda: False, told.append), step_of("save", "section"), Event()
+    reported = list[str]()
+    saves, step, go = AsyncSaves(lambda: False, reported.append), step_of("save", "section"), Event()
     saves.attempt(step)
     saves.before_vote(step)
-    assert told == []
+    assert reported == []
     saved += [go]
     save = _save()
     with ThreadPoolExecutor(1) as pool:
@@ -56,10 +56,10 @@ def test_a_save_is_waited_for_before_the_vote_and_reported(saved: list[Any]) -> 
         assert not save.done() and not vote.done()
         go.set()
         vote.result(60)
-    assert save.done() and said(told[0], script.SAVE_WAITED_FOR, function="save")
+    assert save.done() and said(reported[0], script.SAVE_WAITED_FOR, function="save")
     saves.passed(step)
     saves.before_vote(step)
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 @pytest.mark.parametrize("lost", [False, True])

@@ -111,7 +111,7 @@ def only_sometimes_arrived() -> None:
         step()
 
 
-def behind_its_transaction() -> None:
+def after_its_transaction() -> None:
     for number in job.steps(2):
         if number:
             section()
@@ -162,7 +162,7 @@ def method() -> None:
         trainer.train()
 
 
-def method_behind_its_transaction() -> None:
+def method_after_its_transaction() -> None:
     trainer = Trainer()
     for _ in job.steps(2):
         trainer.train_by_another()
@@ -192,7 +192,7 @@ def test_through_functions() -> None:
     assert found[0].startswith("of at ")
 
 
-@pytest.mark.parametrize("script", [behind_its_transaction, ordinary, method_behind_its_transaction, transaction_is_not_found])
+@pytest.mark.parametrize("script", [after_its_transaction, ordinary, method_after_its_transaction, transaction_is_not_found])
 def test_correct_scripts_are_not_reported(script: Callable[[], Any]) -> None:
     found.clear()
     script()
@@ -276,7 +276,7 @@ def norm(of: nn.Module) -> float:
     return float(of(DATA).norm())  # here
 
 
-def given_behind_the_step() -> None:
+def given_after_the_step() -> None:
     for _ in job.steps(2):
         step()
         save(model.state_dict())  # here
@@ -303,7 +303,7 @@ def given_as_they_are() -> None:
         step()
 
 
-@pytest.mark.parametrize("script", [given_behind_the_step, given_by_name_in_the_loop_around, given_by_a_function])
+@pytest.mark.parametrize("script", [given_after_the_step, given_by_name_in_the_loop_around, given_by_a_function])
 def test_arguments_of_a_transaction_that_are_computed_outside_of_it_are_found(script: Callable[[], None]) -> None:
     given.clear()
     script()

@@ -13,9 +13,9 @@ names: list[str] = []
 
 
 def batches(count: int) -> Iterator[int]:
-    behind = names_read_after(sys._getframe(1))
-    found[:], names[:] = behind.new, behind.names
-    assert not found or behind.where.startswith(f"{Path(__file__).name}:")
+    read_after = names_read_after(sys._getframe(1))
+    found[:], names[:] = read_after.new, read_after.names
+    assert not found or read_after.where.startswith(f"{Path(__file__).name}:")
     yield from range(count)
 
 

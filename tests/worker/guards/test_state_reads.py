@@ -146,9 +146,9 @@ def test_a_set_up_that_has_read_a_snapshot_of_the_live_job_saves_no_checkpoint(t
         for save in (torch.save, SAVE):
             with refused(UnderstudyError, set_up.NOT_SAVED) as caught:
                 save(here.model.state_dict(), final)
-            told = arguments_of(caught.value.args[0])
-            assert str(told["file"]).startswith(f"{final} at {__file__}:")
-            assert str(snapshot) in str(arguments_of(told["reason"])["files"])  # and `final`, if both are of one tick of the clock
+            reported = arguments_of(caught.value.args[0])
+            assert str(reported["file"]).startswith(f"{final} at {__file__}:")
+            assert str(snapshot) in str(arguments_of(reported["reason"])["files"])  # and `final`, if both are of one tick of the clock
             assert here.opened.explained(str(caught.value)) == str(caught.value)
         assert final.read_bytes() == before
         here.opened.over = time.time_ns()

@@ -109,6 +109,6 @@ def test_who_waits_is_asked_only_while_the_main_thread_sleeps(monkeypatch: pytes
     assert found == [True, True, True, True, False, None]
 
 
-def test_a_kernel_that_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_does_not_report_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getpid", lambda: 0)
     assert Handlers(0).at_work() is None

@@ -66,7 +66,7 @@ def is_announced(job: Job) -> bool:
 def test_a_rank_moves(name: str, rank: int, tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, name, RANKS).states
     job = moving(tmp_path, name, rank)
-    assert job.ended is not None and job.ended[0] == 0, job.told
+    assert job.ended is not None and job.ended[0] == 0, job.reported
     (incident,) = job.machine.incidents()
     assert (incident.planned, [one.rank for one in incident.ranks], incident.steps_lost) == (True, [rank], 0)
     assert incident.ranks[0].old_worker != incident.ranks[0].new_worker
@@ -88,7 +88,7 @@ def test_a_loss_at_each_point_of_a_move(loss: Loss, tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, "optimizer", RANKS).states
     job = moving(tmp_path, "optimizer", 1, loss)
     assert loss in job.struck, job.struck
-    assert job.ended is not None and job.ended[0] == 0, job.told
+    assert job.ended is not None and job.ended[0] == 0, job.reported
     assert job.states == expected
 
 
@@ -99,7 +99,7 @@ LEFT = events.NodeTainted("n0", "it is about to fail", "detector", "gpu0", leave
 def test_four_ranks_leave_a_device_at_one_boundary(tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, "optimizer", 5).states
     job = disturbed(tmp_path, "optimizer", 5, LEFT, spares=4, devices=dict.fromkeys(FOUR, "gpu0"))
-    assert job.ended is not None and job.ended[0] == 0, job.told
+    assert job.ended is not None and job.ended[0] == 0, job.reported
     (incident,) = job.machine.incidents()
     assert (incident.planned, [one.rank for one in incident.ranks]) == (True, list(FOUR))
     assert job.states == expected
@@ -115,7 +115,7 @@ def test_a_loss_while_four_ranks_leave(loss: Loss, tmp_path: Path) -> None:
     verified newcomer: its leaver is released, and the ranks that kept its copies have left as well."""
     expected = undisturbed(tmp_path, "optimizer", 5).states
     job = disturbed(tmp_path, "optimizer", 5, LEFT, loss, spares=4, devices=dict.fromkeys(FOUR, "gpu0"))
-    assert loss in job.struck and job.ended is not None, job.told
+    assert loss in job.struck and job.ended is not None, job.reported
     if job.ended[0] == 0:
         assert job.states == expected
     else:
@@ -131,7 +131,7 @@ LOSSES = some.one_of(
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(some.sampled_from(sorted(SCRIPTS)), some.integers(0, 2), some.lists(LOSSES, max_size=2, unique=True))
 def test_a_move_and_losses_anywhere(tmp_path: Path, name: str, moved: int, losses: list[Loss]) -> None:
-    """The same bits; or, if several were lost so soon after each other that state is nowhere, the job says so and ends."""
+    """The same bits; or, if several were lost so soon after each other that state is nowhere, the job reports it and ends."""
     expected = undisturbed(tmp_path, name, RANKS).states
     job = moving(tmp_path, name, moved, *losses)
     assert job.ended is not None

@@ -118,7 +118,7 @@ class Rank:
         self.parameters = [nn.Parameter(torch.ones(1)) for _ in range(4)]  # two optimizers' worth
         self.gradients = Gradients(lambda: self.parameters)
         self.snapshot: list[tuple[torch.Tensor, torch.Tensor] | None] = []
-        self.told = True  # the copy of its last vote lists gradients
+        self.listed = True  # the copy of its last vote lists gradients
 
     def begin(self) -> None:
         held = map(self.gradients.of, self.parameters)
@@ -154,7 +154,7 @@ class Rank:
 
     def commit(self, step: Step) -> None:
         carried = not step.stepped or step.what == "evaluate"
-        self.told = carried or self.gradients.matter or self.gradients.live_on()
+        self.listed = carried or self.gradients.matter or self.gradients.live_on()
         self.gradients.learn(carried)
 
     def held(self) -> list[float | None]:
@@ -174,8 +174,8 @@ class Rank:
         made = Rank()
         mine, theirs = self.gradients, made.gradients
         theirs.matter, theirs.kept, theirs.dropped = mine.matter, mine.kept, mine.dropped
-        made.told = self.told
-        if mine.matter and self.told:
+        made.listed = self.listed
+        if mine.matter and self.listed:
             for old, new in zip(self.parameters, made.parameters, strict=True):
                 gradient = mine.of(old)
                 new.grad = gradient.clone() if gradient is not None else None
@@ -204,7 +204,7 @@ def test_gradients_of_before_a_recovery(steps: list[Step]) -> None:
                         before[rank] = rank.made() if far > 2 else None
                         rank.restore()
                 for rank in ranks:
-                    rank.gradients.withhold(rank.told)
+                    rank.gradients.withhold(rank.listed)
                 ranks.append(ranks[-1].newcomer())
             for rank in (undisturbed, *ranks):
                 if rank not in inside:

@@ -18,9 +18,9 @@ GROUPS = some.lists(some.dictionaries(some.sampled_from(["lr", "betas", "foreach
 @given(some.lists(some.tuples(GROUPS, some.sampled_from([[{}], [{0: {"step": 1}}], [{}, {"k": 2}]])), min_size=1, max_size=5))
 def test_the_bytes_are_those_of_the_present_values(every: list[tuple[list[dict[str, Any]], list[Any]]]) -> None:
     settings = EncodedSettings()
-    for groups, beside in [*every, *reversed(every)]:
-        assert settings.of(groups, beside) == encode([groups, *beside])
+    for groups, others in [*every, *reversed(every)]:
+        assert settings.of(groups, others) == encode([groups, *others])
         for group in groups:
             if type(group.get("betas")) is list:
                 group["betas"].append(0.5)  # in place
-        assert settings.of(groups, beside) == encode([groups, *beside])
+        assert settings.of(groups, others) == encode([groups, *others])

@@ -1,4 +1,4 @@
-"""Whatever is drawn or set, a capture of the streams is what their generators say themselves."""
+"""Whatever is drawn or set, a capture of the streams equals the state of their generators."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ MOVES: list[Callable[[], object]] = [
 
 
 @given(st.lists(st.integers(0, len(MOVES) - 1), max_size=30))
-def test_a_capture_is_what_the_generators_say(moves: list[int]) -> None:
+def test_a_capture_is_the_state_of_the_generators(moves: list[int]) -> None:
     kept = Randomness()
     kept.generators["own"] = OWN
     for move in moves:

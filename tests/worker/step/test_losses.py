@@ -42,7 +42,7 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_loss_at_each_point_of_a_step(name: str, point: str, tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, name, 3).states
     job = run(tmp_path, name, 3, Loss(1, point, 3))
-    assert job.struck == [Loss(1, point, 3)] and job.ended is not None and job.ended[0] == 0, job.told
+    assert job.struck == [Loss(1, point, 3)] and job.ended is not None and job.ended[0] == 0, job.reported
     assert job.states == expected
 
 
@@ -50,7 +50,7 @@ def test_a_loss_at_each_point_of_a_step(name: str, point: str, tmp_path: Path) -
 def test_a_loss_loses_at_most_one_change_after_the_vote_and_reports_it(point: str, tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, AFTER_THE_VOTE, 3).states
     job = run(tmp_path, AFTER_THE_VOTE, 3, Loss(1, point, ITERATIONS))
-    assert job.ended is not None and job.ended[0] == 0, job.told
+    assert job.ended is not None and job.ended[0] == 0, job.reported
     (incident,) = job.machine.incidents()
     lost = any(said(note, newcomers.CHANGE_LOST, point="after with_a_change_after_the_vote.<locals>.step") for note in incident.notes)
     assert not any(said(note, newcomers.CHANGE_RUN_AGAIN) for note in incident.notes), incident.notes
@@ -73,7 +73,7 @@ def test_a_second_loss_at_each_point_of_a_recovery(point: str, rank: int, tmp_pa
     donor_only, newcomer_only = point in ("quiesce", "donate"), point in ("taken", "prove", "verified", "attached")
     happens = not (donor_only and rank == 1) and not (newcomer_only and rank == 0)
     assert job.struck == ([first, second] if happens else [first])
-    assert job.ended is not None and job.ended[0] == 0, job.told
+    assert job.ended is not None and job.ended[0] == 0, job.reported
     assert job.states == expected
 
 
@@ -99,7 +99,7 @@ def test_two_newcomers_of_one_recovery_are_wrong(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(Arrival, "_verify", verify_wrongly)
     job = Job(tmp_path, 3, script, ITERATIONS, each, (Loss(0, "vote", 3), Loss(1, "quiesce")), spares=4).run()
     assert sorted(wrong) == [0, 1]
-    assert job.ended is not None and job.ended[0] == 0, job.told
+    assert job.ended is not None and job.ended[0] == 0, job.reported
     assert job.states == expected
 
 
@@ -150,7 +150,7 @@ LOSSES = some.builds(Loss, some.integers(0, 3), some.sampled_from((*IN_STEPS, *I
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(some.sampled_from(sorted(SCRIPTS)), some.integers(2, 4), some.lists(LOSSES, min_size=1, max_size=3, unique=True))
 def test_losses_anywhere(tmp_path: Path, name: str, size: int, losses: list[Loss]) -> None:
-    """The same bits; or, if several were lost so soon after each other that state is nowhere, the job says so and ends."""
+    """The same bits; or, if several were lost so soon after each other that state is nowhere, the job reports it and ends."""
     expected = undisturbed(tmp_path, name, size).states
     job = run(tmp_path, name, size, *losses)
     assert job.ended is not None

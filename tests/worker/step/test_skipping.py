@@ -67,7 +67,7 @@ def run(folder: Path, fails: Fails, *happens: Loss, empty: bool = False) -> Job:
 def test_it_is_skipped_as_if_it_did_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     expected = run(tmp_path, never, empty=True).states
     job = run(tmp_path, always)
-    assert job.ended is not None and job.ended[0] == 0, job.told
+    assert job.ended is not None and job.ended[0] == 0, job.reported
     assert job.states == expected
     (incident,) = job.machine.incidents()
     assert (incident.cause, incident.decision) == ("section", "skip")
@@ -81,7 +81,7 @@ def test_a_loss_at_each_point(tmp_path: Path, point: str, rank: int) -> None:
     expected = run(tmp_path, never, empty=True).states
     time = 1 if point in ("quiesce", "donate", "attach", "taken", "attached") else VOTES + 1
     job = run(tmp_path, always, Loss(rank, point, time + 1 if point == "begin" else time))
-    assert job.ended is not None and job.ended[0] == 0, job.told
+    assert job.ended is not None and job.ended[0] == 0, job.reported
     assert job.states == expected
 
 
@@ -90,6 +90,6 @@ def test_the_failing_rank_is_lost_and_its_newcomer_does_not_fail(tmp_path: Path,
     """What the others have skipped meanwhile is no measure for the section that is run after all."""
     expected = run(tmp_path, never).states
     job = run(tmp_path, on_the_first_worker, Loss(FAILING, point, time))
-    assert job.struck and job.ended is not None and job.ended[0] == 0, job.told
+    assert job.struck and job.ended is not None and job.ended[0] == 0, job.reported
     assert job.states == expected
     assert all(not incident.disputed for incident in job.machine.incidents())

@@ -1,4 +1,4 @@
-"""Numbers of a vote: what every rank says, the greatest of each element, and what follows for a field."""
+"""Numbers of a vote: those of every rank, the greatest of each element, and what follows for a field."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VALUES = some.integers(-(1 << 63) + 1, (1 << 63) - 1)
 def votes(draw: some.DrawFn) -> list[list[VoteField]]:
     """Of one to five ranks, each with the same fields."""
     reduces = draw(some.lists(some.sampled_from(Reduce), max_size=6))
-    known = draw(some.lists(VALUES, min_size=1, max_size=3))  # few, so that ranks often say the same
+    known = draw(some.lists(VALUES, min_size=1, max_size=3))  # few, so that ranks often vote the same
 
     def value(reduce: Reduce) -> some.SearchStrategy[int | None]:
         said = some.sampled_from(known)
@@ -41,7 +41,7 @@ def agreed(ranks: Sequence[Sequence[VoteField]]) -> dict[str, int | None]:
 
 
 @given(votes())
-def test_a_field_is_what_its_reduction_says(ranks: list[list[VoteField]]) -> None:
+def test_a_field_is_the_result_of_its_reduction(ranks: list[list[VoteField]]) -> None:
     found = agreed(ranks)
     for fields in zip(*ranks, strict=True):
         name, reduce, _ = fields[0]

@@ -45,7 +45,7 @@ DONE = entry("completed")
 NOT_TIMED = entry("completed", time_discovered_started_ns=0)
 
 
-def test_what_nccl_has_recorded_tells_the_rank_that_hangs_from_the_one_that_waits_for_it() -> None:
+def test_records_of_nccl_distinguish_the_rank_that_hangs_from_the_one_that_waits_for_it() -> None:
     """On one H200 (torch 2.11.0, NCCL 2.28.9), of two ranks that had issued two sums each, while the device of the second one was
     busy with a long computation before them."""
     assert [nccl_waits.count(0, (RECORDED / f"nccl_recorder_{rank}.json").read_bytes) for rank in ("waits", "hangs")] == [1, 0]
@@ -64,7 +64,7 @@ def test_a_rank_whose_collectives_have_ended_waits_for_no_rank() -> None:
     assert waits(NOT_TIMED) == 0
 
 
-def test_without_the_time_of_the_begin_a_collective_under_way_says_nothing() -> None:
+def test_without_the_time_of_the_begin_a_collective_under_way_is_no_evidence() -> None:
     assert waits(NOT_TIMED, entry("scheduled")) == UNKNOWN
 
 
@@ -78,7 +78,7 @@ def test_collectives_of_an_aborted_generation_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("written", [b"", b"[]", b"{}", b'{"entries": [{}]}', b'{"entries": [1]}', b'{"entries": 3}', b"\xff"])
-def test_what_torch_does_not_write_says_nothing(written: bytes) -> None:
+def test_fields_that_torch_does_not_write_are_no_evidence(written: bytes) -> None:
     assert nccl_waits.count(0, lambda: written) == UNKNOWN
 
 

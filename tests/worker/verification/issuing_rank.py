@@ -35,10 +35,10 @@ class Rank:
         state = State()
         state.register("net", self.net)
         self.over = False  # the generation
-        self.told: list[bytes] = []  # to its buddies
+        self.sent: list[bytes] = []  # to its buddies
         self.takes = True  # what the connections do with that
-        self.told_with_next: list[bytes] = []
-        channel = SimpleNamespace(tell=self.tell, tell_with_next=self.told_with_next.append)
+        self.sent_with_next: list[bytes] = []
+        channel = SimpleNamespace(tell=self.tell, tell_with_next=self.sent_with_next.append)
         membership: Any = SimpleNamespace(aborted=lambda: self.over, channel=channel)
         self.another_way = ""  # in which a framework issues collectives in a redo
         held: Any = SimpleNamespace(state=state, frameworks=SimpleNamespace(redoes_otherwise=lambda: self.another_way))
@@ -49,12 +49,12 @@ class Rank:
         self.issued.attempt(self.step)
 
     def tell(self, data: bytes) -> bool:
-        self.told.append(data)
+        self.sent.append(data)
         return self.takes
 
     @property
     def marks(self) -> list[Mark]:
-        return [mark for data in self.told for mark in marks_in(data, self.progress.transaction)]
+        return [mark for data in self.sent for mark in marks_in(data, self.progress.transaction)]
 
     def call(self, tensor: torch.Tensor, group: str = "0", operator: str = "allreduce_", **more: Any) -> None:
         names = {"allreduce_": "tensors", "broadcast_": "tensors", "_allgather_base_": "input_tensor", "recv_": "tensors"}

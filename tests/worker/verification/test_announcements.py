@@ -20,7 +20,7 @@ def of(*shapes: tuple[int, ...], kind: str = "float32") -> Sizes:
 
 
 def calls(operator: str, *each: tuple[Sizes, Sizes], **arguments: Any) -> list[Announced]:
-    """What each member says, of inputs and outputs."""
+    """What each member announces, of inputs and outputs."""
     return [
         announce((10 + index, f"w{index}"), operator, arguments, inputs, outputs, index, len(each))
         for index, (inputs, outputs) in enumerate(each)
@@ -74,7 +74,7 @@ def test_lists_that_are_gathered_may_have_parts_of_several_sizes() -> None:
     assert unlike(calls("reduce_scatter_", (parts, of((1,))), (of((2,), (2,)), of((2,))), reduce_op=SUM))
 
 
-def test_only_the_root_says_what_comes_from_all_or_goes_to_all() -> None:
+def test_only_the_root_determines_what_comes_from_all_or_goes_to_all() -> None:
     assert not unlike(calls("gather_", (of((1,)), of((1,), (2,))), (of((2,)), []), root_rank=0))
     found = unlike(calls("gather_", (of((1,)), of((1,), (2,))), (of((3,)), []), root_rank=0))
     giver = {"giver": "rank 11 (w1)", "giver_rank": 11, "given": 12, "given_call": "gather (root 0) of float32 (3,)"}

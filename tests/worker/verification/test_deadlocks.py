@@ -22,11 +22,11 @@ LIMIT = 60.0  # seconds
 class Rank:
     def __init__(self, server: StoreServer, rank: int) -> None:
         self.rank = rank
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.stopped = threading.Event()
         self.server = server
         self.client = self.connect()
-        self.calls = BlockedCalls(rank, (1,), self.connect, self.stopped.set, self.told.append)
+        self.calls = BlockedCalls(rank, (1,), self.connect, self.stopped.set, self.reported.append)
 
     def connect(self) -> Rendezvous:
         return Rendezvous(self.server.address, 3, lambda: False)
@@ -60,7 +60,7 @@ def failed(done: Future[None]) -> str:
     return str(caught.value)
 
 
-def test_ranks_in_a_ring_go_on_unchecked_and_one_of_them_says_so(ranks: list[Rank]) -> None:
+def test_ranks_in_a_ring_go_on_unchecked_and_one_of_them_reports_it(ranks: list[Rank]) -> None:
     with ThreadPoolExecutor(3) as threads:
         calls = [
             threads.submit(ranks[0].issue, "a", [1]),
@@ -70,7 +70,7 @@ def test_ranks_in_a_ring_go_on_unchecked_and_one_of_them_says_so(ranks: list[Ran
         for call in calls:
             call.result(LIMIT)
     assert all(rank.calls.over for rank in ranks)
-    (text,) = [text for rank in ranks for text in rank.told]
+    (text,) = [text for rank in ranks for text in rank.reported]
     assert said(text, newcomers.NOT_CHECKED) and said(text, newcomers.WAIT_FOR_EACH_OTHER)
     assert "rank 0 in call a" in text and "rank 2 in call c" in text
     ranks[0].issue("d", [1])  # and from then on no rank waits
@@ -87,7 +87,7 @@ def test_a_slow_rank_is_waited_for(ranks: list[Rank]) -> None:
             looked.put(f"a/verdict {rank}", FITS)
         for call in calls:
             call.result(LIMIT)
-    assert not any(rank.calls.over or rank.told for rank in ranks)
+    assert not any(rank.calls.over or rank.reported for rank in ranks)
 
 
 def test_who_waits_for_a_rank_that_votes_hears_that(ranks: list[Rank]) -> None:
@@ -98,7 +98,7 @@ def test_who_waits_for_a_rank_that_votes_hears_that(ranks: list[Rank]) -> None:
             text = failed(call)
             assert said(text, newcomers.VOTED_WITHOUT, rank=0, call="call a", other=1)
             assert said(text, newcomers.DOES_NOT_FIT, newcomers="rank 1")
-    assert not any(rank.told for rank in ranks)
+    assert not any(rank.reported for rank in ranks)
 
 
 def test_a_message_that_a_voter_has_not_sent_stops_the_library_below(ranks: list[Rank]) -> None:
@@ -119,7 +119,7 @@ def test_a_wait_for_a_message_may_close_a_ring(ranks: list[Rank]) -> None:
     assert not ranks[1].calls.mismatch
 
 
-def test_nothing_is_said_of_who_sends_to_a_rank_that_takes_from_anybody(ranks: list[Rank]) -> None:
+def test_nothing_is_reported_about_the_sender_to_a_rank_that_receives_from_any(ranks: list[Rank]) -> None:
     ranks[2].client.put("m/anybody", b"")
     with ThreadPoolExecutor(1) as threads:
         waits = threads.submit(ranks[0].take, "m", 1)
@@ -146,7 +146,7 @@ def test_patience_ends_where_the_script_need_not_wait(ranks: list[Rank], monkeyp
         call = threads.submit(ranks[0].issue, "a", [2], bound)
         if not bound:
             call.result(LIMIT)
-            assert said(ranks[0].told[0], newcomers.WAITED, rank=0)
+            assert said(ranks[0].reported[0], newcomers.WAITED, rank=0)
             return
         with pytest.raises(TimeoutError):
             call.result(5 * LOOK)
@@ -159,4 +159,4 @@ def test_the_wait_for_a_newcomer_has_a_patience_of_its_own(ranks: list[Rank], mo
     monkeypatch.setattr(held_calls, "PATIENCE_WITH_NEWCOMERS", LOOK)
     with ThreadPoolExecutor(1) as threads:
         threads.submit(ranks[0].issue, "a", [1]).result(LIMIT)
-    assert said(ranks[0].told[0], newcomers.WAITED, rank=0)
+    assert said(ranks[0].reported[0], newcomers.WAITED, rank=0)

@@ -170,7 +170,7 @@ def test_what_cannot_be_read_is_not_counted_as_the_same(rank: Rank) -> None:
     assert rank.votes() == ("", RedoCompared(1, 2, 16, 32))
 
 
-def test_a_redo_of_which_not_all_is_noted_is_not_said_to_call_less(rank: Rank) -> None:
+def test_a_redo_that_is_noted_in_part_is_not_reported_to_call_less(rank: Rank) -> None:
     rank.call(torch.ones(4))
     rank.call(torch.ones(4))
     rank.interrupted()
@@ -254,8 +254,8 @@ def test_what_follows_a_failure_does_not_count_either(rank: Rank, fails: str) ->
 def newcomer_of(lost: Rank) -> Rank:
     lost.issued.remove()
     rank = Rank()
-    told = lost.told + lost.told_with_next
-    rank.issued.adopt(b"".join((told[0], *(part[8:] for part in told[1:]))) if told else b"")
+    sent = lost.sent + lost.sent_with_next
+    rank.issued.adopt(b"".join((sent[0], *(part[8:] for part in sent[1:]))) if sent else b"")
     rank.issued.begin(rank.step)
     rank.issued.attempt(rank.step)
     return rank
@@ -295,11 +295,11 @@ def test_a_newcomer_that_calls_less_than_the_lost_worker_is_noticed() -> None:
     rank.issued.remove()
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_a_newcomer_has_no_evidence_if_no_input_was_sent(told: bool) -> None:
-    """A barrier and what comes from others say nothing of the state."""
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_newcomer_has_no_evidence_if_no_input_was_sent(sent: bool) -> None:
+    """A barrier and data from others are no evidence about the state."""
     lost = Rank()
-    if told:
+    if sent:
         lost.call(torch.ones(4), operator="recv_", src=1)
         lost.issued.before_vote(lost.step)
     rank = newcomer_of(lost)
@@ -313,7 +313,7 @@ def test_marks_of_another_transaction_are_not_compared() -> None:
     lost = Rank()
     lost.call(torch.ones(4))
     lost.issued.before_vote(lost.step)
-    lost.told = [bytes([lost.told[0][0] + 1]) + lost.told[0][1:]]
+    lost.sent = [bytes([lost.sent[0][0] + 1]) + lost.sent[0][1:]]
     rank = newcomer_of(lost)
     rank.call(torch.zeros(4))
     assert rank.votes()[0] == ""
@@ -329,15 +329,15 @@ def test_a_trail_that_is_none_is_refused(data: bytes) -> None:
 
 
 def test_marks_are_sent_now_and_then_and_the_rest_with_the_vote(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, told = 100.0, []
+    now, sent = 100.0, []
     monkeypatch.setattr(trails, "time", SimpleNamespace(monotonic=lambda: now))
     for number in range(4):
         rank.call(torch.full((4,), float(number)))
-        told.append(len(rank.marks))
+        sent.append(len(rank.marks))
         now += trails.GAP * 0.6
     rank.issued.before_vote(rank.step)
-    assert (told, len(rank.marks)) == ([1, 1, 3, 3], 3) and len({mark.given for mark in rank.marks}) == 3
-    assert [mark.size for data in rank.told_with_next for mark in marks_in(data, 7)] == [16]
+    assert (sent, len(rank.marks)) == ([1, 1, 3, 3], 3) and len({mark.given for mark in rank.marks}) == 3
+    assert [mark.size for data in rank.sent_with_next for mark in marks_in(data, 7)] == [16]
     rank.issued.begin(rank.step)
     rank.issued.attempt(rank.step)
     rank.call(torch.ones(4))

@@ -25,7 +25,7 @@ def rank() -> Iterator[Rank]:
 
 
 class Sample(DeviceSample):
-    """Arrives when a test says so."""
+    """Arrives when a test lets it."""
 
     def __init__(self, digest: int) -> None:
         self.digest, self.arrived = digest, False
@@ -35,7 +35,7 @@ class Sample(DeviceSample):
 
 
 class Device:
-    """In place of an accelerator: its tensors are torch's "meta" ones, and the test says what is in them."""
+    """In place of an accelerator: its tensors are torch's "meta" ones, and the test sets their contents."""
 
     def __init__(self, rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
         self._rank, self._holds, self.restarts = rank, 0, 0

@@ -31,8 +31,8 @@ class Local:
     def vote(self, transaction: int) -> None:
         self.sealed[transaction] = BuddyCopy(transaction, [], 0, {"torch": b""}, None, {}, {}, CopyDigests({}, {}))
 
-    def make(self, transaction: int, *_: Any, behind: list[int], earlier: Any) -> BuddyCopy:
-        copy = BuddyCopy(transaction, [], 0, {"torch": b"moved"}, None, {}, {}, CopyDigests({}, {}), behind=behind)
+    def make(self, transaction: int, *_: Any, after_vote: list[int], earlier: Any) -> BuddyCopy:
+        copy = BuddyCopy(transaction, [], 0, {"torch": b"moved"}, None, {}, {}, CopyDigests({}, {}), behind=after_vote)
         self.sealed[transaction] = copy
         return copy
 
@@ -46,7 +46,7 @@ class Local:
 
 class Rank:
     def __init__(self, transaction: int) -> None:
-        self.said: list[str] = []
+        self.notices: list[str] = []
         self.did: list[str] = []
         self.buddies = [1]
         self.store = BuddyStore()
@@ -64,7 +64,7 @@ class Rank:
             broken=None,
             unshared=True,
         )
-        notices = SimpleNamespace(tell=self.said.append)
+        notices = SimpleNamespace(tell=self.notices.append)
         context = RankContext(self.progress, membership, SimpleNamespace(local=self.local), notices)  # type: ignore[arg-type]
         self.changes = PostVoteChanges(context)
 
@@ -105,9 +105,9 @@ def test_a_change_in_a_transaction_that_a_loss_has_rolled_forward_is_found_there
     rank.membership.channel, rank.membership.pending = None, "the recovery, in which this rank is about to take part"
     rank.changes.closed(step_of(function="train"))
     rank.changes.look(TOP, Look.AT_STREAMS)
-    (told,) = rank.said
-    assert said(told, transactions.CHANGES_AFTER_VOTE, point="after train")
-    assert rank.changes.behind() == [rank.changes.numbers["after train"]]
+    (reported,) = rank.notices
+    assert said(reported, transactions.CHANGES_AFTER_VOTE, point="after train")
+    assert rank.changes.after_vote() == [rank.changes.numbers["after train"]]
     assert rank.did == []
 
 
@@ -175,12 +175,12 @@ def test_a_generation_of_which_the_end_was_noticed_is_over(rank: Rank) -> None:
 
 def test_a_change_is_reported_first_and_handed_over_once_all_have_agreed(rank: Rank) -> None:
     rank.changes.look("after train", Look.AFTER)
-    assert rank.did == [] and said(rank.said[0], transactions.CHANGES_AFTER_VOTE, point="after train")
+    assert rank.did == [] and said(rank.notices[0], transactions.CHANGES_AFTER_VOTE, point="after train")
     rank.changes.voted({field.name: field.value for field in rank.changes.vote_fields()})
     rank.local.vote(40)
     rank.progress.transaction = 41
     rank.changes.look("after train", Look.AFTER)
-    assert rank.did == ["handed over", "kept"] and len(rank.said) == 1
+    assert rank.did == ["handed over", "kept"] and len(rank.notices) == 1
 
 
 def test_after_the_first_votes_everything_is_handed_over() -> None:
@@ -193,19 +193,19 @@ def test_after_the_first_votes_everything_is_handed_over() -> None:
 def test_what_a_lost_rank_had_not_handed_over_is_known(rank: Rank) -> None:
     agree(rank, 0, 1)
     at_vote = rank.local.sealed[39]
-    assert rank.changes.behind() == []
+    assert rank.changes.after_vote() == []
     rank.changes.look("after train", Look.AFTER)
     after_one = rank.local.sealed[39]
     rank.changes.look("between the last transaction and train", Look.AT_VALUES)
-    behind = rank.changes.behind()
-    assert behind == [0, 1]
-    assert rank.changes.missed(at_vote, behind) == ["after train", "between the last transaction and train"]
-    assert rank.changes.missed(after_one, behind) == ["between the last transaction and train"]
-    assert rank.changes.missed(rank.local.sealed[39], behind) == []
+    after_vote = rank.changes.after_vote()
+    assert after_vote == [0, 1]
+    assert rank.changes.missed(at_vote, after_vote) == ["after train", "between the last transaction and train"]
+    assert rank.changes.missed(after_one, after_vote) == ["between the last transaction and train"]
+    assert rank.changes.missed(rank.local.sealed[39], after_vote) == []
     rank.local.vote(40)
     rank.progress.transaction = 41
     rank.changes.committed(step_of())
-    assert rank.changes.behind() == []
+    assert rank.changes.after_vote() == []
 
 
 def test_a_point_at_which_nothing_is_known_to_change_is_not_missed() -> None:
@@ -213,4 +213,4 @@ def test_a_point_at_which_nothing_is_known_to_change_is_not_missed() -> None:
     rank.local.drawn = lambda copy: []  # type: ignore[method-assign]
     at_vote = rank.local.sealed[0]
     rank.changes.look("after train", Look.AFTER)
-    assert rank.did and rank.changes.missed(at_vote, rank.changes.behind()) == []
+    assert rank.did and rank.changes.missed(at_vote, rank.changes.after_vote()) == []

@@ -44,7 +44,7 @@ class Rank:
     def __init__(self) -> None:
         torch.manual_seed(1)
         self.net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Linear(2, 2))
-        self.said: list[Event] = []
+        self.sent: list[Event] = []
         self.waited: list[bool] = []
         state = State()
         state.register("net", self.net)
@@ -52,7 +52,7 @@ class Rank:
         self.pre_vote = PreVoteChanges(state)
         self.state = state
         held: Any = SimpleNamespace(state=state, pre_vote=self.pre_vote)
-        control = SimpleNamespace(worker="w0", send=self.said.append, wait_for=lambda over: self.waited.append(over()))
+        control = SimpleNamespace(worker="w0", send=self.sent.append, wait_for=lambda over: self.waited.append(over()))
         membership: Any = SimpleNamespace(control=control, superseded=lambda generation: generation, quiesce=lambda: "quiesced")
         progress = Progress(0, 2, transaction=7, step=6, generation=4, phase=VotePhase.VOTED)
         context = RankContext(progress, membership, held, notices=SimpleNamespace())  # type: ignore[arg-type]
@@ -64,19 +64,19 @@ class Rank:
         self.net[0].weight.grad = torch.full((2, 2), scale)
 
     def redoes(self, scale: float = 1.0) -> int | None:
-        """Another attempt, up to its vote. What it says in the agreement."""
+        """Another attempt, up to its vote. Its vote in the agreement."""
         self.computes(scale)
         self.proof.before_vote(step_of())
         return differs(self.proof)
 
-    def told(self) -> RedoDiffers:
-        (event,) = self.said
+    def event(self) -> RedoDiffers:
+        (event,) = self.sent
         assert isinstance(event, RedoDiffers)
         return event
 
 
 def differs(proof: RedoProof) -> int | None:
-    """What it says in the vote."""
+    """Its fields in the vote."""
     (field,) = proof.vote_fields()
     assert (field.name, field.reduce) == (DIFFERS, Reduce.GREATEST)
     return field.value
@@ -113,17 +113,17 @@ def test_another_gradient_is_named_and_goes_with_the_vote() -> None:
     assert rank.redoes(2.0) == 1
     with pytest.raises(GenerationAborted, match="generation 4 ended"):
         rank.proof.disputed()
-    assert rank.told() == RedoDiffers("w0", 4, 7, 6, f"{GRADIENT} is not the same") and rank.waited == [4]
+    assert rank.event() == RedoDiffers("w0", 4, 7, 6, f"{GRADIENT} is not the same") and rank.waited == [4]
     assert rank.proof.reported(NEXT) is NEXT, "it is known already"
     rank.proof.committed(step_of())
     assert rank.proof.report().digests == 0
 
 
-def test_a_rank_whose_redo_is_the_same_waits_for_the_end_of_the_generation_and_says_nothing() -> None:
+def test_a_rank_whose_redo_is_the_same_waits_for_the_end_of_the_generation_and_reports_nothing() -> None:
     rank = Rank()
     with pytest.raises(GenerationAborted):
         rank.proof.disputed()
-    assert rank.said == [] and rank.waited == [4]
+    assert rank.sent == [] and rank.waited == [4]
 
 
 def test_other_streams_and_buffers_and_values_are_found() -> None:
@@ -134,7 +134,7 @@ def test_other_streams_and_buffers_and_values_are_found() -> None:
     assert rank.redoes() == 1
     with pytest.raises(GenerationAborted):
         rank.proof.disputed()
-    detail = rank.told().detail
+    detail = rank.event().detail
     assert "net/buffer/1.running_mean is not the same" in detail and "the random stream 'torch' is not the same" in detail, detail
 
 
@@ -147,7 +147,7 @@ def test_values_are_reported_as_they_were_and_are() -> None:
     assert rank.redoes() == 1
     with pytest.raises(GenerationAborted):
         rank.proof.disputed()
-    assert rank.told().detail == "counter/value is {'count': 3} before the loss and {'count': 4} in the redo"
+    assert rank.event().detail == "counter/value is {'count': 3} before the loss and {'count': 4} in the redo"
 
 
 def test_all_redos_are_compared_with_the_first_attempt_that_came_to_its_vote() -> None:
@@ -164,16 +164,16 @@ def test_a_difference_is_reported_before_a_vote_is_rolled_forward() -> None:
     rank.proof.keep(0)
     rank.redoes(2.0)
     redo = Recover("w0", 5, 7, "redo", "n0:7000", (), (), ())
-    assert rank.proof.reported(redo) is redo and rank.said == [], "it is done again, and compared then"
+    assert rank.proof.reported(redo) is redo and rank.sent == [], "it is done again, and compared then"
     assert rank.proof.reported(NEXT) == "quiesced"  # type: ignore[comparison-overlap]
-    assert rank.told().generation == 5 and rank.waited == [5]
+    assert rank.event().generation == 5 and rank.waited == [5]
 
 
 def test_a_vote_that_is_rolled_forward_with_the_same_bits_is_no_news() -> None:
     rank = Rank()
     rank.proof.keep(0)
     rank.redoes()
-    assert rank.proof.reported(NEXT) is NEXT and rank.said == []
+    assert rank.proof.reported(NEXT) is NEXT and rank.sent == []
 
 
 def test_knowledge_gained_between_the_attempts_is_no_difference() -> None:

@@ -55,7 +55,7 @@ def only_incident(job: Job) -> Incident:
 
 def test_survivors_that_were_in_their_vote_prove_the_redo(tmp_path: Path) -> None:
     job = job_with_a_loss(tmp_path, hidden=False).run()
-    assert job.ended is not None and job.ended[0] == 0, job.told
+    assert job.ended is not None and job.ended[0] == 0, job.reported
     incident = only_incident(job)
     assert (incident.decision, incident.proven_by) == ("redo", (0, 2)), incident
     assert any(said(note, drills.REDO_PROVEN, who="ranks 0, 2: they") for note in incident.notes), incident
@@ -66,7 +66,7 @@ def test_a_redo_that_depends_on_a_hidden_count_is_disputed_until_it_is_believed(
     job = job_with_a_loss(tmp_path, hidden=True)
     job.answers[disputes.REDO_HELD.code] = events.Believed(0, "it only scales the loss")
     job.run()
-    assert job.ended is not None and job.ended[0] == 0, job.told
+    assert job.ended is not None and job.ended[0] == 0, job.reported
     incident = only_incident(job)
     assert (incident.decision, incident.proven_by) == ("roll forward", ()), incident
     assert any(said(note, disputes.BELIEVED_FOR, rank=0, reason="it only scales the loss") for note in incident.notes), incident
@@ -96,7 +96,7 @@ def test_if_no_rank_had_reached_a_collective_nothing_is_compared_and_the_inciden
         rank.transaction(step)
 
     job = Job(tmp_path, 3, script, ITERATIONS, 1, (LOST,)).run()
-    assert job.ended is not None and job.ended[0] == 0, job.told
+    assert job.ended is not None and job.ended[0] == 0, job.reported
     incident = only_incident(job)
     assert (incident.decision, incident.proven_by, incident.grade) == ("redo", (), Grade.UNPROVEN), incident
-    assert said("\n".join(job.told), recoveries.INCIDENT_OVER) and said("\n".join(job.told), grades.WARNING)
+    assert said("\n".join(job.reported), recoveries.INCIDENT_OVER) and said("\n".join(job.reported), grades.WARNING)

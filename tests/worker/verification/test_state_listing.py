@@ -86,7 +86,7 @@ def test_the_coverage_notice_has_the_first_adopted_names() -> None:
     assert adopted(state(NOISE, COUNTER, *best), replicas()) == coverage.ADOPTED(names=names)
 
 
-def test_the_last_word_of_a_member_is_shown() -> None:
+def test_the_last_message_of_a_member_is_shown() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     empty = state_table(job.machine)
     assert empty == {"job": "job", "step": None, "entries": [], "left_out": 0} and "the state is not known yet" in _shown(dict(empty))

@@ -64,21 +64,21 @@ def fill_memory(mib: int) -> list[bytearray]:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (mib << 20), hard))
-    held = []
+    blocks = []
     size = _PIECE
     while size:
         try:
-            held.append(bytearray(size))
+            blocks.append(bytearray(size))
         except MemoryError:
             size //= 2  # use the last gaps, too
-    return held
+    return blocks
 
 
 def out_of_memory(values: Values) -> None:
     """Kill this process with SIGKILL. The kernel's own choice of a process requires a shortage for the whole machine."""
-    held = fill_memory(int(values["mib"]))
+    blocks = fill_memory(int(values["mib"]))
     os.kill(os.getpid(), signal.SIGKILL)
-    del held
+    del blocks
 
 
 _held: list[list[bytearray]] = []
@@ -153,7 +153,7 @@ FAULTS = (
     _inside(
         "out_of_memory",
         Outcome.REPLACED,
-        "The worker takes memory up to a limit of its own (RLIMIT_AS) and is killed, as the kernel would kill it.",
+        "The worker takes memory up to its own limit (RLIMIT_AS) and is killed, as the kernel would kill it.",
         out_of_memory,
         _MORE,
     ),

@@ -1,6 +1,6 @@
 """Disturb the second run: a drill of each role, then SIGKILL to a rank, in one phase of a step after the other.
 
-    step 1 to FIRST     nothing: the first comparisons collect what is known of the state
+    step 1 to FIRST     nothing: the first comparisons collect knowledge of the state
     step FIRST and on   all ranks are paused between two steps until a spare is warm and has run the script's set-up as the rank that is
                         drilled; then they compute one more step, this rank in parallel with its spare; and so on for each role
     for each kill       all ranks are paused between two steps until a spare is warm; then one rank is paused in the phase of this kill
@@ -55,8 +55,8 @@ class Disturbance:
             step = self._drill(rank, step)
             status = run.status()
         self.undrilled = _undrilled(status)
-        for held in range(step, self._first):
-            run.release(held)
+        for number in range(step, self._first):
+            run.release(number)
         for number, kill in enumerate(self.kills):
             tell(f"kill {number + 1} of {len(self.kills)} ({kill.phase}): a spare gets warm")
             run.wait(f"all ranks after step {kill.before}, and a warm spare", functools.partial(self._ready, kill))

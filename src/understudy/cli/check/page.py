@@ -44,7 +44,7 @@ def view(page: Page, folder: str) -> RenderableType:
         "covered": [", ".join(page.covered) or "nothing is registered", volume] if page.tensors else [],
         "adopted": [f"{', '.join(page.adopted)} (found in the script, not registered)"] if page.adopted else [],
         "not compared": page.left_out,
-        "told": page.notices,
+        "notices": page.notices,
         "grades": page.grades,
         "recovery": page.notes,
         "what to change": page.advice,

@@ -15,7 +15,7 @@ from typing import Any
 from understudy.common.names import RECORD
 from understudy.messages import script_check
 
-BESIDE = "script:"  # prefix of entries that are not registered
+UNREGISTERED = "script:"  # prefix of entries that are not registered
 STREAM = "the random stream "
 _TRAINED = ("/parameter/", "/state/", "/buffer/", "/tensor", "/gradient")
 
@@ -76,7 +76,7 @@ class Records:
     def adopted(self) -> list[str]:
         """The unregistered entries that the runtime has adopted, because the training may depend on them."""
         entries = sorted({entry for commit in self.commits for entry in commit.digests})
-        found = [entry.rpartition(":")[2] for entry in entries if entry.startswith(BESIDE)]
+        found = [entry.rpartition(":")[2] for entry in entries if entry.startswith(UNREGISTERED)]
         return [*found, *(entry.removeprefix(STREAM) for entry in entries if entry.startswith(STREAM) and "in the script: " in entry)]
 
 
@@ -88,7 +88,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def called(entry: str) -> str:
     """Return an entry's name for people."""
-    return f"{entry.rpartition(':')[2]} of the script" if entry.startswith(BESIDE) else entry
+    return f"{entry.rpartition(':')[2]} of the script" if entry.startswith(UNREGISTERED) else entry
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Difference:
     here: str = ""
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         values = f" ({self.there or '...'} undisturbed, {self.here or '...'} with the kill)" if self.there or self.here else ""
         return script_check.VALUE_DIFFERS(rank=self.rank, step=self.step, entry=called(self.entry), values=values)
 
@@ -118,7 +118,7 @@ class Comparison:
     digests: int = 0  # equal ones after the kill
     steps: set[int] = field(default_factory=set)  # steps in which equal digests were recorded
     before: list[Difference] = field(default_factory=list)
-    behind: list[Difference] = field(default_factory=list)
+    after: list[Difference] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # in words: what only one of the two runs has recorded
     left_out: set[str] = field(default_factory=set)  # entries that differ without a recovery, and results that cannot be read
 
@@ -128,11 +128,11 @@ class Comparison:
         return [found for found in self.before if found.of_training]
 
 
-def unlike_beside(one: Records, other: Records, last: int) -> set[str]:
+def unlike_unregistered(one: Records, other: Records, last: int) -> set[str]:
     """Return the unregistered entries that differ between two runs up to step `last`."""
     there = {commit.place: commit for commit in one.commits if commit.step <= last}
     pairs = [(there[commit.place], commit) for commit in other.commits if commit.place in there]
-    return {found.entry for pair in pairs for found in _differences(*pair) if found.entry.startswith(BESIDE)}
+    return {found.entry for pair in pairs for found in _differences(*pair) if found.entry.startswith(UNREGISTERED)}
 
 
 def compare(
@@ -141,18 +141,18 @@ def compare(
     transaction: int,
     last: int,
     left_out: Collection[str] = (),
-    untold: Collection[tuple[int, int]] = (),
+    unrecorded: Collection[tuple[int, int]] = (),
 ) -> Comparison:
     """Compare two runs from the first commit up to step `last`.
 
     `transaction`: the one in which a rank was killed and the recovery began. `left_out`: entries that differ between two undisturbed runs.
-    `untold`: commits, by rank and transaction, of ranks that were killed after their vote; the newcomer continues after
+    `unrecorded`: commits, by rank and transaction, of ranks that were killed after their vote; the newcomer continues after
     them, and its state is recorded with its next commit.
     """
     result = Comparison()
     there = {commit.place: commit for commit in reference.commits if commit.step <= last}
     here = [commit for commit in found.commits if commit.step <= last]
-    for place in sorted((there.keys() ^ {commit.place for commit in here}).difference(untold)):
+    for place in sorted((there.keys() ^ {commit.place for commit in here}).difference(unrecorded)):
         run = "undisturbed" if place in there else "with the kill"
         result.missing.append(script_check.RECORDED_ONCE(rank=place[0], transaction=place[1], run=run))
     both = sorted(((there[commit.place], commit) for commit in here if commit.place in there), key=lambda pair: pair[1].transaction)
@@ -166,7 +166,7 @@ def compare(
     for one, other in both:
         if one.transaction >= transaction:
             unlike = [difference for difference in _differences(one, other) if difference.entry not in result.left_out]
-            result.behind += unlike
+            result.after += unlike
             result.digests += len(one.digests.keys() & other.digests.keys() - result.left_out) - len(unlike)
             result.steps |= {one.step} if one.kind == "step" else set()
             opaque = one.opaque or other.opaque
@@ -184,7 +184,7 @@ def _differences(one: Commit, other: Commit) -> list[Difference]:
     return [
         Difference(one.rank, one.step, entry, _text(one, entry), _text(other, entry))
         for entry in unlike
-        if entry in both or not entry.startswith(BESIDE)
+        if entry in both or not entry.startswith(UNREGISTERED)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Run the script once under Understudy, in a process of its own: start it, query it, pause it at its commits, and end it.
+"""Run the script once under Understudy, in its own process: start it, query it, pause it at its commits, and end it.
 
 Ranks are paused with the files of `understudy chaos` (`chaos.armed`): one for each rank and step, which is removed to let the rank go on.
 The files exist before the run begins, so that no step comes too early.
@@ -40,7 +40,7 @@ class Over(Exception):
 
 
 class Standstill(Exception):
-    """The run makes no progress. The text says what was awaited, or why the job is paused."""
+    """The run makes no progress. The text names the event that was awaited, or why the job is paused."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Ended:
     records: Records
     reached: bool = False  # every rank has reached the last step
     standstill: str = ""
-    held: bool = False  # paused because of a difference
+    paused: bool = False  # paused because of a difference
     code: int = 0
     message: str = ""
     failure: dict[str, Any] | None = None
@@ -69,9 +69,9 @@ class Run:
         self.ranks = range(plan.spec.world_size)
         self._faults = Folder(self.directory.path)
         self.last = last
-        self._said: dict[str, Any] = {}
+        self._status: dict[str, Any] = {}
         self._standstill = ""
-        self._held = False
+        self._paused = False
         self._reached = False
         self.hold(last)
         self._process = multiprocessing.get_context("fork").Process(target=_execute, args=(plan, self.directory), name="understudy-check")
@@ -135,13 +135,13 @@ class Run:
         if not self._process.is_alive():
             raise Over
         with suppress(NoAnswer, Denied, FileNotFoundError):
-            self._said = self.ask("GET", "status")
-        if self._said and self._said["exit_code"] is not None:
+            self._status = self.ask("GET", "status")
+        if self._status and self._status["exit_code"] is not None:
             raise Over
-        if self._said and self._said["state"] == "held":
-            self._held = True
-            raise Standstill(self._said["message"])
-        return self._said
+        if self._status and self._status["state"] == "held":
+            self._paused = True
+            raise Standstill(self._status["message"])
+        return self._status
 
     def wait(self, what: str, come: Callable[[dict[str, Any]], T | None]) -> T:
         """Wait until `come` returns something true for a status, and return it. Raises `Over` and `Standstill`."""
@@ -179,7 +179,7 @@ class Run:
             Records.of(path),
             self._reached,
             self._standstill,
-            self._held,
+            self._paused,
             self._process.exitcode or 0,
             status["message"],
             next((event for event in events if event["type"] == "ScriptFailed"), None),

@@ -9,7 +9,7 @@ from typing import Any
 
 from understudy.cli import exit_codes
 from understudy.cli.check.course import AGAINST
-from understudy.cli.check.records import BESIDE, Comparison, Records, called, compare, unlike_beside
+from understudy.cli.check.records import UNREGISTERED, Comparison, Records, called, compare, unlike_unregistered
 from understudy.cli.check.runs import Ended
 from understudy.cli.kills import Kill, described
 from understudy.cli.show import drill_line, seconds
@@ -17,7 +17,7 @@ from understudy.messages import coverage, script_check
 
 NAMED = 5  # differences that are listed, at most
 SHOWN = 3  # files that one sentence names, at most
-# Prefixes of a failure's summary: the runtime's own exceptions (`worker.errors`) say what to change in the script.
+# Prefixes of a failure's summary: the runtime's own exceptions (`worker.errors`) name the change to make in the script.
 _OURS = ("UsageError: ", "UnderstudyError: ", "BadMessage: ", "DonorMismatch: ", "StateMismatch: ", "BatchMismatch: ")
 
 
@@ -53,7 +53,7 @@ class Page:
     digests: int = 0  # equal ones after the first kill
     differences: list[str] = field(default_factory=list)
     drills: list[str] = field(default_factory=list)
-    covered: list[str] = field(default_factory=list)  # name and type of what is registered
+    covered: list[str] = field(default_factory=list)  # name and type of registered objects
     tensors: int = 0  # of rank 0
     bytes: int = 0
     adopted: list[str] = field(default_factory=list)
@@ -106,10 +106,10 @@ class Judge:
     def doubts(self, reference: Records, run: Ended, kills: Sequence[Kill]) -> bool:
         """Return whether only unregistered entries differ in the run with kills: one of them may be a clock."""
         struck = [kill for kill in kills if kill.struck]
-        if not struck or run.held:
+        if not struck or run.paused:
             return False
         found = compare(reference, run.records, struck[0].transaction, self._last)
-        return bool(found.behind) and all(difference.entry.startswith(BESIDE) for difference in found.behind)
+        return bool(found.after) and all(difference.entry.startswith(UNREGISTERED) for difference in found.after)
 
     def disturbed(
         self, reference: Records, run: Ended, kills: Sequence[Kill], undrilled: int | None = None, again: Records | None = None
@@ -121,23 +121,23 @@ class Judge:
         struck = [kill for kill in kills if kill.struck]
         if not struck:
             return self.unreached(run, 1, kills)
-        clocks = unlike_beside(reference, again, self._last) if again is not None else set()
-        untold = {(kill.rank, kill.transaction) for kill in struck if kill.phase == "apply"}
-        found = compare(reference, run.records, struck[0].transaction, self._last, clocks, untold)
+        clocks = unlike_unregistered(reference, again, self._last) if again is not None else set()
+        unrecorded = {(kill.rank, kill.transaction) for kill in struck if kill.phase == "apply"}
+        found = compare(reference, run.records, struck[0].transaction, self._last, clocks, unrecorded)
         rest: dict[str, Any] = {"kills": list(kills), "left_out": sorted(map(called, found.left_out)), "undrilled": undrilled}
-        follow = [script_check.FOLLOW_NOTICES()] if self._told(run) else []
+        follow = [script_check.FOLLOW_NOTICES()] if self._reported(run) else []
         named = [script_check.FOLLOW_DRILL(), *follow] if against else follow
         if found.irreproducible:
-            first = [difference.told for difference in found.irreproducible[:NAMED]]
+            first = [difference.text for difference in found.irreproducible[:NAMED]]
             line = script_check.IRREPRODUCIBLE(difference=first[0])
             return self._page(Verdict.INCONCLUSIVE, line, run, [script_check.SEED()], differences=first, **rest)
-        if found.behind or run.held:
-            if run.held:
+        if found.after or run.paused:
+            if run.paused:
                 line = script_check.HELD(reason=run.standstill, kills=described(struck))
             else:
-                first_unlike = found.behind[0]
+                first_unlike = found.after[0]
                 before_it = [kill for kill in struck if kill.step <= first_unlike.step] or struck[:1]
-                line = script_check.DIFFERS(difference=first_unlike.told, kills=described(before_it[-1:]))
+                line = script_check.DIFFERS(difference=first_unlike.text, kills=described(before_it[-1:]))
             rest |= {"differences": _first_of_each(found), "message": run.standstill}
             return self._page(Verdict.DIFFERS, line, run, [*named, script_check.REGISTER_STATE()], **rest)
         if not run.reached and run.standstill and struck[-1].seconds is not None:
@@ -198,7 +198,7 @@ class Judge:
             tensors=records.tensors,
             bytes=records.bytes,
             adopted=records.adopted,
-            notices=self._told(run),
+            notices=self._reported(run),
             uncovered=list(dict.fromkeys(name for one in run.incidents for name in one["uncovered"])),
             grades=_grades(run.incidents),
             notes=list(dict.fromkeys(note for incident in run.incidents for note in incident["notes"])),
@@ -211,7 +211,7 @@ class Judge:
         return [script_check.UNDRILLED(rank=rank)] if rank is not None else []
 
     @staticmethod
-    def _told(run: Ended) -> list[str]:
+    def _reported(run: Ended) -> list[str]:
         """Return the notices of a run, without those that report success."""
         return [notice for notice in run.notices if coverage.COVERED.code not in notice]
 
@@ -226,6 +226,6 @@ def _grades(incidents: Sequence[dict[str, Any]]) -> list[str]:
 
 def _first_of_each(found: Comparison) -> list[str]:
     """Return the first difference of each entry, the earliest first."""
-    told = {difference.entry: difference.told for difference in reversed(found.behind)}
-    ordered = [told[entry] for entry in dict.fromkeys(difference.entry for difference in found.behind)]
+    texts = {difference.entry: difference.text for difference in reversed(found.after)}
+    ordered = [texts[entry] for entry in dict.fromkeys(difference.entry for difference in found.after)]
     return ordered[:NAMED] + ([f"and {len(ordered) - NAMED} more"] if len(ordered) > NAMED else [])

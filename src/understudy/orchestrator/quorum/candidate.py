@@ -1,4 +1,4 @@
-"""The interface of one of several orchestrators of a job, of which one leads: a member of a quorum, or the holder of a lock."""
+"""The interface of one of several orchestrators of a job, one of which leads: a member of a quorum, or the holder of a lock."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Leased:
     ) -> None:
         """Create a candidate.
 
-        `urls`: of all, by number. `holder`: its name in the lock: its number and a unique part. `apply`: receives what is written, as in
+        `urls`: of all, by number. `holder`: its name in the lock: its number and a unique part. `apply`: receives written entries, as in
         `Member`.
         """
         self.elected: asyncio.Future[int] = asyncio.get_running_loop().create_future()

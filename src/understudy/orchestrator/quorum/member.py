@@ -1,6 +1,6 @@
 """One member: Raft with a clock, a disk and a network. Everything except the writing happens on one asyncio loop.
 
-In each turn it handles all messages that have arrived, writes the results, sends its messages, and applies what is committed. The next turn
+In each turn it handles all messages that have arrived, writes the results, sends its messages, and applies committed entries. The next turn
 begins when all of this is done, so nothing is sent that is not on the disk.
 """
 
@@ -53,8 +53,8 @@ class Member:
         self._apply = apply
         self._memory = Memory(number, len(urls), storage.acknowledged)
         self._forgot = storage.forgot  # why this one takes no part any more
-        self._sharing: set[int] = set()  # those that understand what is known of the others; an older version would disconnect
-        self._shared = 0.0  # CLOCK_MONOTONIC, when what is known of the others was last sent to them
+        self._sharing: set[int] = set()  # those that understand knowledge about the others; an older version would disconnect
+        self._shared = 0.0  # CLOCK_MONOTONIC, when knowledge about the others was last sent to them
         self._roster = Roster(number, len(urls), storage.identity, storage.roster)
         self._raft: Raft | None = None  # None without a roster
         self._dials = {other: Dial(other, url, token, tls, self, tell) for other, url in enumerate(urls) if other != number}
@@ -67,7 +67,7 @@ class Member:
         self._first = 0  # the index of the last entry that was not proposed here
         self._wake = asyncio.Event()
         self._new_roster = False  # known, and not on the disk yet
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="quorum")
 
     # -- for the one that leads -----------------------------------------------------------------------------------------
@@ -275,6 +275,6 @@ class Member:
                 await asyncio.sleep(AGAIN)
 
     def _tell_once(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._reported:
+            self._reported.add(text)
             self._tell(text)

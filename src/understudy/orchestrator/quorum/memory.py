@@ -66,7 +66,7 @@ class Known:
 
 
 class Memory:
-    """One member's knowledge of all members. For itself it keeps what is committed."""
+    """One member's knowledge of all members. For itself it keeps the committed entries."""
 
     def __init__(self, number: int, size: int, known: Mapping[int, Acknowledged]) -> None:
         self._number = number
@@ -109,7 +109,7 @@ class Memory:
         return Known(tuple(self._of))
 
     def to_write(self) -> dict[int, Acknowledged]:
-        """Return what is not on the disk yet, by member."""
+        """Return the entries that are not on the disk yet, by member."""
         return {member: now for member, (now, then) in enumerate(zip(self._of, self._written, strict=True)) if now != then}
 
     def written(self, rows: Mapping[int, Acknowledged]) -> None:

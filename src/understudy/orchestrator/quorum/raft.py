@@ -166,7 +166,7 @@ class Raft:
         return answered[self.majority - 2] + LEASE  # it needs no answer of itself
 
     def matched(self) -> dict[int, int]:
-        """As leader: return the index up to which each other member is known to have the log; not those of which nothing is known yet."""
+        """As leader: return the index up to which each other member is known to have the log; not those that are not known yet."""
         return {other: last for other, last in self._match.items() if last}
 
     def discount(self, other: int) -> None:

@@ -36,7 +36,7 @@ class Replicated(Journal):
         self._there = len(self._known.events) if self._known is not None else 0  # committed before this process began
         self._local: JobJournal | None = None
         self._settings: Settings | None = None
-        self._chain = Chain()  # of what is committed; the same at each member
+        self._chain = Chain()  # of committed entries; the same at each member
         self._events: list[tuple[float, Event]] = []  # committed, until this member leads
 
     def apply(self, entries: list[str]) -> None:
@@ -65,7 +65,7 @@ class Replicated(Journal):
                 self.over = True
 
     def lead(self, member: Candidate) -> Recorded | None:
-        """Return what is known of the job, now that this member leads. From now on, everything that is written here goes to all members."""
+        """Return the job's known state, now that this member leads. From now on, everything that is written here goes to all members."""
         self._member = member
         events, self._events = self._events, []
         if self._settings is None:

@@ -111,7 +111,7 @@ class Storage:
             connection.execute(sa.insert(_forgot).values(why=why))
 
     def write(self, step: Step, acknowledged: Mapping[int, Acknowledged]) -> None:
-        """Write a step. `acknowledged`: by member, what is new."""
+        """Write a step. `acknowledged`: by member, the new entries."""
         positions = []
         with self._engine.begin() as connection:
             if step.hard_state is not None:

@@ -81,7 +81,7 @@ class Dial:
         self._tls = tls
         self._member = member
         self._tell = tell
-        self._told = ""
+        self._reported = ""
         self._outbox: asyncio.Queue[str] | None = None  # None: not connected
 
     def send(self, message: RaftMessage | Known | MemberHello) -> None:
@@ -115,11 +115,11 @@ class Dial:
         try:
             async for frame in socket:
                 with suppress(ValueError):
-                    said = decode(frame)
-                    if isinstance(said, MemberHello) and said.member == self._number:
-                        self._member.greeted(said)
-                    elif isinstance(said, MemberHello):
-                        self._say_once(quorums.MEMBER_NUMBERED_OTHERWISE(url=self._url, there=said.member, here=self._number))
+                    message = decode(frame)
+                    if isinstance(message, MemberHello) and message.member == self._number:
+                        self._member.greeted(message)
+                    elif isinstance(message, MemberHello):
+                        self._say_once(quorums.MEMBER_NUMBERED_OTHERWISE(url=self._url, there=message.member, here=self._number))
         finally:
             self._outbox = None
             sending.cancel()
@@ -130,8 +130,8 @@ class Dial:
             await socket.send(await outbox.get())
 
     def _say_once(self, text: str) -> None:
-        if text != self._told:
-            self._told = text
+        if text != self._reported:
+            self._reported = text
             self._tell(text)
 
 
@@ -177,13 +177,13 @@ class Front:
         with suppress(WebSocketDisconnect, RuntimeError, KeyError):
             while True:
                 try:
-                    said = decode(await socket.receive_text())
+                    message = decode(await socket.receive_text())
                 except ValueError as error:
                     await socket.close(POLICY_VIOLATION, str(error)[:100])
                     return
-                if isinstance(said, MemberHello):
-                    hello = said
-                    member.greeted(said)
-                    await socket.send_text(encode(member.hello(said.member)))
+                if isinstance(message, MemberHello):
+                    hello = message
+                    member.greeted(message)
+                    await socket.send_text(encode(member.hello(message.member)))
                 elif hello is not None and member.accepts(hello):
-                    member.receive(hello.member, said)
+                    member.receive(hello.member, message)

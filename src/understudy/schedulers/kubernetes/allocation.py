@@ -1,6 +1,6 @@
 """The pods of a job on Kubernetes, for the orchestrator that leads.
 
-The controller makes pods until there are as many as the resource says; it does nothing else to those with workers. Only the orchestrator
+The controller makes pods until there are as many as in the resource; it does nothing else to those with workers. Only the orchestrator
 knows the use of each pod and when it is no longer needed: it labels, deletes and claims pods. A label is written with the version of the
 pod that was read, so it cannot overwrite a later change. A pod is deleted at once only if its workers are fenced.
 """
@@ -212,8 +212,10 @@ class KubernetesAllocation(Allocation):
             phase = status.get("phase", "Pending")
             over = phase in ("Succeeded", "Failed")
             why = [c for c in status.get("conditions") or [] if c.get("type") == "PodScheduled" and c.get("status") == "False"]
-            said = f": {plain(why[0].get('message', ''))}" if why else ""
-            found[int(number)] = ClaimedNode(over, pod["spec"].get("nodeName", ""), f"pod {pod['metadata']['name']} {phase.lower()}{said}")
+            detail = f": {plain(why[0].get('message', ''))}" if why else ""
+            found[int(number)] = ClaimedNode(
+                over, pod["spec"].get("nodeName", ""), f"pod {pod['metadata']['name']} {phase.lower()}{detail}"
+            )
         return found
 
     def give_back(self, number: int) -> None:

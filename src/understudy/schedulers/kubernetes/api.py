@@ -105,7 +105,7 @@ class Api:
         return self._call("PATCH", path, changes, MERGE)
 
     def delete(self, path: str, grace: int | None = None, uid: str = "") -> None:
-        """Delete an object. `grace`: seconds; None: as the object says. `uid`: only this one, not a later one of the same name."""
+        """Delete an object. `grace`: seconds; None: as in the object. `uid`: only this one, not a later one of the same name."""
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
@@ -144,8 +144,8 @@ def _what(method: str, path: str) -> str:
     return f"{method} {path.partition('?')[0]}"
 
 
-def _failed(what: str, status: int, reason: str, said: str) -> SchedulerFailed:
-    text = kubernetes_api.REFUSED(request=what, answer=said, status=status)
+def _failed(what: str, status: int, reason: str, answer: str) -> SchedulerFailed:
+    text = kubernetes_api.REFUSED(request=what, answer=answer, status=status)
     if status == 404:
         return Missing(text)
     if status == 409:

@@ -28,11 +28,11 @@ def labels(now: JobSummary, keys: Keys, retired: Collection[str]) -> dict[str, d
     found: dict[str, dict[str, str | None]] = {
         node: {
             keys.role: names.ACTIVE,
-            keys.rank: names.runs(held),
-            keys.device: names.devices([now.devices[rank] for rank in held if rank < len(now.devices)]),
+            keys.rank: names.runs(there),
+            keys.device: names.devices([now.devices[rank] for rank in there if rank < len(now.devices)]),
             keys.generation: generation,
         }
-        for node, held in ranks.items()
+        for node, there in ranks.items()
         if node
     }
     for node in {*now.lost, *retired}:
@@ -104,14 +104,14 @@ def events(now: JobSummary, job: Job, time: float) -> list[Object]:
     found = [
         event(
             job,
-            f"{job.name}.{job.uid[:8]}.incident-{told.number}",
-            "Normal" if told.planned else "Warning",
-            "RanksMoved" if told.planned else "RanksReplaced",
-            kubernetes_jobs.INCIDENT(number=told.number, text=told.text),
-            told.at,
+            f"{job.name}.{job.uid[:8]}.incident-{incident.number}",
+            "Normal" if incident.planned else "Warning",
+            "RanksMoved" if incident.planned else "RanksReplaced",
+            kubernetes_jobs.INCIDENT(number=incident.number, text=incident.text),
+            incident.at,
         )
-        for told in now.incidents
-        if told.number > int(job.status.get("incidents") or 0)
+        for incident in now.incidents
+        if incident.number > int(job.status.get("incidents") or 0)
     ]
     name = f"{job.name}.{job.uid[:8]}"
     vacant = [rank for rank, node in enumerate(now.ranks) if not node]

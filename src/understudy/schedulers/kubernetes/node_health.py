@@ -1,6 +1,6 @@
 """Evidence of Kubernetes against the node of a pod: cordons, taints, conditions, taints of its devices, its own deletion.
 
-Taints and conditions about a node's health have names that depend on the cluster: patterns of the job's resource (`Evidence`) say which
+Taints and conditions about a node's health have names that depend on the cluster: patterns of the job's resource (`Evidence`) define which
 ones count.
 """
 
@@ -60,8 +60,8 @@ def of_node(node: Object, evidence: Evidence, tolerated: Collection[str] = ()) -
     for condition in status.get("conditions") or []:
         kind, value = str(condition.get("type")), str(condition.get("status"))
         if any(fnmatchcase(kind, each.type) and value == each.status for each in evidence.conditions):
-            said = f": {plain(condition.get('message') or condition.get('reason') or '')}"
-            reason = kubernetes_jobs.CONDITION(node=name, condition=plain(kind), status=plain(value), message=said)
+            message = f": {plain(condition.get('message') or condition.get('reason') or '')}"
+            reason = kubernetes_jobs.CONDITION(node=name, condition=plain(kind), status=plain(value), message=message)
             found.append(Trouble("condition", reason, moment(condition.get("lastTransitionTime"))))
     return found
 

@@ -33,7 +33,7 @@ def worker(job: Job, number: int, avoid: Collection[str], claim: int = -1, near:
     template = copy.deepcopy(spec.template)
     made: Object = template.get("spec") or {}
     grace = int(made.get("terminationGracePeriodSeconds") or GRACE)
-    told = PodSettings(
+    settings = PodSettings(
         job.name,
         number,
         spec.pods,
@@ -46,7 +46,7 @@ def worker(job: Job, number: int, avoid: Collection[str], claim: int = -1, near:
         grace,
     )
     container = made["containers"][0]
-    container["env"] = [*container.get("env", []), *_worker_environment(job, told, _secret(job, there))]
+    container["env"] = [*container.get("env", []), *_worker_environment(job, settings, _secret(job, there))]
     made |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": grace, "hostname": name, "subdomain": job.name}
     made.setdefault("automountServiceAccountToken", False)
     if not any(_tolerates_all(each) for each in made.get("tolerations", [])):
@@ -134,9 +134,9 @@ def _pod(job: Job, name: str, spec: Object, metadata: Object, labels: dict[str, 
     }
 
 
-def _worker_environment(job: Job, told: PodSettings, secret: Object) -> list[Object]:
+def _worker_environment(job: Job, settings: PodSettings, secret: Object) -> list[Object]:
     return [
-        {"name": names.POD_VARIABLE, "value": told.to_json()},
+        {"name": names.POD_VARIABLE, "value": settings.to_json()},
         _field(names.NODE_VARIABLE, "metadata.name"),
         _field(names.ADDRESS_VARIABLE, "status.podIP"),
         _field(names.HOST_VARIABLE, "spec.nodeName"),

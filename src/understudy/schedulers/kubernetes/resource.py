@@ -132,7 +132,7 @@ class Job:
 
     @staticmethod
     def of(raw: Object) -> Job:
-        """Parse a resource. Raises `ValueError` that says what is wrong with it."""
+        """Parse a resource. Raises `ValueError` that names the mistake."""
         metadata = raw["metadata"]
         if not JOB.fullmatch(metadata["name"]):
             raise ValueError(kubernetes_jobs.BAD_NAME())

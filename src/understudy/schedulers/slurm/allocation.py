@@ -93,7 +93,7 @@ class SlurmAllocation(Allocation):
         self._claims.ask(number, work, {*avoid, *self._still_ours()}, near, text)
 
     def claims(self) -> Mapping[int, ClaimedNode]:
-        return self._claims.held()
+        return self._claims.claimed()
 
     def give_back(self, number: int) -> None:
         self._claims.give_back(number)
@@ -101,7 +101,7 @@ class SlurmAllocation(Allocation):
     def give_all_back(self) -> None:
         if commands.fields(self._step.job).get("JobState", "") == "RUNNING":
             return
-        for number, one in self._claims.held().items():
+        for number, one in self._claims.claimed().items():
             if not one.over:
                 self._claims.give_back(number)
 
@@ -145,8 +145,8 @@ def _seen(line: commands.NodeLine) -> NodeSeen:
     silent = line.state.endswith("*")
     reason = f": {plain(line.reason)}" if line.reason else ""
     who = f" ({plain(line.user)})" if line.user not in ("", "Unknown") and reason else ""
-    said = slurm.NODE_STATE(state=line.state, reason=reason, user=who)
-    return NodeSeen(line.name, line.state, trouble or (SILENT if silent else ""), bool(trouble), said, _time(line.since))
+    description = slurm.NODE_STATE(state=line.state, reason=reason, user=who)
+    return NodeSeen(line.name, line.state, trouble or (SILENT if silent else ""), bool(trouble), description, _time(line.since))
 
 
 def _time(text: str) -> float:

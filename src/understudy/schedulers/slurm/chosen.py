@@ -1,6 +1,6 @@
 """Parse the user's `sbatch` options for claimed nodes (`--floating-option`); they replace the job's values of the same kind.
 
-Only those are parsed that say how much a node must have, and those that Slurm rejects in combination with ours (`--mem-per-cpu` with
+Only those are parsed that define how much a node must have, and those that Slurm rejects in combination with ours (`--mem-per-cpu` with
 `--mem`). They are read as sbatch reads them: long names may be abbreviated, a value may be a separate word, and short options may be one
 word. Excluded nodes are read, too, because ours are added to them. `--exclusive` and numbers of tasks only add to the request, so they are
 not parsed.

@@ -5,8 +5,8 @@ may preempt, and else when a node is free; from the block or switch of the rank'
 anywhere. Its comment names the main job, so that an orchestrator that takes over finds it.
 
 It requests the resources of a node of the main job (`likeness.py`). Before an agent starts there, it compares them with what it was given:
-if that is less, it ends, its comment says why, and the next one begins later. It ends when it is cancelled, and by itself when the main job
-is over (`owner_is_over`), whatever has happened to the processes that should have cancelled it.
+if that is less, it ends, its comment has the reason, and the next one begins later. It ends when it is cancelled, and by itself when the
+main job is over (`owner_is_over`), whatever has happened to the processes that should have cancelled it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Claims:
         self._since = 0.0  # when the first of these was seen, if no agent has started on a claimed node since
 
     def ask(self, number: int, work: Work, avoid: Collection[str], near: str, text: str) -> None:
-        if number in self.held():
+        if number in self.claimed():
             return
         job = commands.fields(self._step.job)
         theirs = chosen(self._options)
@@ -74,7 +74,7 @@ class Claims:
                 raise
             submit(())
 
-    def held(self) -> Mapping[int, ClaimedNode]:
+    def claimed(self) -> Mapping[int, ClaimedNode]:
         found: dict[int, ClaimedNode] = {}
         for job in commands.jobs(NAME):
             mark = _MARK.match(job.comment)
@@ -130,7 +130,7 @@ class Claims:
 
 
 def refuse(why: str) -> None:
-    """Write into the comment of this process's batch job, a claimed node, why no rank may go there: `held` reads it.
+    """Write into the comment of this process's batch job, a claimed node, why no rank may go there: `claimed` reads it.
 
     If that fails, it is only known that the node was given back.
     """

@@ -48,9 +48,9 @@ def run(*words: str, seconds: float = SECONDS, given: str = "", around: Mapping[
     except OSError as error:
         raise SchedulerFailed(slurm.COMMAND_NOT_STARTED(command=words[0], reason=error.strerror)) from error
     if done.returncode != 0:
-        said = " ".join((done.stderr or done.stdout).split())[:500]
-        text = slurm.COMMAND_REFUSED(command=" ".join(words[:3]), answer=said or f"exit code {done.returncode}")
-        raise SchedulerAway(text) if AGAIN.search(said) else SchedulerFailed(text)
+        answer = " ".join((done.stderr or done.stdout).split())[:500]
+        text = slurm.COMMAND_REFUSED(command=" ".join(words[:3]), answer=answer or f"exit code {done.returncode}")
+        raise SchedulerAway(text) if AGAIN.search(answer) else SchedulerFailed(text)
     return done.stdout[:MOST]
 
 

@@ -62,7 +62,7 @@ def script(wish: Wish) -> str:
     spares = f" --spare-nodes {wish.spare_nodes}" if wish.spare_nodes else ""
     options = f" {shlex.join(wish.options)}" if wish.options else ""
     lines = ["#!/bin/bash", *written, "", *wish.setup]
-    lines.append("# Nothing may stand behind it that matters: if the first node fails, training goes on, but this script does not.")
+    lines.append("# Put nothing that matters after it: if the first node fails, training goes on, but this script does not.")
     lines.append(f"{SRUN}{cpus} understudy run{spares} --nproc-per-node {wish.ranks}{options} {shlex.join(wish.program)}")
     return "\n".join(lines) + "\n"
 

@@ -14,7 +14,7 @@ that are read after it take the place of a result:
   from one iteration to the next is restored by the census.
 - A newcomer that passes the block is given the names that the block has set and the script reads after it.
 
-Known limits: `guards.block_names` finds these names in the source.
+Known limits: `census.block_names` finds these names in the source.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import Any, Literal
 
 from understudy.messages import script
 from understudy.worker.census import leaves, left_names
+from understudy.worker.census.block_names import BlockNames, names_of_block
 from understudy.worker.errors import UsageError, errors_of_functions
-from understudy.worker.guards.block_names import BlockNames, names_of_block
 from understudy.worker.participant import Step
 from understudy.worker.step.runtime import Runtime
 

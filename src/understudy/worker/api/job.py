@@ -274,14 +274,14 @@ class Job:
             runtime.state.unregistered.set_up()
         first = 0
         frame = left_names.script_frame()
-        behind = names_read_after(frame) if frame is not None else ReadAfter()
+        read_after = names_read_after(frame) if frame is not None else ReadAfter()
         if runtime is not None and frame is not None and newcomer is None:
             self._look_ahead(runtime, frame)
         try:
             if runtime is not None and newcomer is not None and not newcomer.done:
                 run, copy = newcomer.enter_loop(loop)
                 if not run:
-                    newcomer.pass_by(loop, source, behind, frame)
+                    newcomer.pass_by(loop, source, read_after, frame)
                     return
                 if copy is not None and copy.boundary is not None:
                     batch, through = newcomer.redraw(source)
@@ -299,8 +299,8 @@ class Job:
 
             del frame  # which refers to this iterator
             yield from iterate(loops, source, first, steps, top)
-            if runtime is not None and behind.names and (newcomer is None or newcomer.done):
-                self._leave_names(runtime, loop, behind)
+            if runtime is not None and read_after.names and (newcomer is None or newcomer.done):
+                self._leave_names(runtime, loop, read_after)
         finally:
             if runtime is not None and (newcomer is None or newcomer.done):
                 _leave(runtime, loop)
@@ -313,14 +313,14 @@ class Job:
         elif ahead := early_read(frame, runtime.state.covers):
             runtime.notices.tell(script.USED_BETWEEN(what=ahead))
 
-    def _leave_names(self, runtime: Runtime, loop: int, behind: ReadAfter) -> None:
+    def _leave_names(self, runtime: Runtime, loop: int, read_after: ReadAfter) -> None:
         """Note, at the end of this loop, the names that it has set and the script reads after it."""
         frame = left_names.script_frame()
-        if frame is None or names_read_after(frame) != behind:
+        if frame is None or names_read_after(frame) != read_after:
             return  # another loop draws from this iterator
-        missed = left_names.take(runtime.state.unregistered.left, loop, frame, behind.names, behind.new)
+        missed = left_names.take(runtime.state.unregistered.left, loop, frame, read_after.names, read_after.new)
         if missed:
-            runtime.notices.tell(script.NAMES_LEFT(names=", ".join(missed[:4]), place=behind.where))
+            runtime.notices.tell(script.NAMES_LEFT(names=", ".join(missed[:4]), place=read_after.where))
         runtime.verification.post_vote.owed = True
 
 

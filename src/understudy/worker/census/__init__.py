@@ -11,6 +11,8 @@ baseline    the values at the end of the set-up; sketches recognizes most of the
 owners      attributes and containers that an attempt may change for the first time: restored by a redo
 attempted   the same of tensors
 carried     names of a loop that each iteration sets before it reads them: those need not be carried over
+bindings    names that are bound to another object than at the last vote, and the time that walks may take
+block_names names that the block of `job.attempts()` reads, sets and leaves
 left_names  names that a loop has set and the script reads after it
 running     counters in the `for` of a loop of the job, which cannot be read
 stores      where in the source a thing is stored

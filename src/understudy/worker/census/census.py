@@ -84,13 +84,13 @@ class Census:
         # What has changed and is not carried over, by kind and entry: see `naming.WHY`.
         self._uncovered: dict[str, dict[str, Path]] = {kind: {} for kind in (MOVED, LEFT, LARGE, UNREAD, BEYOND, HISTORY, UNSEEN)}
         self._running: dict[str, Running] = {}  # the same for counters that cannot be read
-        self._said: set[str] = set()
-        self._inside = False  # in an iteration of a loop of the job: what is done there is not done again
+        self._reported: set[str] = set()
+        self._inside = False  # in an iteration of a loop of the job, which is not done again
         self._first_changes = FirstChanges()
         self._bindings, self._walks = Bindings(), WalkBudget()
         self._begins = 0
         self._before = 0  # transactions of the job before this worker was a rank
-        self.top: dict[str, bytes] = {}  # what is watched, as of the top of the iteration
+        self.top: dict[str, bytes] = {}  # watched values, as of the top of the iteration
         self.after: dict[str, bytes] = {}  # ... and after the last transaction
         self.ends: list[dict[str, bytes]] = []  # ... and at the end of each loop that is over
         self.left: dict[str, bytes] = {}  # see `left_names`
@@ -132,9 +132,9 @@ class Census:
 
     def _chosen(self, found: WalkResult) -> Iterator[tuple[str, Path, Any]]:
         """Return the entries that are compared, with their values."""
-        anew = self._roots.scopes().place.anew
+        set_first = self._roots.scopes().place.set_first
         for entry, (path, value) in found.leaves.items():
-            names = anew.get(path.root, frozenset())
+            names = set_first.get(path.root, frozenset())
             if names is None:
                 self._uncovered[UNREAD].setdefault("", Path(path.root, ""))
             elif not (entry in self._uncovered[LEFT] or entry in self._uncovered[LARGE] or path.name in names):
@@ -212,7 +212,7 @@ class Census:
         return self._first is not None and self._first.has_moved(path, thing)
 
     def _bound(self, found: WalkResult) -> None:
-        """Limit what is watched, which is read several times in each step: drop the largest until the rest is small."""
+        """Limit the watched values, which are read several times in each step: drop the largest until the rest is small."""
         sizes = {entry: len(self._data_again(entry, *found.leaves[entry])) for entry in self._watched if entry in found.leaves}
         for entry in [entry for entry in sizes if leaves.is_large(found.leaves[entry][1])]:  # it has grown
             self._uncovered[LARGE][entry] = self._watched.pop(entry)
@@ -365,13 +365,13 @@ class Census:
 
     def news(self) -> list[str]:
         """Return the notices: each kind once."""
-        found = [kind for kind, paths in self._uncovered.items() if paths and kind not in self._said]
-        self._said.update(found)
-        told: list[str] = [naming.notice(kind, [self._as_it_is(path) for path in self._uncovered[kind].values()]) for kind in found]
-        if self._running and RUNNING not in self._said:
-            self._said.add(RUNNING)
-            told.append(naming.loop_notice(list(self._running.values())))
-        return told
+        found = [kind for kind, paths in self._uncovered.items() if paths and kind not in self._reported]
+        self._reported.update(found)
+        notices: list[str] = [naming.notice(kind, [self._as_it_is(path) for path in self._uncovered[kind].values()]) for kind in found]
+        if self._running and RUNNING not in self._reported:
+            self._reported.add(RUNNING)
+            notices.append(naming.loop_notice(list(self._running.values())))
+        return notices
 
     def _as_it_is(self, path: Path) -> naming.Uncovered:
         """Return the path with its present value, if there is one."""
@@ -395,7 +395,7 @@ class Census:
         return found + [Item("", name, "", "ignored", 0, "job.ignore") for name in sorted(self._ignored)]
 
     def uncovered(self, most: int) -> tuple[str, ...]:
-        """Return what is not carried over, with its place: first what transactions name, then by name."""
+        """Return the values that are not carried over, with their places: first what transactions name, then by name."""
         named = {name for function in self._roots.functions for name in names_in(function.__code__)}
         found = {
             (path.name not in named, f"{path.shown or kind} ({home(path.root)})")

@@ -243,7 +243,7 @@ def _put(mine: Any, new: Any, own: bool, depth: int) -> Any:
 
 
 def _takes(mine: Any, new: torch.Tensor, own: bool, depth: int) -> bool:
-    """Return whether `mine` can be overwritten: memory of its own, not a part of another tensor or of a file."""
+    """Return whether `mine` can be overwritten: its own memory, not a part of another tensor or of a file."""
     fits = isinstance(mine, torch.Tensor) and mine.shape == new.shape and mine.dtype == new.dtype
     alone = fits and (isinstance(mine, torch.nn.Parameter) or not depth)
     return bool(fits and (own or (alone and not mine._is_view() and mine.untyped_storage().resizable())))

@@ -82,16 +82,16 @@ def _encoded(value: object) -> bytes:
 
 
 def put(
-    loop: int, frame: FrameType, behind: ReadAfter, own: Mapping[str, bytes], others: Mapping[str, bytes], last: Sequence[Any]
+    loop: int, frame: FrameType, read_after: ReadAfter, own: Mapping[str, bytes], others: Mapping[str, bytes], last: Sequence[Any]
 ) -> list[str]:
     """Set the names on a newcomer that skips this loop. `last`: the last item of the loop, if that is known. Returns the names whose
     values are not known to be those of this rank. Raises `BadMessage`.
     """
     table, doubtful, drawn = _table(frame), [], dict[str, Any]()
-    if last and behind.targets:
-        parts = last[0] if behind.in_parts else last
-        drawn = dict(zip(behind.targets, parts, strict=False)) if isinstance(parts, list | tuple) else {}
-    for name in behind.names:
+    if last and read_after.targets:
+        parts = last[0] if read_after.in_parts else last
+        drawn = dict(zip(read_after.targets, parts, strict=False)) if isinstance(parts, list | tuple) else {}
+    for name in read_after.names:
         key = f"{loop}:{name}"
         if name in drawn and key not in own:
             table.put(name, drawn[name])

@@ -5,7 +5,7 @@ something changes, and the items of small containers among them. A redo then rea
 list empty in which a step collects its losses.
 
 Known limits: a change in place inside an item is not restored. Only plain values, flat containers of these, and tensors and arrays
-without a history, up to `HELD` bytes, are kept: outputs of a step would take memory for one more step. A container that a thread fills
+without a history, up to `MOST_KEPT` bytes, are kept: outputs of a step would take memory for one more step. A container that a thread fills
 is left alone only if its object refers to the thread, or to a lock or queue; a variable of a module that a thread fills is restored,
 too.
 """
@@ -32,7 +32,7 @@ from understudy.worker.census.roots import FRAME, RootKey, Table
 from understudy.worker.census.sketches import sketch
 from understudy.worker.census.walk import Gone, Path, WalkResult, owner_with_attributes
 
-HELD = 64 << 20  # bytes of one tensor or array that is kept for a redo
+MOST_KEPT = 64 << 20  # bytes of one tensor or array that is kept for a redo
 MET = 64  # objects, and containers that are variables, whose content is noted
 _FLAT = 64  # items of a container that counts as flat
 _CONTAINERS = (list, tuple, dict)
@@ -43,7 +43,7 @@ _OF_THREADS = (
     *(queue.Queue, queue.SimpleQueue, concurrent.futures.Executor),
 )
 _ABSENT = object()
-_Held = Callable[[], dict[str, Any] | None]  # returns the attributes of an object, None if it is gone
+_Attributes = Callable[[], dict[str, Any] | None]  # returns the attributes of an object, None if it is gone
 
 
 def is_keepable(value: Any) -> bool:
@@ -51,9 +51,9 @@ def is_keepable(value: Any) -> bool:
     if is_fixed(value):
         return True
     if isinstance(value, torch.Tensor):
-        return value.grad_fn is None and value.numel() * value.element_size() <= HELD
+        return value.grad_fn is None and value.numel() * value.element_size() <= MOST_KEPT
     if isinstance(value, numpy.ndarray):
-        return value.nbytes <= HELD
+        return value.nbytes <= MOST_KEPT
     return type(value) in _CONTAINERS and len(value) <= _FLAT and sketch(value) is not None
 
 
@@ -61,7 +61,7 @@ def is_keepable(value: Any) -> bool:
 class _Names:
     """The names as of a begin."""
 
-    held: dict[str, Any]
+    kept: dict[str, Any]
     others: dict[str, int]  # by id: a reference would keep them alive
 
     @staticmethod
@@ -70,13 +70,13 @@ class _Names:
         for name, value in list(names.items()):
             if not name.startswith("__"):
                 if is_keepable(value):
-                    found.held[name] = value
+                    found.kept[name] = value
                 else:
                     found.others[name] = id(value)
         return found
 
     def is_another(self, name: str, value: Any) -> bool:
-        return self.held[name] is not value if name in self.held else self.others.get(name) != id(value)
+        return self.kept[name] is not value if name in self.kept else self.others.get(name) != id(value)
 
 
 class Met:
@@ -104,7 +104,7 @@ class Met:
 @dataclass(frozen=True)
 class Owners:
     scopes: dict[RootKey, _Names] = field(default_factory=dict)
-    attributes: list[tuple[Path, _Held, _Names]] = field(default_factory=list)  # of each object: a path to one, and all of them
+    attributes: list[tuple[Path, _Attributes, _Names]] = field(default_factory=list)  # of each object: a path to one, and all of them
     contents: list[tuple[Any, list[Any]]] = field(default_factory=list)  # of containers
 
     @staticmethod
@@ -112,11 +112,11 @@ class Owners:
         found = Owners()
         seen: set[int] = set()
         for path, reference in met.objects:
-            held = getattr(reference(), "__dict__", None)
-            if type(held) is dict and id(held) not in seen:
-                seen.add(id(held))
-                found.attributes.append((path, _of(reference), _Names.of(held)))
-                found._note_contents(held.values())
+            attributes = getattr(reference(), "__dict__", None)
+            if type(attributes) is dict and id(attributes) not in seen:
+                seen.add(id(attributes))
+                found.attributes.append((path, _of(reference), _Names.of(attributes)))
+                found._note_contents(attributes.values())
         found._note_contents(tables[path.root].items().get(path.name) for path in met.variables if path.root in tables)
         found._note_contents(cell.cell_contents for cell in met.captured)
         for path in paths:
@@ -125,12 +125,12 @@ class Owners:
                     found.scopes[path.root] = _Names.of(tables[path.root].items())
                 continue
             try:
-                held = owner_with_attributes(path, tables)
+                attributes = owner_with_attributes(path, tables)
             except Gone:
                 continue
-            if held is not None and id(held) not in seen:
-                seen.add(id(held))
-                found.attributes.append((path, lambda held=held: held, _Names.of(held)))  # type: ignore[misc]
+            if attributes is not None and id(attributes) not in seen:
+                seen.add(id(attributes))
+                found.attributes.append((path, lambda of=attributes: of, _Names.of(attributes)))  # type: ignore[misc]
         return found
 
     def _note_contents(self, values: Iterable[Any]) -> None:
@@ -145,8 +145,8 @@ class Owners:
         for root, before in self.scopes.items():
             now = list(tables[root].items().items()) if root in tables else []
             yield from ((Path(root, name), value) for name, value in now if not name.startswith("__") and before.is_another(name, value))
-        for path, held, before in self.attributes:
-            attributes = held() or {}
+        for path, attributes_of, before in self.attributes:
+            attributes = attributes_of() or {}
             yield from ((_sibling(path, name), value) for name, value in list(attributes.items()) if before.is_another(name, value))
 
     def restore(self, tables: Mapping[RootKey, Table], is_ignored: Callable[[Path], bool]) -> None:
@@ -154,21 +154,21 @@ class Owners:
             _refill(container, content)
         for root, before in self.scopes.items():
             now = dict(tables[root].items()) if root in tables else {}
-            for name, value in before.held.items() if now else ():
+            for name, value in before.kept.items() if now else ():
                 if now.get(name, _ABSENT) is not value and not is_ignored(Path(root, name)):
                     tables[root].put(name, value)
-        for path, held, before in self.attributes:
-            if (attributes := held()) is None:
+        for path, attributes_of, before in self.attributes:
+            if (attributes := attributes_of()) is None:
                 continue
-            for name in [name for name in list(attributes) if name not in before.held and name not in before.others]:
+            for name in [name for name in list(attributes) if name not in before.kept and name not in before.others]:
                 if not name.startswith("__") and not is_ignored(_sibling(path, name)):
                     del attributes[name]
-            for name, value in before.held.items():
+            for name, value in before.kept.items():
                 if attributes.get(name, _ABSENT) is not value and not is_ignored(_sibling(path, name)):
                     attributes[name] = value
 
 
-def _of(reference: weakref.ref[Any]) -> _Held:
+def _of(reference: weakref.ref[Any]) -> _Attributes:
     """Return the attributes of an object that may be gone: to refer to them would keep alive what they are."""
     return lambda: getattr(reference(), "__dict__", None)
 
@@ -180,8 +180,8 @@ def _may_be_kept(item: Any) -> bool:
 
 def _has_threads(thing: Any) -> bool:
     """Return whether a thread may change it meanwhile: what the thread has done since must not be undone."""
-    held = getattr(thing, "__dict__", None)
-    inside = list(held.values()) if type(held) is dict else []
+    attributes = getattr(thing, "__dict__", None)
+    inside = list(attributes.values()) if type(attributes) is dict else []
     return isinstance(thing, _OF_THREADS) or any(isinstance(part, _OF_THREADS) for part in inside)
 
 

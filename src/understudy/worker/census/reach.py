@@ -31,7 +31,7 @@ def reach(tables: Mapping[RootKey, Table], found: WalkResult, is_covered: Callab
     rooted = {(kind, id(table.of)) for (kind, _), table in tables.items() if kind in (CLASS, CLOSURE, FUNCTION)}
     running = [table.items() for (kind, _), table in tables.items() if kind == FRAME]
     foreign = list(foreign_globals())
-    found.held.extend(thing for _, thing in foreign)
+    found.kept.extend(thing for _, thing in foreign)
     todo, seen, most = [*foreign, *found.ends][::-1], found.seen, len(marks) + MOST
     gone_into = set(seen)  # by the walk, which has read their attributes
     while todo:
@@ -58,7 +58,7 @@ def reach(tables: Mapping[RootKey, Table], found: WalkResult, is_covered: Callab
         elif reading.mark is not None:
             marks[path] = reading.mark
         parts = [part for part in parts if not _is_looked_at(*part, id(thing), rooted, running)]
-        found.held.extend(part for _, part in parts)  # or another object gets its id
+        found.kept.extend(part for _, part in parts)  # or another object gets its id
         todo.extend(reversed(parts))
     return marks
 

@@ -290,11 +290,11 @@ class _Place:
 
     codes: list[CodeType]  # kept, so that a place is known by their ids
     frames: dict[RootKey, int]  # those with names of their own, by number, the outermost first
-    anew: dict[RootKey, frozenset[str] | None]  # names that need not be carried; None if that is unknown
+    set_first: dict[RootKey, frozenset[str] | None]  # names that need not be carried; None if that is unknown
 
     @staticmethod
     def of(frames: Sequence[FrameType]) -> _Place:
-        anew: dict[RootKey, frozenset[str] | None] = {}
+        set_first: dict[RootKey, frozenset[str] | None] = {}
         numbers: dict[RootKey, int] = {}
         for number, frame in reversed(list(enumerate(frames))):
             if frame.f_code.co_flags & inspect.CO_OPTIMIZED:
@@ -302,8 +302,8 @@ class _Place:
         for frame in frames:
             of_module = not frame.f_code.co_flags & inspect.CO_OPTIMIZED
             key = (MODULE, str(frame.f_globals.get("__name__"))) if of_module else (FRAME, name_of(frame))
-            anew.setdefault(key, names_set_first(frame))
-        return _Place([frame.f_code for frame in frames], numbers, anew)
+            set_first.setdefault(key, names_set_first(frame))
+        return _Place([frame.f_code for frame in frames], numbers, set_first)
 
 
 @dataclass(frozen=True)
@@ -319,7 +319,7 @@ class Scopes:
 
     def is_set_each_iteration(self, root: RootKey, name: str) -> bool:
         """Return whether the running iteration sets the name again, or that is unknown."""
-        names = self.place.anew.get(root, frozenset())
+        names = self.place.set_first.get(root, frozenset())
         return names is None or name in names
 
 

@@ -3,7 +3,7 @@
 
 The iterator of a running `for` cannot be read (from Python 3.11 on), so it is found in the source. Some are not named: the job's loop
 itself, which goes on where the job is; the loops around it and those in its iteration, which a newcomer runs like all ranks; and
-whatever wraps it in another way (a progress bar), of which nothing is known.
+whatever wraps it in another way (a progress bar), about which nothing is known.
 
 Known limits: only the scope that contains the loop, by these names. What is not read in the loop is not named.
 """

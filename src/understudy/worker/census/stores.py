@@ -194,7 +194,7 @@ def _nodes(path: Path, name: str, of_object: bool) -> Iterator[tuple[ast.AST, _W
 
 
 def _below(node: ast.AST, at: _Where, variable: str) -> Iterator[tuple[ast.AST, _Where]]:
-    """Yield all nodes below, each with its place. `variable`: hidden where a function has a variable of its own with this name."""
+    """Yield all nodes below, each with its place. `variable`: hidden where a function has its own variable with this name."""
     waiting = [(node, at)]
     while waiting:
         node, at = waiting.pop()
@@ -233,7 +233,7 @@ def _without_items(target: ast.AST) -> ast.AST:
 
 
 def _stored(node: ast.AST, name: str) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """Yield what is stored or changed there, and its new value."""
+    """Yield the names that are stored or changed there, and their new values."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
             if isinstance(target, ast.Tuple | ast.List):

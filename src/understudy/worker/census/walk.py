@@ -124,12 +124,12 @@ def read(path: Path, tables: Mapping[RootKey, Table]) -> Any:
 
 
 def owner_with_attributes(path: Path, tables: Mapping[RootKey, Table]) -> dict[str, Any] | None:
-    """Return the attributes of the object of which the last step of `path` is one; None if it is no attribute. Raises `Gone`."""
+    """Return the attributes of the object whose attribute the last step of `path` is; None if it is no attribute. Raises `Gone`."""
     if path.steps[-1][0] != "attribute":
         return None
     owner = read(Path(path.root, path.name, path.steps[:-1]), tables)
-    held = getattr(owner, "__dict__", None) if not isinstance(owner, _NO_STATE) else None
-    return held if type(held) is dict else None
+    attributes = getattr(owner, "__dict__", None) if not isinstance(owner, _NO_STATE) else None
+    return attributes if type(attributes) is dict else None
 
 
 def write(path: Path, tables: Mapping[RootKey, Table], value: Any) -> None:
@@ -211,7 +211,7 @@ class WalkResult:
     bound: dict[Path, Path | str] = field(default_factory=dict)  # its type, of another name of a thing the first name
     seen: dict[int, Path] = field(default_factory=dict)  # all that was met, by id
     owners: list[tuple[Path, Any]] = field(default_factory=list)  # objects with attributes, and containers
-    held: list[Any] = field(default_factory=list)  # objects made for the walk, which must last as long as their ids
+    kept: list[Any] = field(default_factory=list)  # objects made for the walk, which must last as long as their ids
     objects: int = 0
     beyond: Path | None = None  # where the walk stopped, if it did
     unreadable: Path | None = None  # the first thing that raised when it was read
@@ -316,11 +316,11 @@ def items_of(path: Path, thing: dict[Any, Any]) -> Iterator[tuple[Path, Any]]:
 
 def attributes_of(path: Path, thing: Any) -> Iterator[tuple[Path, Any]]:
     """Yield the attributes of an object of a class written in Python, with their paths."""
-    held = getattr(thing, "__dict__", None)
-    if type(held) is dict:
+    attributes = getattr(thing, "__dict__", None)
+    if type(attributes) is dict:
         yield from (
             (path.then("attribute", name), item)
-            for name, item in list(held.items())
+            for name, item in list(attributes.items())
             if isinstance(name, str) and not name.startswith(_LEFT_OUT)
         )
     for name in _slots(type(thing)):  # type: ignore[arg-type]

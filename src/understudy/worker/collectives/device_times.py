@@ -81,7 +81,7 @@ class CudaEvents:
         return event
 
     def mark_end(self, work: Work, note: Callable[[Any], None]) -> None:
-        """Mark the end in a callback of the future, which runs on a stream of its own that waits for the collective. `Work.wait` would not
+        """Mark the end in a callback of the future, which runs on its own stream that waits for the collective. `Work.wait` would not
         do: what the collective keeps alive for the script's stream is released at the first wait.
         """
         work.get_future().then(lambda _: note(self.mark()))

@@ -6,7 +6,7 @@ dispatch key BackendSelect sees it: that key is part of every dispatch, and no `
 The kernels are installed from `join` on, for as long as the process lives (`intercept`). To remove one while another thread dispatches,
 as `dcp.async_save` does, ends in an internal assertion of torch or worse. Code that wants to see collectives is a client (`Kernels`),
 which may be added and removed at any time. There may be several at once, as when a spare replays collectives and a guard notes which
-Works are not waited for: the one that was installed last is called first, after those that are `in_front`, and it calls the one before
+Works are not waited for: the one that was installed last is called first, after the clients with `first`, and it calls the one before
 it, at last the operator itself. While there is no client a collective costs one call of Python more than without the kernel.
 """
 
@@ -128,11 +128,11 @@ class Kernels:
     """A client, which is called for every collective operator, above the kernel that does the work."""
 
     _stack: ClassVar[tuple[Kernels, ...]] = ()  # the last one is called first
-    in_front: ClassVar[bool] = False  # it is called before all others, whenever they were installed
+    first: ClassVar[bool] = False  # it is called before all others, whenever they were installed
 
     def install(self) -> None:
         intercept()
-        Kernels._stack = tuple(sorted((*Kernels._stack, self), key=lambda client: client.in_front))
+        Kernels._stack = tuple(sorted((*Kernels._stack, self), key=lambda client: client.first))
 
     @property
     def installed(self) -> bool:

@@ -53,7 +53,7 @@ _torch: Any = dist  # for what it does not export
 
 @dataclass
 class _Large:
-    """An output of which it is unknown yet whether it has to be kept whole."""
+    """An output that may or may not have to be kept whole; not known yet."""
 
     number: int  # of the collective
     entry: RecordedCollective
@@ -132,7 +132,7 @@ class SetUpRecorder(Kernels):
         self._kept += size if room else 0
 
     def _make_room(self, size: int) -> bool:
-        """Return whether there is room for that much. Drops what is most probably registered state."""
+        """Return whether there is room for that much. Drops the output that is most probably registered state."""
         if self._kept + size > LIMIT and size <= LIMIT:
             for large in sorted(self._large, key=lambda large: large.size, reverse=True):
                 if self._kept + size > LIMIT and large.content is not None and large.in_use():

@@ -37,7 +37,7 @@ _PROCESS_KILLED = re.compile(r"DataLoader worker \(pid.*(killed by signal|exited
 
 
 def leave_if_data_process_lost(error: BaseException) -> None:
-    """End this worker if `error`, or what led to it, says that a process of a DataLoader was killed.
+    """End this worker if `error`, or its cause, reports that a process of a DataLoader was killed.
 
     A process of this rank was killed from outside: that is a loss of the rank, not a fault of the script. Torch raises this error from
     a signal handler, so it may be raised at any line of the main thread.

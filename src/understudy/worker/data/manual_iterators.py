@@ -56,7 +56,7 @@ def by_a_loop() -> Iterator[None]:
 
 
 def by_hand(loaders: Mapping[str, Any]) -> str:
-    """Return the name of a loader of which an iterator is in use that the script has made, or ""."""
+    """Return the name of a loader from which the script has made an iterator that is in use, or ""."""
     for loader, _ in _in_use():
         for name, known in loaders.items():
             if known is loader:

@@ -26,7 +26,7 @@ EXPLAINED = 1.0  # seconds for the notice of a lost peer that an error may come 
 
 
 def leave_if_device_failed(error: BaseException, control: Control, progress: Progress | None, aborted: Callable[[], bool]) -> None:
-    """End this worker if `error`, or what led to it, says that its device has failed. `progress`: None before the script has joined.
+    """End this worker if `error`, or its cause, reports that its device has failed. `progress`: None before the script has joined.
     `aborted`: whether the end of the present generation was announced.
     """
     if isinstance(error, UnderstudyError | GenerationAborted | PeerLost):
@@ -36,7 +36,7 @@ def leave_if_device_failed(error: BaseException, control: Control, progress: Pro
         return
     blamed = not _comes_from_a_loss(found, control, aborted)
     if not blamed and not found.final:
-        return  # an abort ends calls to the device in the middle, and their errors say so
+        return  # an abort ends calls to the device in the middle, and their errors report that
     _leave(found, error, control, progress, blamed=blamed)
 
 

@@ -1,4 +1,4 @@
-"""Classifies exceptions: which mean that this rank's device has failed, and which only say so.
+"""Classifies exceptions: which mean that this rank's device has failed, and which only look like it.
 
 A device that fails in a live process appears as an exception of any call of the script. `judge` finds by type and number its kind:
 
@@ -139,7 +139,7 @@ Rule = Callable[[BaseException], DeviceError | None]
 
 
 def judge(error: BaseException) -> DeviceError | None:
-    """Return what `error`, or what led to it, says of this rank's device; None if it is about something else.
+    """Return what `error`, or its cause, reports about this rank's device; None if it is about something else.
 
     The first of a chain of exceptions that is about a device decides, from the last one raised to the first. Raises `ValueError` for an
     error of another package.
@@ -186,12 +186,12 @@ def _of_text(text: str) -> DeviceError | None:
     for name in _ACCELERATOR_NAME.findall(text):
         if name in _NAMES:
             return _of_number(_NAMES[name])
-    if (told := _ACCELERATOR_TEXT.search(text)) is None:
+    if (match := _ACCELERATOR_TEXT.search(text)) is None:
         return None
-    if told["number"] is not None and (found := _of_number(int(told["number"]))):
+    if match["number"] is not None and (found := _of_number(int(match["number"]))):
         return found
-    said = told["words"].strip()
-    fitting = [number for number, (_, _, words) in ACCELERATOR.items() if said.startswith(words)]
+    message = match["words"].strip()
+    fitting = [number for number, (_, _, words) in ACCELERATOR.items() if message.startswith(words)]
     return _of_number(max(fitting, key=lambda number: len(ACCELERATOR[number][2]))) if fitting else None
 
 
@@ -212,8 +212,8 @@ def _nccl(error: BaseException) -> DeviceError | None:
     kind = NCCL[found[1]]
     if kind is not Kind.DEVICE_SUSPECT:
         return DeviceError(kind, found[1])
-    behind = _of_text(text)
-    return replace(behind, reaches_peers=True) if behind is not None else DeviceError(kind, found[1], final=False, reaches_peers=True)
+    cause = _of_text(text)
+    return replace(cause, reaches_peers=True) if cause is not None else DeviceError(kind, found[1], final=False, reaches_peers=True)
 
 
 def _memory(error: BaseException) -> DeviceError | None:
@@ -225,8 +225,8 @@ def _files(error: BaseException) -> DeviceError | None:
     if not isinstance(error, OSError) or isinstance(error, ConnectionError | TimeoutError):
         return None
     number = error.errno
-    if number is None and (told := _ERRNO.findall(str(error))):  # torch raises that of a process of a DataLoader again, as a text
-        number = int(told[-1])
+    if number is None and (match := _ERRNO.findall(str(error))):  # torch raises that of a process of a DataLoader again, as a text
+        number = int(match[-1])
     return DeviceError(Kind.DEVICE_LOST, errno.errorcode[number], part=DISK) if number in FILES else None
 
 

@@ -45,7 +45,7 @@ def everything(found: list[ProbeResult]) -> dict[str, Any]:
     versions, gpus, system, limits = machine.versions(), machine.gpus(), machine.system(), machine.limits()
     vendors = machine.vendors()
     waits, lifeline, way = machine.waits(), machine.lifeline(), way_of_joining(found)
-    said = [
+    listed = [
         findings.of_torch(versions["torch"], versions["torch build"]),
         *findings.of_internals(found),
         findings.of_joining(way),
@@ -55,7 +55,7 @@ def everything(found: list[ProbeResult]) -> dict[str, Any]:
         *findings.of_limits(limits),
     ]
     return {
-        "findings": [asdict(one) for one in said],
+        "findings": [asdict(one) for one in listed],
         "tested": {"torch": tested.TORCH, "python": tested.PYTHON},
         "versions": versions,
         "gpus": gpus,

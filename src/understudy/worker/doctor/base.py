@@ -24,11 +24,11 @@ LONGEST = 300  # characters of a reason
 
 
 class Changed(Exception):
-    """Raised when torch is not as the worker relies on; the text says how it is instead."""
+    """Raised when torch is not as the worker relies on; the text describes the difference."""
 
 
 class NotHere(Exception):
-    """Raised when there is nothing to try in this build of torch, or with the installed packages; the text says why."""
+    """Raised when there is nothing to try in this build of torch, or with the installed packages; the text gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Probe:
     run: Callable[[], None]  # raises any exception if torch is not as the worker relies on
     without: str = ""  # what jobs lack if it is missing; "": there are no jobs then
     since: str = ""  # the first minor version that has it
-    instead: str = ""  # what is used in earlier versions
+    instead: str = ""  # its replacement in earlier versions
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def has(owner: object, *names: str) -> None:
 
 
 def expect(true: object, what: str) -> None:
-    """Check a condition. Raises `Changed` that says `what` is relied on, unless it is `true`."""
+    """Check a condition. Raises `Changed` if it is not `true`; `what`: the behavior relied on."""
     if not true:
         raise Changed(f"not so any more: {what}")
 

@@ -68,10 +68,10 @@ def _reducer() -> None:
     class Teller(group):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__(0, 1)
-            self.tells = [[1, 0, 2, 2], [1, 2]]
+            self.sizes = [[1, 0, 2, 2], [1, 2]]
 
         def broadcast(self, tensors: Any, options: Any) -> Any:
-            tensors[0].copy_(torch.tensor(self.tells.pop(0), dtype=tensors[0].dtype))
+            tensors[0].copy_(torch.tensor(self.sizes.pop(0), dtype=tensors[0].dtype))
             future = torch.futures.Future()
             future.set_result(tensors)
             return torch._C._distributed_c10d._create_work_from_future(future)

@@ -72,7 +72,7 @@ def of_waits(waits: dict[str, bool], architecture: str) -> Finding:
     if not waits["symbols"]:
         found, to_do = doctor.WAITS_NOT_SHOWN(architecture=architecture), f"use {RANGE} on x86_64 or aarch64"
     else:
-        found, to_do = doctor.WAITS_NOT_TOLD(), "let processes read their own /proc/self/task/*/syscall and /proc/self/mem"
+        found, to_do = doctor.WAITS_HIDDEN(), "let processes read their own /proc/self/task/*/syscall and /proc/self/mem"
     return Finding("waits for peers", LIMITED, found, to_do)
 
 

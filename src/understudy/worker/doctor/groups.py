@@ -216,7 +216,7 @@ def _names() -> None:
         has(group, "group_desc")
         make = module("torch.distributed.device_mesh").init_device_mesh  # with its own backend a dimension has its own group
         described = make("cpu", (1, 1), mesh_dim_names=("dp", "tp"), backend_override={"tp": "gloo"}).get_group("tp").group_desc
-        expect(described == "mesh_tp", f"a device mesh describes its groups as mesh_ and their dimension (it says {described})")
+        expect(described == "mesh_tp", f"a device mesh describes its groups as mesh_ and their dimension (it is {described})")
 
 
 GROUPS = (

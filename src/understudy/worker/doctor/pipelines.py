@@ -84,7 +84,7 @@ def _adopted() -> None:
         first = _stage(group)
         schedule = _schedule(first)
         schedule.step(torch.ones(2, 2), target=torch.ones(2, 2))
-        told = first._stage_meta
+        meta = first._stage_meta
         stage = _stage(group)
         expect_signature(stage._setup_forward_recv_info, "num_microbatches", "has_backward")
         expect_signature(stage._setup_backward_recv_info, "num_microbatches")
@@ -93,7 +93,7 @@ def _adopted() -> None:
         stage._inference_mode = utils.InferenceMode[first._inference_mode.name]
         has(utils.InferenceMode, "DYNAMIC", "STATIC")
         for kind in ("inputs", "outputs", "input_grads", "output_grads"):
-            metas = getattr(told, kind)
+            metas = getattr(meta, kind)
             copied = metas and tuple(m and utils._TensorMeta(torch.Size(m.shape), tuple(m.stride), m.dtype, m.requires_grad) for m in metas)
             setattr(stage._stage_meta, kind, copied)
         stage._setup_forward_recv_info(again._n_microbatches, True)

@@ -140,14 +140,14 @@ def _step_hooks() -> None:
     parameter.sum().backward()
     handles = [
         hooks.register_optimizer_step_pre_hook(lambda *_: seen.append(f"before {parameter.item()}")),
-        hooks.register_optimizer_step_post_hook(lambda *_: seen.append(f"behind {parameter.item()}")),
+        hooks.register_optimizer_step_post_hook(lambda *_: seen.append(f"after {parameter.item()}")),
     ]
     try:
         optimizer.step()
     finally:
         for handle in handles:
             handle.remove()
-    expect(seen == ["before 1.0", "behind 0.0"], "hooks for all optimizers run right before and right after the change of parameters")
+    expect(seen == ["before 1.0", "after 0.0"], "hooks for all optimizers run right before and right after the change of parameters")
 
 
 def _histories() -> None:

@@ -64,7 +64,7 @@ from understudy.worker.verification.verification import Verification
 
 WINDOW = 256 << 20  # bytes of results that wait to be sent
 BYTES = int(os.environ.get("UNDERSTUDY_DRILL_BYTES") or 8 << 30)  # of results that are sent in a drill at most
-COLLECTIVE, MOMENT, WHOLE, OVER = b"c", b"m", b"w", b"o"  # before what is sent: `WHOLE`, the state is out; `OVER`, nothing follows
+COLLECTIVE, MOMENT, WHOLE, OVER = b"c", b"m", b"w", b"o"  # first byte of an item: `WHOLE`, the state is out; `OVER`, nothing follows
 
 
 class DrillMembers(Members):
@@ -141,29 +141,29 @@ class Drills(StepWatch):
 
     def _tell(self, drill: Drill) -> tuple[Rendezvous, Plan]:
         """Publish, as a donor does, where the job is and what state this rank has."""
-        progress, held = self._progress, self._rank_state
+        progress, rank_state = self._progress, self._rank_state
         membership, before = self._membership, self._progress.transaction - 1
         meeting = Rendezvous(
             drill.store, drill.generation, lambda: membership.superseded(drill.generation), membership.server.port, f"d{drill.number}"
         )
-        copy, local = held.copy_of(before), held.local
-        if why_not := held.frameworks.not_drilled():
+        copy, local = rank_state.copy_of(before), rank_state.local
+        if why_not := rank_state.frameworks.not_drilled():
             raise UnderstudyError(drilled_steps.NOT_DRILLED(why=why_not))
-        if held.state.kept_gradients.are_withheld():
+        if rank_state.state.kept_gradients.are_withheld():
             raise UnderstudyError(drilled_steps.GRADIENTS_WITHHELD())
         if copy is None or local.replicas is None:
             raise UnderstudyError(drilled_steps.NO_VOTE_YET())
-        tensors = held.state.all_tensors()
+        tensors = rank_state.state.all_tensors()
         published = DonorState(
             progress.transaction,
             progress.step,
-            held.state.descriptions(tensors),
-            self._comparison.summary(held.state.digests(tensors)).message(),
-            held.state.encoded_values(),
+            rank_state.state.descriptions(tensors),
+            self._comparison.summary(rank_state.state.digests(tensors)).message(),
+            rank_state.state.encoded_values(),
             local.versions.get(before, []),
             membership.groups.describe(),
             self._order.began,
-            held.frameworks.described(),
+            rank_state.frameworks.described(),
         )
         meeting.put(f"copy/{progress.rank}/leaver", seal(copy))
         meeting.put(f"state/{progress.world_size}", pack(published))
@@ -195,7 +195,7 @@ class Drills(StepWatch):
             standing = replace(moments.at_vote(self._rank_state), issued=issued)
             sender.put(MOMENT + pack(replace(standing, sent=sender.sent, left_out=sender.left_out)))
         except Exception as error:  # as above
-            self._broken(drilled_steps.NOT_TOLD_AT_VOTE(error=error))
+            self._broken(drilled_steps.NOT_DESCRIBED_AT_VOTE(error=error))
             return
         hooks.fire("drill vote")
         control.page.enter(Activity.RUNNING, self._progress.transaction)  # the hang watch counts from here: a rank that waits has gone on
@@ -210,7 +210,7 @@ class Drills(StepWatch):
         self._pause += time.monotonic() - started
 
     def _changed_unforeseen(self) -> str:
-        """Return a parameter that this attempt has changed, and of which there is no copy as of begin; or ""."""
+        """Return a parameter that this attempt has changed and that has no copy as of begin; or ""."""
         before = self._copy.before
         changed = self._rank_state.pre_vote.found_changes().get(before.function, [])
         return next((entry for entry in changed if entry not in before.kept), "")
@@ -226,7 +226,7 @@ class Drills(StepWatch):
             pause = self._pause + time.monotonic() - started
             sender.put(MOMENT + pack(replace(ending, sent=sender.sent, left_out=sender.left_out, pause=int(pause * 1e6))))
         except Exception as error:  # as above
-            self._broken(drilled_steps.NOT_TOLD_AT_END(error=error))
+            self._broken(drilled_steps.NOT_DESCRIBED_AT_END(error=error))
             return
         sender.put(OVER)
         self._stop()
@@ -357,11 +357,11 @@ class _Sender:
             self.settled = True
         self._membership.control.wake()
         yield from frame(WHOLE)
-        told = False  # the first result of a collective is out
+        sent = False  # the first result of a collective is out
         while (data := self._next()) != OVER:
             yield from frame(data)
-            if data[:1] == COLLECTIVE and not told:
-                told = True
+            if data[:1] == COLLECTIVE and not sent:
+                sent = True
                 hooks.fire("drill collective")
         yield from frame(OVER)
 

@@ -233,18 +233,18 @@ class SpareDrill(StepWatch, Takeover):
         if moments.END in self._here:
             if missing := self._replay.missing():
                 found.append(missing)
-            behind = self._differences(self._here[moments.END][0], self._there[moments.END])
-            found += [text for text in behind if not moments.is_result(text)]
+            at_end = self._differences(self._here[moments.END][0], self._there[moments.END])
+            found += [text for text in at_end if not moments.is_result(text)]
             quiet = [
                 f"{text} (if the script depends on it, register the values that it is computed from)"
-                for text in behind
+                for text in at_end
                 if moments.is_result(text)
             ]
         if len(attempts) > 1 and (unlike := [*self._replay.unlike_itself, *moments.differences(attempts[1], attempts[0])]):
             if at_vote[0] or self._replay.unlike_before:
                 unsteady = drilled_steps.VALUES_UNSTEADY if all(map(moments.is_value, unlike)) else drilled_steps.UNSTEADY
-                told = unsteady(causes=self._in_front(), what=moments.joined(unlike))
-                self.tell(DrillVerdict.NOT_REPRODUCIBLE, told)
+                reason = unsteady(causes=self._causes_first(), what=moments.joined(unlike))
+                self.tell(DrillVerdict.NOT_REPRODUCIBLE, reason)
             self.tell(DrillVerdict.DIFFERENT, drilled_steps.REDO_DIFFERS(what=moments.joined(unlike)))
         if found:
             self.tell(DrillVerdict.DIFFERENT, self._with_causes(found))
@@ -262,13 +262,13 @@ class SpareDrill(StepWatch, Takeover):
         attempts, at_vote = self._here.get(moments.VOTE), self._there.get(moments.VOTE)
         return found + (moments.aside(attempts[0], at_vote) if attempts and at_vote is not None else [])
 
-    def _in_front(self) -> str:
+    def _causes_first(self) -> str:
         """Return the differences at the begin, to print before those that follow from them."""
         causes = self._causes()
         return f"{moments.joined(causes)}; the first that follows: " if causes else ""
 
     def _with_causes(self, found: list[str]) -> Text:
-        causes = self._in_front()
+        causes = self._causes_first()
         unique = list(dict.fromkeys(found))
         only_values = not causes and all(map(moments.is_value, unique))
         what = f"{causes}{unique[0]}" if causes else moments.joined(unique)

@@ -282,7 +282,7 @@ class StepReplayer(Kernels):
             self._changed.notify_all()
 
     def again(self) -> None:
-        """Start the same step once more, from its begin, with what is kept."""
+        """Start the same step once more, from its begin, with the kept values."""
         if self.unlike_before is None:
             self.unlike_before = bool(self.different)
         if self._break_off is not None and self._break_off[0] == _OVER:

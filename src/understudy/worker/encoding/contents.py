@@ -122,11 +122,11 @@ class _Reading:
             return
         except (Unencodable, ValueError):
             pass
-        held = getattr(thing, "__dict__", None)
+        attributes = getattr(thing, "__dict__", None)
         kind: Any = type(thing)
         plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__ and _is_python(kind)
         slots = [name for name in getattr(type(thing), "__slots__", ()) if isinstance(name, str)]
-        if (held is None and not slots and not dataclasses.is_dataclass(thing)) or not plain or type(thing).__module__ == "builtins":
+        if (attributes is None and not slots and not dataclasses.is_dataclass(thing)) or not plain or type(thing).__module__ == "builtins":
             name = f"{type(thing).__module__}.{type(thing).__qualname__}".removeprefix("builtins.")
             self.opaque = self.opaque or name
             return
@@ -135,7 +135,7 @@ class _Reading:
         self._seen.append(thing)
         inside = _Reading()
         inside._seen = self._seen
-        inside.read({**(held or {}), **{name: getattr(thing, name) for name in slots if hasattr(thing, name)}}, depth + 1)
+        inside.read({**(attributes or {}), **{name: getattr(thing, name) for name in slots if hasattr(thing, name)}}, depth + 1)
         self._seen.pop()
         self.objects += [type(thing).__qualname__.encode(), *inside.data, *inside.objects]
         self.opaque = self.opaque or inside.opaque

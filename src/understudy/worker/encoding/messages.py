@@ -145,7 +145,7 @@ class Boundary(PeerMessage):
     position: DataPosition
     streams: Streams
     batch: StrictInt = 0  # digest of the batch that was drawn
-    opaque: StrictStr = ""  # a type in it of which no digest can be made
+    opaque: StrictStr = ""  # a type in it that has no digest
 
 
 @dataclass
@@ -258,7 +258,7 @@ class Compared(PeerMessage):
     every: StrictInt  # steps between two comparisons in the background: rank 0's counts
     state: StateDigests
     frameworks: dict[StrictStr, SharedObject]
-    groups: list[GroupMembers]  # those with a name of which the rank is the first member
+    groups: list[GroupMembers]  # those with a name whose first member is the rank
     sequence: StrictInt = 0  # a digest of the collectives that it issued in its last transaction
 
 

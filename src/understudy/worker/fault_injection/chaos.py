@@ -159,8 +159,8 @@ def _listen_in_votes(at: Trigger) -> None:
         if due and all(armed.fault != HOLD and registry().find(armed.fault).expected is Outcome.REPLACED for armed in due):
             first = (channel.rank + 1) % channel.world_size  # an agreement begins with it; a worker that joins again sends it again
             numbers, bits = ballot
-            told = ballot_layout(len(numbers), len(bits)).pack(*numbers, *bits)
-            channel.peers.exchange({first: iter((framed(told, AGREEMENT),))}, {})
+            packed = ballot_layout(len(numbers), len(bits)).pack(*numbers, *bits)
+            channel.peers.exchange({first: iter((framed(packed, AGREEMENT),))}, {})
         at.reach(here("vote agreement"))
 
     hooks.on("vote", lambda: at.reach(here("vote")))

@@ -50,7 +50,7 @@ class Registered(Protocol):
 
 
 class Memberships(Protocol):
-    """The process groups of which this rank is a member."""
+    """The process groups that have this rank as a member."""
 
     def members(self) -> list[tuple[ProcessGroup, str, list[int]]]:
         """Return the groups in the order in which they were made: group, name, global ranks."""

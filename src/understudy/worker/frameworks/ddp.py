@@ -194,7 +194,7 @@ class Ddp(FrameworkAdapter):
         self._layouts.clear()
         for module, (name, mine) in zip(self._modules(), self.described().items(), strict=True):
             if (theirs := described_by_users(reports, name, mine.ranks)) is not None:
-                put(module, Steering.unpacked(theirs.facts[STEERING]), anew=True)
+                put(module, Steering.unpacked(theirs.facts[STEERING]), from_scratch=True)
 
 
 def settled(module: DistributedDataParallel) -> bool:
@@ -232,11 +232,11 @@ def steering_of(module: DistributedDataParallel, layout: Layout) -> Steering:
     return Steering(layout, settled(module), module.require_backward_grad_sync, forward_sync, counted)
 
 
-def put(module: DistributedDataParallel, steering: Steering, anew: bool = False) -> None:
-    """Set the state, whatever a failed attempt has left. `anew`: a static graph counts again, and gradients become views of buckets where
-    DDP makes them so, which is when it makes buckets.
+def put(module: DistributedDataParallel, steering: Steering, from_scratch: bool = False) -> None:
+    """Set the state, whatever a failed attempt has left. `from_scratch`: a static graph counts again, and gradients become views of
+    buckets where DDP makes them so, which is when it makes buckets.
     """
-    if anew and (module.static_graph or (module.gradient_as_bucket_view and not _may_rebuild(module))):
+    if from_scratch and (module.static_graph or (module.gradient_as_bucket_view and not _may_rebuild(module))):
         _make_reducer(module, steering.layout)
     module.reducer._reset_state()
     module._has_rebuilt_buckets = False
@@ -251,7 +251,7 @@ def put(module: DistributedDataParallel, steering: Steering, anew: bool = False)
     module.require_backward_grad_sync = steering.backward_sync
     module.require_forward_param_sync = steering.forward_sync
     if module.static_graph:
-        module._static_graph_delay_allreduce_enqueued = steering.counted and not anew
+        module._static_graph_delay_allreduce_enqueued = steering.counted and not from_scratch
 
 
 def count_again(module: DistributedDataParallel) -> None:
@@ -261,7 +261,7 @@ def count_again(module: DistributedDataParallel) -> None:
     steering = read(module)
     if steering.counted and not steering.rebuilt:
         raise UnderstudyError(frameworks.STATIC_LOST(module=type(module.module).__qualname__))
-    put(module, steering, anew=True)
+    put(module, steering, from_scratch=True)
 
 
 def settle_alone(module: DistributedDataParallel) -> None:

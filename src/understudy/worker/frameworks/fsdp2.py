@@ -170,9 +170,9 @@ def set_switches(module: Any, group: Any, switches: Switches) -> None:
     state._state_ctx.is_last_backward = switches.last_backward
     state._auto_reshard_after_forward = switches.torch_decides
     if switches.torch_decides:
-        # Then the first forward makes the root's parameters stay gathered; it may have come after what is restored here.
+        # Then the first forward makes the root's parameters stay gathered; it may have come after the state that is restored here.
         group.post_forward_mesh_info = None if state._is_root else group.mesh_info
-    elif switches.resharding != "parts":  # which only the constructor can say
+    elif switches.resharding != "parts":  # which only the constructor can set
         group.post_forward_mesh_info = None if switches.resharding == "no" else group.mesh_info
 
 

@@ -1,6 +1,6 @@
 """The groups of ranks that a script has made. Rank 0 reports them to the orchestrator, which keeps some of them together in the network.
 
-In a full comparison every rank lists the named groups of which it is the first member; all of these are the groups of the job.
+In a full comparison every rank lists the named groups whose first member it is; all of these are the groups of the job.
 
 Known limits: a group is known from the first comparison after it was made. If very many ranks are in very many groups, the largest
 groups are left out, because a message has a limit.

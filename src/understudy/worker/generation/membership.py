@@ -163,7 +163,7 @@ class Membership:
         return False
 
     def leave_if_device_failed(self, error: BaseException) -> None:
-        """End this worker if `error` says that its own device has failed. Its state goes to no other rank."""
+        """End this worker if `error` reports that its own device has failed. Its state goes to no other rank."""
         leave_if_device_failed(error, self.control, self.progress, self.aborted)
 
     def quiesce_after(self, error: BaseException) -> Recover:
@@ -208,7 +208,7 @@ class Membership:
     def is_caused_by_loss(self, error: BaseException) -> bool:
         """Return, for an error that ended the script in its set-up, whether a loss caused it and this worker will be ended soon."""
         if self.aborted():
-            return True  # whatever the script says: its last results may be anything
+            return True  # whatever the script does: its last results may be anything
         return isinstance(error, RuntimeError) and (self.is_failure(error) or isinstance(error, dist.DistError))
 
     def explain(self, error: BaseException) -> str:

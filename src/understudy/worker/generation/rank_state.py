@@ -1,4 +1,4 @@
-"""The state of a rank: the registered state, what is known about it, and what is handed over."""
+"""The state of a rank: the registered state, knowledge about it, and the part that is handed over."""
 
 from __future__ import annotations
 

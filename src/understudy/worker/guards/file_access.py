@@ -1,7 +1,7 @@
 """Watches which files a newcomer's set-up has read, and which its script is about to write from scratch on its way.
 
 `open`, `os.open`, `os.rename` and `os.mkdir` are wrapped, on a newcomer only, from the begin of its script until it has arrived; then
-they are Python's own again. An audit hook would also see opens that a module has bound to a name of its own, but it cannot be removed,
+they are Python's own again. An audit hook would also see opens that a module has bound to its own name, but it cannot be removed,
 and every `id()` in the training that follows would pass it: one that does nothing makes that 900 ns instead of 35.
 
 *Read* (`otherwise`). A newcomer runs the set-up long after the first workers did, and may find a snapshot that the job itself has
@@ -39,7 +39,7 @@ from understudy.messages import set_up
 from understudy.worker import patches
 from understudy.worker.errors import UnderstudyError
 
-# They write for their caller, where it says.
+# They write for their caller, where it asks.
 _THROUGH = frozenset(
     (
         *("pathlib", "shutil", "codecs", "gzip", "bz2", "lzma", "zipfile", "tarfile"),

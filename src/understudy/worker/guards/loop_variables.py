@@ -42,7 +42,7 @@ def _names_read_after(file: str, line: int) -> ReadAfter:
         return ReadAfter()
     scope, loop = found
     set_here = {name for name, store, _ in _names(loop) if store}
-    before, behind = set[str](), list[str]()
+    before, after = set[str](), list[str]()
     given = set[str]()
     for name, store, where in sorted(_names_of(scope), key=lambda item: (item[2], item[1])):
         if where < loop.lineno and store:
@@ -50,13 +50,13 @@ def _names_read_after(file: str, line: int) -> ReadAfter:
         elif where > (loop.end_lineno or line) and name in set_here - given:
             if store:
                 given.add(name)
-            elif name not in behind:
-                behind.append(name)
-    new = tuple(name for name in behind if name not in before)
+            elif name not in after:
+                after.append(name)
+    new = tuple(name for name in after if name not in before)
     parts = loop.target.elts if isinstance(loop.target, ast.Tuple | ast.List) else [loop.target]
     names = tuple(part.id for part in parts if isinstance(part, ast.Name))
     direct = isinstance(loop.iter, ast.Call) and isinstance(loop.iter.func, ast.Attribute) and len(names) == len(parts)
-    return ReadAfter(tuple(behind), new, f"{Path(file).name}:{line}", names if direct else (), parts[0] is not loop.target)
+    return ReadAfter(tuple(after), new, f"{Path(file).name}:{line}", names if direct else (), parts[0] is not loop.target)
 
 
 def prepare(file: str) -> None:

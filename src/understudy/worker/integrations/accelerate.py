@@ -47,7 +47,7 @@ class Accelerate(Integration):
             found["scaler"] = thing.scaler
         found["progress"] = AcceleratorProgress(thing)
         owners = [thing, *thing._optimizers, *thing._schedulers, *thing._dataloaders]
-        # Each has views of its own of the states that all of them share.
+        # Each has its own views of the states that all of them share.
         shared = [getattr(owner, name, None) for owner in owners for name in ("state", "accelerator_state", "gradient_state")]
         return Held(found, owners + [view for view in shared if type(view).__module__ == "accelerate.state"])
 
@@ -62,7 +62,7 @@ class Accelerate(Integration):
 
 
 def _wrapped(models: list[torch.nn.Module]) -> list[torch.nn.Module]:
-    """Return the DDPs of the models, of which the Accelerator keeps only what is inside. Searches all objects: once, in the setup."""
+    """Return the DDPs of the models; the Accelerator keeps only the modules inside. Searches all objects: once, in the setup."""
     made = [one for one in gc.get_objects() if type(one) is DistributedDataParallel] if models else []
     return [next((one for one in made if one.module is model), model) for model in models]
 

@@ -1,7 +1,7 @@
-"""The port to training frameworks: an `Integration` says what an object of one framework holds, and how its loaders get into position.
+"""The port to training frameworks: an `Integration` describes what an object of one framework holds, and how its loaders get into position.
 
 A framework that owns a script's model, optimizer and loaders is registered with one line, such as `job.register(accelerator=accelerator)`.
-Its integration registers what it holds, and answers for the object itself: the census does not look into what is `owned`.
+Its integration registers what it holds, and answers for the object itself: the census does not look into `owned` objects.
 """
 
 from __future__ import annotations

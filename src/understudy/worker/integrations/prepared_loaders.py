@@ -1,6 +1,6 @@
 """Loaders that `Accelerator.prepare` has returned.
 
-Such a loader is no `DataLoader`, whatever its `__class__` says: it has one, and its iterator is a generator that is one batch ahead, to
+Such a loader is no `DataLoader`, whatever its `__class__` is: it has one, and its iterator is a generator that is one batch ahead, to
 know the last one. So the batch that an iteration gets was drawn in the iteration before, with the random streams of that time. They are
 part of the position. A newcomer advances the sampler alone, as for a plain DataLoader, draws that one batch with those streams, and goes
 on. With worker processes, or an iterable dataset, it draws the epoch again.

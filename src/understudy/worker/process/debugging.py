@@ -1,4 +1,4 @@
-"""pdb in a rank: the others wait for it (`where` tells the hang watch), and leaving it does not end the job."""
+"""pdb in a rank: the others wait for it (`where` notifies the hang watch), and leaving it does not end the job."""
 
 from __future__ import annotations
 

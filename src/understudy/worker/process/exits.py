@@ -126,18 +126,18 @@ def _used_by_threads() -> set[int]:
     """Return, by id, the objects in the frames of other threads, which the interpreter does not finalize either."""
     others = {one.ident for one in threading.enumerate() if one is not threading.main_thread() and not one.name.startswith(_OWN)}
     frames: list[types.FrameType | None] = [frame for thread, frame in sys._current_frames().items() if thread in others]
-    held: list[Any] = []
+    pending: list[Any] = []
     for frame in frames:
         while frame is not None:
-            held += list(frame.f_locals.values())
+            pending += list(frame.f_locals.values())
             frame = frame.f_back
     seen: set[int] = set()
-    while held and len(seen) < _HELD:
-        one = held.pop()
+    while pending and len(seen) < _HELD:
+        one = pending.pop()
         if id(one) in seen or isinstance(one, types.ModuleType | types.FunctionType | type | types.FrameType):
             continue
         seen.add(id(one))
-        held += gc.get_referents(one)
+        pending += gc.get_referents(one)
     return seen
 
 

@@ -1,7 +1,7 @@
 """Measures the part of its time in which a worker computes, and does not wait for others, by samples during the training.
 
 Ranks that train together need the same time for a step, however slow one of them is: the others wait for it. The time that each spends
-by itself tells them apart, and the orchestrator compares it (`detectors.straggler`).
+by itself distinguishes them, and the orchestrator compares it (`detectors.straggler`).
 
 Some five times a second a separate thread checks whether the main thread runs. If that sleeps, and some thread waits for another worker
 (`Handlers.waits`), this worker waits; else it is at work: it computes, reads a file, waits for its loader. A thread that waits in

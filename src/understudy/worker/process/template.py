@@ -86,7 +86,7 @@ def devices_open(prefixes: tuple[str, ...] = DEVICES) -> str:
 
 
 def _fork_twice() -> int:
-    """Return the pid of the grandchild, an orphan with a session of its own by then; 0 in it."""
+    """Return the pid of the grandchild, an orphan with its own session by then; 0 in it."""
     result, result_end = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # NumPy's BLAS may have threads; it starts them again after a fork

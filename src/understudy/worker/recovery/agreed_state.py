@@ -42,7 +42,7 @@ class AgreedState:
                 gradients_dropped=gradients.dropped,
                 post_vote_points=self._post_vote.numbers,
                 post_vote_agreed=sorted(self._post_vote.agreed),
-                post_vote_behind=self._post_vote.behind(),
+                post_vote_behind=self._post_vote.after_vote(),
                 post_vote_owed=self._post_vote.owed,
                 ends=unregistered.ends,
                 left=unregistered.left,

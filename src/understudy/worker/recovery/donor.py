@@ -95,10 +95,10 @@ class Donation:
         return tensors
 
     def _end_if_they_differ(self, donors: Donors) -> None:
-        told = donors.summaries()
-        if found := self._judge.differences(told):
+        summaries = donors.summaries()
+        if found := self._judge.differences(summaries):
             generation = donors.members.recovery.generation
-            self._judge.end_generation(generation, found, {rank: there.digests for rank, there in told.items()})
+            self._judge.end_generation(generation, found, {rank: there.digests for rank, there in summaries.items()})
 
     def _plans(self, donors: Donors) -> dict[int, Plan]:
         """Return the plan of each newcomer. If there can be none, report why, and wait until the generation is over for that."""

@@ -80,7 +80,7 @@ class Newcomer:
         self._started = time.time()
         self._known: tuple[JobProgress, BuddyCopy] | None = None  # where the job continues, and what the lost rank handed over
         self._streams_set = False
-        self._behind = False  # no transaction that is over is ahead any more
+        self._caught_up = False  # no transaction that is over is ahead any more
         self._reads = Reads(context.rank_state.state, arrival.opened, self._read, self._wrote)
         self._takeover: Takeover | None = None  # this worker takes no rank, it computes one step in parallel with it
         self.arrived = False
@@ -154,7 +154,7 @@ class Newcomer:
 
     @property
     def done(self) -> bool:
-        """Return whether this worker is a rank like any other: arrived, and not on its way through what is over."""
+        """Return whether this worker is a rank like any other: arrived, and not on its way through steps that are over."""
         return self.arrived and self.place != END
 
     @property
@@ -180,9 +180,9 @@ class Newcomer:
             return True, copy
         return True, None
 
-    def pass_by(self, loop: int, source: Source, behind: ReadAfter, frame: FrameType | None) -> None:
+    def pass_by(self, loop: int, source: Source, read_after: ReadAfter, frame: FrameType | None) -> None:
         """Skip a loop that is over: set its loader as the loop left it, as far as that is known, and the names of `frame` that are read
-        `behind` (after) it.
+        after it (`read_after`).
         """
         registered = {id(thing) for thing in self._rank_state.state.values.values()}
         comes_later = any(id(part) in registered for part in source.parts)
@@ -198,16 +198,16 @@ class Newcomer:
             last = self._loops.pass_by(source, self._copy, self._progress.rank, job.drained[loop], comes_later, at_end)
         except BatchMismatch as error:
             self._other_batch(error)
-        if self._copy.place[0] == loop and not self._behind:
+        if self._copy.place[0] == loop and not self._caught_up:
             self._arrival.names.put_own(self._copy, self._copy.earlier)
             self._arrival.names.are_set = True
             self._set_streams()  # the script may draw after the loop
         at_end()
         unregistered.ends[loop:] = [ended]
         unregistered.left = {**job.left, **self._copy.left}
-        if frame is not None and behind.names:
-            doubtful = left_names.put(loop, frame, behind, self._copy.left, job.left, last)
-            self._arrival.names.of_others += [f"{name}, as the loop at {behind.where} left it," for name in doubtful]
+        if frame is not None and read_after.names:
+            doubtful = left_names.put(loop, frame, read_after, self._copy.left, job.left, last)
+            self._arrival.names.of_others += [f"{name}, as the loop at {read_after.where} left it," for name in doubtful]
 
     def redraw(self, source: Source) -> tuple[Any, bool]:
         """Draw the batch of the last iteration that the lost rank handed over again, and prove it. Return whether to run that iteration:
@@ -260,7 +260,7 @@ class Newcomer:
             restore_streams(self._rank_state.state.randomness, self._copy, self._progress.rank)
         except StateMismatch as error:
             self._reject(str(error))
-        self._streams_set = self._behind = True
+        self._streams_set = self._caught_up = True
         if self.place == END and not self.arrived:
             self.arrive()  # no transaction follows at which it could
 
@@ -295,7 +295,7 @@ class Newcomer:
     def _may_write(self) -> bool:
         if self._copy.transaction < 0 or self._progress.step == 0:
             return True  # nothing was trained by then
-        if self.place != END or not self._behind:
+        if self.place != END or not self._caught_up:
             return False
         self._arrival.put_back()
         return True

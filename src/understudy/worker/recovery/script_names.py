@@ -27,13 +27,15 @@ class ScriptNames:
         self.of_others: list[str] = []  # values from another rank, because its own had not handed them over
         self.again = False  # it has run the iteration in which its rank was lost once more, after the transaction
 
-    def put(self, job: JobProgress, copy: BuddyCopy, told: Collection[Donor], alike: Mapping[str, bytes], own: Mapping[str, bytes]) -> None:
-        """Set what others have reported (`told`) and all of them have in common, as they had it at this place (`alike`), and what the rank
-        of the `copy` has handed over. `own`: where that was something else at this place; b"": as in the set-up.
+    def put(
+        self, job: JobProgress, copy: BuddyCopy, donors: Collection[Donor], alike: Mapping[str, bytes], own: Mapping[str, bytes]
+    ) -> None:
+        """Set the values that all `donors` have in common, as they had them at this place (`alike`), and those that the rank of the `copy`
+        has handed over. `own`: where that was something else at this place; b"": as in the set-up.
         """
-        for entry in sorted({entry for donor in told for entry in donor.values if is_unregistered(entry)}):
-            if len({donor.digests.get(entry) for donor in told}) == 1 and len(set(job.replicas.get(entry, ()))) <= 1:
-                self._load(entry, alike.get(entry, next(donor.values[entry] for donor in told)))
+        for entry in sorted({entry for donor in donors for entry in donor.values if is_unregistered(entry)}):
+            if len({donor.digests.get(entry) for donor in donors}) == 1 and len(set(job.replicas.get(entry, ()))) <= 1:
+                self._load(entry, alike.get(entry, next(donor.values[entry] for donor in donors)))
         self.put_own(copy, own)
 
     def put_own(self, copy: BuddyCopy, own: Mapping[str, bytes]) -> None:

@@ -199,8 +199,8 @@ class Attributes:
         wrappers = set(map(id, self._places.wrappers))
         for prefix, part in self._parts:
             for name, value in part.__dict__.items() if id(part) not in wrappers else ():
-                held = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else (value,)
-                found = next((one for one in held if isinstance(one, torch.Tensor) and has_history(one)), None)
+                items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else (value,)
+                found = next((one for one in items if isinstance(one, torch.Tensor) and has_history(one)), None)
                 if found is not None and name not in _computed(part):
                     yield f"{prefix}:{name}", found
 

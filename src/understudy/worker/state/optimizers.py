@@ -28,10 +28,10 @@ def all_tensors(optimizer: Optimizer) -> bool:
     """Return whether only tensors are kept for the first and the last parameter of each group, and for those that were added first and
     last to the optimizer's state: an optimizer that keeps something keeps it for all parameters that it trains."""
     state: dict[Any, Any] = optimizer.state
-    held = [state.get(parameter, {}) for parameter in ends_of(optimizer)]
+    states = [state.get(parameter, {}) for parameter in ends_of(optimizer)]
     if state:
-        held += [next(iter(state.values())), next(reversed(state.values()))]
-    for kept in held:
+        states += [next(iter(state.values())), next(reversed(state.values()))]
+    for kept in states:
         if not isinstance(kept, dict):
             return False
         for value in kept.values():

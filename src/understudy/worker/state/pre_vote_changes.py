@@ -121,8 +121,8 @@ class PreVoteChanges:
         self.add(before.function, changed)
         self.found_now = True
         example, more = min(changed), f" (one of {len(changed)})" if len(changed) > 1 else ""
-        told = registered.CHANGED_BEFORE_VOTE if before.full else registered.CHANGED_BEFORE_VOTE_LATE
-        return told(function=before.function, entry=example, more=more)
+        message = registered.CHANGED_BEFORE_VOTE if before.full else registered.CHANGED_BEFORE_VOTE_LATE
+        return message(function=before.function, entry=example, more=more)
 
     def _changed(self, before: Before) -> set[str]:
         watched, changed = self._watched, set[str]()
@@ -135,7 +135,7 @@ class PreVoteChanges:
         return changed
 
     def restore(self, before: Before) -> None:
-        """Restore the copies in a redo. Raises `UsageError` if something has changed of which there is no copy."""
+        """Restore the copies in a redo. Raises `UsageError` if something has changed that has no copy."""
         changed = self._changed(before)
         lost, gone = changed - before.kept.keys(), before.kept.keys() - dict(self._tensors()).keys()
         if lost:
@@ -156,8 +156,8 @@ class PreVoteChanges:
     def add(self, function: str, entries: set[str]) -> None:
         self._found.setdefault(function, set()).update(entries)
         self.entries |= entries
-        told = "\0".join(f"{name}\1{entry}" for name, some in self.found_changes().items() for entry in some)
-        self.mark = digest_bytes(told.encode()) >> 1
+        listed = "\0".join(f"{name}\1{entry}" for name, some in self.found_changes().items() for entry in some)
+        self.mark = digest_bytes(listed.encode()) >> 1
 
     def found_changes(self) -> Found:
         return {function: sorted(some) for function, some in sorted(self._found.items())}

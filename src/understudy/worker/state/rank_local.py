@@ -60,7 +60,7 @@ class LocalState:
         self.comparisons = 0
         self._known: tuple[object, ...] = ()  # the values on which `_is_mine` depends
         self._is_mine: dict[str, bool] = {}
-        self._large = False  # what is not known to differ is too large to hand over
+        self._large = False  # values that are not known to differ are too large to hand over
         self._whole = False  # hand over even what was the same on all ranks
         self._carries = False  # the last vote's copy has gradients, too, that are not known to be shared
         self.shared = 0  # of the last copy: a digest of what all ranks have alike, as far as known
@@ -95,10 +95,10 @@ class LocalState:
         boundary: Boundary | None,
         results: dict[str, bytes],
         carried: bool = False,
-        behind: Sequence[int] = (),
+        after_vote: Sequence[int] = (),
         earlier: BuddyCopy | None = None,
     ) -> BuddyCopy:
-        """Make the copy for a vote, or for points `behind` (after) it. `carried`: the transaction leaves gradients for a later one.
+        """Make the copy for a vote, or for the points `after_vote`. `carried`: the transaction leaves gradients for a later one.
         `earlier`: the copy whose streams are kept, because a newcomer draws again what was drawn since.
 
         Raises `UsageError` if it is too large.
@@ -113,8 +113,8 @@ class LocalState:
         kept = self._state.kept_gradients
         if earlier is None:
             self._carries = carried or kept.live_on()
-        told = self._carries or kept.matter if earlier is None else earlier.gradients
-        gradients = {name: local_tensor(t) for name, t in self._state.gradients()} if told else {}
+        with_gradients = self._carries or kept.matter if earlier is None else earlier.gradients
+        gradients = {name: local_tensor(t) for name, t in self._state.gradients()} if with_gradients else {}
         tensors |= self._gradients_to_copy(gradients, self._carries)
         mine = {e: v for e, v in values.items() if self._mine(e)}
         size = sum(t.numel() * t.element_size() for t in tensors.values()) + sum(map(len, mine.values()))
@@ -135,17 +135,17 @@ class LocalState:
                 {e: digest_bytes(v) for e, v in values.items()}, {name: digest(t) for name, t in (gradients | every | tensors).items()}
             ),
             results,
-            list(behind),
+            list(after_vote),
             {} if earlier is None else _as_of({**earlier.values, **earlier.earlier}, mine, closely),
             _as_of(self._state.unregistered.top, mine, closely) if boundary is not None else {},
             dict(self._state.unregistered.left),
-            told,
+            with_gradients,
         )
         copy.unused = self._state.randomness.unused(copy.streams)
         self.shared = self._shared(copy)
         self.sealed[transaction] = copy
         self.sealed.pop(transaction - 2, None)
-        before = self.versions.get(transaction, []) if behind else []
+        before = self.versions.get(transaction, []) if after_vote else []
         self.versions[transaction] = [*before, copy.digests]
         self.versions.pop(transaction - 2, None)
         return copy
@@ -196,7 +196,7 @@ class LocalState:
         unregistered values that the script has set again between the two."""
         if self.comparisons < CLASSIFIED:
             return []
-        mine = [e for e in copy.values if self._mine(e)]  # the copy may be older than what is known of its entries
+        mine = [e for e in copy.values if self._mine(e)]  # the copy may be older than the knowledge about its entries
         values = known
         if unknown := [e for e in mine if e not in known]:
             values = {**known, **self._state.encoded_values(unknown, closely=False)}
@@ -261,7 +261,7 @@ def _called(stream: str) -> str:
 def _as_of(known: Mapping[str, bytes], values: Mapping[str, bytes], all_known: bool) -> dict[str, bytes]:
     """Return those unregistered `values` that were different when they were `known`, as they were then.
 
-    `all_known`: what is not in `known` had not changed by then; else this is unknown, and the present value is the best guess.
+    `all_known`: entries that are not in `known` had not changed by then; else this is unknown, and the present value is the best guess.
     """
     then = {entry: known.get(entry, b"") for entry in values if is_unregistered(entry) and (all_known or entry in known)}
     return {entry: data for entry, data in then.items() if data != values[entry]}

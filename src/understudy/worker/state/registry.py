@@ -285,14 +285,14 @@ class State:
                 continue
             groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
             self._group_names.put(key, optimizer, groups, self._names, closely)
-            beside: list[Any] = [{}]
+            others: list[Any] = [{}]
             if closely or key in self._with_values or not all_tensors(optimizer):
                 loose, rest = loose_values(optimizer), common_values(optimizer)
                 if loose or rest:
                     self._with_values.add(key)
-                beside = [canonical(loose), *([canonical(rest)] if rest else [])]
+                others = [canonical(loose), *([canonical(rest)] if rest else [])]
             try:
-                found[f"{key}/settings"] = self._settings.setdefault(key, EncodedSettings()).of(groups, beside)
+                found[f"{key}/settings"] = self._settings.setdefault(key, EncodedSettings()).of(groups, others)
             except Unencodable as error:
                 raise UsageError(script.UNMOVABLE_SETTINGS(optimizer=key, reason=str(error))) from error
         return found
@@ -325,8 +325,8 @@ class State:
                 else:
                     optimizer.add_param_group({**group, "params": parameters})
 
-    def load_value(self, entry: str, data: bytes, beside: bool = True) -> None:
-        """Set a value as it was encoded; with `beside`, also what an optimizer keeps in addition to tensors."""
+    def load_value(self, entry: str, data: bytes, whole: bool = True) -> None:
+        """Set a value as it was encoded; with `whole`, also what an optimizer keeps in addition to tensors."""
         if is_unregistered(entry):
             self.unregistered.load(entry, data)
             return
@@ -339,7 +339,7 @@ class State:
             del optimizer.param_groups[len(groups) :]  # that an attempt has added
             for mine, theirs in zip(optimizer.param_groups, groups, strict=True):
                 mine.update({k: in_place(mine.get(k), v) for k, v in theirs.items() if k != "params"})
-            if not beside:
+            if not whole:
                 return
             for others in rest:
                 optimizer.state.update(others)
@@ -399,7 +399,7 @@ class State:
         now = self.encoded_values(closely=False)
         for entry, data in snapshot.values.items():
             if now.get(entry) != data and not is_unregistered(entry):
-                self.load_value(entry, data, beside=False)  # which changes only after the vote
+                self.load_value(entry, data, whole=False)  # which changes only after the vote
         for name, stages in snapshot.scalers.items():
             self.values[name]._per_optimizer_states.clear()
             self.values[name]._per_optimizer_states.update({key: dict(value) for key, value in stages.items()})

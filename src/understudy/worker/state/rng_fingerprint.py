@@ -2,7 +2,7 @@
 
 Reading the states of Python's and numpy's generators by their own methods takes tens of microseconds, and after a long computation that
 of torch's too. That is needed several times in every step, and most scripts never draw from most of them while they train. All three
-have a Mersenne Twister (numpy reports its address): 624 words, a position that says how many are used up, and a kept value of a pair of
+have a Mersenne Twister (numpy reports its address): 624 words, a position (how many are used up), and a kept value of a pair of
 normal numbers. All words change at once: when the last one is used up, and when a state is set. So the position, the kept value and the
 first 16 words identify the state; the odds against other words following the same 16 are 2^512 to 1. Whether the present interpreter,
 numpy and torch have this layout is tried first, on objects of our own; if not, states are always read.
@@ -24,7 +24,7 @@ import torch
 _HEAD = object.__basicsize__  # bytes of an object before its own fields
 _WORDS = 624
 _FIRST = 16 * 4  # bytes of the first words
-_BEFORE, _BEHIND = 24, 24  # bytes around torch's words: seed and position; normal numbers kept for the next call
+_BEFORE, _AFTER = 24, 24  # bytes around torch's words: seed and position; normal numbers kept for the next call
 
 Mark = tuple[Any, ...]  # differs if the state differs
 Marks = Callable[[], Mark | None]  # returns the present mark, None for a generator that does not show whether it moves
@@ -87,7 +87,7 @@ def _torch(generator: Any, start: int) -> Marks:
         nonlocal known, first, rest
         if generator._cdata != known:
             known = generator._cdata
-            first, rest = _view(known + start - _BEFORE, _BEFORE + _FIRST), _view(known + start + 4 * _WORDS, _BEHIND)
+            first, rest = _view(known + start - _BEFORE, _BEFORE + _FIRST), _view(known + start + 4 * _WORDS, _AFTER)
         return first.raw, rest.raw
 
     return mark

@@ -38,7 +38,7 @@ class Item:
     name: str
     root: str  # the module, class or function where it is
     kind: str  # adopted (it is carried over), ignored, or in a word why it is not carried over
-    size: int  # bytes, of what is carried over from this rank
+    size: int  # bytes that are carried over from this rank
     why: str = ""
 
 

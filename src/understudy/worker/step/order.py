@@ -41,13 +41,13 @@ def participants(context: RankContext, verification: Verification, parts: Parts)
         return membership.aborted() or membership.groups.is_broken()
 
     return (
-        parts.boundary,  # says whether the rank is to pause
+        parts.boundary,  # decides whether the rank is to pause
         parts.times,  # ends its measurement and waits for the device: those that follow in a vote may read the results of collectives
         verification.first,  # releases collectives that wait to be compared, so that waiting for them cannot hang
         Works(tell),  # waits for collectives that the script has left under way: after this all of them are done
         AsyncSaves(is_lost, tell),  # waits for checkpoints that the script has left under way: the same
         verification.issued,  # all of them are known: none may follow
-        ArgumentsGuard(tell),  # checks before a rollback restores what is registered, which may be among the arguments
+        ArgumentsGuard(tell),  # checks before a rollback restores registered objects, which may be among the arguments
         parts.copy,  # of the state: all that follow depend on it
         BeginChecks(context, parts.loops),  # refuses before anything is handed over or drilled
         verification.post_vote,  # hands over what has changed since the last vote, which a drill reports to its spare

@@ -71,7 +71,7 @@ class SetUp:
         except RuntimeError as error:
             decision = membership.quiesce_after(error)
             if decision.start != 0:
-                raise UsageError(set_up.STARTS_ANEW()) from error  # not reached: the orchestrator ends this worker instead
+                raise UsageError(set_up.RESTARTS()) from error  # not reached: the orchestrator ends this worker instead
         progress.transaction, progress.phase = 0, VotePhase.IDLE
         self._count.end()
 

@@ -1,7 +1,7 @@
 """The vote of a transaction: every rank hands a copy of its own state to its buddies, and all agree that they can commit.
 
 The fields that participants vote with are sent as one vector of numbers, of which all ranks get the greatest, element by element, and one
-of bits, of which they get those that any rank has set. A field that tells whether all ranks have the same value takes two numbers, the
+of bits, of which they get those that any rank has set. A field that shows whether all ranks have the same value takes two numbers, the
 value and its negative.
 """
 
@@ -31,7 +31,7 @@ _EQUAL, _ANY = Reduce.EQUAL, Reduce.ANY  # an attribute lookup of an enumeration
 
 
 def ballot(fields: Sequence[VoteField]) -> tuple[list[int], list[int]]:
-    """Return what this rank votes with: numbers, of which the greatest is wanted, and bits."""
+    """Return this rank's vote: numbers, whose maximum is wanted, and bits."""
     found: list[int] = []
     bits: list[int] = []
     for _, reduce, value in fields:

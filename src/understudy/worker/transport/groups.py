@@ -123,7 +123,7 @@ class Groups:
         getattr(self._building, "list", self._made).append(made)
 
     def members(self) -> list[tuple[ProcessGroup, str, list[int]]]:
-        """Return the script's groups of which this rank is a member, in the order in which they were made: group, name, global ranks."""
+        """Return the script's groups that have this rank as a member, in the order in which they were made: group, name, global ranks."""
         world = distributed_c10d._world
         return [
             (group, world.pg_names[group], sorted(world.pg_group_ranks[group], key=world.pg_group_ranks[group].__getitem__))
@@ -221,7 +221,7 @@ class Groups:
         """Return a digest of the sum that each group of three or more makes of numbers so different in size that their order shows in it.
 
         All members call it, with the same groups in the same order; `rank`: of this worker. The input of a member depends on that: from
-        torch 2.14 on a group believes what its communicator says, also one that was joined in a wrong order. Only groups that add up on
+        torch 2.14 on a group believes its communicator, also one that was joined in a wrong order. Only groups that add up on
         the host; between two there is no order.
         """
         found = {}
@@ -265,7 +265,7 @@ class Groups:
         return ProcessGroup.BackendType(self._last_type)
 
     def adopt(self, replacements: list[Replacement], meeting: Rendezvous) -> None:
-        """Put connected communicators into their groups; what is left of the old ones is dead."""
+        """Put connected communicators into their groups; the old ones are dead."""
         world = distributed_c10d._world
         fresh: dict[str, ProcessGroup.BackendType] = {}  # by backend
         for item in replacements:

@@ -1,7 +1,7 @@
 """Connections among the members of one generation, for the data of the runtime itself: hand-overs, votes, state.
 
 A connection carries bytes one way, in order, from the member that opened it when it first had something to send. Every member listens
-on a port of its own for as long as the generation lasts, and at a Unix socket for members on its own node, which is twice as fast. It
+on its own port for as long as the generation lasts, and at a Unix socket for members on its own node, which is twice as fast. It
 publishes both in the generation's store together with a token, which a member that connects must show. There is no thread: bytes move
 while the main thread is in `exchange`, directly between sockets and the memory that they come from or go to.
 """
@@ -126,7 +126,7 @@ class _Incoming:
         return self._rest is None
 
     def pull(self) -> bool:
-        """Receive what is there; return whether that was all. Raises `PeerLost`."""
+        """Receive the available data; return whether that was all. Raises `PeerLost`."""
         while (room := self._rest) is not None:
             if self.source is None:
                 return False
@@ -312,7 +312,7 @@ def _connect(host: str, port: int) -> socket.socket:
     connection = socket.socket(_family(host), socket.SOCK_STREAM)
     connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    with suppress(BlockingIOError):  # it goes on while this thread does; what is sent waits for it
+    with suppress(BlockingIOError):  # it goes on while this thread does; sent data waits for it
         connection.connect((host, port))
     return connection
 

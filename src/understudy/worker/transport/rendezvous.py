@@ -1,4 +1,4 @@
-"""The store in which a generation meets: a TCPStore that every worker serves, of which each generation uses one.
+"""The store in which a generation meets: every worker serves a TCPStore, and each generation uses one of them.
 
 A worker serves its store from the start, so that the address is known before it is needed. Keys are prefixed with the generation. A
 store is used once: if its host is lost, so is the generation that meets there, and the next one meets in another. A blocked TCPStore
@@ -100,7 +100,7 @@ class Door(Store):
 
 
 class Rendezvous:
-    """A client of one generation's store. `aborted` says whether the generation is over.
+    """A client of one generation's store. `aborted`: whether the generation is over.
 
     The caller that announces the end of the generation must first make `aborted` true, and then call `close`.
     """

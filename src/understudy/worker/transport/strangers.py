@@ -25,20 +25,20 @@ class Strangers:
     def __init__(self, token: bytes) -> None:
         """`token`: the one that members show."""
         self._token = token
-        self._said: dict[socket.socket, bytes] = {}  # the oldest first
+        self._received: dict[socket.socket, bytes] = {}  # the oldest first
 
     def __iter__(self) -> Iterator[socket.socket]:
-        return iter(self._said)
+        return iter(self._received)
 
     def accept(self, listeners: Iterable[socket.socket]) -> list[tuple[int, socket.socket]]:
         """Return the members that have introduced themselves, with their connections."""
-        found = [known for connection in list(self._said) if (known := self._hear(connection))]
+        found = [known for connection in list(self._received) if (known := self._hear(connection))]
         for listener in listeners:
             for _ in range(AT_ONCE):
                 connection = self._next(listener)
                 if connection is None:
                     break
-                self._said[connection] = b""
+                self._received[connection] = b""
                 if known := self._hear(connection):
                     found.append(known)
                 self._turn_away(MOST)
@@ -64,25 +64,25 @@ class Strangers:
         return None
 
     def _hear(self, connection: socket.socket) -> tuple[int, socket.socket] | None:
-        said = self._said[connection]
+        received = self._received[connection]
         try:
-            heard = connection.recv(HELLO - len(said))
+            heard = connection.recv(HELLO - len(received))
         except BlockingIOError:
             return None
         except OSError:
             heard = b""
-        said = self._said[connection] = said + heard
-        if heard and len(said) < HELLO:
+        received = self._received[connection] = received + heard
+        if heard and len(received) < HELLO:
             return None
-        del self._said[connection]
-        if len(said) == HELLO and hmac.compare_digest(said[:TOKEN], self._token):
-            return int.from_bytes(said[TOKEN:], "little"), connection
+        del self._received[connection]
+        if len(received) == HELLO and hmac.compare_digest(received[:TOKEN], self._token):
+            return int.from_bytes(received[TOKEN:], "little"), connection
         connection.close()
         return None
 
     def _turn_away(self, left: int) -> None:
         """Close the oldest, until `left` are there."""
-        while len(self._said) > left:
-            oldest = next(iter(self._said))
-            del self._said[oldest]
+        while len(self._received) > left:
+            oldest = next(iter(self._received))
+            del self._received[oldest]
             oldest.close()

@@ -63,9 +63,9 @@ def announce(
     if operator in ("send", "recv_"):
         alike = [("", sum(_bytes(size) for size in inputs + outputs))]
     gives, takes = _parts(operator, arguments, inputs, outputs, index, members)
-    said = ", ".join(settings)
-    shown = f"{operator.strip('_')}{f' ({said})' if said else ''} of {_shown(inputs or outputs)}"
-    return Announced(*who, operator, said, alike, gives, takes, shown)
+    settings_text = ", ".join(settings)
+    shown = f"{operator.strip('_')}{f' ({settings_text})' if settings_text else ''} of {_shown(inputs or outputs)}"
+    return Announced(*who, operator, settings_text, alike, gives, takes, shown)
 
 
 def _parts(

@@ -117,7 +117,7 @@ class Announcing(Kernels):
         client, given, operator = self._client, collective.arguments, collective.operator
         tag = given.get("tag", 0)
         if operator == "recv_any_source_":
-            client.put(_from_anybody(lane, self._rank, tag), b"")
+            client.put(_from_any(lane, self._rank, tag), b"")
             return operate()
         sends = operator == "send"
         peer = lane.ranks[given["dst" if sends else "src"]]
@@ -131,20 +131,20 @@ class Announcing(Kernels):
         mine, theirs = (f"{way}/{number}/{which}" for which in (("sent", "expected") if sends else ("expected", "sent")))
         this = announced(collective, self._who)
         client.put(mine, pack(this))
-        anybody = _from_anybody(lane, taker, tag)
+        from_any = _from_any(lane, taker, tag)
         if client.has(theirs):
             other = unpack(Announced, client.get(theirs))
             found = too_long(this, other) if sends else too_long(other, this)
-            if found and not client.has(anybody):
+            if found and not client.has(from_any):
                 text = newcomers.UNLIKE_MESSAGE(found=found, number=number, group=lane.shown, tag=tag)
                 self._calls.read(self._calls.verdict(UNLIKE, text))
         result = operate()
         if (held := work_of(result)) is not None:
             shown = f"{this.shown}, message {number} on {lane.shown} with tag {tag}"
-            self._messages[id(held)] = held, AwaitedCall({peer: theirs}, anybody, False, shown)
+            self._messages[id(held)] = held, AwaitedCall({peer: theirs}, from_any, False, shown)
         return result
 
 
-def _from_anybody(lane: Lane, rank: int, tag: int) -> str:
+def _from_any(lane: Lane, rank: int, tag: int) -> str:
     """Return the key that exists if `rank` receives messages with this tag from any rank: then it is unknown which one it takes."""
     return f"first/{lane.name}/anybody/{rank}/{tag}"

@@ -72,10 +72,10 @@ class Sequences(Kernels):
         lane = self._lanes.of(collective.group)
         if lane is not None and collective.operator not in BETWEEN_TWO:
             this = announced(collective, self._who)
-            said = f"{this.operator} {this.settings} {this.alike}".encode()
+            described = f"{this.operator} {this.settings} {this.alike}".encode()
             with self._lock:
                 _, count, before = self._found.get(lane.name, (lane.ranks, 0, 0))
-                self._found[lane.name] = lane.ranks, count + 1, digest_bytes(before.to_bytes(8, "little") + said)
+                self._found[lane.name] = lane.ranks, count + 1, digest_bytes(before.to_bytes(8, "little") + described)
         return operate()
 
     def message(self) -> CallSequences:

@@ -97,7 +97,7 @@ class Comparison(Participant):
         self._shared: tuple[Replicas | None, list[_Share]] = None, []
 
     def recovered(self, newcomers: tuple[int, ...]) -> None:
-        """Note a recovery: the present state has just been compared with the donors'; what is computed from it is compared next."""
+        """Note a recovery: the present state has just been compared with the donors'; values computed from it are compared next."""
         number = self._progress.transaction
         self._last, self._proof = max(number, 0), number + 1
         self._reading = self._doubt = None
@@ -216,11 +216,11 @@ class Comparison(Participant):
             self._parted = False
             self._part()
             self._post_vote.hand_over()
-        told = self._gather(self._rank_state.digests())
-        tables, rank = [there.digests for there in told], self._progress.rank
+        summaries = self._gather(self._rank_state.digests())
+        tables, rank = [there.digests for there in summaries], self._progress.rank
         before = local.replicas
         if before is not None and self.every:
-            self._judge(told)
+            self._judge(summaries)
         local.replicas = refine(before, tables)
         local.comparisons += 1
         self._learn({e: value for e, value in tables[rank].items() if is_training_state(e) and local.replicas.of(e, rank)})
@@ -282,19 +282,19 @@ class Comparison(Participant):
             self._tell_groups(groups_of(there.groups for there in heard))
         if different := disagreement({rank: there.frameworks for rank, there in enumerate(heard)}):
             raise UsageError(texts.LAYOUTS_DIFFER(transaction=self._progress.transaction, different=different))
-        told = [StateSummary.of(there.state) for there in heard]
-        for there in told:
+        summaries = [StateSummary.of(there.state) for there in heard]
+        for there in summaries:
             self._rank_state.pre_vote.adopt(there.pre_vote)
-        return told
+        return summaries
 
     def summary(self, table: dict[str, int]) -> StateSummary:
         return StateSummary(table, self.moved, self._rank_state.state.owners(), self._rank_state.pre_vote.found_changes())
 
-    def _judge(self, told: list[StateSummary], aside: bool = False) -> None:
+    def _judge(self, summaries: list[StateSummary], aside: bool = False) -> None:
         """Raise `GenerationAborted` if replicas differ and that is not a chance. `aside`: of what was read while a step ran."""
         if aside:
-            told = [replace(there, moved=there.moved - self._rank_state.pre_vote.entries) for there in told]
-        found = self._judges.differences(dict(enumerate(told)))
+            summaries = [replace(there, moved=there.moved - self._rank_state.pre_vote.entries) for there in summaries]
+        found = self._judges.differences(dict(enumerate(summaries)))
         if not found:
             return
         accused = {rank for one in found for rank in (one.odd or [r for side in one.sides for r in side])}
@@ -303,7 +303,7 @@ class Comparison(Participant):
         several = 2 * len({one.entry for one in found}) > len(list(filter(is_training_state, replicas.classes)))
         if accused & self.came and (self._progress.transaction == self._proof or (several and accused <= self.came)):
             self._refuse(found[0].entry, len(found))
-        self._judges.end_generation(self._progress.generation, found, {rank: there.digests for rank, there in enumerate(told)})
+        self._judges.end_generation(self._progress.generation, found, {rank: there.digests for rank, there in enumerate(summaries)})
 
     def _refuse(self, entry: str, count: int) -> None:
         raise UnderstudyError(texts.NO_LONGER_SAME(rank=self._progress.rank, entry=entry, count=count))

@@ -36,36 +36,36 @@ def coverage(replicas: Replicas, state: State, places: Sequence[Place]) -> tuple
     if not alone:
         groups = sorted({tuple(sorted(partners[rank] | {rank})) for rank in range(world_size)})
         shown = "; ".join("ranks " + ", ".join(map(str, group)) for group in groups[:8]) + ("; ..." if len(groups) > 8 else "")
-        held = {rank: [replicas.of(e, rank) for e in replicas.entries(rank) if e in large] for rank in range(world_size)}
-        return texts.COVERED(groups=shown, together=together(held, places)), True
+        holders = {rank: [replicas.of(e, rank) for e in replicas.entries(rank) if e in large] for rank in range(world_size)}
+        return texts.COVERED(groups=shown, together=together(holders, places)), True
     who = f"rank {next(iter(alone))} holds" if len(alone) == 1 else f"ranks {', '.join(map(str, alone))} hold"
     example = next(iter(alone.values()))
     size = sum(large[e].numel() * large[e].element_size() for e in example) / 1e6
     return texts.UNCOVERED(who=who, count=len(example), megabytes=size, example=example[0]), False
 
 
-def together(held: dict[int, list[tuple[int, ...]]], places: Sequence[Place]) -> str:
+def together(holders: dict[int, list[tuple[int, ...]]], places: Sequence[Place]) -> str:
     """Return the text about the loss of all ranks of a node, or of a failure domain, at once; nothing if there is only one node.
 
-    `held`: for each rank, and each part of its state, the other ranks that have it.
+    `holders`: for each rank, and each part of its state, the other ranks that have it.
     """
     copies = buddies(places)
-    said, nodes = "", [[-1]]
+    text, nodes = "", [[-1]]
     for what, names in (("node", [place.node for place in places]), ("failure domain", [place.domain for place in places])):
         groups = {name: {rank for rank, other in enumerate(names) if other == name} for name in sorted(set(names))}
         if len(groups) == 1 or (what == "failure domain" and sorted(map(sorted, groups.values())) == nodes):
             continue
         nodes = sorted(map(sorted, groups.values()))
-        bad = [name for name, lost in groups.items() if not _survived(lost, held, copies)]
+        bad = [name for name, lost in groups.items() if not _survived(lost, holders, copies)]
         if bad:
             ranks = ", ".join(map(str, sorted(groups[bad[0]])))
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-            said += f"; the loss of {what} {bad[0]}{more} is NOT survived: no other rank has all of the state of ranks {ranks}"
+            text += f"; the loss of {what} {bad[0]}{more} is NOT survived: no other rank has all of the state of ranks {ranks}"
         else:
-            said += f"; so is that of any one {what}"
-    return said
+            text += f"; so is that of any one {what}"
+    return text
 
 
-def _survived(lost: set[int], held: dict[int, list[tuple[int, ...]]], copies: Sequence[tuple[int, ...]]) -> bool:
+def _survived(lost: set[int], holders: dict[int, list[tuple[int, ...]]], copies: Sequence[tuple[int, ...]]) -> bool:
     """Return whether a rank that is not lost has each part, or a copy of the rank-local values."""
-    return all(not set(others) <= lost for rank in lost for others in [*held[rank], copies[rank]])
+    return all(not set(others) <= lost for rank in lost for others in [*holders[rank], copies[rank]])

@@ -176,9 +176,9 @@ class BlockedCalls:
         ranks = ring(self._rank, waits_for)
         if not ranks:
             return None
-        told = "; ".join(f"rank {rank} in {read[rank][0].shown}" for rank in ranks)
+        calls = "; ".join(f"rank {rank} in {read[rank][0].shown}" for rank in ranks)
         kind = UNLIKE if all(awaited.bound for rank in ranks for awaited in read[rank]) else UNCHECKED
-        return kind, newcomers.WAIT_FOR_EACH_OTHER(ranks=_named(ranks), calls=told)
+        return kind, newcomers.WAIT_FOR_EACH_OTHER(ranks=_named(ranks), calls=calls)
 
     def _conclude(self, client: Rendezvous, kind: bytes, text: str) -> None:
         if self._ended.is_set():

@@ -70,8 +70,8 @@ class FirstTransaction(Participant):
         try:
             if not isinstance(error, UnderstudyError):
                 self.refuse()
-        except UnderstudyError as told:
-            raise told from error
+        except UnderstudyError as raised:
+            raise raised from error
         finally:
             self.end()
 
@@ -85,8 +85,8 @@ class FirstTransaction(Participant):
         if self._announcing is not None:
             self._announcing.vote()
         if self._sequences is not None and self._recovery is not None:
-            told = channel.gather(pack(self._sequences.message()), SEQUENCES)
-            if found := unlike_sequences([unpack(CallSequences, data) for data in told]):
+            sequences = channel.gather(pack(self._sequences.message()), SEQUENCES)
+            if found := unlike_sequences([unpack(CallSequences, data) for data in sequences]):
                 raise UnderstudyError(explained(found, self._recovery.newcomers))
 
     def passed(self, step: Step) -> None:

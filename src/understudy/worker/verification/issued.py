@@ -72,11 +72,11 @@ class _Attempt:
 
 
 class IssuedCollectives(Kernels, Participant):
-    in_front: ClassVar[bool] = True  # a collective counts as issued even if another client rejects it
+    first: ClassVar[bool] = True  # a collective counts as issued even if another client rejects it
 
     def __init__(self, context: RankContext) -> None:
         self._membership, self._progress, self._rank_state = context.membership, context.progress, context.rank_state
-        self._lock = threading.Lock()  # autograd has threads of its own
+        self._lock = threading.Lock()  # autograd has its own threads
         self._thread = 0  # the one that runs transactions
         self._noting = False
         self._attempt = _Attempt()
@@ -252,7 +252,7 @@ class IssuedCollectives(Kernels, Participant):
         if given and given[0].dtype in _OF_OBJECTS and (objects := moved_objects()) is not None:
             if not objects:  # they cannot be read
                 return Entry(order, collective.operator, arguments, _UNREAD, [], 1, _NOWHERE)
-            # Equal objects may have pickles of different sizes, so the size says nothing.
+            # Equal objects may have pickles of different sizes, so the size is no evidence.
             return Entry(order, collective.operator, arguments, [], [objects], 1, _NOWHERE)
         offset = self._progress.transaction % STRIDE
         digests = [self._digest(tensor, offset) for tensor in given]

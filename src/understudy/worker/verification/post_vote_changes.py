@@ -32,7 +32,7 @@ from understudy.worker.participant import Participant, Reduce, Step, VoteField, 
 from understudy.worker.state.rank_local import POSITION, STREAM
 from understudy.worker.state.unregistered import PREFIX
 
-POINTS = 16  # points of a script that are told apart
+POINTS = 16  # points of a script that are distinguished
 EARLY = 2  # transactions after whose votes all ranks hand over at every point
 CLOSELY = 16  # transactions in which values are checked at every point, at first
 _CHANGES = "changes after votes"
@@ -61,7 +61,7 @@ def is_inside(point: str) -> bool:
 
 
 class PostVoteChanges(Participant):
-    """The points that this rank knows, numbered in order of appearance, which is the same on every rank; and what is done there."""
+    """The points that this rank knows, numbered in order of appearance, which is the same on every rank; and the work there."""
 
     def __init__(self, context: RankContext, place: Callable[[], ScriptPosition] = list) -> None:
         """Take the context. `place`: returns that of the next transaction."""
@@ -104,8 +104,8 @@ class PostVoteChanges(Participant):
             self._seen = transaction  # later points see this same change
             self._found.add(number)
             again = not is_inside(point) and all(name.startswith((STREAM, POSITION, PREFIX)) for name in changed)
-            told = transactions.CHANGES_AND_RUNS_AGAIN if again else transactions.CHANGES_AFTER_VOTE
-            self._notices.tell(told(names=", ".join(map(called, changed)), point=point))
+            message = transactions.CHANGES_AND_RUNS_AGAIN if again else transactions.CHANGES_AFTER_VOTE
+            self._notices.tell(message(names=", ".join(map(called, changed)), point=point))
         owed = self.owed and look is Look.AT_VALUES
         if number in self.agreed or transaction <= EARLY or owed:
             self.owed = self.owed and not owed
@@ -137,8 +137,8 @@ class PostVoteChanges(Participant):
     def _hand_over(self, copy: BuddyCopy, look: Look, number: int) -> None:
         membership, step = self._membership, self._progress.step
         earlier = copy if look is Look.AT_VALUES else None
-        behind = sorted({*copy.behind, number})
-        fresh = self._local.make(copy.transaction, copy.place, step, copy.boundary, copy.results, behind=behind, earlier=earlier)
+        points = sorted({*copy.behind, number})
+        fresh = self._local.make(copy.transaction, copy.place, step, copy.boundary, copy.results, after_vote=points, earlier=earlier)
         fresh.top = copy.top
         if membership.channel is None:
             return  # the generation is over: the copy is handed over after the recovery, like one that is lost on the way here
@@ -154,19 +154,19 @@ class PostVoteChanges(Participant):
         self._committed += 1
         self._passed.clear()
 
-    def behind(self) -> list[int]:
+    def after_vote(self) -> list[int]:
         """Return the points after the last vote, as far as the script has come, at which something is known to change."""
         return sorted(self._passed & (self._found | self.agreed))
 
-    def missed(self, copy: BuddyCopy, behind: list[int]) -> list[str]:
-        """Return those of `behind`, of another rank, that the rank of `copy` had not reached when it was lost."""
-        return [point for point, number in self.numbers.items() if number in set(behind).difference(copy.behind)]
+    def missed(self, copy: BuddyCopy, after_vote: list[int]) -> list[str]:
+        """Return those of `after_vote`, of another rank, that the rank of `copy` had not reached when it was lost."""
+        return [point for point, number in self.numbers.items() if number in set(after_vote).difference(copy.behind)]
 
     def moment(self, copy: BuddyCopy) -> Look:
         """Return the last kind of point at which the copy of a rank was made again; AFTER also for one that is of the vote."""
         points = {number: point for point, number in self.numbers.items()}
-        behind = [points.get(number, "") for number in copy.behind if not is_inside(points.get(number, ""))]
-        return Look.AFTER if not behind else Look.AT_STREAMS if set(behind) == {TOP} else Look.AT_VALUES
+        after_vote = [points.get(number, "") for number in copy.behind if not is_inside(points.get(number, ""))]
+        return Look.AFTER if not after_vote else Look.AT_STREAMS if set(after_vote) == {TOP} else Look.AT_VALUES
 
     def vote_fields(self) -> Sequence[VoteField]:
         """Return a bit for every point at which this rank has seen a change."""
@@ -179,10 +179,10 @@ class PostVoteChanges(Participant):
             self.agreed |= {number for number in range(POINTS) if bits >> number & 1}
             self._found |= self.agreed
 
-    def adopt(self, numbers: dict[str, int], agreed: list[int], behind: list[int], owed: bool) -> None:
+    def adopt(self, numbers: dict[str, int], agreed: list[int], after_vote: list[int], owed: bool) -> None:
         """Adopt, after a recovery, what one of the ranks knew: all must hand over at the same points."""
         self.owed = owed
         self.numbers = dict(numbers)
         self.agreed = set(agreed)
-        self._passed = set(behind)
+        self._passed = set(after_vote)
         self._found |= self.agreed

@@ -60,7 +60,7 @@ class RedoProof(Participant):
         self._original = False  # it was the first attempt of all: a redo is no evidence for another
         self._written: frozenset[str] = frozenset()  # the entries known, then, to change before the vote
         self._differs = ""  # the difference of the running attempt
-        self._said = False  # ... and it was reported to the orchestrator
+        self._reported = False  # ... and it was reported to the orchestrator
         self._compared = 0
         self._collectives = NOTHING_COMPARED
         self._evidence = Evidence.FIRST
@@ -78,9 +78,9 @@ class RedoProof(Participant):
 
     def before_vote(self, step: Step) -> None:
         """Compare an attempt that has reached its vote. If the one before had, too, the inputs of collectives on the way do not count: the
-        results of both say more.
+        results of both are better evidence.
         """
-        self._said, issued = False, self._issued
+        self._reported, issued = False, self._issued
         if step.skipped:  # nothing is computed
             self._differs = ""
             return
@@ -120,7 +120,7 @@ class RedoProof(Participant):
 
     def reported(self, decision: Recover) -> Recover:
         """Report a difference before the vote is rolled forward. Returns the decision that takes it into account."""
-        if self._differs and not self._said and decision.start > self._progress.transaction:
+        if self._differs and not self._reported and decision.start > self._progress.transaction:
             self._end(decision.generation)
             return self._membership.quiesce()
         return decision
@@ -128,7 +128,7 @@ class RedoProof(Participant):
     def _end(self, generation: int) -> None:
         control, progress = self._membership.control, self._progress
         if self._differs:
-            self._said = True
+            self._reported = True
             partly, sure = self._before is None, self._before is None and self._issued.found.sure
             detail = f"{self._differs}{self._likely()}"
             control.send(RedoDiffers(control.worker, generation, progress.transaction, progress.step, detail, partly, sure))

@@ -23,7 +23,7 @@ _SHOWN = 4
 
 
 def items_of(state: State, replicas: Replicas) -> list[StateItem]:
-    """Return what is registered, each name once, and what the script changes in addition to that."""
+    """Return the registered state, each name once, and the other state that the script changes."""
     sizes = {entry: local_tensor(tensor).numel() * tensor.element_size() for entry, tensor in state.all_tensors().items()}
     sizes |= {entry: len(data) for entry, data in state.encoded_values(closely=False).items()}
     names: dict[str, list[str]] = {}
@@ -39,7 +39,7 @@ def items_of(state: State, replicas: Replicas) -> list[StateItem]:
 
 
 def changing(state: State) -> tuple[tuple[str, str], ...]:
-    """Return place and name, as in `items_of`, of what is known to change and is not registered."""
+    """Return place and name, as in `items_of`, of values that are known to change and are not registered."""
     streams = [_stream(name, state.names) for name in state.randomness.names()]
     found = {(item.root, item.shown) for item in streams if item.kind != "registered"}
     every = sorted(found | {(_short(one.root), _short(one.name)) for one in state.unregistered.listed(())})

@@ -33,35 +33,35 @@ DRILLED = Whose("on the rank", "on the spare")
 REDONE = Whose("before the loss", "in the redo")
 
 
-def at_begin(held: RankState, arguments: Any) -> DrilledMoment:
+def at_begin(rank_state: RankState, arguments: Any) -> DrilledMoment:
     """Return what a step begins with in addition to the otherwise proven state: all attributes of the modules, and its arguments."""
-    attributes = held.state.attributes.everything()
+    attributes = rank_state.state.attributes.everything()
     digests = {name: digest_bytes(data) for name, data in attributes.items()}
     return DrilledMoment(BEGIN, digests | _content(ARGUMENTS, arguments), _short(attributes | encoded(ARGUMENTS, arguments)), 0, 0, {}, 0)
 
 
-def at_vote(held: RankState, written: Collection[str] | None = None) -> DrilledMoment:
+def at_vote(rank_state: RankState, written: Collection[str] | None = None) -> DrilledMoment:
     """Return the results of an attempt: gradients, buffers, values, streams, and what it changes before its vote: `written`, or all that
     is known now.
     """
-    state = held.state
-    changed = held.pre_vote.entries if written is None else written
+    state = rank_state.state
+    changed = rank_state.pre_vote.entries if written is None else written
     found = dict(state.mutable_tensors()) | state.made_gradients()
     found |= {entry: tensor for entry, tensor in (*state.parameters(), *state.moments()) if entry in changed}
-    return _moment(VOTE, held, {entry: digest_of(tensor) for entry, tensor in found.items()})
+    return _moment(VOTE, rank_state, {entry: digest_of(tensor) for entry, tensor in found.items()})
 
 
-def at_end(held: RankState, result: Any) -> DrilledMoment:
+def at_end(rank_state: RankState, result: Any) -> DrilledMoment:
     """Return everything, after the step."""
-    tensors = held.state.all_tensors() | held.state.made_gradients()
+    tensors = rank_state.state.all_tensors() | rank_state.state.made_gradients()
     digests = {entry: digest_of(tensor) for entry, tensor in tensors.items()} | _content(RESULT, result)
-    return _moment(END, held, digests, encoded(RESULT, result))
+    return _moment(END, rank_state, digests, encoded(RESULT, result))
 
 
-def _moment(moment: str, held: RankState, digests: dict[str, int], more: Mapping[str, bytes] | None = None) -> DrilledMoment:
-    """Make the moment. `more`: encodings of what is in `digests`."""
-    values = held.state.encoded_values()
-    streams = {stream(name): digest_bytes(data) for name, data in held.state.randomness.capture().items()}
+def _moment(moment: str, rank_state: RankState, digests: dict[str, int], more: Mapping[str, bytes] | None = None) -> DrilledMoment:
+    """Make the moment. `more`: encodings of the values in `digests`."""
+    values = rank_state.state.encoded_values()
+    streams = {stream(name): digest_bytes(data) for name, data in rank_state.state.randomness.capture().items()}
     digests = digests | {name: digest_bytes(data) for name, data in values.items()} | streams
     return DrilledMoment(moment, digests, _short({**values, **(more or {})}), 0, 0, {}, 0)
 

@@ -89,7 +89,7 @@ class Trail:
         self._over, self._pending = True, []
 
     def _taken(self) -> bytes:
-        """Return what is known of the pending marks, without a gap; empty: nothing."""
+        """Return the known pending marks, without a gap; empty: nothing."""
         known = []
         for one in self._pending:
             if (mark := one()) is None:
@@ -103,7 +103,7 @@ class LateMarks:
     """A thread that sends marks which become known while the script issues nothing more."""
 
     def __init__(self, send: Callable[[], bool]) -> None:
-        """`send`: send what is known now; return whether there may be more."""
+        """`send`: send the marks that are known now; return whether there may be more."""
         self._send = send
         self._more = threading.Event()
         self._running = False

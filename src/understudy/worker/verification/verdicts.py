@@ -19,14 +19,14 @@ class Judge:
     def __init__(self, context: RankContext) -> None:
         self._progress, self._membership, self._local = context.progress, context.membership, context.rank_state.local
 
-    def differences(self, told: Mapping[int, StateSummary]) -> list[Difference]:
+    def differences(self, summaries: Mapping[int, StateSummary]) -> list[Difference]:
         """Return the differences among the replicas of these ranks that are not a chance."""
         known = self._local.replicas
         if known is None:
             return []
-        tables = {rank: there.digests for rank, there in told.items()}
-        moved = {rank: there.moved for rank, there in told.items()}
-        return differences(known, tables, moved, {rank: there.owners for rank, there in told.items()})
+        tables = {rank: there.digests for rank, there in summaries.items()}
+        moved = {rank: there.moved for rank, there in summaries.items()}
+        return differences(known, tables, moved, {rank: there.owners for rank, there in summaries.items()})
 
     def end_generation(self, generation: int, found: list[Difference], tables: Mapping[int, Digests]) -> None:
         """Report that replicas differ, and wait until `generation` is over for that. Raises `GenerationAborted`."""

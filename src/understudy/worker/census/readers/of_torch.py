@@ -28,8 +28,8 @@ _OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__)
 def tensor_parts(path: Path, tensor: torch.Tensor) -> tuple[Part, ...]:
     """Return hooks and attributes of a tensor."""
     hooks = [part for name in _HOOKS_OF_TENSORS for part in script_hooks(path.then("attribute", name), getattr(tensor, name, None))]
-    held = () if type(tensor).__module__.startswith("torch.distributed") else attributes_of(path, tensor)
-    return (*hooks, *held)
+    attributes = () if type(tensor).__module__.startswith("torch.distributed") else attributes_of(path, tensor)
+    return (*hooks, *attributes)
 
 
 def gradient_parts(path: Path, tensor: torch.Tensor) -> tuple[Part, ...]:
@@ -61,12 +61,12 @@ def _content(tensor: torch.Tensor) -> Hashable:
 
 def read_module(path: Path, module: torch.nn.Module) -> Reading:
     """Return hooks, and attributes that are not carried."""
-    held = vars(module)
-    parts = [part for name in _HOOKS_OF_MODULES for part in script_hooks(path.then("attribute", name), held.get(name))]
+    attributes = vars(module)
+    parts = [part for name in _HOOKS_OF_MODULES for part in script_hooks(path.then("attribute", name), attributes.get(name))]
     if not type(module).__module__.startswith(("torch.nn.parallel", "torch.distributed")):
         parts += [
             (path.then("attribute", name), value)
-            for name, value in list(held.items())
+            for name, value in list(attributes.items())
             if name not in _OF_EVERY_MODULE and type(value) is not torch.Tensor and not is_plain_attribute(value)
         ]
     for table in (module._modules, module._parameters):
@@ -76,12 +76,12 @@ def read_module(path: Path, module: torch.nn.Module) -> Reading:
 
 def read_optimizer(path: Path, optimizer: torch.optim.Optimizer) -> Reading:
     """Return hooks and attributes."""
-    held = vars(optimizer)
-    parts = [part for name in _HOOKS_OF_OPTIMIZERS for part in script_hooks(path.then("attribute", name), held.get(name))]
+    attributes = vars(optimizer)
+    parts = [part for name in _HOOKS_OF_OPTIMIZERS for part in script_hooks(path.then("attribute", name), attributes.get(name))]
     if not type(optimizer).__module__.startswith("torch.distributed"):
         parts += [
             (path.then("attribute", name), value)
-            for name, value in list(held.items())
+            for name, value in list(attributes.items())
             if name not in _OF_OPTIMIZERS and not name.startswith("_")
         ]
     return Reading(None, tuple(parts))
@@ -94,9 +94,9 @@ def read_sampler(path: Path, sampler: torch.utils.data.Sampler[Any]) -> Reading:
 
 def read_loader(path: Path, loader: Any) -> Reading:
     """Return the attributes of a loader, and those that the script has added to its samplers."""
-    held = [(name, value) for name, value in list(vars(loader).items()) if not name.startswith("_") and name != "generator"]
-    parts = [(path.then("attribute", name), value) for name, value in held if "sampler" not in name]
-    for name, sampler in held:
+    attributes = [(name, value) for name, value in list(vars(loader).items()) if not name.startswith("_") and name != "generator"]
+    parts = [(path.then("attribute", name), value) for name, value in attributes if "sampler" not in name]
+    for name, sampler in attributes:
         if "sampler" in name and hasattr(sampler, "__dict__") and not is_class_of_script(type(sampler)):
             own, way = _named_by(type(sampler)), path.then("attribute", name)  # type: ignore[arg-type]
             parts += [

@@ -148,7 +148,7 @@ def end_waits() -> int:
 class GlooWaker:
     """Searches for doomed waits on its own thread, from `start` until `stop`. `woken`: how many were ended so far.
 
-    `closed` says whether Gloo has closed every connection. From then on it wakes no thread any more, so one that still sleeps is
+    `closed`: whether Gloo has closed every connection. From then on it wakes no thread any more, so one that still sleeps is
     forgotten. After `PATIENCE` searches that is assumed: some connections Gloo never closes.
     """
 
