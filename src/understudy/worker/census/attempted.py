@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from understudy.worker.census.bindings import Bindings, WalkBudget
 from understudy.worker.census.leaves import LARGEST
 from understudy.worker.census.owners import Met, Owners
 from understudy.worker.census.roots import RootKey, Roots, Table
@@ -44,11 +45,12 @@ class BegunTensor(NamedTuple):
 
 
 class FirstChanges:
-    """Notes at each begin what a redo can restore, of what the last walk has met."""
+    """Notes at each begin what a redo can restore, of what the last walk has met, and sees at each vote which names have been bound."""
 
     def __init__(self) -> None:
         self._met, self._tensors = Met(), _Tensors()
         self.owners = Owners()  # as of the last begin
+        self.bindings, self.walks = Bindings(), WalkBudget()
 
     def look(self, found: WalkResult, roots: Roots) -> None:
         """Take what a walk has met."""

@@ -30,7 +30,7 @@ from understudy.messages import encoding
 from understudy.worker.census import leaves, naming
 from understudy.worker.census.attempted import FirstChanges, NotedChanges
 from understudy.worker.census.baseline import Baseline
-from understudy.worker.census.bindings import KINDS, Bindings, WalkBudget
+from understudy.worker.census.bindings import KINDS
 from understudy.worker.census.naming import BEYOND, HISTORY, LARGE, LEFT, MOVED, RUNNING, UNREAD, UNSEEN
 from understudy.worker.census.owners import is_keepable
 from understudy.worker.census.reach import Changes, reach
@@ -87,7 +87,6 @@ class Census:
         self._reported: set[str] = set()
         self._inside = False  # in an iteration of a loop of the job, which is not done again
         self._first_changes = FirstChanges()
-        self._bindings, self._walks = Bindings(), WalkBudget()
         self._begins = 0
         self._before = 0  # transactions of the job before this worker was a rank
         self.top: dict[str, bytes] = {}  # watched values, as of the top of the iteration
@@ -149,7 +148,7 @@ class Census:
         first = self._first
         if first is None:
             return WalkResult()
-        with self._walks.measured():
+        with self._first_changes.walks.measured():
             return self._walk(first)
 
     def _walk(self, first: Baseline) -> WalkResult:
@@ -319,11 +318,11 @@ class Census:
         first = self._first
         if first is None:
             return
-        if self._walks.is_time():
+        if self._first_changes.walks.is_time():
             self._look_closely()
         here, covered = self._roots.scopes(), None
         frames = {path.root for path in self._watched.values() if path.root[0] == FRAME}
-        for path, value in self._bindings.rebound(self._roots.of_kinds(KINDS) | self._roots.some(frames, here)):
+        for path, value in self._first_changes.bindings.rebound(self._roots.of_kinds(KINDS) | self._roots.some(frames, here)):
             entry = path.entry
             if any(entry in known for known in (self._watched, self._uncovered[LEFT], self._uncovered[LARGE])):
                 continue

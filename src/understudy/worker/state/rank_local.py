@@ -104,9 +104,7 @@ class LocalState:
         Raises `UsageError` if it is too large.
         """
         closely = self.comparisons < CLASSIFIED
-        self._state.unregistered.look_at_names()
-        # In the first transactions much changes for the first time. A newcomer has not seen yet what changes only before a vote.
-        values = self._state.encoded_values(closely=closely or self._state.unregistered.exact or len(self.sealed) < 2)
+        values = self._values()
         every = {name: local_tensor(t) for name, t in self._state.mutable_tensors()}
         self._large = sum(t.numel() * t.element_size() for t in every.values()) + sum(map(len, values.values())) > LIMIT
         tensors = {name: t for name, t in every.items() if self._mine(name)}
@@ -149,6 +147,14 @@ class LocalState:
         self.versions[transaction] = [*before, copy.digests]
         self.versions.pop(transaction - 2, None)
         return copy
+
+    def _values(self) -> dict[str, bytes]:
+        """Return all values. In the first transactions much changes for the first time, and a newcomer has not seen yet what changes only
+        before a vote.
+        """
+        unregistered = self._state.unregistered
+        unregistered.look_at_names()
+        return self._state.encoded_values(closely=self.comparisons < CLASSIFIED or unregistered.exact or len(self.sealed) < 2)
 
     def make_whole(self, copy: BuddyCopy, carried: bool) -> BuddyCopy:
         """Make the same copy, still as of its vote, with all values and buffers, unless that is too large: ranks that had the same now
