@@ -169,7 +169,7 @@ class Worker:
         self.number = given.rank if isinstance(given, commands.Assign) else SPARE_OF + given.rank
         if first and (device := self.job.devices.get(given.rank)):
             control.send(events.UsesDevice(self.name, device))
-        made = runtime.Runtime(control, given, self.server, None if first else FileAccessGuard(), Worker.run.__code__)
+        made = runtime.Runtime(control, given, self.server, None if first else FileAccessGuard(), {Worker.run.__code__})
         self.rank = Rank(made)
         if isinstance(given, commands.Assign) and first:
             self._set_up(given, made)

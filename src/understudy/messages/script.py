@@ -126,11 +126,11 @@ ATTEMPT_NOT_ENTERED = Message(
     cause="job.attempts() gives attempts, which are context managers. What is outside of the `with` block is not part of a transaction.",
     remedy="Make `with attempt:` the only statement of the loop, and put the code of the step into it.",
 )
-KIND_OF_ATTEMPTS = Message(
+KIND_OF_TRANSACTION = Message(
     "US1136",
-    'job.attempts({given!r}): give "step" or "section"',
-    cause="job.attempts was given a kind of transaction that there is not.",
-    remedy='Use job.attempts() for a training step, and job.attempts("section") for a block that steps no optimizer.',
+    'job.{method}: the kind {given!r} is neither "step" nor "section"',
+    cause="job.attempts or job.begin was given a kind of transaction that does not exist.",
+    remedy='Leave it out for a training step, and give "section" for code that steps no optimizer.',
 )
 RESULTS_DROPPED = Message(
     "US1141",

@@ -46,6 +46,39 @@ SECTION_FAILED = Message(
     cause='The function raised the exception in the traceback, and its section was declared with on_error="report".',
     remedy="Fix the error in the traceback. Training continues in the meantime.",
 )
+CALL_AFTER_VOTE = Message(
+    "US4592",
+    "{name} was called in {running} after its vote: what a transaction records comes before its first optimizer step",
+    cause="A transaction that was opened by job.begin had voted, so it is not redone any more, and a further call cannot be recorded.",
+    remedy="Make the call before optimizer.step, or after transaction.commit in a transaction of its own.",
+)
+GRAPH_BETWEEN_CALLS = Message(
+    "US4593",
+    "{name} is a recorded call and gets a tensor with a graph: after a loss it would run again with the graph of the interrupted attempt",
+    cause="A call of a transaction that was opened by job.begin uses what an earlier call has returned, as loss.backward does. A redo runs "
+    "both calls again, but the second one would still get the first attempt's tensor.",
+    remedy="Put forward and backward into one function, and record that: transaction.call(training_step, batch).",
+)
+ITERATOR_IN_CALL = Message(
+    "US4596",
+    "{name} is a recorded call and gets an iterator: after a loss it would run again, and find the iterator used up",
+    cause="A call of a transaction that was opened by job.begin has an iterator or generator as argument, as model.parameters().",
+    remedy="Pass a list: transaction.call(clip_grad_norm_, list(model.parameters()), 1.0).",
+)
+CHANGED_BETWEEN_CALLS = Message(
+    "US4594",
+    "{entry} was changed in {running} outside of a recorded call: a redo would not change it again",
+    cause="The code that opened a transaction by job.begin has changed a parameter or a gradient itself, between its recorded calls or "
+    "before the vote, as clip_grad_norm_ and zero_grad do.",
+    remedy="Record what changes gradients and parameters, too: transaction.call(clip_grad_norm_, list(model.parameters()), 1.0).",
+)
+CHANGED_BY_BOTH = Message(
+    "US4595",
+    "{entry} is changed by recorded calls of {running} and by the code between them: a redo sets it to its values in the interrupted "
+    "attempt before each call",
+    cause="The owner of a transaction that was opened by job.begin changes a value that the recorded calls change, too.",
+    remedy="Nothing, if the calls compute the same again. Otherwise let only one of them change the value.",
+)
 OPTIMIZER_NOT_REGISTERED = Message(
     "US4575",
     "{optimizer} is stepped but not registered: add it to job.register(...)",

@@ -46,7 +46,7 @@ class Found:
     def __init__(self, covered: Any = (), set_up: bool = True) -> None:
         self.streams: dict[str, Any] = {}
         known = set(map(id, covered))
-        self.census = Census(lambda: lambda thing: id(thing) in known, boundary(), self.streams.__setitem__)
+        self.census = Census(lambda: lambda thing: id(thing) in known, {boundary()}, self.streams.__setitem__)
         self.census.ignore({"found", "mine", "newcomer", "noted"})  # what tests have in their frames, which are looked at, too
         if set_up:
             self.census.set_up()

@@ -265,7 +265,7 @@ def test_what_an_optimizer_was_made_of_is_left_to_it(script: Any, monkeypatch: p
     state.register("model", model)
     state.register("optimizer", optimizer)
     monkeypatch.setattr(script, "made_of", {"groups": groups, "kept": optimizer.state}, raising=False)
-    mine = Census(state.takes_care_of, boundary(), lambda name, stream: None)
+    mine = Census(state.takes_care_of, {boundary()}, lambda name, stream: None)
     mine.set_up()
     groups[0]["lr"] = 0.5
     optimizer.param_groups[1]["lr"] = 0.7
@@ -300,7 +300,7 @@ def test_a_value_by_parameter_is_known_by_its_number(script: Any) -> None:
     assert [value if value is None else value.tolist() for value in script.moments.values()] == [[1, 1], None, [2, 2]]
     for place in ("9" * 5000 + " float", "-1 float", "x float", "", "0 list", "7 float"):
         with pytest.raises(walk.Gone):
-            walk.read(walk.Path(("module", HERE), "moments", (("place", place),)), roots.Roots(boundary()).all())
+            walk.read(walk.Path(("module", HERE), "moments", (("place", place),)), roots.Roots({boundary()}).all())
     script.moments = {}
     for entry, data in values.items():
         newcomer.load(entry, data)

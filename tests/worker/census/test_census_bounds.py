@@ -109,7 +109,7 @@ def test_of_a_long_list_only_a_part_is_read(script: Any, monkeypatch: pytest.Mon
     assert not leaves.is_leaf(([0, 1],) * (leaves.ITEMS // 2), room) and room.items == 0
     assert leaves.is_leaf({n: [n] for n in range(leaves.ITEMS // 4)}, room) and room.items < -leaves.ITEMS // 3
     monkeypatch.setattr(script, "dataset", [script.Trainer() for _ in range(leaves.LONGEST + 1)], raising=False)
-    found = walk.look(roots.Roots(boundary()).all(), lambda thing: False)
+    found = walk.look(roots.Roots({boundary()}).all(), lambda thing: False)
     assert found.beyond is None and found.objects < leaves.LONGEST
 
 
@@ -117,7 +117,7 @@ def test_running_frames_are_searched_after_modules_that_have_too_much(script: An
     monkeypatch.setattr(walk, "MOST", 200)
     monkeypatch.setattr(script, "models", [script.Trainer() for _ in range(300)], raising=False)
     best = 0
-    found = walk.look(roots.Roots(boundary()).all(), lambda thing: False)
+    found = walk.look(roots.Roots({boundary()}).all(), lambda thing: False)
     assert (
         found.beyond is not None and found.beyond.name == "models" and any(entry.endswith(":best") for entry in found.leaves) and not best
     )

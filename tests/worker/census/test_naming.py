@@ -135,7 +135,7 @@ def test_an_iterator_that_does_not_show_its_position_is_found_in_the_source(scri
     text, expected = DRAWN[case]
     script(text)
     assert is_drawn(at("more"), None, {"step"}) == expected
-    census = Census(lambda: lambda thing: False, at.__code__, lambda name, stream: None)
+    census = Census(lambda: lambda thing: False, {at.__code__}, lambda name, stream: None)
     census.transaction(vars(sys.modules["train"]).get("step"))  # type: ignore[arg-type]
     census.set_up()
     census.at_top()
@@ -242,7 +242,7 @@ def test_of_many_four_are_named(script: Script) -> None:
 
 def test_the_census_reports_it(script: Script) -> None:
     module = script("class Meter:\n    def up(self):\n        self.sum += 1\nmeter = Meter()\nmeter.sum = 0\nseen = {}")
-    census = Census(lambda: lambda thing: False, test_the_census_reports_it.__code__, lambda name, stream: None)
+    census = Census(lambda: lambda thing: False, {test_the_census_reports_it.__code__}, lambda name, stream: None)
     census.set_up()
     module.meter.up()
     (entry,) = [entry for entry in census.encoded(None, True) if entry.endswith("meter.sum")]

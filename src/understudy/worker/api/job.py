@@ -11,6 +11,7 @@ import functools
 import itertools
 import math
 import os
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
@@ -25,6 +26,7 @@ from understudy.common.page_view import ALONE, Activity
 from understudy.messages import script
 from understudy.worker.api import session
 from understudy.worker.api.attempts import Attempts, PlainAttempts
+from understudy.worker.api.transaction import PassedTransaction, PlainTransaction, RecordedTransaction, Transaction
 from understudy.worker.census import left_names
 from understudy.worker.data import manual_iterators as drawn
 from understudy.worker.data.iterators import LoaderIterator
@@ -39,6 +41,7 @@ from understudy.worker.recovery.newcomer import Newcomer
 from understudy.worker.state.namespace import Namespace
 from understudy.worker.state.registry import State
 from understudy.worker.state.streams import ITERATOR
+from understudy.worker.step.open_transaction import RUNS_CALLS
 from understudy.worker.step.runtime import Runtime
 from understudy.worker.verification.post_vote_changes import TOP, Look
 
@@ -229,9 +232,27 @@ class Job:
 
         Raises `UnderstudyError` for another `kind`.
         """
-        if kind not in ("step", "section"):
-            raise UsageError(script.KIND_OF_ATTEMPTS(given=kind))
+        self._check_kind("attempts", kind)
         return PlainAttempts(lambda: self._count(kind)) if self._runtime is None else Attempts(self._runtime, kind)
+
+    def begin(self, name: str, kind: Literal["step", "section"] = "step") -> Transaction:
+        """Begin a transaction that the caller continues by `call` and `vote`, and ends by `commit`: for adapters of training frameworks.
+
+        `name` stands for the function in messages; each place in the source has its own. Raises `UnderstudyError` inside of another
+        transaction and for another `kind`.
+        """
+        self._check_kind("begin", kind)
+        if self._runtime is None:
+            return PlainTransaction(lambda: self._count(kind))
+        passed, kept = self._runtime.passes(kind)
+        if passed:
+            return PassedTransaction(kept)
+        return RecordedTransaction(self._runtime, self._runtime.transactions.open(kind, name), sys._getframe(1).f_back)
+
+    @staticmethod
+    def _check_kind(method: str, kind: str) -> None:
+        if kind not in ("step", "section"):
+            raise UsageError(script.KIND_OF_TRANSACTION(method=method, given=kind))
 
     def _count(self, kind: str) -> None:
         """Count a transaction without Understudy."""
@@ -355,7 +376,7 @@ def _code_of(function: Callable[..., Any], name: str) -> CodeType:
     return next(code for code in function.__code__.co_consts if isinstance(code, CodeType) and code.co_name == name)
 
 
-_BOUNDARY = _code_of(Job._transaction, "transaction")  # of the wrapper of every transaction: frames above it are the script's
+_BOUNDARY = frozenset({_code_of(Job._transaction, "transaction"), RUNS_CALLS})  # frames above one of these are the script's
 
 
 def join(backend: str | None = None) -> Job:

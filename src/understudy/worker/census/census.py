@@ -65,11 +65,11 @@ class Census:
     def __init__(
         self,
         covered: Callable[[], Callable[[Any], bool]],
-        boundary: CodeType,
+        boundary: Container[CodeType],
         found_stream: Callable[[str, Any], None],
     ) -> None:
         """Take what the census depends on. `covered` returns, as of now, a test whether a thing is registered or belongs to a registered
-        one. `boundary`: the code of the wrapper of a transaction. `found_stream` gets each generator of random numbers that the script
+        one. `boundary`: the codes that run a transaction. `found_stream` gets each generator of random numbers that the script
         has when its set-up is over, by name.
         """
         self._covered = covered

@@ -166,9 +166,9 @@ def is_own(name: str) -> bool:
     return isinstance(file, str) and is_of_script(file)
 
 
-def frames_here(boundary: CodeType, around: FrameType | None = None) -> list[FrameType]:
+def frames_here(boundary: Container[CodeType], around: FrameType | None = None) -> list[FrameType]:
     """Return the frames of the script, from the innermost on, without those that run in a transaction, and without lambdas and
-    comprehensions, which carry nothing from one call to the next. `boundary`: the code of the wrapper of a transaction. `around`: the
+    comprehensions, which carry nothing from one call to the next. `boundary`: the codes that run a transaction. `around`: the
     frame that contains the running transaction. Called several times in every step.
     """
     found: list[FrameType] = []
@@ -177,7 +177,7 @@ def frames_here(boundary: CodeType, around: FrameType | None = None) -> list[Fra
         code = frame.f_code
         if frame is around:
             found.clear()
-        if code is boundary:
+        if code in boundary:
             found.clear()
         elif _carries(code.co_filename, code.co_name):
             found.append(frame)
@@ -209,7 +209,7 @@ def _is_set(cell: CellType) -> bool:
 class Roots:
     """All roots of the script."""
 
-    def __init__(self, boundary: CodeType) -> None:
+    def __init__(self, boundary: Container[CodeType]) -> None:
         self._boundary = boundary
         self.around: FrameType | None = None  # that contains the running transaction, if its code is a block of the script
         self.functions: list[FunctionType] = []  # of transactions

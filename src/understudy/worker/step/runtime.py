@@ -5,6 +5,7 @@ own.
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 from types import CodeType
 from typing import Any
 
@@ -59,10 +60,10 @@ class Runtime:
         role: Assign | Prepare,
         server: StoreServer,
         opened: FileAccessGuard | None,
-        boundary: CodeType,
+        boundary: Container[CodeType],
     ) -> None:
         """Put the parts together. `opened`: guards the files that the script opens, on a worker that takes over the rank of another; None
-        on all others. `boundary`: the code of the wrapper of a transaction.
+        on all others. `boundary`: the codes that run a transaction.
         """
         self.progress = Progress(role.rank, int(role.environment["WORLD_SIZE"]))
         context = _context(control, server, self.progress, boundary)
@@ -136,7 +137,7 @@ class Runtime:
             self._boundary.join_newest()
 
 
-def _context(control: Control, server: StoreServer, progress: Progress, boundary: CodeType) -> RankContext:
+def _context(control: Control, server: StoreServer, progress: Progress, boundary: Container[CodeType]) -> RankContext:
     """Build what every part of the rank works with. `boundary` as in `Runtime`."""
     state = State(Shards())
     state.unregistered = Census(state.takes_care_of, boundary, state.randomness.find)

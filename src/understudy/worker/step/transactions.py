@@ -40,6 +40,7 @@ from understudy.worker.generation.context import RankContext
 from understudy.worker.participant import Step
 from understudy.worker.process.where import traceback_of
 from understudy.worker.step.boundary import StepBoundary
+from understudy.worker.step.open_transaction import OpenTransaction
 from understudy.worker.step.order import Order
 from understudy.worker.step.votes import Votes
 
@@ -51,7 +52,9 @@ class Transactions:
     def __init__(self, context: RankContext, order: Order, votes: Votes, boundary: StepBoundary, loops: Loops, watch: WatchSlot) -> None:
         self._progress, self._membership, self._state = context.progress, context.membership, context.rank_state.state
         self._order, self._votes, self._boundary, self._loops, self._watch = order, votes, boundary, loops, watch
+        self._context = context
         self._step = Step("", "", (), [])  # the running one, or the last
+        self._open: OpenTransaction | None = None  # whose owner calls what follows the begin
         self._committed: Counter[str] = Counter()  # steps of each function, by this worker
         self._in_function = False  # the script's own code runs, up to the vote
 
@@ -71,6 +74,18 @@ class Transactions:
                     raise
         self.commit(step)
         return step.result
+
+    def open(self, kind: str, name: str) -> OpenTransaction:
+        """Begin a transaction that its owner continues, and ends by `close`."""
+        step = self.begin(kind, name, ())
+        self._open = OpenTransaction(self._context, step, self.attempt, self.vote, self.rolled_back)
+        return self._open
+
+    def close(self, transaction: OpenTransaction, result: Any) -> None:
+        """Vote, unless that is done, and commit."""
+        transaction.vote()
+        transaction.step.result, self._open = result, None
+        self.commit(transaction.step)
 
     def begin(self, kind: str, function: str, arguments: Any, reports: bool = False) -> Step:
         """Begin a transaction. What follows is `attempt`, the script's code, and `end`, until no failure is `rolled_back`; then `commit`.
@@ -103,12 +118,16 @@ class Transactions:
 
     def end(self, step: Step) -> None:
         """End an attempt, and vote unless an optimizer's step has done so. Raises `GenerationAborted` if it has to be redone."""
+        if not self._progress.past_vote:
+            self.vote(step, step.kind == "step" or step.carried)
+
+    def vote(self, step: Step, carried: bool) -> None:
+        """Vote. `carried`: for gradients that a later transaction goes on with. Raises `GenerationAborted` if it has to be redone."""
         self._in_function = False
         if self._progress.must_redo:
             raise GenerationAborted("the failure of this attempt was swallowed inside it")
-        if not self._progress.past_vote:
-            step.carried = step.kind == "step" or step.carried
-            self._votes.run(step)
+        step.carried = carried
+        self._votes.run(step)
 
     def rolled_back(self, step: Step, error: BaseException) -> bool:
         """Roll back after a failure, for the next attempt. Returns False if `error` is the script's own."""
@@ -181,9 +200,9 @@ class Transactions:
             if not any(known is optimizer for known in self._state.optimizers.values()):
                 raise UsageError(texts.OPTIMIZER_NOT_REGISTERED(optimizer=type(optimizer).__qualname__))
             if not progress.past_vote:
-                others = with_closure_run(optimizer, args, kwargs)
-                self._step.carried = False
-                self._votes.run(self._step)
+                owner = self._open if self._open is not None and not self._open.inside else None
+                others = with_closure_run(optimizer, args, kwargs, owner.call if owner is not None else _called)
+                owner.vote_before_update() if owner is not None else self.vote(self._step, carried=False)
         elif progress.kind:
             raise UsageError(texts.OPTIMIZER_IN_SECTION(running=progress.running))
         elif progress.transaction >= 0:
@@ -192,8 +211,14 @@ class Transactions:
         return others
 
 
-def with_closure_run(optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-    """Run the closure of `optimizer.step(closure)` now, before the vote, and return arguments with one that returns its result.
+def _called(closure: Callable[[], Any]) -> Any:
+    return closure()
+
+
+def with_closure_run(
+    optimizer: Optimizer, args: Any, kwargs: Any, run: Callable[[Callable[[], Any]], Any] = _called
+) -> tuple[Any, Any] | None:
+    """Run the closure of `optimizer.step(closure)` by `run`, now, before the vote, and return arguments with one that returns its result.
 
     None if there is no closure, and for LBFGS and optimizers that are not torch's own, which may run it several times, or after they have
     changed parameters, as SAM does. `args` begins with the optimizer.
@@ -203,6 +228,6 @@ def with_closure_run(optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any,
     if not callable(closure) or not runs_it_first:
         return None
     with torch.enable_grad():
-        result = closure()
+        result = run(closure)
     rest = {name: value for name, value in kwargs.items() if name != "closure"}
     return (args[0], lambda: result, *args[2:]), rest
