@@ -3,7 +3,7 @@
 # group: unregistered state
 # ranks: 2
 # kills: backward@5:1
-# expect: refused US4715 "no longer the same"
+# expect: told US1451 "number"
 
 from _common import DDP, join_seeded, mlp, nn, random_dataset, sharded_loader, start_trace, torch
 
