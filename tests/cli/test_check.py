@@ -13,7 +13,9 @@ import pytest
 from rich.console import Console
 from tests.said import codes, refused, said
 
+from understudy.chaos.armed import Folder
 from understudy.cli.check.command import check
+from understudy.cli.check.course import Disturbance
 from understudy.cli.check.page import as_values, view
 from understudy.cli.check.records import Commit, Records, compare
 from understudy.cli.check.runs import Ended, Run, Standstill
@@ -21,6 +23,7 @@ from understudy.cli.check.verdict import Judge, Page, Verdict
 from understudy.cli.flags import Flags
 from understudy.cli.kills import PHASES, Kill, described, planned
 from understudy.cli.launch import Usage, launch
+from understudy.cli.run_directory import RunDirectory
 from understudy.messages import run_options, script_check
 from understudy.messages.base import Message
 
@@ -219,6 +222,42 @@ def test_the_step_of_a_kill_is_the_one_in_which_it_has_struck() -> None:
 
 def test_kills_are_two_steps_apart() -> None:
     assert [(kill.before, kill.phase) for kill in planned(1, 12, list(PHASES))] == [(12 + 2 * n, phase) for n, phase in enumerate(PHASES)]
+
+
+class Paused(Run):
+    """A run in which the killed rank comes to a phase `late` steps later than planned, and the others pause for the next kill meanwhile."""
+
+    def __init__(self, folder: Path, late: int, last: int) -> None:
+        self.directory, self.ranks, self.last, self.late = RunDirectory(folder), range(2), last, late
+        self._faults, self.killed, self.kills = Folder(folder), list[str](), list[Kill]()
+
+    def status(self) -> dict[str, Any]:
+        return {"drills": [], "ranks": [{"rank": 0, "proven": 3, "worker": "w0"}, {"rank": 1, "proven": 3, "worker": "w1"}], "spares": []}
+
+    def wait(self, what: str, come: Callable[[dict[str, Any]], Any]) -> Any:
+        return self.status()  # it has come
+
+    def where(self, phase: str) -> dict[str, Any] | None:
+        armed = self._faults.read(phase)
+        assert armed is not None and armed.step is not None
+        step = armed.step + (self.late if phase == "apply" else 0)
+        return {"transaction": step, "worker": "w1", "step": step, "pid": 0}
+
+    def kill(self, phase: str, pid: int) -> None:
+        held = [int(name.split("-")[0]) for name in self._faults.names() if name.endswith("-0")]
+        assert not [step for step in held if step <= self.kills[0].at + 1], "nobody is paused while the others recover"
+        self.killed.append(phase)
+        self.let_go(phase)
+
+
+@pytest.mark.parametrize(("late", "last", "killed", "at"), [(0, 28, 2, 14), (1, 28, 2, 15), (3, 28, 2, 17), (3, 18, 1, 14)])
+def test_a_kill_that_comes_late_postpones_the_next(late: int, last: int, killed: int, at: int, tmp_path: Path) -> None:
+    """Else the others, which have gone on, are paused for the next kill, and notice no loss."""
+    run = Paused(tmp_path, late, last)
+    run.kills = kills = planned(1, 12, ["apply", "between"])
+    Disturbance(run, kills)(lambda said: None)
+    assert len(run.killed) == killed
+    assert kills[1].before == at
 
 
 def test_the_records_of_a_run_are_read_without_what_a_killed_worker_left(tmp_path: Path) -> None:

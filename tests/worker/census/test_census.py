@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections import defaultdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -70,6 +71,21 @@ def test_found_values_are_given_to_another_worker(script: Any) -> None:
     assert newcomer.trainer.mode is newcomer.Mode.MAIN
     assert newcomer.trainer.meters["top1"].count == 3 and newcomer.bank.tolist() == [2.0] * 4
     assert mine.changed(closely=False) == given
+
+
+def test_a_look_makes_no_item_of_a_defaultdict(script: Any) -> None:
+    """A meter that a newcomer has not made, because it skips the iterations, must not come into being without its content."""
+    script.meters = defaultdict(script.Trainer)
+    found = Found()
+    script.meters["loss"]._hidden = 7
+    given = found.changed()
+    newcomer: Any = importlib.reload(script)
+    newcomer.meters = defaultdict(newcomer.Trainer)
+    mine = Found()
+    for entry, data in given.items():
+        mine.census.load(entry, data)
+    assert any("meters" in entry for entry in given)
+    assert not newcomer.meters
 
 
 def test_an_object_of_a_newcomer_that_the_others_have_left_is_not_written_over(script: Any) -> None:

@@ -234,3 +234,19 @@ def test_ignored_things_are_not_reported(script: Any) -> None:
     found.census.ignore({"thing.count"})
     change()
     assert _unseen(found) == set()
+
+
+def test_a_closure_that_is_a_root_now_and_then_changes_no_name(script: Any) -> None:
+    """What it captures has its first name from a frame that lasts longer, whether the function around the closure runs or not."""
+    found, thing = Found(set_up=False), Holder()
+
+    def train(model: Holder) -> None:
+        def step() -> Holder:
+            return model
+
+        found.census.transaction(step)
+        found.census.set_up()
+
+    train(thing)
+    found.changed()
+    assert not [one for one in found.census.listed(()) if one.kind == "unseen" and one.name.startswith(("thing", "model"))]

@@ -42,6 +42,17 @@ def test_a_redo_with_what_the_first_attempt_has_changed(guard: ArgumentsGuard) -
         guard.rollback(step)
 
 
+def test_a_redo_with_a_registered_tensor_that_has_been_restored(guard: ArgumentsGuard) -> None:
+    queue = torch.ones(2)
+    step = begun(guard, queue)
+    guard.attempt(step)
+    guard.rollback(step)
+    queue.copy_(torch.ones(2))
+    step.attempt = 1
+    guard.attempt(step)
+    guard.returned(step)
+
+
 def test_the_first_attempt_has_failed_before_it_came_here(guard: ArgumentsGuard) -> None:
     batch = torch.ones(2)
     step = begun(guard, batch)

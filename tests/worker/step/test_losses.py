@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
-from tests.said import said
+from tests.said import refused, said
 from tests.worker.job_in_one_process import Cut, Job, Loss
 from tests.worker.scripts_in_one_process import AFTER_THE_VOTE, ITERATIONS, SCRIPTS, computes, run, undisturbed
 from tests.worker.worker_in_one_process import Rank, replace_what_needs_processes
 
-from understudy.messages import newcomers
+from understudy.messages import coverage, newcomers
 from understudy.worker.encoding.messages import BuddyCopy
-from understudy.worker.errors import StateMismatch
+from understudy.worker.errors import StateMismatch, UnderstudyError
 from understudy.worker.generation.donors import Donors
 from understudy.worker.generation.plan import Plan
 from understudy.worker.generation.step_copy import StepCopy
@@ -142,6 +142,29 @@ def test_copies_that_are_not_handed_over_again_show(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(StepBoundary, "_hand_over_again", lambda self: setattr(self._membership, "unshared", False))
     job = run(tmp_path, "optimizer", 2, Cut(0, "vote", 3), Loss(1, "begin", 4))
     assert job.ended is not None and job.ended[0] != 0
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_replicas_that_part_after_a_recovery_end_the_job(lost: int, tmp_path: Path) -> None:
+    """The learning rate follows a counter that a newcomer begins anew. It is a value that all ranks had in common, so that the vote shows
+    that it differs before parameters are compared: they must not count as different from then on without a word.
+    """
+    counts: dict[Rank, int] = {}
+
+    def script(rank: Rank, iteration: int) -> None:
+        def step() -> None:
+            rank.optimizer.param_groups[0]["lr"] = 0.1 / (1 + counts[rank])
+            rank.net.weight.grad = computes(rank)
+            rank.step_optimizer()
+
+        counts[rank] = counts.get(rank, -1) + 1
+        rank.transaction(step)
+
+    loss = Loss(lost, "begin", 6)
+    job = Job(tmp_path, 2, script, 10, 1, (loss,))
+    with refused(UnderstudyError, coverage.NO_LONGER_SAME):
+        job.run()
+    assert job.struck == [loss]
 
 
 LOSSES = some.builds(Loss, some.integers(0, 3), some.sampled_from((*IN_STEPS, *IN_RECOVERIES)), some.integers(1, 8))

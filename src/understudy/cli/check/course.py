@@ -21,7 +21,7 @@ from typing import Any
 from understudy.chaos.job import View
 from understudy.cli.check.runs import Run
 from understudy.cli.client import Denied, NoAnswer
-from understudy.cli.kills import Kill
+from understudy.cli.kills import GAP, Kill
 from understudy.common.names import page_path
 from understudy.common.page_view import Activity
 from understudy.links.page import PageReader
@@ -100,12 +100,32 @@ class Disturbance:
         if where is None:
             run.let_go(kill.phase)
             return
+        if where["step"] + 1 >= after and not self._postpone(kill, where["step"] + GAP - after):
+            run.let_go(kill.phase)
+            return
         until, voted = time.monotonic() + FOR_OTHERS, kill.phase == "vote"
         others = [rank for rank in run.ranks if rank != kill.rank]
         run.wait("all others, which wait for it", lambda status: time.monotonic() > until or _all_wait(run, status, others, where, voted))
         kill.transaction, kill.worker, kill.at = where["transaction"], where["worker"], where["step"]
         run.kill(kill.phase, where["pid"])
         kill.seconds = run.wait("the recovery", lambda status: _recovered(run, number))
+
+    def _postpone(self, kill: Kill, by: int) -> bool:
+        """Let the kills after this one come `by` steps later, because the script has reached its phase later than planned, as a step that
+        only accumulates never applies. Otherwise the others would be paused for the next kill, where they notice no loss. Return whether
+        enough steps are left. The rank that is killed does not know the new places, but its newcomer does.
+        """
+        run, later = self._run, [one for one in self.kills if one.before > kill.before]
+        if not later or later[-1].before + by + GAP >= run.last:
+            return False
+        for one in later:
+            run.release(one.before)
+            run.let_go(one.phase)
+        for one in later:
+            one.before += by
+            run.hold(one.before)
+            run.hold_in(one.phase, one.rank, one.before + (one.phase == "between"))
+        return True
 
 
 def _undrilled(status: dict[str, Any]) -> int | None:

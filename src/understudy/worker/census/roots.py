@@ -11,7 +11,7 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CellType, CodeType, FrameType, FunctionType
@@ -206,6 +206,12 @@ def _is_set(cell: CellType) -> bool:
         return False
 
 
+def _is_captured(name: str, running: Iterable[RootKey]) -> bool:
+    """Return whether what a function of this name captures are locals of a frame that runs."""
+    outer = name.rpartition(".<locals>.")[0]
+    return any(qualified.partition(":")[2] == outer for kind, qualified in running if kind == FRAME)
+
+
 class Roots:
     """All roots of the script."""
 
@@ -242,16 +248,16 @@ class Roots:
                     found[FUNCTION, f"{name}.{plain.__qualname__}"] = _Function(plain)
         for function in self.functions:
             found.setdefault((FUNCTION, f"{function.__module__}.{function.__qualname__}"), _Function(function))
-        running = self._frames()
-        captured = {f"{qualified.partition(':')[2]}.<locals>." for _, qualified in running}
+        running, last = self._frames(), dict[RootKey, Table]()
         for function in self.functions:
-            outer = function.__qualname__.rpartition("<locals>.")[0] + "<locals>."
-            if function.__closure__ and outer not in captured:  # else they are locals of a frame
-                found[CLOSURE, function.__qualname__] = _Closure(function)
-        bound: dict[RootKey, Table] = {(FUNCTION, name): table for name, table in self._bound.items()}
-        bound[PROCESS, "the process"] = Settings(lambda: modules())
-        self._lasting = {**found, **bound}
-        return {**found, **running, **bound}  # last, because most of these have a name elsewhere
+            if function.__closure__ and not _is_captured(function.__qualname__, running):
+                last[CLOSURE, function.__qualname__] = _Closure(function)
+        last |= {(FUNCTION, name): table for name, table in self._bound.items()}
+        last[PROCESS, "the process"] = Settings(lambda: modules())
+        self._lasting = {**found, **last}
+        # Most of what these hold has a name elsewhere. A closure is a root only while no frame of its function runs: if it came first, what
+        # longer-lived frames hold would have another first name whenever it comes and goes.
+        return {**found, **running, **last}
 
     def some(self, keys: Collection[RootKey], scopes: Scopes | None = None) -> dict[RootKey, Table]:
         """Return only these roots, without a search. `scopes`: those that run, if they are known."""
@@ -261,6 +267,11 @@ class Roots:
         if frames := [key for key in keys if key[0] == FRAME]:
             scopes = scopes or self.scopes()
             found |= {key: Locals(frame) for key in frames if (frame := scopes.frame_of(key)) is not None}
+        if closures := [key for key in found if key[0] == CLOSURE]:
+            scopes = scopes or self.scopes()
+            for key in closures:
+                if _is_captured(key[1], scopes.place.frames):  # since that search
+                    del found[key]
         return found
 
     def of_kinds(self, kinds: Container[str]) -> dict[RootKey, Table]:

@@ -160,6 +160,8 @@ def _step(thing: Any, kind: str, key: Any) -> Any:
     if _has_no_state(type(thing)):  # no walk goes this way
         raise LookupError(key)
     if kind == "item":
+        if isinstance(thing, dict) and not dict.__contains__(thing, key):
+            raise LookupError(key)  # a defaultdict would make the item
         return thing[key]
     if kind == "place":
         return thing[_key_at(thing, key)]

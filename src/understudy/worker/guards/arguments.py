@@ -40,6 +40,10 @@ class Arguments:
             return script.ARGUMENT_OBJECT_CHANGED(function=self._function)
         return ""
 
+    def begin_again(self) -> None:
+        """Count changes from now on: since the check of the last attempt, registered tensors among them have been restored."""
+        self._versions = versions(self._things)
+
 
 class ArgumentsGuard(Participant):
     """Checks the arguments of the running transaction."""
@@ -55,6 +59,8 @@ class ArgumentsGuard(Participant):
     def attempt(self, step: Step) -> None:
         if self._arguments is None:  # whether to check closely is known by now; an earlier attempt may have failed before this point
             self._arguments = Arguments(step.function, step.arguments, step.closely)
+        else:
+            self._arguments.begin_again()
 
     def rollback(self, step: Step) -> None:
         if self._arguments is not None:

@@ -35,7 +35,7 @@ from understudy.worker.state.tensors import changes, counts_changes, local_tenso
 class _Moment:
     """The state between two calls, as far as it shows what has changed."""
 
-    streams: Mapping[str, bytes]
+    streams: dict[str, bytes]
     values: Mapping[str, bytes]
     buffers: Mapping[str, int]  # how often each was changed
     computed: Mapping[str, tuple[int, int]]  # the same of parameters and gradients, with the identity of the object
@@ -55,7 +55,7 @@ class _Moment:
 class _Between:
     """The changes of the owner's code since the call before."""
 
-    streams: Mapping[str, bytes]
+    streams: dict[str, bytes]
     values: Mapping[str, bytes]
     buffers: Mapping[str, torch.Tensor]
 

@@ -212,16 +212,16 @@ class Comparison(Participant):
             doubt, self._doubt = self._doubt, None
             self._judge(self._gather(doubt), aside=True)
         self._last = max(number, 0)  # one attempt: after a failure all ranks go on with the same knowledge
+        before = local.replicas
         if self._parted:
             self._parted = False
             self._part()
             self._post_vote.hand_over()
         summaries = self._gather(self._rank_state.digests())
         tables, rank = [there.digests for there in summaries], self._progress.rank
-        before = local.replicas
         if before is not None and self.every:
             self._judge(summaries)
-        local.replicas = refine(before, tables)
+        local.replicas = refine(local.replicas, tables)
         local.comparisons += 1
         self._learn({e: value for e, value in tables[rank].items() if is_training_state(e) and local.replicas.of(e, rank)})
         parted = before.parted(local.replicas) if before is not None and local.comparisons > 2 else []
@@ -258,11 +258,16 @@ class Comparison(Participant):
             control.send(StateListed(control.worker, progress.step, fit, len(items) - len(fit)))
 
     def _part(self) -> None:
-        """Learn which buffers and values were different at the last vote, even if they are the same now."""
+        """Learn which buffers and values were different at the last vote, even if they are the same now.
+
+        Copies contain neither parameters nor moments. If these differ now, too, as with a newcomer's own learning rate, that is judged.
+        """
         local = self._rank_state.local
         copy = local.sealed[self._progress.transaction - 1]
         table = self._rank_state.digests() | copy.digests.tensors | copy.digests.values
-        local.replicas = refine(local.replicas, [there.digests for there in self._gather(table)])
+        known = local.replicas.classes if local.replicas is not None else {}
+        found = refine(local.replicas, [there.digests for there in self._gather(table)]).classes
+        local.replicas = Replicas({entry: known.get(entry, row) if _is_never_copied(entry) else row for entry, row in found.items()})
 
     def _gather(self, table: dict[str, int]) -> list[StateSummary]:
         """Return what every rank reports; `table` has this one's digests. All use rank 0's interval between comparisons."""
@@ -307,6 +312,10 @@ class Comparison(Participant):
 
     def _refuse(self, entry: str, count: int) -> None:
         raise UnderstudyError(texts.NO_LONGER_SAME(rank=self._progress.rank, entry=entry, count=count))
+
+
+def _is_never_copied(entry: str) -> bool:
+    return is_training_state(entry) and not entry.endswith("/settings")
 
 
 def _name(share: int) -> str:
