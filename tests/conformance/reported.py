@@ -7,12 +7,16 @@ a wrong state is known by its name, and one state that is reported does not excu
     told      parameters differ, and a message names the state, or the parameter, of each
     refused   the script was ended by a message that gives the reason
     silent    a parameter differs that no message names, or anything else differs
+    unclear   a parameter differs that no message names, but something is reported that may be it
 
 Hung, aborted, crashed, missing, lost, idle, overrated and unsteady have their meanings from `verdict`. A held job counts as told: it waits
 for a person, and its message has the step that differs.
 
 A state is named by a line of the output with a message's code and the name, or by a note of an incident. Messages that it *is* carried over
 do not count (`CARRIED`).
+
+A drill that fails, or a redo that differs, may name nothing but the number of a collective. That is enough for a script with one hidden
+state only (`unclear` in others: try each state alone).
 
 Limits: a job that is refused or held has not shown anything about the states that are read later.
 """
@@ -29,13 +33,26 @@ from tests.conformance.drills import around
 from tests.conformance.runs import Ran, Trace
 from tests.conformance.scripts import Script
 from tests.conformance.verdict import BITWISE, REFUSED, TOLD, Found
-from understudy.messages import coverage, transactions
+from understudy.messages import coverage, disputes, drills, transactions
 
 DRILLS = 2
 _PROBE = re.compile(r"\bprobes\.(\w+)")
 _CODE = re.compile(r"\bUS\d{4}\b")
 _REFUSED = re.compile(r"\b(UsageError|UnderstudyError|GenerationAborted)\S*: (US\d{4})|(US\d{4}).*; the job ends")
 CARRIED = (coverage.ADOPTED.code, transactions.CHANGES_AFTER_VOTE.code, transactions.CHANGES_AND_RUNS_AGAIN.code)
+SUSPICIONS = tuple(
+    message.code
+    for message in (
+        drills.NOT_SURVIVABLE,
+        drills.NOT_REPRODUCIBLE,
+        disputes.HELD,
+        disputes.REDO_DIFFERS,
+        disputes.REDO_HELD,
+        disputes.REDO_NOT_REPRODUCIBLE,
+        disputes.REDO_UNPROVEN,
+        disputes.REDO_AS_DRILLED,
+    )
+)
 
 
 def attempt(script: Script, folder: Path, say: Callable[[str], None]) -> tuple[Found, Ran | None]:
@@ -48,7 +65,7 @@ def attempt(script: Script, folder: Path, say: Callable[[str], None]) -> tuple[F
     places = around(script.kills)
     ran = runs.understudy(script, folder / "disturbed", script.kills, places[:1] + places[1:][-(DRILLS - 1) :])
     found = judged(script, reference, ran)
-    if found.verdict in ("silent", "overrated"):
+    if found.verdict in ("silent", "unclear", "overrated"):
         say("again under torchrun")
         found = verdict.steady(reference, runs.torchrun(script, folder / "again")) or found
     return found, ran
@@ -63,10 +80,18 @@ def judged(script: Script, reference: Ran, ran: Ran) -> Found:
     elif found.verdict == "silent":
         differing = differences(reference.trace, ran.trace)
         unnamed = {name: step for name, step in differing.items() if not is_named(name, ran)}
-        found = Found("silent", _listed(unnamed), ran.kills) if unnamed else Found(TOLD, _listed(differing), ran.kills)
+        suspected = "" not in unnamed and any(code in ran.output for code in SUSPICIONS)
+        known = TOLD if not unnamed or (suspected and len(_states(reference)) == 1) else "unclear" if suspected else "silent"
+        found = Found(known, _listed(unnamed or differing), ran.kills)
     if why := verdict.overrated(reference, ran):
         return Found("overrated", f"{_listed(differences(reference.trace, ran.trace))}: {why}", ran.kills)
     return found
+
+
+def _states(reference: Ran) -> set[str]:
+    return {part for lines in reference.trace.lines.values() for line in lines if line["key"].startswith("step ") for part in line} - {
+        "key"
+    }
 
 
 def differences(wanted: Trace, found: Trace) -> dict[str, float]:
@@ -107,7 +132,7 @@ def is_named(name: str, ran: Ran) -> bool:
 
 
 def culprits(found: Found) -> Sequence[str]:
-    """Return the names of the states of a verdict `silent` or `overrated`."""
+    """Return the names of the states of a verdict `silent`, `unclear` or `overrated`."""
     return tuple(dict.fromkeys(re.findall(r"([a-z]+) after step", found.why)))
 
 

@@ -209,7 +209,7 @@ def _body(drawn: Drawn) -> list[str]:
     ]
     loop = [
         *(["n = job.committed"] if drawn.loop == "batches" else ["batch = torch.randn(4, 4), torch.randn(4, 1)"]),
-        f'trace.line(f"step {{n}}", **train_step(batch, n, {{{passed}}}))',
+        f'trace.line(f"step {{n + 1}}", **train_step(batch, n, {{{passed}}}))',
         *(["seen = batch[0].mean().item()"] if at[BETWEEN] else []),
         *at[BETWEEN],
         f"if n % {EVERY} == {EVERY - 1}:",

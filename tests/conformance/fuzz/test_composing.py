@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -48,6 +49,13 @@ def test_each_way_changes_the_number_that_is_read(place: Any) -> None:
         for owner in (nn.functional, nn.Linear, sys.modules["math"], sys.modules["builtins"]):
             if name in vars(owner):
                 delattr(owner, name)
+
+
+def test_a_change_that_assigns_to_the_name_of_its_state_is_known_to_do_so() -> None:
+    for place in PLACES.values():
+        trees = [ast.walk(ast.parse(fragment("amber", change))) for change in place.ways.values()]
+        stored = {node.id for tree in trees for node in tree if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        assert stored == ({"amber"} if place.rebinds else set()), place.name
 
 
 def test_every_place_way_and_site_makes_a_script() -> None:
@@ -116,12 +124,18 @@ def _ran(output: str = "", code: int = 0, **values: float) -> Ran:
         (_ran("rank 0: US1423: amberish changes while the script trains", amber=3.0), "silent"),
         (_ran("rank 0: US4712: coverage: adopted: amber", amber=3.0), "silent"),  # it says that it is carried over
         (_ran("rank 0: US1423: amber changes while the script trains", amber=3.0, birch=4.0), "silent"),
+        (_ran("US4302: drill 1: the job would not survive", amber=3.0), "unclear"),
         (_ran("understudy.worker.errors.UsageError: US1224: amber is sparse", code=1), "refused"),
         (_ran("ValueError: US1224", code=1), "crashed"),
     ],
 )
 def test_the_verdict_needs_the_name_of_each_wrong_state(ran: Ran, verdict: str) -> None:
     assert judged(_SCRIPT, _WANTED, ran).verdict == verdict
+
+
+def test_a_script_with_one_state_is_told_by_a_drill_that_fails() -> None:
+    wanted, ran = Ran(_trace(amber=1.0)), replace(_ran("US4302: drill 1: the job would not survive"), trace=_trace(amber=3.0))
+    assert judged(_SCRIPT, wanted, ran).verdict == "told"
 
 
 def test_a_wrong_state_with_a_good_grade_is_overrated_even_if_it_is_named() -> None:
