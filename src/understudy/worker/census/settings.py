@@ -71,5 +71,22 @@ def _texts(file: str) -> frozenset[str]:
     """Return texts in a source that could be names of variables, if the environment is used at all."""
     if "environ" not in text_of(file) and "putenv" not in text_of(file):
         return frozenset()
-    texts = (node.value for node in nodes_of(file) if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    return frozenset(text for text in texts if text.isidentifier() and text.isupper())
+    nodes = list(nodes_of(file))
+    texts = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    found = {text for text in texts if text.isidentifier() and text.isupper()}
+    return frozenset(found.union(*(_keys(node) for node in nodes)))
+
+
+def _keys(node: ast.AST) -> set[str]:
+    """Return a text by which the environment itself is asked, of whatever letters: `environ["name"]`, `environ.get("name")`."""
+    key: ast.expr | None = None
+    if isinstance(node, ast.Subscript) and _is_environment(node.value):
+        key = node.slice
+    elif isinstance(node, ast.Call) and node.args and isinstance(node.func, ast.Attribute):
+        asked = _is_environment(node.func.value) or node.func.attr in ("getenv", "putenv")
+        key = node.args[0] if asked else None
+    return {key.value} if isinstance(key, ast.Constant) and isinstance(key.value, str) else set()
+
+
+def _is_environment(node: ast.expr) -> bool:
+    return getattr(node, "attr", getattr(node, "id", "")) == "environ"

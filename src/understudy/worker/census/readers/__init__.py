@@ -5,8 +5,8 @@ followed that the garbage collector knows (`gc.get_referents`). They miss what a
 random numbers and hashes have separate readers.
 
 Four rules limit the walk: a function is its closure, its defaults and its attributes, never its globals; a class is its own names,
-without bases; modules end the walk; so do classes and functions of installed packages, and objects of packages that only report or run
-things.
+without bases; modules that were imported end the walk; so do classes and functions of installed packages, and objects of packages that
+only report or run things.
 
 Containers are read by the methods of their base class, so that no code of the script runs. The exceptions are the `state_dict` of a
 registered object, which is read in every step anyway, and `__class__` where an object defines it. What raises is reported as not
@@ -23,6 +23,7 @@ import itertools
 import mmap
 import pathlib
 import random
+import sys
 import threading
 import types
 import weakref
@@ -115,6 +116,14 @@ def _nothing(path: Path, thing: Any) -> Reading:
     return NOTHING
 
 
+def _module(path: Path, module: types.ModuleType) -> Reading:
+    """Return the names of a module that the script has made itself, as a namespace; nothing of one that was imported."""
+    names = vars(module)
+    if type(module) is not types.ModuleType or names.get("__spec__") is not None or sys.modules.get(module.__name__) is module:
+        return NOTHING
+    return Reading(None, tuple((path.then("attribute", name), value) for name, value in names.items() if not name.startswith("__")))
+
+
 def _text(path: Path, thing: Any) -> Reading:
     return Reading(str(thing))
 
@@ -133,7 +142,8 @@ _ITERATORS: tuple[type, ...] = (
     *map(type, (iter(b""), iter(bytearray()), reversed({}), reversed(range(1)), itertools.tee(())[0])),
 )
 _READERS: tuple[tuple[tuple[type, ...], _Reader], ...] = (
-    ((types.ModuleType, torch.distributed.ProcessGroup, weakref.ref, type(None)), _nothing),
+    ((types.ModuleType,), _module),
+    ((torch.distributed.ProcessGroup, weakref.ref, type(None)), _nothing),
     ((Enum,), _enum),
     ((types.FunctionType,), callables.read_function),
     ((types.MethodType,), callables.read_method),
