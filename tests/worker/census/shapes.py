@@ -281,6 +281,15 @@ def _module_made_by_hand() -> Shape:
     return thing, lambda: setattr(thing, "level", 2), "thing.level"
 
 
+def _attribute_of_an_enum_member() -> Shape:
+    class Phase(enum.Enum):
+        ONE = 1
+
+    member: Any = Phase.ONE
+    member.level = 1
+    return member, lambda: setattr(member, "level", 2), "thing.level"
+
+
 def _masked_array() -> Shape:
     thing = numpy.ma.array([1.0, 2.0], mask=[False, True])
     return thing, lambda: thing.__setitem__(0, 3.0), "thing"
@@ -291,6 +300,7 @@ SHAPES: dict[str, Callable[[], Shape]] = {
     "an object of such a class in a closure": _closure_of_an_object_of_a_local_class,
     "a module made by hand": _module_made_by_hand,
     "a masked array": _masked_array,
+    "an attribute of an enum's member": _attribute_of_an_enum_member,
     "a closure": closure,
     "a decorator": _decorated,
     "a default of a method": _method_default,

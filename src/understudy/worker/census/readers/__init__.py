@@ -37,7 +37,7 @@ import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from understudy.worker.census.readers import callables, containers, moving, of_torch
-from understudy.worker.census.readers.reading import CARRIED, NOTHING, Reading, fixed_mark, is_fixed
+from understudy.worker.census.readers.reading import CARRIED, NOTHING, Reading, fixed_mark, is_class_of_script, is_fixed
 from understudy.worker.census.walk import Path, attributes_of
 
 # Objects of these packages report, or run things, and are no state of a training; understudy's own are followed in other ways.
@@ -96,6 +96,8 @@ def read_base(path: Path, thing: Any) -> Reading:
     name = type(thing).__qualname__
     if isinstance(thing, torch.Tensor):
         return Reading(None, (*of_torch.tensor_parts(path, thing), *of_torch.gradient_parts(path, thing)))  # its content is carried
+    if isinstance(thing, Enum):
+        return Reading(None, _enum(path, thing).parts)
     for reader in _readers_of(type(thing)):  # type: ignore[arg-type]
         reading = reader(path, thing)
         if reading is not None:
@@ -129,7 +131,9 @@ def _text(path: Path, thing: Any) -> Reading:
 
 
 def _enum(path: Path, member: Enum) -> Reading:
-    return Reading(member.name)
+    """Return the name of a member, and the attributes that the script has given it."""
+    parts = attributes_of(path, member) if is_class_of_script(type(member)) else ()
+    return Reading(member.name, tuple(part for part in parts if not str(part[0].steps[-1][1]).startswith("_")))
 
 
 _Reader = Callable[[Path, Any], Reading | None]
