@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import decimal
 import functools
 import os
 from collections.abc import Callable, Mapping
@@ -25,6 +26,8 @@ _SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "torch precision of float32 products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     "torch deterministic algorithms": (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
     "torch threads": (torch.get_num_threads, torch.set_num_threads),
+    "decimal precision": (lambda: decimal.getcontext().prec, lambda value: setattr(decimal.getcontext(), "prec", value)),
+    "decimal rounding": (lambda: decimal.getcontext().rounding, lambda value: setattr(decimal.getcontext(), "rounding", value)),
     "numpy floating-point errors": (numpy.geterr, lambda value: numpy.seterr(**value)),
 }
 
