@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from understudy.worker.encoding.messages import CopyDigests
+from understudy.worker.recovery.arrival import assumed_alike
 from understudy.worker.recovery.script_names import ScriptNames
 from understudy.worker.state.unregistered import PREFIX
 
@@ -41,3 +42,20 @@ def test_a_value_that_another_rank_has_is_that_of_the_donors(
     classes: dict[str, tuple[int, ...]], of_copy: int, at_vote: int, found: bytes
 ) -> None:
     assert _set(classes, of_copy, at_vote) == found
+
+
+@pytest.mark.parametrize(
+    ("of_copy", "classes", "donors", "found"),
+    [
+        ({}, {}, 1, [LEVEL]),  # changed for the first time since the lost rank's copy: maybe to something else there
+        ({LEVEL: 8}, {}, 1, [LEVEL]),
+        ({LEVEL: 9}, {}, 1, []),  # the lost rank had the same
+        ({}, {LEVEL: (0, 0)}, 1, []),  # compared before
+        ({}, {}, 2, []),  # two donors agree
+    ],
+)
+def test_a_value_that_nothing_shows_to_be_shared_is_reported(
+    of_copy: dict[str, int], classes: dict[str, tuple[int, ...]], donors: int, found: list[str]
+) -> None:
+    copy: Any = SimpleNamespace(digests=CopyDigests(of_copy, {}))
+    assert assumed_alike({LEVEL: 9, "net/parameter/weight": 3}, copy, classes, donors) == found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import NoReturn
 
 import torch
@@ -13,6 +13,7 @@ from understudy.core.events import Verified, VerifyFailed
 from understudy.core.model import VotePhase
 from understudy.messages import newcomers
 from understudy.worker import hooks
+from understudy.worker.census.stores import called
 from understudy.worker.collectives.setup_record import SetUpReplayer
 from understudy.worker.data.loops import restore_streams
 from understudy.worker.data.results import Results
@@ -137,7 +138,13 @@ class Arrival:
         membership.phase_of(generation, "verify", arrived)
         if at_end:
             self._given = {entry: data for entry, data in plan.values.items() if not is_of_module(entry)}
-        notes = (*self._agreed.missed(copy, job, self.names.again), *self._notes(replayer))
+        moves = members.leaver_of(progress.rank) is not None  # then the old worker is asked
+        assumed = [] if moves else assumed_alike(plan.expected, copy, job.replicas, len(list(donors)))
+        notes = (
+            *self._agreed.missed(copy, job, self.names.again),
+            *self._notes(replayer),
+            *(newcomers.OF_ANOTHER_RANK(what=called(entry)) for entry in assumed),
+        )
         count = len(plan.expected) + len(plan.local) + len(copy.streams) + 1
         membership.control.page.committed(progress.step, 0.0)  # of the job, and so of this rank
         self._agreed.adopt_habits(job)
@@ -281,6 +288,18 @@ class Arrival:
         if read := self.opened.otherwise():
             notes.append(read)
         return tuple(notes)
+
+
+def assumed_alike(expected: Mapping[str, int], copy: BuddyCopy, replicas: Mapping[str, object], donors: int) -> list[str]:
+    """Return the unregistered entries that come from the only donor, although nothing shows that the lost rank had the same: no comparison
+    of the ranks had them, and the `copy` of the rank has not what the donor has now. `expected`: the digests of what donors give.
+
+    Such a value has changed for the first time since the last comparison. Two donors that agree count as evidence.
+    """
+    if donors > 1:
+        return []
+    unknown = (entry for entry in expected if is_unregistered(entry) and entry not in replicas)
+    return sorted(entry for entry in unknown if copy.digests.values.get(entry) != expected[entry])
 
 
 def _shown(groups: list[GroupMembers]) -> list[tuple[str, list[int]]]:
