@@ -3,7 +3,8 @@
 A script tells about itself in comments ahead of its first statement:
 
     # ranks: 3                    how many (default 3)
-    # expect: bitwise             or refused CODE "NAME", or told CODE "NAME": the message's code, and what it names; one of them may lack
+    # expect: bitwise             or refused CODE "NAME", or told CODE "NAME": the message's code, and what it names; one of them may lack;
+                                  or not silent, of a script that hides states: see `reported`
     # kills: forward@0:1 ...      POINT@STEP:RANK instead of the plan below
     # group: optimizers           its chapter in the table
     # arguments: --x 1            of the script
@@ -34,13 +35,14 @@ from pathlib import Path
 from understudy.chaos.points import POINTS
 
 FOLDER = Path(__file__).parent / "scripts"
-VERDICTS = ("bitwise", "refused", "told")
+NOT_SILENT = "not silent"
+VERDICTS = ("bitwise", "refused", "told", NOT_SILENT)
 NEWCOMERS = ("newcomer", "transfer", "verify", "verified", "attached")
 LIMIT = 120.0  # seconds; generous, because machines are slow and busy
 
 _HEADER = re.compile(r"#\s*(ranks|expect|kills|group|arguments|limit)\s*:\s*(.+?)\s*$")
 _KILL = re.compile(r"([a-z][a-z ]*?)@(\d+):(\d+)(?:\s*,?\s*)")
-_EXPECT = re.compile(r'(bitwise)|(refused|told)(?= )(?: (US\d{4}))?(?: "(.+)")?')
+_EXPECT = re.compile(r'(bitwise|not silent)|(refused|told)(?= )(?: (US\d{4}))?(?: "(.+)")?')
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ def _head(source: str) -> list[str]:
 def _expectation(name: str, said: str) -> tuple[str, str, str]:
     found = _EXPECT.fullmatch(said)
     if found is None:
-        raise ValueError(f'{name}: \'# expect:\' is followed by bitwise, refused CODE "NAME" or told CODE "NAME"')
+        raise ValueError(f'{name}: \'# expect:\' is followed by bitwise, not silent, refused CODE "NAME" or told CODE "NAME"')
     return (found[1], "", "") if found[1] else (found[2], found[3] or "", found[4] or "")
 
 

@@ -33,11 +33,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.conformance.runs import Line, Ran, Trace
-from tests.conformance.scripts import Kill, Script
+from tests.conformance.scripts import NOT_SILENT, Kill, Script
 from understudy.core.model import DrillVerdict, Grade
 from understudy.messages import newcomers
 
 BITWISE, REFUSED, TOLD, NAMED = "bitwise", "refused", "told", "named"
+NOT_SILENT_ARE = (BITWISE, REFUSED, TOLD)
 AGAINST = (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE)
 GOOD = (Grade.PROVEN, Grade.DRILLED)
 ENOUGH = 3  # kills that must have struck
@@ -60,7 +61,8 @@ class Found:
 
 def wrong(script: Script, found: Found) -> str:
     """Return the difference from what the script expects; empty: none."""
-    return "" if found.verdict == script.expect else f"{script.expectation} was expected; {found.text}"
+    expected = NOT_SILENT_ARE if script.expect == NOT_SILENT else (script.expect,)
+    return "" if found.verdict in expected else f"{script.expectation} was expected; {found.text}"
 
 
 def steady(first: Ran, second: Ran | None = None) -> Found | None:

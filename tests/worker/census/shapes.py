@@ -259,7 +259,48 @@ class _Level(enum.Enum):
     HIGH = 2
 
 
+def _object_of_a_local_class() -> Shape:
+    class Local:
+        level = 1
+
+    thing = Local()
+    return thing, lambda: setattr(type(thing), "level", 2), "thing.__class__.level"
+
+
+def _closure_of_an_object_of_a_local_class() -> Shape:
+    class Local:
+        level = 1
+
+    thing = Local()
+    return lambda: thing, lambda: setattr(type(thing), "level", 2), "thing.thing.__class__.level"
+
+
+def _module_made_by_hand() -> Shape:
+    thing = types.ModuleType("made")
+    thing.level = 1  # type: ignore[attr-defined]
+    return thing, lambda: setattr(thing, "level", 2), "thing.level"
+
+
+def _attribute_of_an_enum_member() -> Shape:
+    class Phase(enum.Enum):
+        ONE = 1
+
+    member: Any = Phase.ONE
+    member.level = 1
+    return member, lambda: setattr(member, "level", 2), "thing.level"
+
+
+def _masked_array() -> Shape:
+    thing = numpy.ma.array([1.0, 2.0], mask=[False, True])
+    return thing, lambda: thing.__setitem__(0, 3.0), "thing"
+
+
 SHAPES: dict[str, Callable[[], Shape]] = {
+    "an object of a class in a function": _object_of_a_local_class,
+    "an object of such a class in a closure": _closure_of_an_object_of_a_local_class,
+    "a module made by hand": _module_made_by_hand,
+    "a masked array": _masked_array,
+    "an attribute of an enum's member": _attribute_of_an_enum_member,
     "a closure": closure,
     "a decorator": _decorated,
     "a default of a method": _method_default,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import queue
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.said import said
 from tests.worker.census.census_found import HERE, LARGE, Found, boundary, script
 
 from understudy.messages import census as notices
-from understudy.worker.census import census, leaves, roots, walk
+from understudy.worker.census import census, leaves, naming, roots, walk
 from understudy.worker.census.census import Census
 from understudy.worker.encoding.codec import encode
 from understudy.worker.errors import BadMessage
@@ -143,6 +144,30 @@ def test_an_iterator_that_moves_is_reported(script: Any) -> None:
     assert found.names() == set()
     (text,) = found.census.news()
     assert said(text, notices.COUNTER_MOVES, name="ticks") and found.census.news() == []
+
+
+def test_what_changes_later_has_a_notice_of_its_own(script: Any) -> None:
+    script.first, script.second = [queue.Queue() for _ in range(2)]
+    found, texts = Found(), []
+    for waiting in (script.first, script.second):
+        waiting.put(1)
+        found.names()
+        texts += found.census.news()
+        assert found.census.news() == []
+    assert [said(text, notices.CHANGES_UNSEEN, shown=f"{name}.queue") for text, name in zip(texts, ("first", "second"), strict=True)]
+    assert "first" not in str(texts[1])
+
+
+def test_the_notices_of_one_kind_are_few(script: Any) -> None:
+    waiting = [queue.Queue[int]() for _ in range(2 * naming.NOTICES)]
+    for number, one in enumerate(waiting):
+        setattr(script, f"waiting{number}", one)
+    found, texts = Found(), []
+    for one in waiting:
+        one.put(1)
+        found.names()
+        texts += found.census.news()
+    assert len(texts) == naming.NOTICES
 
 
 def test_of_a_hidden_state_whose_history_is_spent_the_values_are_moved(script: Any) -> None:

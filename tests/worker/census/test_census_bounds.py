@@ -7,13 +7,14 @@ import gc
 import weakref
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from tests.said import said
 from tests.worker.census.census_found import LARGE, Found, boundary, script
 
 from understudy.messages import census as notices
-from understudy.worker.census import census, leaves, owners, roots, walk
+from understudy.worker.census import baseline, census, leaves, owners, roots, walk
 from understudy.worker.encoding.codec import decode
 
 __all__ = ["script"]
@@ -47,6 +48,27 @@ def test_a_large_value_that_changes_in_place_is_reported(script: Any) -> None:
     assert found.names() == set()
     (text,) = found.census.news()
     assert said(text, notices.TOO_LARGE_TENSOR, shown="trainer.tokens")
+
+
+@pytest.mark.parametrize("kind", ["an array", "a tensor through numpy"])
+def test_one_item_of_a_large_value_is_enough(script: Any, kind: str) -> None:
+    script.trainer.tokens = numpy.zeros(1 << 18) if kind == "an array" else torch.zeros(1 << 19)
+    found = Found()
+    numpy.asarray(script.trainer.tokens)[99] = 1
+    assert found.names() == set()
+    (text,) = found.census.news()
+    assert said(text, notices.TOO_LARGE_VALUE if kind == "an array" else notices.TOO_LARGE_TENSOR, shown="trainer.tokens")
+
+
+def test_of_values_that_are_large_together_a_sample_is_read(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baseline, "WHOLE", 3 << 20)
+    script.trainer.first, script.trainer.second = numpy.zeros(1 << 18), numpy.zeros(1 << 18)
+    found = Found()
+    for one in (script.trainer.first, script.trainer.second):
+        one[99] = 1
+    assert found.names() == set() and found.census.listed(())
+    large = [one.name for one in found.census.listed(()) if one.kind == "large"]
+    assert len(large) == 1
 
 
 def test_the_next_shard_is_reported_when_its_transaction_is_over(script: Any) -> None:

@@ -9,7 +9,9 @@ import logging
 import math
 import os
 import random
+import sys
 import threading
+import types
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +165,16 @@ def test_globals_of_packages_that_the_script_names_are_known(script: Any, monkey
     monkeypatch.setattr(math, "e", 2.0)  # the script does not depend on it
     found.changed()
     assert {one.name for one in found.census.listed(()) if one.root == "math"} == {"tau"}
+
+
+def test_globals_of_modules_that_no_import_has_made_are_known(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = types.ModuleType("made_by_the_script")
+    made.__dict__["level"] = 1
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    found = Found()
+    made.__dict__["level"] = 2
+    found.changed()
+    assert {one.name for one in found.census.listed(()) if one.root == made.__name__} == {"level"}
 
 
 def test_hooks_of_all_modules_are_known(script: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -20,9 +21,11 @@ __all__ = ["script"]
 @pytest.fixture(autouse=True)
 def put_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("LEVEL", "1")
+    monkeypatch.setenv("small_level", "1")
     monkeypatch.setenv("TRITON_CACHE_DIR", "1")
-    before, errors = torch.get_default_dtype(), numpy.geterr()
+    before, errors, digits = torch.get_default_dtype(), numpy.geterr(), decimal.getcontext().prec
     yield
+    decimal.getcontext().prec = digits
     torch.set_default_dtype(before)
     numpy.seterr(**errors)
 
@@ -30,7 +33,8 @@ def put_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def _change() -> None:
     torch.set_default_dtype(torch.float64)
     numpy.seterr(over="raise")
-    os.environ["LEVEL"] = "2"
+    decimal.getcontext().prec = 5
+    os.environ["LEVEL"] = os.environ["small_level"] = "2"  # noqa: SIM112
     os.environ["MASTER_PORT"] = "1"
     os.environ["TRITON_CACHE_DIR"] = "2"  # which the script does not name
 
@@ -42,12 +46,14 @@ def test_a_newcomer_has_the_settings_of_the_others(script: Any, monkeypatch: pyt
     values = found.census.encoded(None, closely=True)
     torch.set_default_dtype(torch.float32)
     numpy.seterr(**first)
-    os.environ |= {"LEVEL": "1", "MASTER_PORT": "0", "TRITON_CACHE_DIR": "1"}
+    decimal.getcontext().prec = 28
+    os.environ |= {"LEVEL": "1", "small_level": "1", "MASTER_PORT": "0", "TRITON_CACHE_DIR": "1"}
     for entry, data in values.items():
         newcomer.census.load(entry, data)
     assert torch.get_default_dtype() is torch.float64 and numpy.geterr()["over"] == "raise"
+    assert decimal.getcontext().prec == 5
     assert os.environ["TRITON_CACHE_DIR"] == "1"
-    assert os.environ["LEVEL"] == "2" and os.environ["MASTER_PORT"] == "0"
+    assert os.environ["LEVEL"] == os.environ["small_level"] == "2" and os.environ["MASTER_PORT"] == "0"  # noqa: SIM112
     assert {one.root for one in found.census.listed(()) if one.name == "os.environ['LEVEL']"} == {"the process"}
 
 

@@ -1,4 +1,7 @@
-"""The values at the end of the set-up, with which later ones are compared to find what the script has changed."""
+"""The values at the end of the set-up, with which later ones are compared to find what the script has changed.
+
+Of large values, the first `WHOLE` bytes that a walk meets are read to the last bit, which takes some milliseconds; of others a sample.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from understudy.worker.encoding.codec import Unencodable, encode
 from understudy.worker.encoding.digests import digest_bytes
 from understudy.worker.script_files import is_of_script
 
+WHOLE = 64 << 20
 _NOTHING = object()
 
 
@@ -32,10 +36,11 @@ class Baseline:
         things = ((entry, thing) for entry, (_, thing) in found.leaves.items())
         self._objects = {entry: thing for entry, thing in things if not leaves.is_bound(thing) and not leaves.is_large(thing)}
         self._large: dict[str, tuple[Any, ...]] = {}
+        self._whole: dict[str, int] = {}  # up to how many bytes each of them is read whole
         self._values: dict[str, Sketch | int] = {}  # by digest, if there is no sketch
         for entry, path, value in chosen:
             if leaves.is_large(value):
-                self._large[entry] = leaves.mark(value)
+                self._large[entry] = self._mark(entry, value)
             else:
                 self._values[entry] = self._as_value(path, value)
         self._moving = {entry: position(thing) for entry, (_, thing) in found.moving.items()}
@@ -70,8 +75,14 @@ class Baseline:
 
     def is_another(self, path: Path, value: Any) -> bool:
         """Return whether a large value has changed, as far as its mark shows."""
-        seen = leaves.mark(value)
+        seen = self._mark(path.entry, value)
         return (self._large.setdefault(path.entry, seen) if self._is_later(path) else self._large.get(path.entry)) != seen
+
+    def _mark(self, entry: str, value: Any) -> tuple[Any, ...]:
+        if entry not in self._whole:
+            size = leaves.size_of(value)
+            self._whole[entry] = size if size <= WHOLE - sum(self._whole.values()) else 0
+        return leaves.mark(value, self._whole[entry])
 
     def has_moved(self, path: Path, thing: Any) -> bool:
         now = position(thing)

@@ -84,7 +84,7 @@ class Census:
         # What has changed and is not carried over, by kind and entry: see `naming.WHY`.
         self._uncovered: dict[str, dict[str, Path]] = {kind: {} for kind in (MOVED, LEFT, LARGE, UNREAD, BEYOND, HISTORY, UNSEEN)}
         self._running: dict[str, Running] = {}  # the same for counters that cannot be read
-        self._reported: set[str] = set()
+        self._past_notices = naming.PastNotices()
         self._inside = False  # in an iteration of a loop of the job, which is not done again
         self._first_changes = FirstChanges()
         self._begins = 0
@@ -363,12 +363,12 @@ class Census:
             self.ends[loop - ENDS] = {}
 
     def news(self) -> list[str]:
-        """Return the notices: each kind once."""
-        found = [kind for kind, paths in self._uncovered.items() if paths and kind not in self._reported]
-        self._reported.update(found)
-        notices: list[str] = [naming.notice(kind, [self._as_it_is(path) for path in self._uncovered[kind].values()]) for kind in found]
-        if self._running and RUNNING not in self._reported:
-            self._reported.add(RUNNING)
+        """Return the notices about what is in none yet."""
+        new = {kind: self._past_notices.new(kind, paths) for kind, paths in self._uncovered.items()}
+        notices: list[str] = [
+            naming.notice(kind, [self._as_it_is(self._uncovered[kind][entry]) for entry in found]) for kind, found in new.items() if found
+        ]
+        if self._past_notices.new(RUNNING, self._running):
             notices.append(naming.loop_notice(list(self._running.values())))
         return notices
 

@@ -1,4 +1,5 @@
-"""Globals of installed packages that the script's source names: `torch.nn.functional.scale = 0.5`, `math.tau`. And hooks of all modules.
+"""Globals of installed packages that the script's source names: `torch.nn.functional.scale = 0.5`, `math.tau`. Those of modules in
+`sys.modules` that come from no file, as a script makes them. And hooks of all modules.
 
 Such packages have tens of thousands of globals, which their own code changes, too. A script can only depend on one that it names.
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator
@@ -33,6 +35,9 @@ def foreign_globals() -> Iterator[tuple[Path, Any]]:
     for name, hooks in vars(torch.nn.modules.module).items():
         if name.startswith("_global_") and name.endswith("_hooks"):
             yield Path((PROCESS, "torch.nn"), name.removeprefix("_")), [hook for hook in hooks.values() if is_hook_of_script(hook)]
+    for name in _made(len(sys.modules)):
+        if (module := sys.modules.get(name)) is not None:
+            yield from ((Path((PROCESS, name), key), value) for key, value in list(vars(module).items()) if type(value) in _STATE)
     for _, names in roots.modules():
         for first, *rest in _chains(str(names["__file__"])):
             owner = names.get(first)
@@ -42,6 +47,19 @@ def foreign_globals() -> Iterator[tuple[Path, Any]]:
                 value = vars(owner).get(rest[-1])
                 if value is not None and type(value) in _STATE:  # an object that a library makes late, as `wandb.run`, is not the script's
                     yield Path((PROCESS, owner.__name__), rest[-1]), value
+
+
+@functools.lru_cache(4)
+def _made(count: int) -> tuple[str, ...]:
+    """Return the modules that no import has made, without parts of packages. `count`: of all modules, which are searched again when it
+    changes.
+    """
+    top = [(name, module) for name, module in list(sys.modules.items()) if "." not in name and name != "__main__"]
+    return tuple(name for name, module in top if type(module) is types.ModuleType and _is_made(vars(module)))
+
+
+def _is_made(names: dict[str, Any]) -> bool:
+    return names.get("__spec__") is None and names.get("__loader__") is None and "__file__" not in names
 
 
 @functools.lru_cache(64)

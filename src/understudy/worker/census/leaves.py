@@ -107,30 +107,35 @@ def is_large(value: Any) -> bool:
     """Return whether it is a tensor or an array beyond the limit, a container of some that are together, or a list beyond its own limit."""
     if type(value) is list and len(value) > LONGEST:
         return True
-    return type(value) not in FIXED and _size(value) > LARGEST
+    return type(value) not in FIXED and size_of(value) > LARGEST
 
 
-def mark(value: Any) -> tuple[Any, ...]:
-    """Return the mark of a large value: a different mark shows a change. Equal ones prove nothing, because only a sample is read, and none
-    of the content that is not on the host.
+def mark(value: Any, whole: int = LARGEST) -> tuple[Any, ...]:
+    """Return the mark of a large value: a different mark shows a change. Equal ones prove nothing for a tensor or array of more than
+    `whole` bytes, of which only a sample is read, and for content that is not on the host, of which none is.
     """
     if type(value) is list and len(value) > LONGEST:
         return len(value), *map(id, value[:: max(1, len(value) // SAMPLE)])
     if type(value) in _CONTAINERS:
         items = [part for item in list(value.items()) for part in item] if isinstance(value, dict) else list(value)
-        return type(value), *(mark(item) if type(item) in _CONTAINERS or _size(item) else repr(item) for item in items)
+        return type(value), *(mark(item, whole) if type(item) in _CONTAINERS or size_of(item) else repr(item) for item in items)
     if isinstance(value, torch.Tensor):
         seen = (value.dtype, value.shape, value.device, None if value.is_inference() else value._version)
         if value.device.type != "cpu" or not value.is_contiguous():
             return *seen, value.data_ptr()
-        flat = value.detach().reshape(-1)
-        return *seen, digest(flat[:: max(1, flat.numel() // SAMPLE)].contiguous())
-    return value.dtype, value.shape, digest_bytes(value.flat[:: max(1, value.size // SAMPLE)].tobytes())
+        return *seen, digest(value.detach().reshape(-1)[:: distance(value.numel(), size_of(value), whole)].contiguous())
+    flat = value.reshape(-1) if value.flags.c_contiguous else value.flat
+    return value.dtype, value.shape, digest_bytes(flat[:: distance(value.size, value.nbytes, whole)].tobytes())
+
+
+def distance(items: int, size: int, whole: int = LARGEST) -> int:
+    """Return the distance of the items that are read of something with `size` bytes: 1 up to `whole` bytes."""
+    return 1 if size <= whole else max(1, items // SAMPLE)
 
 
 def encoded(value: Any) -> bytes:
     """Encode a value. Raises `Unencodable`, also if it is too large."""
-    if _size(value) > LARGEST:
+    if size_of(value) > LARGEST:
         raise Unencodable(f"more than {LARGEST} bytes")
     data = encode([_plain(value)])
     if len(data) > 2 * LARGEST:
@@ -138,16 +143,16 @@ def encoded(value: Any) -> bytes:
     return data
 
 
-def _size(value: Any) -> int:
+def size_of(value: Any) -> int:
     """Return the size of the tensors and arrays in it, in bytes."""
     if isinstance(value, torch.Tensor):
         return value.numel() * value.element_size()
     if isinstance(value, numpy.ndarray):
         return int(value.nbytes)
     if type(value) in (*_LISTS, deque):
-        return 0 if FIXED.issuperset(map(type, value)) else sum(map(_size, list(value)))
+        return 0 if FIXED.issuperset(map(type, value)) else sum(map(size_of, list(value)))
     if type(value) in _DICTS:
-        return 0 if FIXED.issuperset(map(type, list(value.values()))) else sum(map(_size, list(value.values())))
+        return 0 if FIXED.issuperset(map(type, list(value.values()))) else sum(map(size_of, list(value.values())))
     return 0
 
 

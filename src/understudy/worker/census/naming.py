@@ -6,7 +6,7 @@ import dis
 import inspect
 import itertools
 import types
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -33,6 +33,8 @@ WHY = {
     RUNNING: census.LISTED_RUNNING(),
 }
 _SHOWN = 4
+NOTICES = 8  # of one kind at most
+_ONCE = (UNREAD, BEYOND, RUNNING)  # kinds whose first notice says all
 _REGISTERED = (torch.Tensor, torch.nn.Module, torch.Generator, numpy.random.Generator)
 
 
@@ -41,6 +43,25 @@ class Uncovered:
     path: Path
     thing: Any = None  # the present value; None: there is none any more
     owner: type | None = None  # of what has its last name as an attribute
+
+
+class PastNotices:
+    """Remembers what has been in a notice."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, set[str]] = {}  # entries, by kind
+        self._counts: dict[str, int] = {}  # notices, by kind
+
+    def new(self, kind: str, entries: Iterable[str]) -> list[str]:
+        """Return those of the entries that a notice is due for, and count it; none after the last notice of the kind."""
+        said = self._said.setdefault(kind, set())
+        found = [entry for entry in entries if entry not in said]
+        count = self._counts.get(kind, 0)
+        if not found or count >= (1 if kind in _ONCE else NOTICES):
+            return []
+        said.update(found)
+        self._counts[kind] = count + 1
+        return found
 
 
 def notice(kind: str, found: Sequence[Uncovered]) -> Text:

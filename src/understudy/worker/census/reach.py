@@ -6,6 +6,8 @@ shows what has changed: the function that a name is bound to, a closure, a hook,
 
 An object with several names is read under the first of them. The other names are marked with the path of the first, so that rebinding
 one of them is a change as well.
+
+A class that the script has made in a function, or under no name of a module, is reached from its first object.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any
 from understudy.worker.census.foreign import foreign_globals
 from understudy.worker.census.leaves import FIXED
 from understudy.worker.census.readers import read_base, read_object
-from understudy.worker.census.readers.reading import CARRIED, NOTHING, Reading
+from understudy.worker.census.readers.reading import CARRIED, NOTHING, Reading, is_class_of_script
 from understudy.worker.census.readers.registered import read_registered
 from understudy.worker.census.roots import CLASS, CLOSURE, FRAME, FUNCTION, RootKey, Table
 from understudy.worker.census.walk import MOST, Path, WalkResult
@@ -32,7 +34,8 @@ def reach(tables: Mapping[RootKey, Table], found: WalkResult, is_covered: Callab
     running = [table.items() for (kind, _), table in tables.items() if kind == FRAME]
     foreign = list(foreign_globals())
     found.kept.extend(thing for _, thing in foreign)
-    todo, seen, most = [*foreign, *found.ends][::-1], found.seen, len(marks) + MOST
+    classes = [(path.then("attribute", "__class__"), type(thing)) for path, thing in found.owners if _has_own_class(thing)]
+    todo, seen, most = [*foreign, *found.ends, *_first_of_each(classes)][::-1], found.seen, len(marks) + MOST
     gone_into = set(seen)  # by the walk, which has read their attributes
     while todo:
         path, thing = todo.pop()
@@ -57,10 +60,22 @@ def reach(tables: Mapping[RootKey, Table], found: WalkResult, is_covered: Callab
             del seen[id(thing)]  # nor is another name of it
         elif reading.mark is not None:
             marks[path] = reading.mark
+        if id(thing) not in gone_into and _has_own_class(thing) and id(type(thing)) not in seen:
+            parts.append((path.then("attribute", "__class__"), type(thing)))
         parts = [part for part in parts if not _is_looked_at(*part, id(thing), rooted, running)]
         found.kept.extend(part for _, part in parts)  # or another object gets its id
         todo.extend(reversed(parts))
     return marks
+
+
+def _has_own_class(thing: Any) -> bool:
+    """Return whether its class is the script's, and no root by its name."""
+    kind = type(thing)
+    return "<locals>" in kind.__qualname__ and is_class_of_script(kind)
+
+
+def _first_of_each(classes: Iterable[tuple[Path, type]]) -> list[tuple[Path, type]]:
+    return list({id(kind): (path, kind) for path, kind in reversed(list(classes))}.values())
 
 
 def _read(path: Path, thing: Any, is_covered: Callable[[Any], bool], gone_into: bool) -> Reading:

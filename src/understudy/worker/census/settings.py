@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import decimal
 import functools
 import os
 from collections.abc import Callable, Mapping
@@ -25,6 +26,8 @@ _SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "torch precision of float32 products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     "torch deterministic algorithms": (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
     "torch threads": (torch.get_num_threads, torch.set_num_threads),
+    "decimal precision": (lambda: decimal.getcontext().prec, lambda value: setattr(decimal.getcontext(), "prec", value)),
+    "decimal rounding": (lambda: decimal.getcontext().rounding, lambda value: setattr(decimal.getcontext(), "rounding", value)),
     "numpy floating-point errors": (numpy.geterr, lambda value: numpy.seterr(**value)),
 }
 
@@ -71,5 +74,22 @@ def _texts(file: str) -> frozenset[str]:
     """Return texts in a source that could be names of variables, if the environment is used at all."""
     if "environ" not in text_of(file) and "putenv" not in text_of(file):
         return frozenset()
-    texts = (node.value for node in nodes_of(file) if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    return frozenset(text for text in texts if text.isidentifier() and text.isupper())
+    nodes = list(nodes_of(file))
+    texts = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    found = {text for text in texts if text.isidentifier() and text.isupper()}
+    return frozenset(found.union(*(_keys(node) for node in nodes)))
+
+
+def _keys(node: ast.AST) -> set[str]:
+    """Return a text by which the environment itself is asked, of whatever letters: `environ["name"]`, `environ.get("name")`."""
+    key: ast.expr | None = None
+    if isinstance(node, ast.Subscript) and _is_environment(node.value):
+        key = node.slice
+    elif isinstance(node, ast.Call) and node.args and isinstance(node.func, ast.Attribute):
+        asked = _is_environment(node.func.value) or node.func.attr in ("getenv", "putenv")
+        key = node.args[0] if asked else None
+    return {key.value} if isinstance(key, ast.Constant) and isinstance(key.value, str) else set()
+
+
+def _is_environment(node: ast.expr) -> bool:
+    return getattr(node, "attr", getattr(node, "id", "")) == "environ"

@@ -16,6 +16,7 @@ import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import torch
@@ -270,7 +271,7 @@ def _at(path: Path, thing: Any, found: WalkResult, room: Room, of_class: bool) -
         found.leaves[path.entry] = path, thing
         if not path.steps and isinstance(thing, list | dict | set | deque):
             found.owners.append((path, thing))
-        if isinstance(thing, torch.Tensor):
+        if isinstance(thing, torch.Tensor | Enum):
             found.ends.append((path, thing))  # for its attributes
         return
     if first is not None:

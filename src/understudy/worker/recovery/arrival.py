@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import NoReturn
 
 import torch
@@ -13,6 +13,7 @@ from understudy.core.events import Verified, VerifyFailed
 from understudy.core.model import VotePhase
 from understudy.messages import newcomers
 from understudy.worker import hooks
+from understudy.worker.census.stores import called
 from understudy.worker.collectives.setup_record import SetUpReplayer
 from understudy.worker.data.loops import restore_streams
 from understudy.worker.data.results import Results
@@ -137,8 +138,7 @@ class Arrival:
         membership.phase_of(generation, "verify", arrived)
         if at_end:
             self._given = {entry: data for entry, data in plan.values.items() if not is_of_module(entry)}
-        unheard = donors.unheard_of(progress.rank, copy)
-        notes = (*self._agreed.missed(copy, job, self.names.again), *self._notes(replayer, unheard))
+        notes = (*self._agreed.missed(copy, job, self.names.again), *self._notes(replayer), *self._unknown(donors, plan, copy, job))
         count = len(plan.expected) + len(plan.local) + len(copy.streams) + 1
         membership.control.page.committed(progress.step, 0.0)  # of the job, and so of this rank
         self._agreed.adopt_habits(job)
@@ -273,10 +273,17 @@ class Arrival:
         if different := disagreement({**donors.frameworks(), rank: self._rank_state.frameworks.described()}):
             raise StateMismatch(newcomers.FRAMEWORKS_DIFFER(rank=rank, difference=different))
 
-    def _notes(self, replayer: SetUpReplayer, unheard: Collection[str]) -> tuple[str, ...]:
-        """Return what the newcomer reports. `unheard`: unregistered entries of which the lost rank has handed over nothing."""
+    def _unknown(self, donors: Donors, plan: Plan, copy: BuddyCopy, job: JobProgress) -> list[str]:
+        """Return the notes about unregistered values that the lost rank has not handed over."""
+        if donors.members.leaver_of(self._progress.rank) is not None:
+            return []  # which gives its own
+        unheard = donors.unheard_of(copy)
+        assumed = assumed_alike(plan.expected, copy, job.replicas, len(list(donors)))
+        notes: list[str] = [newcomers.NOT_HANDED_OVER(name=called(entry)) for entry in unheard]
+        return notes + [newcomers.OF_ANOTHER_RANK(what=called(entry)) for entry in assumed if entry not in unheard]
+
+    def _notes(self, replayer: SetUpReplayer) -> tuple[str, ...]:
         notes: list[str] = [newcomers.RESULT_OF_ANOTHER(place=key) for key in self._results.replaced]
-        notes += [newcomers.NOT_HANDED_OVER(name=entry.rpartition(":")[2]) for entry in unheard]
         notes += [newcomers.OF_ANOTHER_RANK(what=what) for what in self.names.of_others]
         different = replayer.differences(self._rank_state.state.storages())
         notes += [newcomers.NOT_SET(name=entry.rpartition(":")[2]) for entry in self._aside]
@@ -284,6 +291,18 @@ class Arrival:
         if read := self.opened.otherwise():
             notes.append(read)
         return tuple(notes)
+
+
+def assumed_alike(expected: Mapping[str, int], copy: BuddyCopy, replicas: Mapping[str, object], donors: int) -> list[str]:
+    """Return the unregistered entries that come from the only donor, although nothing shows that the lost rank had the same: no comparison
+    of the ranks had them, and the `copy` of the rank has not what the donor has now. `expected`: the digests of what donors give.
+
+    Such a value has changed for the first time since the last comparison. Two donors that agree count as evidence.
+    """
+    if donors > 1:
+        return []
+    unknown = (entry for entry in expected if is_unregistered(entry) and entry not in replicas)
+    return sorted(entry for entry in unknown if copy.digests.values.get(entry) != expected[entry])
 
 
 def _shown(groups: list[GroupMembers]) -> list[tuple[str, list[int]]]:

@@ -253,7 +253,7 @@ class Newcomer:
     def _set_names(self, alike: Mapping[str, bytes], own: Mapping[str, bytes]) -> None:
         """Set names at this place of the script (`ScriptNames.put`)."""
         donors = self._fetching.donors(self._takeover, self._job.transaction)
-        self._arrival.names.put(self._job, self._copy, [donor for _, donor in donors], alike, own)
+        self._arrival.names.put(self._job, self._copy, self._progress.rank, [donor for _, donor in donors], alike, own)
 
     def _set_streams(self) -> None:
         try:

@@ -5,8 +5,8 @@ followed that the garbage collector knows (`gc.get_referents`). They miss what a
 random numbers and hashes have separate readers.
 
 Four rules limit the walk: a function is its closure, its defaults and its attributes, never its globals; a class is its own names,
-without bases; modules end the walk; so do classes and functions of installed packages, and objects of packages that only report or run
-things.
+without bases; modules that were imported end the walk; so do classes and functions of installed packages, and objects of packages that
+only report or run things.
 
 Containers are read by the methods of their base class, so that no code of the script runs. The exceptions are the `state_dict` of a
 registered object, which is read in every step anyway, and `__class__` where an object defines it. What raises is reported as not
@@ -23,6 +23,7 @@ import itertools
 import mmap
 import pathlib
 import random
+import sys
 import threading
 import types
 import weakref
@@ -36,7 +37,7 @@ import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from understudy.worker.census.readers import callables, containers, moving, of_torch
-from understudy.worker.census.readers.reading import CARRIED, NOTHING, Reading, fixed_mark, is_fixed
+from understudy.worker.census.readers.reading import CARRIED, NOTHING, Reading, fixed_mark, is_class_of_script, is_fixed
 from understudy.worker.census.walk import Path, attributes_of
 
 # Objects of these packages report, or run things, and are no state of a training; understudy's own are followed in other ways.
@@ -95,6 +96,8 @@ def read_base(path: Path, thing: Any) -> Reading:
     name = type(thing).__qualname__
     if isinstance(thing, torch.Tensor):
         return Reading(None, (*of_torch.tensor_parts(path, thing), *of_torch.gradient_parts(path, thing)))  # its content is carried
+    if isinstance(thing, Enum):
+        return Reading(None, _enum(path, thing).parts)
     for reader in _readers_of(type(thing)):  # type: ignore[arg-type]
         reading = reader(path, thing)
         if reading is not None:
@@ -115,12 +118,22 @@ def _nothing(path: Path, thing: Any) -> Reading:
     return NOTHING
 
 
+def _module(path: Path, module: types.ModuleType) -> Reading:
+    """Return the names of a module that the script has made itself, as a namespace; nothing of one that was imported."""
+    names = vars(module)
+    if type(module) is not types.ModuleType or names.get("__spec__") is not None or sys.modules.get(module.__name__) is module:
+        return NOTHING
+    return Reading(None, tuple((path.then("attribute", name), value) for name, value in names.items() if not name.startswith("__")))
+
+
 def _text(path: Path, thing: Any) -> Reading:
     return Reading(str(thing))
 
 
 def _enum(path: Path, member: Enum) -> Reading:
-    return Reading(member.name)
+    """Return the name of a member, and the attributes that the script has given it."""
+    parts = attributes_of(path, member) if is_class_of_script(type(member)) else ()
+    return Reading(member.name, tuple(part for part in parts if not str(part[0].steps[-1][1]).startswith("_")))
 
 
 _Reader = Callable[[Path, Any], Reading | None]
@@ -133,7 +146,8 @@ _ITERATORS: tuple[type, ...] = (
     *map(type, (iter(b""), iter(bytearray()), reversed({}), reversed(range(1)), itertools.tee(())[0])),
 )
 _READERS: tuple[tuple[tuple[type, ...], _Reader], ...] = (
-    ((types.ModuleType, torch.distributed.ProcessGroup, weakref.ref, type(None)), _nothing),
+    ((types.ModuleType,), _module),
+    ((torch.distributed.ProcessGroup, weakref.ref, type(None)), _nothing),
     ((Enum,), _enum),
     ((types.FunctionType,), callables.read_function),
     ((types.MethodType,), callables.read_method),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy
 
-from understudy.worker.census.leaves import FIXED, LONGEST, SAMPLE, mark, state_of
+from understudy.worker.census.leaves import FIXED, LONGEST, SAMPLE, distance, mark, state_of
 from understudy.worker.census.readers.reading import NOTHING, Part, Reading, numbered
 from understudy.worker.census.walk import Path, attributes_of, items_of
 from understudy.worker.encoding.codec import encode
@@ -82,4 +82,4 @@ def read_stream(path: Path, stream: Any) -> Reading:
 def read_buffer(path: Path, thing: Any) -> Reading:
     """Return the content of a buffer."""
     data = memoryview(thing).cast("B")
-    return Reading((len(data), digest_bytes(bytes(data[:: max(1, len(data) // SAMPLE)]))))
+    return Reading((len(data), digest_bytes(bytes(data[:: distance(len(data), len(data))]))))
