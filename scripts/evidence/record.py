@@ -55,10 +55,10 @@ def command() -> str:
 
 
 def commit() -> str:
-    """Return the commit that is checked out; with a plus sign if files differ from it. Empty: no repository."""
+    """Return the commit that is checked out; with a plus sign if files other than the evidence differ from it. Empty: no repository."""
     try:
         head = _git("rev-parse", "--short=8", "HEAD")
-        return head + "+" * bool(_git("status", "--porcelain", "--untracked-files=no"))
+        return head + "+" * bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/evidence"))
     except (OSError, subprocess.CalledProcessError):
         return ""
 

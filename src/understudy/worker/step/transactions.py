@@ -50,9 +50,8 @@ COMPILES = 2  # first steps of a function, in which it may be compiled, or alloc
 
 class Transactions:
     def __init__(self, context: RankContext, order: Order, votes: Votes, boundary: StepBoundary, loops: Loops, watch: WatchSlot) -> None:
-        self._progress, self._membership, self._state = context.progress, context.membership, context.rank_state.state
+        self._context, self._progress, self._membership = context, context.progress, context.membership
         self._order, self._votes, self._boundary, self._loops, self._watch = order, votes, boundary, loops, watch
-        self._context = context
         self._step = Step("", "", (), [])  # the running one, or the last
         self._open: OpenTransaction | None = None  # whose owner calls what follows the begin
         self._committed: Counter[str] = Counter()  # steps of each function, by this worker
@@ -95,7 +94,7 @@ class Transactions:
         if self._progress.kind:
             raise UsageError(texts.NESTED(name=function, running=self._progress.running))
         if kind == "section":
-            self._state.kept_gradients.keep()  # before any rank joins a new generation
+            self._context.rank_state.state.kept_gradients.keep()  # before any rank joins a new generation
         self._boundary.join()
         alone, carried = self._watch.current.alone, self._step.carried
         step = Step(kind, function, arguments, self._loops.next_place(), alone, reports=reports and not alone, carried=carried)
@@ -197,7 +196,7 @@ class Transactions:
         """
         progress, others = self._progress, None
         if progress.kind == "step":
-            if not any(known is optimizer for known in self._state.optimizers.values()):
+            if not any(known is optimizer for known in self._context.rank_state.state.optimizers.values()):
                 raise UsageError(texts.OPTIMIZER_NOT_REGISTERED(optimizer=type(optimizer).__qualname__))
             if not progress.past_vote:
                 owner = self._open if self._open is not None and not self._open.inside else None
