@@ -70,6 +70,27 @@ def with_a_section(rank: Rank, iteration: int) -> None:
     hooks.fire("after")
 
 
+def opened_by_its_owner(rank: Rank, iteration: int) -> None:
+    """The owner of the transaction draws and counts between two recorded calls, in what these change, too."""
+    transactions = rank.runtime.transactions
+    opened = transactions.open("step", "opened")
+
+    def train(noise: float) -> None:
+        rank.net.mean.mul_(noise)
+        rank.net.weight.grad = computes(rank)
+
+    opened.call(rank.optimizer.zero_grad)
+    rank.count.value += 10
+    noise = float(torch.rand(1, generator=rank.dice, dtype=DTYPE))
+    rank.net.mean.add_(noise)
+    opened.call(train, noise)
+    rank.count.value *= 2
+    opened.call(lambda: rank.net.bias.grad.mul_(0.5))
+    rank.step_optimizer()
+    transactions.close(opened, None)
+    hooks.fire("after")
+
+
 def with_a_change_after_the_vote(rank: Rank, iteration: int) -> None:
     """A buffer that differs from rank to rank changes in the transaction, after the vote. A loss between the two loses that change, which
     is reported."""
@@ -88,6 +109,7 @@ SCRIPTS: dict[str, tuple[Script, int]] = {  # with the transactions of an iterat
     "optimizer": (with_an_optimizer, 1),
     "accumulated": (accumulated, 2),
     "section": (with_a_section, 2),
+    "opened": (opened_by_its_owner, 1),
 }
 AFTER_THE_VOTE = "after the vote"
 _undisturbed: dict[tuple[str, int], Job] = {}

@@ -52,12 +52,14 @@ CALL_AFTER_VOTE = Message(
     cause="A transaction that was opened by job.begin had voted, so it is not redone any more, and a further call cannot be recorded.",
     remedy="Make the call before optimizer.step, or after transaction.commit in a transaction of its own.",
 )
-GRAPH_BETWEEN_CALLS = Message(
+OF_ANOTHER_CALL = Message(
     "US4593",
-    "{name} is a recorded call and gets a tensor with a graph: after a loss it would run again with the graph of the interrupted attempt",
-    cause="A call of a transaction that was opened by job.begin uses what an earlier call has returned, as loss.backward does. A redo runs "
+    "{name} is a recorded call and gets a gradient, or a tensor with a graph: after a loss it would run again with those of the "
+    "interrupted attempt",
+    cause="A call of a transaction that was opened by job.begin uses what an earlier call has made, as loss.backward does. A redo runs "
     "both calls again, but the second one would still get the first attempt's tensor.",
-    remedy="Put forward and backward into one function, and record that: transaction.call(training_step, batch).",
+    remedy="Put forward and backward into one function, and record that: transaction.call(training_step, batch). Read gradients inside the "
+    "recorded function.",
 )
 ITERATOR_IN_CALL = Message(
     "US4596",

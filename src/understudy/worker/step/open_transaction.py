@@ -9,7 +9,10 @@ What a redo restores is what the recorded calls change. What the owner's own cod
 values, buffers and random streams that had changed since the call before are set as they were at its first run. Gradients and parameters
 belong to calls alone, because a redo computes them again: the owner's code must not change them before the vote.
 
-Known limits: a call must not use the graph of what another call has returned, as `loss.backward` does: forward and backward are one call.
+A call gets no gradient, and no tensor with a graph, which are of one attempt only, as in `call(loss.backward)`: it would run again with
+those of the interrupted attempt. Forward and backward are one call.
+
+Known limits: other objects that a call has made, and another one gets, are those of the first attempt in a redo, too.
 """
 
 from __future__ import annotations
@@ -104,8 +107,9 @@ class OpenTransaction:
         if self._progress.past_vote:
             raise UsageError(texts.CALL_AFTER_VOTE(name=name_of(function), running=self._progress.running))
         things = tree_leaves([getattr(function, "__self__", None), args, kwargs])
-        if any(isinstance(thing, torch.Tensor) and has_history(thing) for thing in things):
-            raise UsageError(texts.GRAPH_BETWEEN_CALLS(name=name_of(function)))
+        gradients = {id(parameter.grad) for _, parameter in self._state.parameters() if parameter.grad is not None}
+        if any(isinstance(thing, torch.Tensor) and (has_history(thing) or id(thing) in gradients) for thing in things):
+            raise UsageError(texts.OF_ANOTHER_CALL(name=name_of(function)))
         if any(isinstance(thing, Iterator) for thing in (*args, *kwargs.values())):
             raise UsageError(texts.ITERATOR_IN_CALL(name=name_of(function)))
         self._calls.append(_Call(function, args, kwargs, self._between()))
@@ -136,6 +140,8 @@ class OpenTransaction:
                 return result
             except errors_of_functions() as error:
                 if not self._rolled_back(self.step, error):
+                    del self._calls[self._done :]  # its owner may go on without it
+                    self._left = _Moment.of(self._state)
                     raise
                 again, self._done = True, 0
 
