@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -24,6 +25,8 @@ CASES = {
     "read by a function": ("seen = i\ncalls(lambda: seen)", {"i"}),
     "another one's name": ("seen = i\ncalls(lambda seen: seen)", {"i", "seen"}),
     "set by a function": ("def inner():\n    global seen\n    seen = 1\nseen = i", {"i"}),
+    "in the block of attempts": ("for attempt in job.attempts():\n    with attempt:\n        x = i\nprint(x)", {"i", "attempt", "x"}),
+    "read first in attempts": ("for attempt in job.attempts():\n    with attempt:\n        x = x + i", {"i", "attempt"}),
     "a function's own": ("def inner():\n    seen = 1\n    return seen\nseen = i", {"i", "seen"}),
 }
 
@@ -64,7 +67,9 @@ def test_which_loops_count(case: str, tmp_path: Path) -> None:
 def test_names(case: str, inside: bool, tmp_path: Path) -> None:
     body, expected = CASES[case]
     loop = "for i in items:\n" + "".join(f"    {line}\n" for line in ["mark()", *body.split("\n")])
-    text = "def main(total=0, best={}, c=0):\n" + "".join(f"    {line}\n" for line in loop.split("\n")) + "main()\n" if inside else loop
+    text = (
+        "def main(total=0, best={}, c=0, x=0):\n" + "".join(f"    {line}\n" for line in loop.split("\n")) + "main()\n" if inside else loop
+    )
     path = tmp_path / "script.py"
     path.write_text(text)
     seen: list[frozenset[str] | None] = []
@@ -76,6 +81,7 @@ def test_names(case: str, inside: bool, tmp_path: Path) -> None:
 
     names: dict[str, Any] = {"mark": mark, "items": [0], "step": abs, "calls": callable, "total": 0, "best": {}, "c": 0}
     names["scope"] = lambda: path.open()
+    names |= {"job": SimpleNamespace(attempts=lambda: [nullcontext()]), "x": 0}
     exec(compile(text, str(path), "exec"), names)  # the way a script is run
     assert [set(names or ()) for names in seen] == [expected]
 
