@@ -113,7 +113,7 @@ class Flags:
     require_drill: Annotated[
         bool,
         _option(
-            OURS, "--require-drill", help="End the job with exit code 3 if a drill finds that it would not survive the loss of a rank."
+            OURS, "--require-drill", help="End the job with exit code 3 if a drill finds that it would not survive the loss of a rank, or that the step is not reproducible."
         ),
     ] = False
     unproven: Annotated[

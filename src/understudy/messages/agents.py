@@ -98,7 +98,7 @@ CUT_OFF = Message(
 FAILED_LIKE_THAT = Message(
     "US5714",
     "{ranks}: the same error",
-    cause="These ranks failed with the error that is reported first, at the same line.",
+    cause="These ranks failed with the first error of the job, at the same line. That error is reported last.",
 )
 FAILED_ALSO = Message(
     "US5715",

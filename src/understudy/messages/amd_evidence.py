@@ -55,7 +55,7 @@ AMD_XGMI_BEFORE = Message(
     "US3124",
     "XGMI reports an error from before the first check ({gpu})",
     cause="A link between GPUs had an error, and the report of it has not been reset since.",
-    remedy="Reset the report (amd-smi reset, as described there), so that a new error shows.",
+    remedy="Reset the report (see `amd-smi reset --help`), so that a new error shows.",
 )
 AMD_XGMI = Message(
     "US3125",

@@ -333,7 +333,7 @@ DRILL_OTHER = Message(
     "US2366",
     "rank {rank}: {verdict}{detail}",
     cause="The orchestrator reports a verdict that this version of the command does not know.",
-    remedy="Use the version of the orchestrator for the command.",
+    remedy="Run the command with the same version of Understudy as the orchestrator.",
 )
 
 NODE_EMPTY = Message(

@@ -47,7 +47,7 @@ ROW_NOT_REMAPPED = Message(
 )
 ROW_WAITS = Message(
     "US3089",
-    "a row of its memory is waiting to be remapped, which requires a reset of the GPU ({remapped} are) ({gpu})",
+    "a row of its memory is waiting to be remapped, which requires a reset of the GPU (rows remapped so far: {remapped}) ({gpu})",
     cause="A row of the memory is bad, and the GPU will replace it with a spare row at the next reset.",
     remedy=_RESET,
 )

@@ -31,7 +31,7 @@ NO_PEER = Message(
 )
 SERVED = Message(
     "US3804",
-    "{gbits:.2f} Gbit/s from it, {wrong} of {count} blocks wrong; and the same time to it",
+    "{gbits:.2f} Gbit/s from it, {wrong} of {count} blocks wrong; then data was sent to it for the same time",
     cause="A node has measured the network to this one.",
 )
 

@@ -141,7 +141,7 @@ ENDPOINTS_EVEN = Message(
     "US2121",
     "--rdzv-endpoint names {count} addresses, and a majority of {count} is {majority}: it tolerates the loss of no more hosts than {fewer} "
     "addresses do. Give one address, three (tolerates the loss of one host) or five (of two)",
-    cause="Several orchestrators decide by majority. An even number of them survives no more losses than one fewer.",
+    cause="Several orchestrators decide by majority. With an even number, the job survives no more losses than with one orchestrator fewer.",
     remedy="Give one, three or five addresses.",
 )
 
@@ -198,7 +198,7 @@ REQUIRE_DRILL = Message(
 TIMEOUTS_REFUSED = Message(
     "US2134",
     "--hang-limit, --setup-limit, --shutdown-timeout, --heartbeat, --node-timeout: {reason}",
-    cause="The time limits contradict each other: the reason names them as the core does, and the order that they must have.",
+    cause="The time limits contradict each other: the reason gives their internal names, as in docs/reference/json.md, and the order that they must have.",
     remedy="Change one of these options so that the order holds, or leave them out.",
 )
 
@@ -235,7 +235,7 @@ STREAMS_FORM = Message(
     "US2143",
     "{option} {value}: give 0 to 3, or LOCAL_RANK:0..3 separated by commas",
     cause="The value does not have the form that torchrun defines for --redirects and --tee: 0 none, 1 stdout, 2 stderr, 3 both.",
-    remedy="Give one number for all local ranks, or for some of them, for example 0:1,2:3.",
+    remedy="Give one number for all local ranks, or LOCAL_RANK:NUMBER for some of them, for example 0:1,2:3.",
 )
 
 LOCAL_RANKS_FORM = Message(

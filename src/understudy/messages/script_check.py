@@ -262,7 +262,7 @@ MEND_SCRIPT = Message(
 
 MORE_STEPS = Message(
     "US2545",
-    "Give it more steps (its own argument), or the check fewer (--check-steps)",
+    "Let the script train for more steps (by its own argument), or let the check use fewer (--check-steps)",
     cause="The script ended before the last step that the check needs.",
 )
 

@@ -28,7 +28,7 @@ NODE_AWAY = Message(
     "US5301",
     "node {node} is unreachable: no message from its agent for {seconds:.1f} s",
     cause="The host or the network to it is down, or its agent has ended.",
-    remedy="Check the host and its agent. Jobs on the node are managed separately.",
+    remedy="Check the host and its agent. Each job on the node has its own agent and connection, and is not affected by this.",
 )
 
 NODE_BACK = Message(

@@ -1,4 +1,4 @@
-"""Evidence about workers, judged from their pages: hangs and stragglers."""
+"""Evidence about workers, from the progress that they report: hangs and stragglers."""
 
 from __future__ import annotations
 

@@ -226,9 +226,9 @@ class Job:
     def attempts(self, kind: Literal["step", "section"] = "step") -> Attempts | PlainAttempts:
         """Make a block of the script a transaction: `for attempt in job.attempts():`, then `with attempt:` around the code of the step.
 
-        It is the same as a call of a function that is decorated with `step`, for a loop whose body is not a function of its own. The block
-        runs again after a loss, with the names that it sets bound as before. It must not change in place what the same iteration has
-        made before it, such as the batch. `kind` is "step" or "section".
+        It is the same as a call of a function that is decorated with `step`, for a loop whose body is not a function of its own. After a loss
+        the block runs again; the names that it sets first get back the values that they had before it. It must not change in place what
+        the same iteration has made before it, such as the batch. `kind` is "step" or "section".
 
         Raises `UnderstudyError` for another `kind`.
         """
