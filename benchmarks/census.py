@@ -60,7 +60,7 @@ def made(names: dict[str, Any]) -> census.Census:
     module.__file__ = __file__
     vars(module).update(names)
     roots.modules = lambda: [("script", vars(module))]
-    found = census.Census(lambda: lambda thing: False, boundary.__code__, lambda name, stream: None)
+    found = census.Census(lambda: lambda thing: False, {boundary.__code__}, lambda name, stream: None)
     found.set_up()
     return found
 

@@ -80,14 +80,14 @@ class Orchestrator:
         began = time.monotonic()
         while not place.exists():
             if self.process.poll() is not None or time.monotonic() - began > LIMIT:
-                raise SystemExit(f"the orchestrator did not start:\n{self.said()}")
+                raise SystemExit(f"the orchestrator did not start:\n{self.has()}")
             time.sleep(0.01)
         self.url = str(json.loads(place.read_text())["url"])
         self._port = int(self.url.rsplit(":", 1)[1])
         self.token = (self._folder / "token").read_text().strip()
         self.usage = psutil.Process(self.process.pid)
 
-    def said(self) -> str:
+    def has(self) -> str:
         return (self._folder / "orchestrator.log").read_text()
 
     async def get(self, what: str) -> Any:
@@ -202,9 +202,7 @@ class Run:
             f"steady: {result.processor_share:.1%} of a core, {result.memory_mib:.0f} MiB (the agents' process: {share:.1%} of a core)"
         )
         if (await orchestrator.get("report"))["incidents"]:
-            raise SystemExit(
-                f"a node was lost although none was silent: this machine is too slow for so many agents\n{orchestrator.said()}"
-            )
+            raise SystemExit(f"a node was lost although none was silent: this machine is too slow for so many agents\n{orchestrator.has()}")
 
     async def _lose(self, orchestrator: Orchestrator, fleet: Fleet, node: Node) -> Loss:
         await self._ready(orchestrator, fleet)
@@ -228,7 +226,7 @@ class Run:
         fleet.incident = None
         found = report[before]
         if len(report) > before + 1 or len(found["ranks"]) != self._args.ranks:
-            raise SystemExit(f"more was lost than one node: this machine is too slow for so many agents\n{orchestrator.said()[-2000:]}")
+            raise SystemExit(f"more was lost than one node: this machine is too slow for so many agents\n{orchestrator.has()[-2000:]}")
         detect = found["phases"]["detect"]
         known = found["fault_at"] + detect
         seconds = {
@@ -278,7 +276,7 @@ class Run:
             await asyncio.wait({waiting}, timeout=1.0)
             if orchestrator.process.poll() is not None or time.monotonic() > end:
                 waiting.cancel()
-                raise SystemExit(f"not within {LIMIT:.0f} s, or the orchestrator has ended: {what}\n{orchestrator.said()[-2000:]}")
+                raise SystemExit(f"not within {LIMIT:.0f} s, or the orchestrator has ended: {what}\n{orchestrator.has()[-2000:]}")
             if time.monotonic() - told > 5.0:
                 told = time.monotonic()
                 self._say(f"waiting until {what} ...")

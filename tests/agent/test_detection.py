@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from tests.integration.processes import wait_for_end, wait_until
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.agent import detection
 from understudy.agent.descendants import reap
@@ -106,8 +106,8 @@ def test_one_that_does_wrong_is_left_out_and_the_others_go_on(
     assert both.keys() == {"hot", "detector-left-out"}
     note = both["detector-left-out"]
     assert (note.subject, note.severity, note.part) == ("node", "note", "")
-    assert said(note.detail, service_jobs.DETECTOR_LEFT_OUT, detector="made")
-    assert said(note.detail, why) if why is not None else "ZeroDivisionError" in note.detail
+    assert has(note.detail, service_jobs.DETECTOR_LEFT_OUT, detector="made")
+    assert has(note.detail, why) if why is not None else "ZeroDivisionError" in note.detail
 
 
 def test_one_that_cannot_be_made_is_left_out(running: Callable[..., queue.Queue[Seen]]) -> None:
@@ -142,8 +142,8 @@ def test_a_device_in_which_one_hangs_is_suspected_until_it_answers(
     reported = running(Hangs)
     seen, about_itself = reported.get(timeout=LIMIT), reported.get(timeout=LIMIT)
     assert (seen.subject, seen.part, seen.severity, seen.until) == ("device", "gpu1", "suspect", 0.0)
-    assert said(seen.detail, agents.NO_ANSWER, device="gpu1", detector="hangs")
-    assert said(about_itself.detail, agents.LOOK_TOO_LONG, seconds=0.02) and about_itself.severity == "note"
+    assert has(seen.detail, agents.NO_ANSWER, device="gpu1", detector="hangs")
+    assert has(about_itself.detail, agents.LOOK_TOO_LONG, seconds=0.02) and about_itself.severity == "note"
     stuck.set()
     assert [reported.get(timeout=LIMIT).kind for _ in found] == [one.kind for one in found]
     over = reported.get(timeout=LIMIT)
@@ -177,7 +177,7 @@ def test_one_that_hangs_is_left_out_and_heard_no_more(running: Callable[..., que
         return [HOT]
 
     found = running(detector(look, limit=0.02))
-    assert said(found.get(timeout=LIMIT).detail, agents.LOOK_TOO_LONG, seconds=0.02)
+    assert has(found.get(timeout=LIMIT).detail, agents.LOOK_TOO_LONG, seconds=0.02)
     stuck.set()
     assert looked.wait(LIMIT)
     started = [thread for thread in threading.enumerate() if thread.name == "understudy-detector-made"]
@@ -270,7 +270,7 @@ def test_detectors_that_have_nothing_to_detect_or_are_off_do_not_run_and_the_oth
     found: queue.Queue[Seen] = queue.Queue()
     detectors = NodeDetectors(choices, found.put, begun.put)
     assert begun.get(timeout=LIMIT) == ["a", "d"]
-    assert said(found.get(timeout=LIMIT).detail, service_jobs.DETECTOR_LEFT_OUT, detector="e")
+    assert has(found.get(timeout=LIMIT).detail, service_jobs.DETECTOR_LEFT_OUT, detector="e")
     detectors.close()
     assert found.empty()
     assert looking("n0", ["a", "d"]) == agents.DETECTORS_LOOK(node="n0", detectors="a and d look")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.agent.memory import FIRST_GUESS, RESERVE, footprint, refusal
 from understudy.common.room import Room, room
@@ -18,7 +18,7 @@ def test_a_spare_needs_a_warm_workers_footprint_and_a_reserve() -> None:
     assert refusal(None, Room(FIRST_GUESS + RESERVE, GIB, "this host")) is None
     assert refusal(None, Room(FIRST_GUESS + RESERVE - 1, GIB, "this host")) is not None
     why = refusal(2 * GIB, Room(GIB, 4 * GIB, "this host"))
-    assert said(why, agents.NO_ROOM_FOR_SPARE, needed="2.00 GiB", free="1.00 GiB", total="4.00 GiB", limited_by="this host")
+    assert has(why, agents.NO_ROOM_FOR_SPARE, needed="2.00 GiB", free="1.00 GiB", total="4.00 GiB", limited_by="this host")
 
 
 def test_a_control_group_limits_more_than_the_host(tmp_path: Path) -> None:

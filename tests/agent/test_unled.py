@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.agent.output import Route
 from understudy.agent.unled import end_of
@@ -32,7 +32,7 @@ def test_it_is_over_when_all_ranks_have_finished(tmp_path: Path) -> None:
     second.finished = True
     end = end_of([first, second, spare], 2)
     assert end is not None and (end.exit_code, end.patient, end.ordered) == (0, True, False)
-    assert said(end.message, agents.FINISHED_UNLED, ranks=2)
+    assert has(end.message, agents.FINISHED_UNLED, ranks=2)
     assert end_of([first, second, spare], 4) is None, "others are elsewhere"
     page.enter(Activity.RUNNING, 4)
     assert end_of([first, second, spare], 2) is None, "it was called back"
@@ -41,7 +41,7 @@ def test_it_is_over_when_all_ranks_have_finished(tmp_path: Path) -> None:
 def test_a_script_that_has_failed_ends_it() -> None:
     failed, other = worker("w0", 0, failed=True), worker("w1", 1)
     end = end_of([other, failed], 2)
-    assert end is not None and end.exit_code == 1 and said(end.message, agents.FAILED_UNLED, worker=failed.label)
+    assert end is not None and end.exit_code == 1 and has(end.message, agents.FAILED_UNLED, worker=failed.label)
     assert end_of([worker("w2", -1, failed=True), other], 2) is None, "a spare's failure is none of the job's"
 
 
@@ -53,7 +53,7 @@ def test_a_failure_that_counted_as_a_loss_does_not_end_it() -> None:
     assert end_of([worker("w3", 0, 1, failed=True, fenced=True), second], 2) is None, "its process cannot be killed yet"
     assert end_of([worker("w3", 0, 1, failed=True), first, second], 2) is None, "another one has the rank"
     end = end_of([worker("w3", 0, 1, failed=True, alive=False), worker("w0", 0, 2, failed=True), second], 2)
-    assert end is not None and end.exit_code == 1 and said(end.message, agents.FAILED_UNLED, worker="rank 0 w0")
+    assert end is not None and end.exit_code == 1 and has(end.message, agents.FAILED_UNLED, worker="rank 0 w0")
 
 
 def test_a_rank_has_finished_when_the_one_that_holds_it_has() -> None:

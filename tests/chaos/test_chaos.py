@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.said import refused
+from tests.message_texts import refused
 
 from understudy import extensions
 from understudy.chaos.armed import ANY, Armed, Folder

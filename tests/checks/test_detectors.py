@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.checks import detectors
 from understudy.checks.base import Result, Verdict
@@ -51,7 +51,7 @@ def reported(detail: str) -> str:
 def test_those_that_ship_are_among_them() -> None:
     result = Detectors(Options()).run()
     for one in (Nvml, AmdSmi, Kernel):
-        assert said(" ".join(result.notes), messages.LEFT_OUT, detector=one.name) == bool(one.missing())
+        assert has(" ".join(result.notes), messages.LEFT_OUT, detector=one.name) == bool(one.missing())
 
 
 def test_a_suspicion_fails() -> None:

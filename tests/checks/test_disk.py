@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.checks import stream
 from understudy.checks.base import Verdict
@@ -32,7 +32,7 @@ def test_a_disk_that_works(tmp_path: Path) -> None:
 def test_too_little_room(tmp_path: Path) -> None:
     found = check(tmp_path, min_free=1e8).run()
     assert found.verdict is Verdict.FAILED
-    assert said(found.detail, node_checks.DISK_FULL, folder=tmp_path, wanted=1e8)
+    assert has(found.detail, node_checks.DISK_FULL, folder=tmp_path, wanted=1e8)
 
 
 def test_no_folder(tmp_path: Path) -> None:

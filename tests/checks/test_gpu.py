@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.said import refused, said
+from tests.message_texts import has, refused
 
 from understudy.checks import gpu
 from understudy.checks.base import Result, Verdict
@@ -69,7 +69,7 @@ def test_all_the_same() -> None:
 def test_what_speaks_against_a_device(found: list[dict[str, Any]], message: Message, arguments: dict[str, object]) -> None:
     result = judged(*found)
     assert result.verdict is Verdict.FAILED
-    assert said(result.detail, message, **arguments)
+    assert has(result.detail, message, **arguments)
 
 
 def test_a_program_that_ends_otherwise() -> None:
@@ -77,7 +77,7 @@ def test_a_program_that_ends_otherwise() -> None:
         return Gpu(Options(), command=(sys.executable, "-c", code)).run().detail
 
     assert ends("import sys; sys.exit('no driver')") == node_checks.PROGRAM_FAILED(how="ended with exit code 1", last=": no driver")
-    assert said(ends("import os; os.abort()"), node_checks.PROGRAM_FAILED, how="was ended by signal 6")
+    assert has(ends("import os; os.abort()"), node_checks.PROGRAM_FAILED, how="was ended by signal 6")
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"built": "", "devices": 5}', json.dumps({"built": "", "devices": [device(0, "not hex")]})])
@@ -103,7 +103,7 @@ def test_the_program_finds_no_device_here() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     found = Gpu(Options()).run()
-    assert found.verdict is Verdict.FAILED and said(found.detail, node_checks.GPUS_UNSEEN)
+    assert found.verdict is Verdict.FAILED and has(found.detail, node_checks.GPUS_UNSEEN)
 
 
 def examined(**more: int) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def test_a_device_that_fails_is_reported() -> None:
 def test_one_device_is_all_that_the_program_sees() -> None:
     shown = "import json, os; print(json.dumps({'built': os.environ['CUDA_VISIBLE_DEVICES'], 'devices': []}))"
     found = Gpu(Options(devices=("gpu1", "GPU-5ad8")), command=(sys.executable, "-c", shown)).run()
-    assert said(found.detail, node_checks.GPUS_UNSEEN, built="1,GPU-5ad8")
+    assert has(found.detail, node_checks.GPUS_UNSEEN, built="1,GPU-5ad8")
 
 
 @pytest.mark.parametrize("name", ["1", "gpu", "cuda:1", "0000:3b:00.0", "gpu1,gpu2"])

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.said import codes, refused, said
+from tests.message_texts import codes, has, refused
 
 from understudy.checks import peers, serving, stream
 from understudy.checks.base import Result, Verdict
@@ -91,14 +91,14 @@ def test_no_peer() -> None:
 def test_too_slow() -> None:
     found = measured(serves(), min_gbits=1e6)
     assert found.verdict is Verdict.FAILED
-    assert codes(found.detail) == [network_check.SLOW.code] * 2 and said(found.detail, network_check.SLOW, wanted=1e6)
+    assert codes(found.detail) == [network_check.SLOW.code] * 2 and has(found.detail, network_check.SLOW, wanted=1e6)
 
 
 @pytest.mark.parametrize("tokens", [("another",), ("",)])
 def test_another_token(tokens: tuple[str, ...]) -> None:
     found = measured(serves(*tokens))
     assert found.verdict is Verdict.FAILED
-    assert said(found.detail, network_check.WRONG_TOKEN)
+    assert has(found.detail, network_check.WRONG_TOKEN)
 
 
 def test_who_lets_everybody_in_without_the_token_is_not_believed() -> None:
@@ -110,11 +110,11 @@ def test_who_lets_everybody_in_without_the_token_is_not_believed() -> None:
         shown = line.receive(peers.NONCE + Request.form.size + peers.PROOF)
         line.send(peers.YES + shown[-peers.PROOF :])  # the client's own proof sent back is none
 
-    assert said(measured(pretends).detail, network_check.NO_TOKEN_THERE)
+    assert has(measured(pretends).detail, network_check.NO_TOKEN_THERE)
 
 
 def test_something_else_listens() -> None:
-    assert said(measured(lambda c: c.sendall(b"220 smtp ready")).detail, network_check.NOT_OURS)
+    assert has(measured(lambda c: c.sendall(b"220 smtp ready")).detail, network_check.NOT_OURS)
 
 
 def test_the_token_never_travels() -> None:
@@ -180,7 +180,7 @@ def spoils(connection: socket.socket) -> None:
 def test_what_arrives_otherwise_here() -> None:
     found = measured(spoils)
     assert found.verdict is Verdict.FAILED
-    assert said(found.detail, network_check.CORRUPT, wrong=1, count=3) and "from 127.0.0.1:" in found.detail
+    assert has(found.detail, network_check.CORRUPT, wrong=1, count=3) and "from 127.0.0.1:" in found.detail
 
 
 def test_what_arrives_otherwise_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_what_arrives_otherwise_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Blocks, "send", lambda self, line, seconds: send(Blocks(7), line, seconds))
     found = measured(serves())
     assert found.verdict is Verdict.FAILED
-    assert said(found.detail, network_check.CORRUPT) and "to 127.0.0.1:" in found.detail
+    assert has(found.detail, network_check.CORRUPT) and "to 127.0.0.1:" in found.detail
 
 
 def test_one_that_closes_in_the_middle() -> None:
@@ -198,7 +198,7 @@ def test_one_that_closes_in_the_middle() -> None:
         peers.admit(line, (TOKEN,))
         line.receive(1 + 1000)
 
-    assert said(detail := measured(closes).detail, network_check.BROKEN) or said(detail, network_check.CLOSED)
+    assert has(detail := measured(closes).detail, network_check.BROKEN) or has(detail, network_check.CLOSED)
 
 
 def test_a_peer_that_sends_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,9 +283,9 @@ def test_a_client_is_notified_when_all_places_are_taken(served: tuple[str, list[
         for connection in taken:
             Line(connection, LONG).receive(len(peers.GREETING) + peers.NONCE)  # it is being served
         found = Network(Options(peers=(peer,), network_seconds=SHORT), TOKEN).run()
-        assert said(found.detail, network_check.BUSY)
+        assert has(found.detail, network_check.BUSY)
     assert something.wait(LONG)  # the first of those above has gone
-    assert said(reported[0], network_check.CLOSED)
+    assert has(reported[0], network_check.CLOSED)
     assert Network(Options(peers=(peer,), network_seconds=SHORT), TOKEN).run().verdict is Verdict.PASSED
 
 

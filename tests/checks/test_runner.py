@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 from tests.integration.processes import marked
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.checks import isolation
 from understudy.checks.base import LISTED, Check, Figure, Report, Result, Verdict
@@ -143,7 +143,7 @@ def test_a_process_that_answers(program: Callable[[str], Result]) -> None:
 def test_a_process_that_does_not(program: Callable[[str], Result], code: str, message: Message, arguments: dict[str, object]) -> None:
     found = program(code)
     assert found.verdict is Verdict.FAILED
-    assert said(found.detail, message, **arguments)
+    assert has(found.detail, message, **arguments)
 
 
 def test_one_that_hangs_is_ended_with_what_it_has_started(program: Callable[[str], Result], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ def test_a_check_that_raises_has_failed(tmp_path: Path) -> None:
     """In its real process: no number of a CPU fits into what this option wants."""
     found = isolated("disk", Options(folder=str(tmp_path / "a\0b")))
     assert found.verdict is Verdict.FAILED
-    assert said(found.detail, node_checks.RAISED, kind="ValueError")
+    assert has(found.detail, node_checks.RAISED, kind="ValueError")
 
 
 def test_all_of_them(tmp_path: Path) -> None:

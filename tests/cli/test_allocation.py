@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 import pytest
-from tests.said import refused
+from tests.message_texts import refused
 from tests.schedulers.made_up_allocation import MadeUp
 
 from understudy.cli import allocation

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.said import codes, refused, said
+from tests.message_texts import codes, has, refused
 
 from understudy.chaos.armed import Folder
 from understudy.cli.check.command import check
@@ -80,7 +80,7 @@ def test_the_same_is_bitwise() -> None:
 def test_one_entry_of_one_rank_in_one_step_is_enough(entry: str, rank: int, step: int) -> None:
     page = judged(records(unlike(entry, rank, step)))
     assert (page.verdict, page.exit_code) == (Verdict.DIFFERS, 3)
-    assert said(page.line, script_check.DIFFERS, kills=KILLED) and said(page.line, script_check.VALUE_DIFFERS, rank=rank, step=step)
+    assert has(page.line, script_check.DIFFERS, kills=KILLED) and has(page.line, script_check.VALUE_DIFFERS, rank=rank, step=step)
 
 
 def test_values_that_are_short_are_shown_and_each_entry_once() -> None:
@@ -88,7 +88,7 @@ def test_values_that_are_short_are_shown_and_each_entry_once() -> None:
         return replace(unlike(RESULT, 0, 7, 8)(one), shown={RESULT: "0.9"}) if one.step > 6 else one
 
     (difference,) = judged(records(changed)).differences
-    assert said(difference, script_check.VALUE_DIFFERS, rank=0, step=7, entry=RESULT)
+    assert has(difference, script_check.VALUE_DIFFERS, rank=0, step=7, entry=RESULT)
     assert "0.7" in difference and "0.9" in difference
 
 
@@ -101,21 +101,21 @@ def test_a_training_that_differs_undisturbed_proves_nothing() -> None:
     page = judged(records(unlike(WEIGHT, 1, 4, 7)))
     assert (page.verdict, page.exit_code) == (Verdict.INCONCLUSIVE, 6)
     assert codes(page.line)[0] == script_check.IRREPRODUCIBLE.code
-    assert said(page.line, script_check.VALUE_DIFFERS, rank=1, step=4, entry=WEIGHT)
+    assert has(page.line, script_check.VALUE_DIFFERS, rank=1, step=4, entry=WEIGHT)
 
 
 @pytest.mark.parametrize("missing", [(0, 8), (1, 6)])
 def test_a_step_that_was_not_recorded_does_not_count_as_equal(missing: tuple[int, int]) -> None:
     page = judged(records(lambda one: None if (one.rank, one.step) == missing else one))
-    assert page.verdict is Verdict.INCONCLUSIVE and said(page.line, script_check.RECORDS_DIFFER, kills=KILLED)
-    assert said(page.line, script_check.RECORDED_ONCE, rank=missing[0], transaction=missing[1] - 1)
+    assert page.verdict is Verdict.INCONCLUSIVE and has(page.line, script_check.RECORDS_DIFFER, kills=KILLED)
+    assert has(page.line, script_check.RECORDED_ONCE, rank=missing[0], transaction=missing[1] - 1)
 
 
 def test_an_entry_that_is_gone_differs_unless_it_is_unregistered() -> None:
     def without(entry: str) -> Records:
         return records(lambda one: replace(one, digests={k: v for k, v in one.digests.items() if k != entry}) if one.step > 6 else one)
 
-    assert said(judged(without(WEIGHT)).line, script_check.VALUE_DIFFERS, step=7, entry=WEIGHT)
+    assert has(judged(without(WEIGHT)).line, script_check.VALUE_DIFFERS, step=7, entry=WEIGHT)
     assert judged(without(NOTED)).verdict is Verdict.BITWISE
 
 
@@ -157,7 +157,7 @@ def test_a_result_that_cannot_be_read_is_named() -> None:
 )
 def test_what_else_speaks_against_it(changes: dict[str, Any], verdict: Verdict, message: Message, arguments: dict[str, Any]) -> None:
     page = judged(records(), **changes)
-    assert page.verdict is verdict and said(page.line, message, kills=KILLED, **arguments)
+    assert page.verdict is verdict and has(page.line, message, kills=KILLED, **arguments)
 
 
 TWICE = [KILL, Kill(1, 7, "between", 8, "w3", 0.5)]
@@ -167,7 +167,7 @@ TWICE = [KILL, Kill(1, 7, "between", 8, "w3", 0.5)]
 def test_of_several_kills_the_one_before_the_first_difference_is_named(step: int, kill: int) -> None:
     run = Ended(records(unlike(WEIGHT, 0, step)), reached=True, incidents=[INCIDENT, INCIDENT], drills=[DRILL])
     page = Judge(2, BEFORE, LAST, ["", ""]).disturbed(records(), run, TWICE)
-    assert page.verdict is Verdict.DIFFERS and said(page.line, script_check.DIFFERS, kills=described([TWICE[kill]]))
+    assert page.verdict is Verdict.DIFFERS and has(page.line, script_check.DIFFERS, kills=described([TWICE[kill]]))
 
 
 def test_equal_grades_are_listed_once() -> None:
@@ -191,7 +191,7 @@ def test_a_phase_to_which_the_script_does_not_come_is_named() -> None:
     file = io.StringIO()
     Console(file=file, width=140).print(view(page, "runs/1"))
     assert page.verdict is Verdict.BITWISE and page.line.startswith(script_check.BITWISE.code + ": " + KILLED + ",")
-    assert said(file.getvalue(), script_check.NOT_REACHED, phase="backward", step=8)
+    assert has(file.getvalue(), script_check.NOT_REACHED, phase="backward", step=8)
 
 
 @pytest.mark.parametrize(("phase", "verdict"), [("apply", Verdict.BITWISE), ("vote", Verdict.INCONCLUSIVE)])
@@ -291,7 +291,7 @@ def test_the_page_is_for_people_and_programs() -> None:
     file = io.StringIO()
     Console(file=file, width=100).print(view(page, "runs/1"))
     text = file.getvalue()
-    assert text.startswith("BITWISE: ") and said(text, script_check.BITWISE, kills=KILLED)
+    assert text.startswith("BITWISE: ") and has(text, script_check.BITWISE, kills=KILLED)
     assert "name[0] is reported" in text and "runs/1" in text
     values = json.loads(json.dumps(as_values(page)))
     assert (values["verdict"], values["exit_code"], values["kills"][0]["rank"]) == ("bitwise", 0, 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.agent.config import AgentConfig
 from understudy.cli import claimed
@@ -54,7 +54,7 @@ def test_the_given_resources_are_compared_with_those_the_orchestrator_needs(
     monkeypatch.setattr(claimed, "unlike", lambda wanted: compared[wanted.as_json()])
     assert claimed.main() == code
     assert started.get("node") == (None if missing else "n5")
-    assert said(started.get("refused"), slurm.LESS_THAN_THE_JOB, missing=missing) == bool(missing)
+    assert has(started.get("refused"), slurm.LESS_THAN_THE_JOB, missing=missing) == bool(missing)
 
 
 def test_an_orchestrator_that_was_started_before_nodes_were_compared_gets_its_node(

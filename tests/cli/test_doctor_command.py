@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.said import said
+from tests.message_texts import has
 from typer.testing import CliRunner
 
 import understudy.cli
@@ -94,7 +94,7 @@ def test_findings_about_gpus() -> None:
     gpu = {"name": "H100", "memory": 80 << 30}
     assert [one.status for one in findings.of_gpus([], "", "CPU", [])] == [OK]
     (without,) = findings.of_gpus([gpu], "", "CUDA 13.0", ["NVIDIA"])
-    assert without.status == LIMITED and said(without.detail, doctor.NO_NCCL, library="NCCL")
+    assert without.status == LIMITED and has(without.detail, doctor.NO_NCCL, library="NCCL")
     found = findings.of_gpus([gpu, gpu], "2.30.7", "CUDA 13.0", ["NVIDIA"])
     assert list(found) == [Finding("GPUs", OK, "H100 (80 GiB), H100 (80 GiB); NCCL 2.30.7")]
 
@@ -102,10 +102,10 @@ def test_findings_about_gpus() -> None:
 def test_findings_about_gpus_of_amd() -> None:
     gpu = {"name": "MI300X", "memory": 192 << 30}
     untested, seen = findings.of_gpus([gpu], "2.22.3", "ROCm 7.0", ["AMD"])
-    assert untested.status == LIMITED and said(untested.detail, doctor.ROCM_UNTESTED, build="ROCm 7.0")
+    assert untested.status == LIMITED and has(untested.detail, doctor.ROCM_UNTESTED, build="ROCm 7.0")
     assert seen == Finding("GPUs", OK, "MI300X (192 GiB); RCCL 2.22.3")
     (unseen,) = findings.of_gpus([], "", "CUDA 13.0", ["NVIDIA", "AMD"])
-    assert unseen.status == LIMITED and said(unseen.detail, doctor.GPUS_NOT_SEEN, vendors="NVIDIA and AMD", build="CUDA 13.0")
+    assert unseen.status == LIMITED and has(unseen.detail, doctor.GPUS_NOT_SEEN, vendors="NVIDIA and AMD", build="CUDA 13.0")
     assert can_run([untested, seen, unseen]), "jobs run all the same"
 
 
@@ -153,14 +153,14 @@ def test_what_the_command_line_sees_itself(tmp_path: Path, monkeypatch: pytest.M
     assert [one.status for one in of_system()] == [OK, OK]
     assert of_run_directories(tmp_path).status == OK
     missing = of_run_directories(tmp_path / "missing")
-    assert missing.status == LIMITED and said(missing.detail, tools.NO_RUN_DIRECTORIES, folder=tmp_path / "missing")
+    assert missing.status == LIMITED and has(missing.detail, tools.NO_RUN_DIRECTORIES, folder=tmp_path / "missing")
 
     def refused(pid: int) -> int:
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(os, "pidfd_open", refused)
     found = list(of_system())
-    assert [one.status for one in found] == [MISSING, OK] and said(found[0].detail, tools.NO_PIDFDS)
+    assert [one.status for one in found] == [MISSING, OK] and has(found[0].detail, tools.NO_PIDFDS)
 
 
 CODE = [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.journals import HERE
-from tests.said import said
+from tests.message_texts import has
 from typer.testing import CliRunner
 
 from understudy.cli import app
@@ -40,12 +40,12 @@ def test_all_jobs_are_read_and_nothing_is_changed(folder: Path) -> None:
 def test_a_copy_is_verified_and_takes_no_other_files_place(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
     code, text = asked("backup", folder, copy)
-    assert code == 0 and said(text, journals.COPIED, jobs=3, damaged=0)
+    assert code == 0 and has(text, journals.COPIED, jobs=3, damaged=0)
     content = copy.read_bytes()
     code, text = asked("backup", folder, copy)
-    assert code == 2 and said(text, journals.COPY_EXISTS) and copy.read_bytes() == content
+    assert code == 2 and has(text, journals.COPY_EXISTS) and copy.read_bytes() == content
     code, text = asked("backup", folder, tmp_path / "no" / "folder.db")
-    assert code == 2 and said(text, journals.NOT_COPIED) and sorted(tmp_path.iterdir()) == [copy, folder]
+    assert code == 2 and has(text, journals.NOT_COPIED) and sorted(tmp_path.iterdir()) == [copy, folder]
 
 
 def test_damage_is_found_and_a_copy_brings_the_journal_back(folder: Path, tmp_path: Path) -> None:
@@ -53,9 +53,9 @@ def test_damage_is_found_and_a_copy_brings_the_journal_back(folder: Path, tmp_pa
     assert asked("backup", folder, copy)[0] == 0
     (folder / "journal.db").write_bytes(b"garbage" * 1000)
     code, text = asked("verify", folder)
-    assert code == 1 and said(text, orchestrators.JOURNAL_DAMAGED)
+    assert code == 1 and has(text, orchestrators.JOURNAL_DAMAGED)
     code, text = asked("restore", folder, copy)
-    assert code == 0 and said(text, journals.RESTORED)
+    assert code == 0 and has(text, journals.RESTORED)
     assert asked("verify", folder)[0] == 0
     assert (folder / "before-restore-1" / "journal.db").read_bytes() == b"garbage" * 1000
 
@@ -63,4 +63,4 @@ def test_damage_is_found_and_a_copy_brings_the_journal_back(folder: Path, tmp_pa
 @pytest.mark.parametrize("what", ["verify", "backup", "restore"])
 def test_where_there_is_none(tmp_path: Path, what: str) -> None:
     code, text = asked(what, tmp_path, *([tmp_path / "copy.db"] if what != "verify" else []))
-    assert code == 2 and said(text, journals.NO_JOURNAL) and not list(tmp_path.iterdir())
+    assert code == 2 and has(text, journals.NO_JOURNAL) and not list(tmp_path.iterdir())

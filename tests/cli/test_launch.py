@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.said import arguments_of, refused
+from tests.message_texts import arguments_of, refused
 
 from understudy.cli.flags import Flags
 from understudy.cli.launch import Launch, Usage, ask_torch, launch

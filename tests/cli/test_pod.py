@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.said import refused, said
+from tests.message_texts import has, refused
 from typer.testing import CliRunner, Result
 
 from understudy.agent.config import AgentConfig
@@ -77,7 +77,7 @@ def test_variables_that_others_set_are_not_the_users_choice(configured: dict[str
 def test_settings_of_the_resource_are_refused_as_options(words: tuple[str, str], configured: dict[str, Any]) -> None:
     found = run(*words, "train.py")
     assert found.exit_code == 2
-    assert said(found.output, starting.POD_OPTIONS_REFUSED, options=words[0])
+    assert has(found.output, starting.POD_OPTIONS_REFUSED, options=words[0])
 
 
 OTHERS = ["", "{}", "[]", json.dumps({**asdict(TOLD), "number": "x"}), json.dumps({**asdict(TOLD), "timeouts": {"beat": -1}})]
@@ -87,7 +87,7 @@ OTHERS = ["", "{}", "[]", json.dumps({**asdict(TOLD), "number": "x"}), json.dump
 def test_what_another_version_would_write(text: str, configured: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNDERSTUDY_POD", text)
     found = run("train.py")
-    assert found.exit_code == 2 and said(found.output, starting.POD_VARIABLE_REFUSED, variable="UNDERSTUDY_POD")
+    assert found.exit_code == 2 and has(found.output, starting.POD_VARIABLE_REFUSED, variable="UNDERSTUDY_POD")
 
 
 SET = {"UNDERSTUDY_JOBSET": "gpt", "UNDERSTUDY_SPARE_NODES": "1", "PET_NNODES": "4", "JOB_COMPLETION_INDEX": "2"}

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.said import refused
+from tests.message_texts import refused
 
 from understudy.cli.run_directory import NoRun, RunDirectory
 from understudy.common.names import JOB

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.said import codes
+from tests.message_texts import codes
 
 from understudy.messages import starting
 

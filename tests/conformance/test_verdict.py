@@ -15,7 +15,7 @@ from tests.conformance.runs import Ran, Trace
 from tests.conformance.scripts import Kill, Script, phases, plan, read
 from tests.conformance.table import elsewhere, record, summary
 from tests.conformance.verdict import BORROWED, Found, disturbed, named, steady, undisturbed
-from tests.said import said
+from tests.message_texts import has
 from understudy.messages import disputes, newcomers
 from understudy.messages import script as messages
 from understudy.messages.registry import registry
@@ -166,7 +166,7 @@ def test_a_job_that_ends_with_an_error(reference: Ran) -> None:
 def test_a_job_that_is_held_waits_for_a_person_and_does_not_hang(reference: Ran) -> None:
     told = disputes.REDO_HELD(rank=0, worker="w0", transaction=4, step=3, detail="another result")
     held = with_kills(reference.trace, hung=True, output=f"training\nunderstudy: {told}\nmore")
-    assert said(held.held, disputes.REDO_HELD, rank=0) and reference.held == ""
+    assert has(held.held, disputes.REDO_HELD, rank=0) and reference.held == ""
     assert judged(reference, held) == "held"
     assert judged(reference, held, TOLD, "told") == "told", "the script was reported not to survive"
 

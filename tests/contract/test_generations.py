@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.integration.processes import LIMIT, marked
-from tests.said import said
+from tests.message_texts import has
 from understudy.messages import worker_processes
 from understudy.worker.transport.backends import rejoining
 from understudy.worker.transport.rendezvous import StoreServer
@@ -53,7 +53,7 @@ def test_the_same_communicator_joins_any_number_of_generations_and_leaves_nothin
 def test_new_communicators_end_with_a_message_when_torch_has_no_numbers_left() -> None:
     for found in joined(MANY, size=2, rejoin=False):
         assert 200 < found["right"] < MANY
-        assert said(found["error"], worker_processes.NO_NUMBERS_LEFT)
+        assert has(found["error"], worker_processes.NO_NUMBERS_LEFT)
 
 
 @pytest.mark.parametrize("rejoin", [pytest.param(True, marks=in_place), False], ids=["in place", "new"])

@@ -6,7 +6,7 @@ import time
 from typing import cast
 
 import pytest
-from tests.said import said
+from tests.message_texts import has
 from tests.schedulers.kubernetes.objects import GROUP, job, pod, resource
 from tests.schedulers.kubernetes.recorder import Object, Recorder, parsed
 
@@ -96,7 +96,7 @@ def test_a_pod_that_is_refused(server: Server, error: SchedulerFailed) -> None:
     """A quota or Pod Security answers 403, a webhook that is away 500. The others are like it, so they are not tried."""
     server.refuses["gpt-1"] = error
     (lines,) = turns(server, 3)
-    assert said(lines, messages.TRIES_AGAIN, what="ml/gpt")
+    assert has(lines, messages.TRIES_AGAIN, what="ml/gpt")
     assert pods_of(server) == ["gpt-0", "gpt-orchestrator-0"]
     shown = job_status.condition(status(server), KIND)
     assert (shown["status"], shown["reason"], shown["message"]) == ("True", "Refused", str(error))
@@ -199,7 +199,7 @@ def test_a_pod_whose_image_is_tried_again_and_again_is_reported_once(server: Ser
         server.put(path("pods", "ml"), stuck)
         turns(server)
         shown = job_status.condition(status(server), KIND)
-        assert shown["reason"] == "PodCannotStart" and said(shown["message"], messages.POD_CANNOT_START, pod="gpt-1", reason=reason)
+        assert shown["reason"] == "PodCannotStart" and has(shown["message"], messages.POD_CANNOT_START, pod="gpt-1", reason=reason)
     assert events(server).count(("Warning", KIND)) == 1
     stuck["status"] = {"phase": "Running"}
     server.put(path("pods", "ml"), stuck)
@@ -213,7 +213,7 @@ def test_a_pod_of_another_is_in_the_way(server: Server) -> None:
     made, lines = controller(server)
     made._turn(None)
     assert job_status.condition(status(server), KIND)["reason"] == "NameTaken" and lines
-    assert said(job_status.condition(status(server), KIND)["message"], messages.NAME_TAKEN, kind="Pod", name="gpt-1")
+    assert has(job_status.condition(status(server), KIND)["message"], messages.NAME_TAKEN, kind="Pod", name="gpt-1")
     assert "gpt-2" in pods_of(server)
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.said import refused
+from tests.message_texts import refused
 from tests.schedulers.kubernetes.objects import GROUP, job, pod, resource
 
 from understudy.controller.reconcile import FAREWELL, Plan, plan

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.core.core_job import Job, of
-from tests.said import refused
+from tests.message_texts import refused
 
 from understudy.core import commands, drain, events, floating
 from understudy.core.machine import Machine

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from tests.core.core_job import Job, assigned, moving, of
 from tests.core.test_proofs import drill, registered
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.core import commands, events, proofs
 from understudy.core.machine import MOST_NOTICES
@@ -107,7 +107,7 @@ def test_of_a_step_that_is_redone(survivors: Said, newcomer: Said, drilled: Dril
     if drilled is not None:
         drill(job, 20, drilled, rank=1, detail="a counter moves")
     incident = redone(job, {0: survivors, 1: newcomer, 2: Said()})
-    assert incident.grade is grade and said(incident.why, why), incident.why
+    assert incident.grade is grade and has(incident.why, why), incident.why
     if why is grades.DRILL_FAILED:
         assert "a counter moves" in incident.why
     if why is grades.COMPARED:
@@ -121,7 +121,7 @@ def test_of_a_section_which_no_drill_has_seen() -> None:
         job = job_of()
         drill(job, 20, PASSED, rank=1)
         incident = redone(job, {1: newcomer}, step=1)
-        assert incident.grade is grade and said(incident.why, why), incident.why
+        assert incident.grade is grade and has(incident.why, why), incident.why
 
 
 def test_of_several_losses_the_weakest_counts() -> None:
@@ -130,7 +130,7 @@ def test_of_several_losses_the_weakest_counts() -> None:
     job.submit(events.Registered("w0", 0, 30, (0, 1, 2, 3), "b"))  # no rank has the role of another, and nothing is proven of any
     drill(job, 31, PASSED, rank=1)
     incident = redone(job, {1: Said(NOTHING), 2: Said(NOTHING)}, "w1", "w2")
-    assert incident.grade is UNPROVEN and said(incident.why, grades.NOT_DRILLED, rank=2)
+    assert incident.grade is UNPROVEN and has(incident.why, grades.NOT_DRILLED, rank=2)
     job.warm()
     drill(job, 40, PASSED, rank=2)
     job.lose(*(job.machine.state.ranks[rank] for rank in (1, 2)))
@@ -138,7 +138,7 @@ def test_of_several_losses_the_weakest_counts() -> None:
     job.verify()
     commit(job, {1: Said(NOTHING), 2: Said(NOTHING)}, 2, 3)
     again = job.machine.incidents()[-1]
-    assert again.grade is DRILLED and said(again.why, grades.DRILLED) and again.why.count(" passed at step ") == 2
+    assert again.grade is DRILLED and has(again.why, grades.DRILLED) and again.why.count(" passed at step ") == 2
 
 
 def test_what_a_newcomer_that_was_lost_again_had_given_stays_in_the_state() -> None:
@@ -157,7 +157,7 @@ def test_what_a_newcomer_that_was_lost_again_had_given_stays_in_the_state() -> N
     job.verify()
     commit(job, {}, 2, 3)
     incident = only(job)
-    assert (incident.decision, incident.grade) == ("roll forward", UNPROVEN) and said(incident.why, grades.NOT_DRILLED, rank=1)
+    assert (incident.decision, incident.grade) == ("roll forward", UNPROVEN) and has(incident.why, grades.NOT_DRILLED, rank=1)
 
 
 @pytest.mark.parametrize("drilled", [True, False])
@@ -209,7 +209,7 @@ def test_of_a_recovery_in_place(redo: Said, drilled: DrillVerdict | None, grade:
     job.rest()
     commit(job, {0: redo})
     incident = only(job)
-    assert incident.grade is grade and said(incident.why, why), incident.why
+    assert incident.grade is grade and has(incident.why, why), incident.why
 
 
 def test_a_later_drill_of_the_role_that_has_failed_counts_more_than_an_earlier_one_of_the_rank() -> None:
@@ -217,7 +217,7 @@ def test_a_later_drill_of_the_role_that_has_failed_counts_more_than_an_earlier_o
     drill(job, 20, PASSED, rank=1)
     drill(job, 40, DrillVerdict.DIFFERENT, rank=0, detail="a counter moves")
     incident = redone(job, {1: Said(NOTHING)})
-    assert incident.grade is UNPROVEN and said(incident.why, grades.DRILL_FAILED, drill=2) and "a counter moves" in incident.why
+    assert incident.grade is UNPROVEN and has(incident.why, grades.DRILL_FAILED, drill=2) and "a counter moves" in incident.why
 
 
 def listed(*names: str) -> events.StateListed:
@@ -237,7 +237,7 @@ def test_a_drill_after_an_incident_raises_its_grade(survivor: Said, step: int) -
     job.verify()
     commit(job, {0: survivor, 1: Said(NOTHING)}, step=step + 1)
     before = only(job)
-    assert before.grade is UNPROVEN and said(before.why, grades.NOT_DRILLED)
+    assert before.grade is UNPROVEN and has(before.why, grades.NOT_DRILLED)
     job.warm()
     assert job.machine.drill_due(30, 0.0) and proofs.turn(state) == 0
     job.submit(events.DrillAsked(2, "", 30))
@@ -250,9 +250,9 @@ def test_a_drill_after_an_incident_raises_its_grade(survivor: Said, step: int) -
     if survivor is IN_PART and not step:
         assert after == before
         return
-    assert after.grade is DRILLED and said(after.why, grades.DRILLED_LATER) and after.raised
+    assert after.grade is DRILLED and has(after.why, grades.DRILLED_LATER) and after.raised
     assert "drill 1 of rank 2 passed at step 31, after the incident" in after.why
-    assert any(said(text, grades.RAISED, number=1) for text in (one.text for one in reported))
+    assert any(has(text, grades.RAISED, number=1) for text in (one.text for one in reported))
     (recorded,) = of(commands.Record, last)
     assert recorded.event == events.IncidentGraded(1, DRILLED, after.why)
     before_that = job.machine.incidents()
@@ -274,7 +274,7 @@ def test_only_a_drill_that_passes_raises_a_grade(verdict: DrillVerdict, why: Mes
     redone(job, {1: Said(NOTHING)})
     job.warm()
     drill(job, 30, verdict, rank=2)
-    assert only(job).grade is UNPROVEN and said(only(job).why, why)
+    assert only(job).grade is UNPROVEN and has(only(job).why, why)
     job.warm()
     drill(job, 40, PASSED, rank=0)
     assert only(job).grade is (DRILLED if why is grades.NOT_DRILLED else UNPROVEN)
@@ -317,7 +317,7 @@ def test_a_drill_that_fails_counts_whatever_rank_of_the_incident_it_is_of() -> N
     for rank, verdict in ((0, PASSED), (0, DrillVerdict.DIFFERENT), (3, PASSED)):
         job.warm()
         drill(job, 30, verdict, rank=rank, detail="a counter moves")
-    assert only(job).grade is UNPROVEN and said(only(job).why, grades.DRILL_FAILED, drill=2)
+    assert only(job).grade is UNPROVEN and has(only(job).why, grades.DRILL_FAILED, drill=2)
 
 
 def test_a_warning_between_an_incident_and_its_drill_counts() -> None:
@@ -326,7 +326,7 @@ def test_a_warning_between_an_incident_and_its_drill_counts() -> None:
     job.submit(events.Notice("w0", 0, str(script.USED_BETWEEN(what="model at train.py:30"))))
     job.warm()
     drill(job, 30, PASSED, rank=0)
-    assert only(job).grade is UNPROVEN and said(only(job).why, grades.WARNED)
+    assert only(job).grade is UNPROVEN and has(only(job).why, grades.WARNED)
 
 
 def test_a_warning_is_kept_however_many_other_notices_there_are() -> None:
@@ -388,7 +388,7 @@ def test_no_drill_of_other_registrations_raises_a_grade() -> None:
     job = job_of()
     redone(job, {1: Said(NOTHING)})
     job.submit(events.Registered("w0", job.machine.state.generation, 29, (0, 0, 0), "b"))
-    assert only(job).grade is UNPROVEN and only(job).awaits is None and said(only(job).why, grades.REGISTERED_SINCE)
+    assert only(job).grade is UNPROVEN and only(job).awaits is None and has(only(job).why, grades.REGISTERED_SINCE)
     job.warm()
     drill(job, 30, PASSED, rank=0)
     assert only(job).grade is UNPROVEN
@@ -422,12 +422,12 @@ def test_of_a_loss_before_anything_was_committed(protected: bool) -> None:
     for name in sorted(job.machine.state.recovery.waiting if job.machine.state.recovery else ()):
         place = Position(-1, VotePhase.RUNNING)
         reported += of(commands.Tell, job.submit(events.Quiesced(name, job.machine.state.generation, place, (), 0)))
-    assert any(said(tell, forming.RESTARTS if protected else forming.RESTARTS_UNPROTECTED, restarts=1) for tell in reported)
+    assert any(has(tell, forming.RESTARTS if protected else forming.RESTARTS_UNPROTECTED, restarts=1) for tell in reported)
     job.warm()
     commit(job, {}, 0, 1)
     incident = only(job)
     expected = (PROVEN, grades.STARTED_OVER) if protected else (Grade.UNPROVEN, grades.NOT_PROTECTED)
-    assert (incident.decision, incident.grade) == ("start anew", expected[0]) and said(incident.why, expected[1])
+    assert (incident.decision, incident.grade) == ("start anew", expected[0]) and has(incident.why, expected[1])
 
 
 def test_a_rank_that_was_corrupt_is_not_proven() -> None:
@@ -438,7 +438,7 @@ def test_a_rank_that_was_corrupt_is_not_proven() -> None:
     job.verify()
     commit(job, {})
     incident = only(job)
-    assert incident.ranks[0].cause is LossCause.CORRUPT and incident.grade is UNPROVEN and said(incident.why, grades.CORRUPT, rank=1)
+    assert incident.ranks[0].cause is LossCause.CORRUPT and incident.grade is UNPROVEN and has(incident.why, grades.CORRUPT, rank=1)
 
 
 def test_a_job_that_an_operator_had_to_decide_is_not_proven() -> None:
@@ -449,7 +449,7 @@ def test_a_job_that_an_operator_had_to_decide_is_not_proven() -> None:
     job.rest()
     job.verify()
     commit(job, {})
-    assert only(job).grade is UNPROVEN and said(only(job).why, grades.DECIDED, who="an operator")
+    assert only(job).grade is UNPROVEN and has(only(job).why, grades.DECIDED, who="an operator")
 
 
 def test_a_redo_that_differs_is_named() -> None:
@@ -462,7 +462,7 @@ def test_a_redo_that_differs_is_named() -> None:
     job.rest()
     commit(job, {0: Said(DIFFERENT)})
     incident = only(job)
-    assert incident.grade is UNPROVEN and said(incident.why, grades.DIFFERED) and "collective 0" in incident.why
+    assert incident.grade is UNPROVEN and has(incident.why, grades.DIFFERED) and "collective 0" in incident.why
 
 
 def test_state_that_changes_after_a_drill_invalidates_it() -> None:
@@ -499,7 +499,7 @@ def test_what_the_job_warned_of_rules_a_grade_out_where_there_is_a_newcomer() ->
         job.verify()
         commit(job, {2: Said(NOTHING)} if lost else {}, 2, 3)
     warned, in_place = job.machine.incidents()[1:]
-    assert warned.grade is UNPROVEN and said(warned.why, grades.WARNED) and "model at train.py:30" in warned.why and warned.awaits is None
+    assert warned.grade is UNPROVEN and has(warned.why, grades.WARNED) and "model at train.py:30" in warned.why and warned.awaits is None
     assert in_place.grade is PROVEN
 
 
@@ -513,7 +513,7 @@ def test_what_a_newcomer_reports_counts_for_its_incident_only() -> None:
             events.Verified(worker.name, job.machine.state.generation, 3, (str(newcomers.CHANGE_LOST(point="step", transaction=1)),))
         )
     commit(job, {1: Said(NOTHING)})
-    assert only(job).grade is UNPROVEN and said(only(job).why, grades.WARNED) and "rank 1: US4514" in only(job).why
+    assert only(job).grade is UNPROVEN and has(only(job).why, grades.WARNED) and "rank 1: US4514" in only(job).why
     job.warm()
     job.lose("w2")
     job.rest(2)
@@ -533,14 +533,14 @@ def test_the_lines_of_an_incident_and_of_the_job_have_the_grade() -> None:
     job.rest()
     job.verify()
     reported = [command.text for command in of(commands.Tell, commit(job, {1: Said(NOTHING)}))]
-    (over,) = [text for text in reported if said(text, recoveries.INCIDENT_OVER)]
-    assert "no step lost; unproven: " in over and any(said(text, grades.WARNING, number=1) for text in reported)
+    (over,) = [text for text in reported if has(text, recoveries.INCIDENT_OVER)]
+    assert "no step lost; unproven: " in over and any(has(text, grades.WARNING, number=1) for text in reported)
     job.warm()
     job.lose(job.machine.state.ranks[2])
     job.rest(2)
     job.verify()
     reported = [command.text for command in of(commands.Tell, commit(job, {}, 2, 3))]
-    assert "no step lost; proven: " in "\n".join(reported) and not any(said(text, grades.WARNING) for text in reported)
+    assert "no step lost; proven: " in "\n".join(reported) and not any(has(text, grades.WARNING) for text in reported)
     for worker in job.machine.state.members():
         job.submit(events.Finished(worker.name, job.machine.state.generation, 3))
     ended = job.machine.state.ended
@@ -555,7 +555,7 @@ def test_a_job_may_wait_for_a_decision_after_what_is_unproven(newcomer: Said) ->
     if newcomer == Said():
         assert incident.grade is PROVEN and state.dispute is None and state.phase is Phase.TRAINING
         return
-    assert incident.grade is UNPROVEN and state.dispute is not None and said(state.dispute.detail, grades.PAUSED, number=1)
+    assert incident.grade is UNPROVEN and state.dispute is not None and has(state.dispute.detail, grades.PAUSED, number=1)
     job.rest(2)
     phases = [job.machine.state.phase]
     assert job.machine.belief_refusal(0) == ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.said import refused
+from tests.message_texts import refused
 
 from understudy.core import commands, drain, events, floating, home, preparation
 from understudy.core.assignment import choose_spare

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.core.mismatch import Crashes
 from understudy.core.model import LossCause
@@ -42,4 +42,4 @@ def test_the_first_crash_of_the_only_survivor_ends_the_job() -> None:
     crashes = Crashes.resumed(None, 7, {"w2": 1}, 1)
     assert crashes is not None
     crashes.count("w0", LossCause.CRASHED, "rank 0 crashed: SIGABRT")
-    assert said(crashes.verdict(), losses.SURVIVORS_CRASH, crashes="rank 0 crashed: SIGABRT")
+    assert has(crashes.verdict(), losses.SURVIVORS_CRASH, crashes="rank 0 crashed: SIGABRT")

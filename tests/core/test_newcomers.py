@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.core.core_job import Job, assigned, moving, of
-from tests.said import codes, said
+from tests.message_texts import codes, has
 
 from understudy.core import commands, events
 from understudy.core.migration import refusal
@@ -69,7 +69,7 @@ def test_an_incident_notes_that_a_migration_was_called_off_and_the_holder_of_the
     job.rest()
     incident = job.machine.state.incident
     assert incident is not None
-    assert any(said(note, recoveries.STAYS, rank=1, worker="w1") and said(note, losses.KILLED, rank=2) for note in incident.notes)
+    assert any(has(note, recoveries.STAYS, rank=1, worker="w1") and has(note, losses.KILLED, rank=2) for note in incident.notes)
     assert job.machine.state.ranks[1] == "w1"
 
 
@@ -189,7 +189,7 @@ def test_an_old_worker_is_not_all_that_is_left_if_the_newcomer_is_there() -> Non
     job = Job(JobSpec("job", 2, 2, spares=2))
     moving(job)
     (end,) = of(commands.EndJob, job.lose("w0"))
-    assert said(end.message, recoveries.NO_STATE_LEFT)
+    assert has(end.message, recoveries.NO_STATE_LEFT)
 
 
 def test_no_rank_waits_for_an_old_worker_whose_rank_has_moved() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.core.core_job import Job, assigned
-from tests.said import codes, said
+from tests.message_texts import codes, has
 
 from understudy.core import commands, events
 from understudy.core.coverage import Replicas
@@ -124,7 +124,7 @@ def test_a_rank_that_was_found_wrong_later_is_not_proven_any_more() -> None:
     assert proven(job.machine.state, 1) == -1
     assert describe(job.machine.state, 1) == drills.FOUND_OTHERWISE(rank=1, drill=2, of=1, step=33, verdict="different")
     drill(job, 64, BROKEN, rank=1)
-    assert said(describe(job.machine.state, 1), drills.FOUND_OTHERWISE, drill=2), "of one that broke nothing is known"
+    assert has(describe(job.machine.state, 1), drills.FOUND_OTHERWISE, drill=2), "of one that broke nothing is known"
     drill(job, 128, DrillVerdict.PARTLY, rank=1)
     assert describe(job.machine.state, 1) == drills.WAS_PROVEN_PARTLY(which="rank 1", step=129, drill=4)
 
@@ -185,7 +185,7 @@ def test_a_job_that_must_be_survivable_ends_if_it_is_not(verdict: DrillVerdict) 
     drill(job, 20, verdict, detail="module attribute net.drop.p is 0.1 on the rank and 0.3 on the spare")
     ended = job.machine.state.ended
     assert (ended is not None) == (verdict in (DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE))
-    assert ended is None or (ended.exit_code == 3 and "net.drop.p" in ended.message and said(ended.message, drills.REQUIRED))
+    assert ended is None or (ended.exit_code == 3 and "net.drop.p" in ended.message and has(ended.message, drills.REQUIRED))
 
 
 def test_the_table_of_names_gives_the_roles() -> None:
@@ -279,7 +279,7 @@ def test_a_collective_that_differs_in_a_redo_holds_the_job_only_where_a_drill_ha
     redo_differs(job, partly, sure)
     state = job.machine.state
     assert (state.dispute is not None) == (message is disputes.REDO_HELD)
-    assert state.incident is not None and said("\n".join(state.incident.notes), message, rank=0)
+    assert state.incident is not None and has("\n".join(state.incident.notes), message, rank=0)
     assert state.incident.differed and ("a counter moves" in state.incident.notes[-1]) == (message is disputes.REDO_AS_DRILLED)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.test_machine import check
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
@@ -153,7 +153,7 @@ def test_a_cluster_recovers_from_kills_at_any_moment(data: st.DataObject) -> Non
         assert len(state.idle(WorkerState.WARM, WorkerState.STARTING)) == 2
     else:
         # Everybody whose state was good was lost before a newcomer was verified: the only way in which this may end.
-        assert said(cluster.ended.message, recoveries.NO_STATE_LEFT)
+        assert has(cluster.ended.message, recoveries.NO_STATE_LEFT)
 
     again = Machine(spec, Timeouts())
     for then, event in cluster.journal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.core.core_job import Job, of
-from tests.said import refused
+from tests.message_texts import refused
 
 from understudy.core import commands, events
 from understudy.core.assignment import spare_share

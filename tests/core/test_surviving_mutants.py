@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.core.core_job import Job, assigned, moving, of
-from tests.said import said as said_so
+from tests.message_texts import has as said_so
 
 from understudy.core import commands, events
 from understudy.core.incident import OpenIncident

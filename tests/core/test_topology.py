@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.core.core_job import Job, assigned, of
-from tests.said import codes, said
+from tests.message_texts import codes, has
 
 from understudy.core import commands, events, preparation, topology
 from understudy.core.model import JobSpec, LossCause, Position, VotePhase
@@ -121,9 +121,9 @@ def test_groups_that_cannot_be_change_nothing() -> None:
 def test_a_group_that_cannot_be_kept_together_is_reported_once() -> None:
     job = placed("a", "b", "", "a", kept=("tp", "cp"))
     (first, second, third) = of(commands.Tell, job.submit(events.GroupsListed("w0", 2, (*TP, events.RankGroup("dp", (0, 3))))))
-    assert said(first.text, texts.UNKNOWN_GROUPS, names="cp", known="dp, tp")
-    assert said(second.text, texts.GROUP_SPANS, group="tp (ranks 0-1)", domains="a, b", more="")
-    assert said(third.text, texts.NO_DOMAINS, nodes="n2")
+    assert has(first.text, texts.UNKNOWN_GROUPS, names="cp", known="dp, tp")
+    assert has(second.text, texts.GROUP_SPANS, group="tp (ranks 0-1)", domains="a, b", more="")
+    assert has(third.text, texts.NO_DOMAINS, nodes="n2")
     assert reported(job.submit(events.GroupsListed("w0", 3, (*TP, events.RankGroup("dp", (0, 3)))))) == []
     assert reported(placed("", "", "", "", kept=()).submit(events.GroupsListed("w0", 2, TP[:1]))) == []
 
@@ -145,10 +145,10 @@ def test_a_rank_whose_rack_has_no_spare_goes_elsewhere_with_a_warning() -> None:
     job = placed("a", "a", "b", "b", "c", spares={4: 1})
     answer = job.lose("w1")
     (warning,) = [one.text for one in of(commands.Tell, answer) if texts.GROUP_SPLIT.code in codes(one.text)]
-    assert said(warning, texts.GROUP_SPLIT, rank=1, node="n4", domain="a", groups="tp (ranks 0-1)")
+    assert has(warning, texts.GROUP_SPLIT, rank=1, node="n4", domain="a", groups="tp (ranks 0-1)")
     assert job.node_of(assigned(answer).worker) == "n4"
     incident = job.machine.state.incident
-    assert incident is not None and any(said(note, texts.GROUP_SPLIT, rank=1) for note in incident.freeze().notes)
+    assert incident is not None and any(has(note, texts.GROUP_SPLIT, rank=1) for note in incident.freeze().notes)
 
 
 def test_after_the_limit_a_spare_outside_is_taken() -> None:
@@ -168,7 +168,7 @@ def test_after_the_limit_a_job_without_any_spare_ends() -> None:
     job.lose("w1")
     job.rest()
     (end,) = of(commands.EndJob, job.submit(events.Expired("hold")))
-    assert said(end.message, recoveries.WAITED_FOR_SPARE, missing=1)
+    assert has(end.message, recoveries.WAITED_FOR_SPARE, missing=1)
 
 
 def test_a_prepared_spare_in_the_rack_is_started_over_and_not_the_one_outside() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.said import arguments_of, said
+from tests.message_texts import arguments_of, has
 
 from understudy.detectors.alertmanager import Alert, AlertmanagerMessage, Reading, evidence_of
 from understudy.detectors.base import Evidence, Severity, Subject
@@ -123,7 +123,7 @@ def test_the_node_is_named_by_the_first_label(labels: dict[str, str], node: str)
 )
 def test_an_unknown_name_is_no_node(labels: dict[str, str], message: Message, arguments: dict[str, object], label: str) -> None:
     reported = refused(alert(**labels))
-    assert said(reported, message, **arguments) and reported.endswith(f"(label {label})" if label else "") and len(reported) < 500
+    assert has(reported, message, **arguments) and reported.endswith(f"(label {label})" if label else "") and len(reported) < 500
     assert reported.isprintable()
 
 
@@ -132,7 +132,7 @@ def test_hosts_of_the_same_first_name() -> None:
     assert nodes.find("gpu1.b.org") == "b"
     with pytest.raises(Unnamed) as unnamed:
         nodes.find("gpu1")
-    assert said(unnamed.value, alertmanager.AMBIGUOUS_NODE, name="gpu1", nodes="a or b")
+    assert has(unnamed.value, alertmanager.AMBIGUOUS_NODE, name="gpu1", nodes="a or b")
 
 
 def test_labels_that_others_use() -> None:
@@ -198,7 +198,7 @@ def test_notes_for_a_person() -> None:
     "since", ["2025-01-15T08:06:00Z", "9999-12-31T23:59:59Z", NEVER, "0001-01-01T00:00:00+02:00", "1969-12-31T23:00:00Z"]
 )
 def test_a_time_that_cannot_be(since: str) -> None:
-    assert said(refused(alert(since=since)), alertmanager.WRONG_TIME)
+    assert has(refused(alert(since=since)), alertmanager.WRONG_TIME)
     assert seen(alert(since="2025-01-15T08:04:59Z")).happened == NOW, "clocks differ a little"
     assert seen(alert(since="2001-01-01T00:00:00Z")), "it fires for long"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.detectors import amd_node
 from tests.detectors.amd_node import AMD, ECC, METRICS, PAGES, QUERIES, TEMPERATURE, XGMI, Node, Smi
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.detectors.amdsmi import DAY, DEFAULT, AmdSmi
 from understudy.detectors.base import Evidence, Severity
@@ -68,7 +68,7 @@ def test_uncorrected_errors(node: Node) -> None:
     node.ecc(uncorrectable=0)
     assert node.look() == [], "the driver was loaded again"
     node.ecc(uncorrectable=1)
-    assert said(only(node.look()).detail, amd_evidence.AMD_UNCORRECTED, rise=1, count=1)
+    assert has(only(node.look()).detail, amd_evidence.AMD_UNCORRECTED, rise=1, count=1)
 
 
 def test_uncorrected_errors_from_before_are_a_note_once(node: Node) -> None:
@@ -83,7 +83,7 @@ def test_deferred_errors_are_suspect_for_a_day(node: Node) -> None:
     node.ecc(deferred=3)
     found = only(node.look())
     assert (found.kind, found.severity, found.until) == ("ecc-deferred", SUSPECT, node.now + DAY)
-    assert said(found.detail, amd_evidence.AMD_DEFERRED, rise=2, count=3)
+    assert has(found.detail, amd_evidence.AMD_DEFERRED, rise=2, count=3)
 
 
 def test_corrected_errors_count_by_their_rate(node: Node) -> None:
@@ -94,7 +94,7 @@ def test_corrected_errors_count_by_their_rate(node: Node) -> None:
     node.ecc(correctable=111)
     found = only(node.look())
     assert (found.kind, found.severity, found.until) == ("ecc-corrected-rate", SUSPECT, node.now + DEFAULT.wears_off)
-    assert said(found.detail, gpu_evidence.TOO_MANY, count=11, errors="corrected ECC errors", limit=10, within=60)
+    assert has(found.detail, gpu_evidence.TOO_MANY, count=11, errors="corrected ECC errors", limit=10, within=60)
 
 
 def test_bad_pages(node: Node) -> None:
@@ -105,7 +105,7 @@ def test_bad_pages(node: Node) -> None:
     found = only(node.look())
     since = node.now
     assert (found.kind, found.severity, found.until) == ("page-retirement-pending", SUSPECT, 0)
-    assert said(found.detail, amd_evidence.AMD_PAGES_PENDING, count=2)
+    assert has(found.detail, amd_evidence.AMD_PAGES_PENDING, count=2)
     assert only(node.look()).happened == since, "a state is reported at every look"
     node.answers(PAGES, [kept])
     assert node.kinds() == [("gpu0", "page-retirement-failed", SUSPECT)]
@@ -124,7 +124,7 @@ def test_a_critical_temperature_that_lasts(node: Node, sensor: str) -> None:
     found = only(node.look())
     assert (found.kind, found.severity) == (f"too-hot-{sensor.lower()}", SUSPECT)
     assert (found.happened, found.until) == (began, node.now + DEFAULT.wears_off)
-    assert said(found.detail, amd_evidence.AMD_TOO_HOT, sensor=sensor.lower(), temperature=100, critical=100)
+    assert has(found.detail, amd_evidence.AMD_TOO_HOT, sensor=sensor.lower(), temperature=100, critical=100)
     node.temperature(sensor, "CURRENT", 90)
     assert node.look() == []
 
@@ -249,7 +249,7 @@ def test_an_error_is_a_note_and_does_not_end_the_look(node: Node, query: str) ->
     node.temperature("VRAM", "CURRENT", 101)
     found = only(node.look())
     assert (found.kind, found.severity, found.until) == ("amdsmi-error-31", NOTE, node.now + DEFAULT.wears_off)
-    assert said(found.detail, amd_evidence.AMD_ERROR, query=query)
+    assert has(found.detail, amd_evidence.AMD_ERROR, query=query)
     assert {one.kind for one in node.look(after=DEFAULT.slowdown)} == {"amdsmi-error-31", "too-hot-vram"}
 
 
@@ -268,17 +268,17 @@ def test_a_node_with_gpus_misses_nothing(node: Node, tmp_path: Path) -> None:
 
 
 def test_a_node_without_the_driver(smi: Smi, tmp_path: Path) -> None:
-    assert said(AmdSmi.missing(tmp_path / "amdgpu"), amd_evidence.AMD_NO_DRIVER)
+    assert has(AmdSmi.missing(tmp_path / "amdgpu"), amd_evidence.AMD_NO_DRIVER)
     assert smi.asked == []
 
 
 def test_a_node_without_devices(smi: Smi, tmp_path: Path) -> None:
-    assert said(AmdSmi.missing(tmp_path), amd_evidence.AMD_NO_DEVICE)
+    assert has(AmdSmi.missing(tmp_path), amd_evidence.AMD_NO_DEVICE)
 
 
 def test_a_library_that_refuses(smi: Smi, tmp_path: Path) -> None:
     smi.refuses = amd_node.DRIVER_NOT_LOADED
-    assert said(AmdSmi.missing(tmp_path), amd_evidence.AMD_UNUSABLE, error="AMDSMI_STATUS 34")
+    assert has(AmdSmi.missing(tmp_path), amd_evidence.AMD_UNUSABLE, error="AMDSMI_STATUS 34")
     smi.refuses, smi.handles = 0, ["one"]
     assert AmdSmi.missing(tmp_path) == "", "it may start later"
 
@@ -290,7 +290,7 @@ def test_a_package_without_its_library(
     monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "amdsmi.py").write_text(f"print('not found')\nraise {error!r}\n")
-    assert said(AmdSmi.missing(tmp_path), amd_evidence.AMD_NO_LIBRARY, error=f"{type(error).__name__}: {error}")
+    assert has(AmdSmi.missing(tmp_path), amd_evidence.AMD_NO_LIBRARY, error=f"{type(error).__name__}: {error}")
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", "not found\n"), "a program may read what we print"
 
@@ -298,7 +298,7 @@ def test_a_package_without_its_library(
 def test_a_node_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
     monkeypatch.setattr("understudy.detectors.amdsmi.find_spec", lambda name: None)
-    assert said(AmdSmi.missing(tmp_path), amd_evidence.AMD_NO_PACKAGE)
+    assert has(AmdSmi.missing(tmp_path), amd_evidence.AMD_NO_PACKAGE)
 
 
 # The stand-in

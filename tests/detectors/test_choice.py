@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.detectors.prometheus_fake import NOW, Fake, serving
-from tests.said import refused, said
+from tests.message_texts import has, refused
 from typer.testing import CliRunner, Result
 
 import understudy.cli
@@ -184,7 +184,7 @@ def test_a_mistake_is_reported_with_its_place(
         read_file(Path("d.toml"))
     lines = str(error.value).splitlines()
     for line, (place, message, arguments) in zip(lines, expected, strict=True):
-        assert line.startswith(f"{place}{message.code}: ") and said(line, message, **arguments), line
+        assert line.startswith(f"{place}{message.code}: ") and has(line, message, **arguments), line
     shown = detectors("d.toml")
     assert shown.exit_code == 2 and all(f"understudy: {line}" in shown.output for line in lines)
     (tmp_path / "train.py").touch()
@@ -210,7 +210,7 @@ def test_another_package_s_detector_does_not_take_the_place_of_another_one(insta
     installed(type("Kernel2", (Fan,), {"name": "kernel"}))
     with refused(ValueError, detector_files.NAME_TAKEN, name="kernel", origin="fans:Kernel2"):
         choose()
-    assert said(detectors().output, detector_files.NAME_TAKEN, name="kernel", origin="fans:Kernel2")
+    assert has(detectors().output, detector_files.NAME_TAKEN, name="kernel", origin="fans:Kernel2")
     installed(type("Disk", (Fan,), {"name": "command:a"}))
     with refused(ValueError, detector_files.NAME_TAKEN, name="command:a", origin="fans:Disk"):
         choose(CHECK.format("a", ""))
@@ -260,7 +260,7 @@ def test_what_looks_is_listed(tmp_path: Path) -> None:
         "found": [],
     }
     table = detectors(str(file)).stdout
-    assert said(table, tools.DETECTOR_OFF) and "every 60 s" in table and "exit 1" not in table
+    assert has(table, tools.DETECTOR_OFF) and "every 60 s" in table and "exit 1" not in table
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.integration.processes import Mark, marked, pid_of, send, wait_for_end, wait_until
-from tests.said import refused, said
+from tests.message_texts import has, refused
 
 from understudy.detectors import command
 from understudy.detectors.base import Evidence, Severity, Subject
@@ -100,21 +100,21 @@ def test_its_severity_kind_and_end_are_configured(mark: Mark) -> None:
 @pytest.mark.parametrize("code", [2, 127, 255])
 def test_another_exit_code_speaks_against_the_check(mark: Mark, code: int) -> None:
     found = note(shell(mark, f"echo wrong >&2; exit {code}").look(), "check-exit")
-    assert said(found, node_programs.BAD_EXIT, check="disk", exit_code=code) and "wrong" in found
+    assert has(found, node_programs.BAD_EXIT, check="disk", exit_code=code) and "wrong" in found
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGTERM])
 def test_a_signal_speaks_against_the_check(mark: Mark, number: signal.Signals) -> None:
     found = note(shell(mark, f"kill -{int(number)} $$").look(), "check-signal")
-    assert said(found, node_programs.SIGNALLED, check="disk", signal=number.name)
+    assert has(found, node_programs.SIGNALLED, check="disk", signal=number.name)
 
 
 def test_a_program_that_cannot_be_started(mark: Mark, tmp_path: Path) -> None:
     found = note(check(mark, str(tmp_path / "none")).look(), "check-start")
-    assert said(found, node_programs.NOT_STARTED, check="disk", reason=os.strerror(errno.ENOENT))
+    assert has(found, node_programs.NOT_STARTED, check="disk", reason=os.strerror(errno.ENOENT))
     (tmp_path / "text").write_text("no program")
     found = note(check(mark, str(tmp_path / "text")).look(), "check-start")
-    assert said(found, node_programs.NOT_STARTED, check="disk", reason=os.strerror(errno.EACCES))
+    assert has(found, node_programs.NOT_STARTED, check="disk", reason=os.strerror(errno.EACCES))
 
 
 def test_no_shell_no_input_no_token(mark: Mark) -> None:
@@ -151,7 +151,7 @@ def ended_at_its_limit(mark: Mark, script: str, ready: Path) -> None:
 def test_a_run_is_ended_at_its_limit(mark: Mark) -> None:
     begun = time.monotonic()
     found = note(shell(mark, "echo begun; exec sleep 1000", limit=SHORT).look(), "check-timeout")
-    assert said(found, node_programs.TIMEOUT, check="disk", seconds=SHORT)
+    assert has(found, node_programs.TIMEOUT, check="disk", seconds=SHORT)
     assert time.monotonic() - begun >= SHORT
 
 
@@ -256,7 +256,7 @@ def test_no_descriptors_are_left_when_there_are_too_few(mark: Mark, monkeypatch:
 @pytest.mark.parametrize("output", ["status", "json"])
 def test_output_without_end_is_cut_while_it_comes(mark: Mark, output: str) -> None:
     words = note(shell(mark, "exec yes understudy", output=output).look(), "check-output")
-    assert said(words, node_programs.TOO_MUCH_OUTPUT, check="disk", most=MOST_OUTPUT) and "understudy" in words
+    assert has(words, node_programs.TOO_MUCH_OUTPUT, check="disk", most=MOST_OUTPUT) and "understudy" in words
 
 
 def test_a_process_in_the_background_prints_without_end(mark: Mark) -> None:
@@ -343,7 +343,7 @@ HOSTILE = {
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_what_is_no_list_of_findings_speaks_against_the_check(mark: Mark, tmp_path: Path, text: str) -> None:
     detail = note(prints(mark, tmp_path, text), "check-output")
-    assert said(detail, node_programs.NO_FINDINGS, check="disk") and len(detail) < 1000 and detail.isprintable()
+    assert has(detail, node_programs.NO_FINDINGS, check="disk") and len(detail) < 1000 and detail.isprintable()
 
 
 def test_bytes_that_are_no_text(mark: Mark) -> None:
@@ -354,7 +354,7 @@ def test_bytes_that_are_no_text(mark: Mark) -> None:
 def test_findings_count_with_exit_code_0_only(mark: Mark, code: int) -> None:
     """An interpreter ends with 1 after an uncaught exception."""
     found = note(shell(mark, f"printf '[]'; echo Traceback >&2; exit {code}", output="json").look(), "check-exit")
-    assert said(found, node_programs.BAD_EXIT, exit_code=code) and "Traceback" in found
+    assert has(found, node_programs.BAD_EXIT, exit_code=code) and "Traceback" in found
 
 
 # -- configuration ----------------------------------------------------------------------------------------------------

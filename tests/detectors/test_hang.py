@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.common.page_view import ALONE, UNKNOWN, Activity, PageView, Process
 from understudy.core.model import Timeouts
@@ -65,7 +65,7 @@ def test_a_stopped_process_is_named_when_its_limit_is_over() -> None:
             assert verdict is None
     host.read(pages, 11.5, frozen=("w1",))
     verdict = host.judge()
-    assert verdict is not None and verdict.worker == "w1" and said(verdict.detail, training_evidence.SILENT)
+    assert verdict is not None and verdict.worker == "w1" and has(verdict.detail, training_evidence.SILENT)
     assert verdict.happened == OFFSET  # its last beat was at 0 of the host's clock
 
 
@@ -122,7 +122,7 @@ def test_the_rank_in_a_lower_transaction_holds_up_the_job() -> None:
     assert host.judge() is None
     host.read(pages, 10.5)
     verdict = host.judge()
-    assert verdict is not None and verdict.worker == "w1" and said(verdict.detail, training_evidence.BEHIND, rank=1)
+    assert verdict is not None and verdict.worker == "w1" and has(verdict.detail, training_evidence.BEHIND, rank=1)
     assert verdict.happened == OFFSET
 
 
@@ -191,7 +191,7 @@ def in_vote(*waits: int) -> dict[str, PageView]:
 
 def test_where_none_is_behind_a_rank_that_waits_for_no_other_holds_up_the_job() -> None:
     verdict = Host().stand(in_vote(1, 2, 0))
-    assert verdict is not None and verdict.worker == "w2" and said(verdict.detail, training_evidence.WAITS_FOR_NONE, rank=2)
+    assert verdict is not None and verdict.worker == "w2" and has(verdict.detail, training_evidence.WAITS_FOR_NONE, rank=2)
     assert verdict.happened == OFFSET
 
 
@@ -353,7 +353,7 @@ def test_a_rank_that_is_left_behind_is_named_by_its_number(transaction: int, wor
     for clock in (50.0, 51.0):
         host.read({"w0": page(Activity.FINISHED, transaction), "w2": page(Activity.RUNNING, transaction)}, clock)
         left = host.watch.left_behind(RANKS)
-    assert left is not None and said(left[2], training_evidence.LEFT_BEHIND, where=words)
+    assert left is not None and has(left[2], training_evidence.LEFT_BEHIND, where=words)
 
 
 def test_ranks_at_the_same_transaction_leave_none_behind() -> None:
@@ -402,7 +402,7 @@ def test_one_that_has_not_beaten_yet_is_not_silent() -> None:
     assert host.stand(pages, seconds=40, frozen=("w1",)) is None
     pages["w1"] = page()._replace(beats=1, beat_at=0.0)
     verdict = host.stand(pages, seconds=40, frozen=("w1",))
-    assert verdict is not None and verdict.worker == "w1" and said(verdict.detail, training_evidence.SILENT)
+    assert verdict is not None and verdict.worker == "w1" and has(verdict.detail, training_evidence.SILENT)
 
 
 def test_one_rank_that_makes_progress_is_enough_and_one_that_makes_none_is_not() -> None:
@@ -428,4 +428,4 @@ def test_the_first_transaction_is_one_like_any_other() -> None:
     host = Host()
     pages = {"w0": page(Activity.VOTED, 0), "w1": page(Activity.VOTED, 0), "w2": page(transaction=0)}
     verdict = host.stand(pages, 120)
-    assert verdict is not None and verdict.worker == "w2" and said(verdict.detail, training_evidence.BEHIND)
+    assert verdict is not None and verdict.worker == "w2" and has(verdict.detail, training_evidence.BEHIND)

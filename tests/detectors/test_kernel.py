@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.detectors.kernel_texts import ALIKE, REAL, UP, L, N, S
-from tests.said import arguments_of, said
+from tests.message_texts import arguments_of, has
 
 from understudy.detectors import kernel
 from understudy.detectors.base import Evidence
@@ -386,7 +386,7 @@ def test_what_was_suspect_before_the_job_began_is_one_note_and_what_comes_then_c
     suspect, note = found
     assert (suspect.severity, suspect.part, suspect.happened) == ("suspect", "pci:0000:02:00.0", NOW - 50.0)
     assert (note.severity, note.subject, note.kind, note.part) == ("note", "node", "log-before", "")
-    assert said(note.detail, kernel_log.BEFORE)
+    assert has(note.detail, kernel_log.BEFORE)
     assert "xid-79 pci:0000:01:00.0: NVRM: Xid" in note.detail and "nvme-dead nvme0: nvme nvme0" in note.detail
     assert watch.look(later=1.0) == [], "reported once"
     [again] = watch.look(_record(OFF_THE_BUS, UPTIME), later=1.0)

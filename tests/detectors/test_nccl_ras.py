@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.detectors import nccl_ras
 from understudy.detectors.base import Evidence, Severity, Subject
@@ -143,7 +143,7 @@ def test_a_process_that_does_not_answer() -> None:
     node = Node()
     found = only(node.look(RECORDED))
     assert (found.kind, found.subject, found.part, found.until) == ("nccl-rank-unresponsive", Subject.DEVICE, "gpu1", node.now + HOLDS)
-    assert said(found.detail, nccl_evidence.RAS_UNRESPONSIVE, rank=1, communicator="0xae94423cfbb2ef4a", pid=1524345)
+    assert has(found.detail, nccl_evidence.RAS_UNRESPONSIVE, rank=1, communicator="0xae94423cfbb2ef4a", pid=1524345)
     node.processes.clear()
     assert node.look(RECORDED) == [], "it has ended, which others see"
 
@@ -168,7 +168,7 @@ def test_a_rank_that_all_others_wait_for() -> None:
     found = only(node.look(hung, after=1.0))
     assert (found.kind, found.subject, found.part) == ("nccl-rank-behind", Subject.DEVICE, "gpu1")
     assert (found.happened, found.until) == (began, node.now + HOLDS)
-    assert said(found.detail, nccl_evidence.RAS_BEHIND, rank=1, communicator="0xae94", pid=101, issued=7, others=2, most=9, seconds=STILL)
+    assert has(found.detail, nccl_evidence.RAS_BEHIND, rank=1, communicator="0xae94", pid=101, issued=7, others=2, most=9, seconds=STILL)
     assert node.look(answer(8, 8, 8)) == []
     assert node.look(hung) == [], "it begins from the start"
 
@@ -210,7 +210,7 @@ NO_ANSWERS = ["ERROR: unknown command\n", "{", '{"communicators": 3}', '{"commun
 def test_what_is_no_answer_is_a_note(text: str) -> None:
     found = only(Node().look(text))
     assert (found.kind, found.subject) == ("ras-not-read", Subject.NODE)
-    assert said(found.detail, nccl_evidence.RAS_NOT_READ, address="n:1")
+    assert has(found.detail, nccl_evidence.RAS_NOT_READ, address="n:1")
 
 
 def test_no_listener_and_one_that_does_not_answer_are_no_evidence() -> None:
@@ -268,6 +268,6 @@ def test_the_address_is_that_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_node_without_gpus(tmp_path: Path) -> None:
-    assert said(NcclRas.missing(tmp_path), nccl_evidence.RAS_NO_GPU)
+    assert has(NcclRas.missing(tmp_path), nccl_evidence.RAS_NO_GPU)
     (tmp_path / "nvidia0").touch()
     assert NcclRas.missing(tmp_path) == ""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.detectors.nvml_node import Node, only, started
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.detectors.base import Severity
 from understudy.detectors.device_watch import Rate
@@ -75,7 +75,7 @@ def test_uncorrected_errors(node: Node) -> None:
     assert found["detail"] == gpu_evidence.UNCORRECTED(rise=2, count=2, gpu="GPU-0 at 00000000:0B:00.0")
     assert node.look() == [], "a counter that stands still"
     node.gpu(0, uncorrected=3)
-    assert said(only(node.look())["detail"], gpu_evidence.UNCORRECTED, rise=1, count=3)
+    assert has(only(node.look())["detail"], gpu_evidence.UNCORRECTED, rise=1, count=3)
 
 
 def test_uncorrected_errors_from_before_are_a_note_once(node: Node) -> None:
@@ -106,7 +106,7 @@ def test_corrected_errors_count_by_their_rate(node: Node) -> None:
     node.gpu(0, corrected=111)
     found = only(node.look())
     assert (found["kind"], found["severity"], found["until"]) == ("ecc-corrected-rate", SUSPECT, node.now + DEFAULT.wears_off)
-    assert said(found["detail"], gpu_evidence.TOO_MANY, count=11, errors="corrected ECC errors", seconds=11, limit=10, within=60)
+    assert has(found["detail"], gpu_evidence.TOO_MANY, count=11, errors="corrected ECC errors", seconds=11, limit=10, within=60)
     assert node.look() == [], "no more have come"
 
 
@@ -137,7 +137,7 @@ def test_row_remaps(node: Node) -> None:
     found = only(node.look())
     since = node.now
     assert (found["kind"], found["severity"], found["until"]) == ("row-remap-pending", SUSPECT, 0)
-    assert said(found["detail"], gpu_evidence.ROW_WAITS, remapped=2)
+    assert has(found["detail"], gpu_evidence.ROW_WAITS, remapped=2)
     assert only(node.look())["happened"] == since, "a state is reported at every look"
     node.gpu(0, rows="1 1 1 1")
     assert node.kinds() == [("gpu0", "row-remap-failed", SUSPECT), ("gpu0", "row-remap-pending", SUSPECT)]
@@ -152,7 +152,7 @@ def test_pages_that_wait_to_be_retired(node: Node) -> None:
     node.gpu(0, pages=1)
     found = only(node.look())
     assert (found["kind"], found["severity"]) == ("page-retirement-pending", SUSPECT)
-    assert said(found["detail"], gpu_evidence.PAGES_WAIT)
+    assert has(found["detail"], gpu_evidence.PAGES_WAIT)
 
 
 def test_xids(node: Node) -> None:
@@ -206,7 +206,7 @@ def test_replays_and_recoveries_of_nvlink(node: Node, field: str, kind: str) -> 
     found = only(node.look())
     assert (found["kind"], found["severity"], found["until"]) == (kind, SUSPECT, node.now + DEFAULT.wears_off)
     message = gpu_evidence.NVLINK_REPLAYS if kind == "nvlink-replay" else gpu_evidence.NVLINK_RECOVERIES
-    assert said(found["detail"], message, count=1)
+    assert has(found["detail"], message, count=1)
     assert node.look() == []
 
 
@@ -245,7 +245,7 @@ def test_what_the_driver_asks_for(node: Node, action: int) -> None:
     node.gpu(0, field__230__0=action)
     found = only(node.look())
     assert (found["kind"], found["severity"]) == (f"recovery-action-{action}", SUSPECT)
-    assert said(found["detail"], gpu_evidence.RECOVERY_ASKED, action=RECOVERY_ACTIONS[action])
+    assert has(found["detail"], gpu_evidence.RECOVERY_ASKED, action=RECOVERY_ACTIONS[action])
     node.gpu(0, field__230__0=0)
     assert node.look() == []
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.detectors.nvml_node import Node, only, started
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.detectors.base import Severity
 from understudy.detectors.nvml_limits import DEFAULT
@@ -160,7 +160,7 @@ ASK = "from understudy.detectors.nvml import Nvml; print(Nvml.missing())"
 
 
 def test_without_the_package() -> None:
-    assert said(_run(f"import sys; sys.modules['pynvml'] = None; {ASK}"), gpu_evidence.NO_PACKAGE)
+    assert has(_run(f"import sys; sys.modules['pynvml'] = None; {ASK}"), gpu_evidence.NO_PACKAGE)
 
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="NVIDIA's driver is installed")

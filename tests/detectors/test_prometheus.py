@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from tests.detectors.prometheus_fake import EVERY, NOW, Fake, asking, job, note, only, reading, rule, serving
-from tests.said import refused, said
+from tests.message_texts import has, refused
 
 from understudy.detectors.base import Evidence, Severity, Subject
 from understudy.detectors.configuration import read
@@ -121,7 +121,7 @@ def test_missing_labels_are_reported(fake: Fake, labels: dict[str, str]) -> None
         assert found == [], "of no node of the job"
     else:
         message = prometheus.NO_PART if labels.get("instance") == "node0" else prometheus.NO_NODE
-        assert said(note(found, "prometheus-labels"), message, rule="hot")
+        assert has(note(found, "prometheus-labels"), message, rule="hot")
 
 
 def test_one_series_of_several_is_enough_and_is_reported_once(fake: Fake) -> None:
@@ -173,7 +173,7 @@ def test_since_when_and_for_how_long_is_reported(fake: Fake) -> None:
     fake.vector(({"instance": "node0"}, "90"))
     assert [detector.look(job(0)), detector.look(job(15))] == [[], []]
     found = only(detector.look(job(30)))
-    assert (found.happened, found.until) == (NOW, NOW + 90) and said(found.detail, prometheus.FOUND, lasting=" for 30 s")
+    assert (found.happened, found.until) == (NOW, NOW + 90) and has(found.detail, prometheus.FOUND, lasting=" for 30 s")
 
 
 def test_two_series_that_take_turns_do_not_hold(fake: Fake) -> None:
@@ -245,7 +245,7 @@ def test_a_page_of_one_node_speaks_against_no_other(fake: Fake) -> None:
 def test_a_metric_that_no_page_has_is_reported(fake: Fake) -> None:
     fake.body = b"<html>welcome</html>\nx_total 90\nx{ 90"
     reported = note(reading(fake, rule(sample="y")).look(job()), "prometheus-absent")
-    assert said(reported, prometheus.ABSENT, metric="y", rule="hot")
+    assert has(reported, prometheus.ABSENT, metric="y", rule="hot")
 
 
 PAGES = {
@@ -268,7 +268,7 @@ def test_a_page_that_cannot_be_read_speaks_against_no_node(fake: Fake, body: byt
     fake.body = body
     found = reading(fake, rule(sample="x")).look(job())
     reported = note(found, "prometheus-page")
-    assert said(reported, prometheus.NO_PAGE) or said(reported, prometheus.NO_PAGE_FOR_RULE, rule="hot")
+    assert has(reported, prometheus.NO_PAGE) or has(reported, prometheus.NO_PAGE_FOR_RULE, rule="hot")
 
 
 def test_one_page_that_is_away_does_not_hide_the_others(fake: Fake) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.detectors.prometheus_fake import NOW, Fake, asking, job, note, only, rule, serving
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.detectors.base import Evidence
 from understudy.detectors.configuration import read
@@ -69,13 +69,13 @@ def test_another_status_speaks_against_no_node(fake: Fake, status: int) -> None:
     fake.status, fake.headers = status, {"Location": f"{fake.url}/elsewhere"}
     if status == 204:
         fake.body = b""
-    assert said(note(asking(fake).look(job()), "prometheus-answer"), prometheus.BAD_STATUS, status=status)
+    assert has(note(asking(fake).look(job()), "prometheus-answer"), prometheus.BAD_STATUS, status=status)
     assert len(fake.asked) == 1, "no other page was asked"
 
 
 def test_the_reason_for_a_refused_query_is_reported(fake: Fake) -> None:
     fake.status, fake.body = 400, b'{"status":"error","errorType":"bad_data","error":"1:5: parse error\\nmore"}'
-    assert said(
+    assert has(
         note(asking(fake).look(job()), "prometheus-answer"), prometheus.BAD_STATUS, status=400, reason=": bad_data: 1:5: parse error"
     )
 
@@ -102,14 +102,14 @@ def test_a_server_that_does_not_come_to_an_end(fake: Fake, raw: bytes) -> None:
     fake.raw = raw
     fake.held.clear()
     begun = time.monotonic()
-    assert said(note(asking(fake, limit=0.3).look(job()), "prometheus-answer"), prometheus.TOO_SLOW, seconds=0.3)
+    assert has(note(asking(fake, limit=0.3).look(job()), "prometheus-answer"), prometheus.TOO_SLOW, seconds=0.3)
     assert time.monotonic() - begun < 60
 
 
 def test_a_compressed_answer_is_not_opened(fake: Fake) -> None:
     fake.vector(({"instance": "node0"}, "90"))
     fake.headers = {"Content-Encoding": "gzip"}
-    assert said(note(asking(fake).look(job()), "prometheus-answer"), prometheus.COMPRESSED)
+    assert has(note(asking(fake).look(job()), "prometheus-answer"), prometheus.COMPRESSED)
     assert fake.asked[0][1]["Accept-Encoding"] == "identity"
 
 
@@ -138,7 +138,7 @@ def test_a_server_that_drips(fake: Fake) -> None:
         thread = threading.Thread(target=drip)
         thread.start()
         settings = {"server": {"url": f"http://127.0.0.1:{listening.getsockname()[1]}", "limit": 0.5}, "rules": [rule(query="q")]}
-        assert said(note(Prometheus(read(PrometheusSettings, settings)).look(job()), "prometheus-answer"), prometheus.TOO_SLOW)
+        assert has(note(Prometheus(read(PrometheusSettings, settings)).look(job()), "prometheus-answer"), prometheus.TOO_SLOW)
         thread.join(60)
         assert not thread.is_alive(), "the connection was closed"
 
@@ -146,7 +146,7 @@ def test_a_server_that_drips(fake: Fake) -> None:
 def test_an_answer_that_is_too_long_is_cut(fake: Fake) -> None:
     fake.vector(({"instance": "node0"}, "90"))
     fake.body += b" " * 10_000_000
-    assert said(note(asking(fake, most=100_000).look(job()), "prometheus-answer"), prometheus.TOO_LONG, most=100_000)
+    assert has(note(asking(fake, most=100_000).look(job()), "prometheus-answer"), prometheus.TOO_LONG, most=100_000)
 
 
 def test_a_server_that_is_not_there() -> None:
@@ -154,7 +154,7 @@ def test_a_server_that_is_not_there() -> None:
         port = away.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     settings = {"server": {"url": url}, "rules": [rule(query="q")]}
-    assert said(note(Prometheus(read(PrometheusSettings, settings)).look(job()), "prometheus-answer"), prometheus.NO_ANSWER, server=url)
+    assert has(note(Prometheus(read(PrometheusSettings, settings)).look(job()), "prometheus-answer"), prometheus.NO_ANSWER, server=url)
     settings = {"exporters": [{"url": f"{url}/metrics?key=s3cret"}], "rules": [rule(sample="x")]}
     assert "s3cret" not in note(Prometheus(read(PrometheusSettings, settings)).look(job()), "prometheus-page")
 
@@ -183,11 +183,11 @@ def test_a_token_is_read_again_each_time(fake: Fake, tmp_path: Path) -> None:
 def test_what_is_no_token_is_not_sent(fake: Fake, tmp_path: Path, text: str) -> None:
     (tmp_path / "token").write_text(text)
     detail = note(asking(fake, token_file=str(tmp_path / "token")).look(job()), "prometheus-answer")
-    assert said(detail, prometheus.NO_TOKEN) and fake.asked == []
+    assert has(detail, prometheus.NO_TOKEN) and fake.asked == []
 
 
 def test_a_token_that_is_not_there(fake: Fake, tmp_path: Path) -> None:
-    assert said(note(asking(fake, token_file=str(tmp_path / "none")).look(job()), "prometheus-answer"), prometheus.BAD_TOKEN_FILE)
+    assert has(note(asking(fake, token_file=str(tmp_path / "none")).look(job()), "prometheus-answer"), prometheus.BAD_TOKEN_FILE)
     assert fake.asked == []
 
 
@@ -210,8 +210,8 @@ def test_tls_with_a_ca_file(tmp_path: Path) -> None:
 
         assert "certificate" in note(look(ca_file=str(tmp_path / "other.crt")), "prometheus-answer").lower()
         assert "certificate" in note(look(), "prometheus-answer").lower()
-        assert said(note(look(ca_file=str(tmp_path / "none.crt")), "prometheus-answer"), prometheus.BAD_CA_FILE)
+        assert has(note(look(ca_file=str(tmp_path / "none.crt")), "prometheus-answer"), prometheus.BAD_CA_FILE)
         (tmp_path / "empty.crt").write_text("")
-        assert said(note(look(ca_file=str(tmp_path / "empty.crt")), "prometheus-answer"), prometheus.BAD_CA_FILE)
+        assert has(note(look(ca_file=str(tmp_path / "empty.crt")), "prometheus-answer"), prometheus.BAD_CA_FILE)
         assert fake.asked == [], "no token went out"
         assert only(look(ca_file=str(tmp_path / "ours.crt"))).name == "node0"

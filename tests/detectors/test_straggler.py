@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.said import arguments_of, said
+from tests.message_texts import arguments_of, has
 
 from understudy.common.page_view import Activity, PageView
 from understudy.detectors.base import Evidence, JobView, Severity, Subject
@@ -102,7 +102,7 @@ def test_a_rank_that_computes_longer_than_its_replicas_is_named() -> None:
     (found,) = job.until_found()
     assert (found.detector, found.subject, found.name, found.severity) == ("straggler", Subject.WORKER, "w3", Severity.SUSPECT)
     assert (found.kind, found.happened, found.until) == ("straggler", job.now + OFFSET, 0.0)
-    assert said(found.detail, training_evidence.COMPUTES_LONGER, rank=3, others=3, activity="RUNNING")
+    assert has(found.detail, training_evidence.COMPUTES_LONGER, rank=3, others=3, activity="RUNNING")
     figures = arguments_of(found.detail)
     assert figures["own"] == pytest.approx(300, abs=30) and figures["usual"] == pytest.approx(100, abs=30), found.detail
     assert int(str(figures["steps"])) >= 60
@@ -147,7 +147,7 @@ def test_all_that_are_slower_than_most_of_their_replicas_are_named(running: tupl
 def test_a_rank_is_compared_with_ranks_of_its_role_only() -> None:
     assert ranks(0.1, 0.3, 0.1, 0.3, roles=(0, 1, 0, 1)).train(SLOW) == []
     (found,) = ranks(0.1, 0.1, 0.1, 0.3, roles=(0, 1, 0, 1)).until_found()
-    assert found.name == "w3" and said(found.detail, training_evidence.COMPUTES_LONGER, rank=3, others=1)
+    assert found.name == "w3" and has(found.detail, training_evidence.COMPUTES_LONGER, rank=3, others=1)
     assert ranks(0.3, 0.1, roles=(0, 1)).train(SLOW) == [], "alone in its role"
 
 

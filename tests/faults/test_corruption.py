@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.faults.harness import RANKS, Fault, Job, Outcome, Reference, assert_identical, assert_incidents, in_step
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import losses, recoveries
 
@@ -61,8 +61,8 @@ def test_no_rank_resumes_on_it(start: Start, reference: References) -> None:
     status = job.ask("status")
     assert status["state"] == "failed" and status["step"] == LOST_AT
     message = status["message"]
-    assert said(message, losses.NOT_VERIFIED, rank=1) and KINDS[kind] in message, message
-    assert said(message, recoveries.NO_SPARE_LEFT), message
+    assert has(message, losses.NOT_VERIFIED, rank=1) and KINDS[kind] in message, message
+    assert has(message, recoveries.NO_SPARE_LEFT), message
     incident = job.incidents()[-1]
     assert [part["cause"] for part in incident["ranks"]] == ["killed", "digest"]
     assert incident["digests_verified"] == 0

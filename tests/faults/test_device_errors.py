@@ -14,8 +14,8 @@ import pytest
 from tests.faults.harness import LIMIT, Fault, Job, Reference, assert_identical, assert_survivors_stayed
 from tests.faults.modes import every_mode
 from tests.integration.processes import wait_until
+from tests.message_texts import codes, has
 from tests.outcomes import shows
-from tests.said import codes, said
 
 from understudy.chaos.faults.device import KINDS
 from understudy.common.names import JOURNAL
@@ -145,7 +145,7 @@ def test_the_rank_that_moves_loses_its_device(start: Start, reference: Reference
     job = start("ddp", gate, fault, spares=2, variables=DEVICES)
     job.wait_for_fault(gate)
     job.command("migrate", "--rank", "2")
-    wait_until(lambda: said(job.output, moves.MIGRATES, rank=2), "the migration begins", LIMIT)
+    wait_until(lambda: has(job.output, moves.MIGRATES, rank=2), "the migration begins", LIMIT)
     job.open_gate(gate)
     assert_identical(job, undisturbed, borrowed={(2, line) for line in ("step 5", "step 6", "evaluation 6", "step 7")})
     (incident,) = job.incidents()

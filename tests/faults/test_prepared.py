@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.faults.harness import LIMIT, RANKS, Fault, Job, Reference, assert_identical, assert_incidents, either, in_step, redone
 from tests.integration.processes import send, wait_until
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import drills
 
@@ -88,7 +88,7 @@ def test_prepared_for_another_rank(start: Start, reference: References) -> None:
     assert_identical(job, undisturbed, unlogged={(2, "step 7")})
     (incident,) = assert_incidents(job, either(2, in_step(6)))
     assert incident["new_worker"] not in ready.values()
-    assert said(job.output, drills.STARTED_OVER, spare=ready[0], node="node0", rank=0)
+    assert has(job.output, drills.STARTED_OVER, spare=ready[0], node="node0", rank=0)
 
 
 def test_a_set_up_that_fails_ahead_costs_nothing(start: Start, reference: References) -> None:
@@ -103,7 +103,7 @@ def test_a_set_up_that_fails_ahead_costs_nothing(start: Start, reference: Refere
     assert_identical(job, undisturbed)
     (incident,) = assert_incidents(job, redone(1, in_step(5)))
     assert incident["new_worker"] == ready[1]
-    assert said(job.output, drills.NOT_PREPARED, rank=0)
+    assert has(job.output, drills.NOT_PREPARED, rank=0)
 
 
 def _wait_for_another(job: Job, program: str, pid: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tests.faults.harness import LIMIT, RANKS, Fault, Job, Outcome, Reference, assert_identical, assert_incidents, in_step
 from tests.integration.processes import send, wait_until
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import coverage, disputes
 from understudy.worker.fault_injection.silent import ON_ALL, ON_NEWCOMERS
@@ -71,8 +71,8 @@ def test_the_odd_one_of_three_donors_is_named_and_replaced(start: Start, referen
     assert happened(job, "flipped_bit_in_donor", 2)
     odd = incident["ranks"][1]
     assert (odd["rank"], odd["cause"]) == (2, "corrupt") and odd["new_worker"], odd
-    assert "norm.weight" in odd["detail"] and said(odd["detail"], coverage.ODD, rank=2, others="ranks 0, 3"), odd
-    assert any(said(note, disputes.NO_REPLICA, rank=2) for note in incident["notes"]), incident["notes"]
+    assert "norm.weight" in odd["detail"] and has(odd["detail"], coverage.ODD, rank=2, others="ranks 0, 3"), odd
+    assert any(has(note, disputes.NO_REPLICA, rank=2) for note in incident["notes"]), incident["notes"]
     assert "rank 2" in job.ask("status")["taints"]["node0"]
 
 
@@ -86,7 +86,7 @@ def test_two_that_differ_pause_the_job_until_an_operator_chooses(start: Start, r
     wait_until(lambda: disputes.HELD.code in job.output or job.process.poll() is not None, "the job is held", LIMIT)
     status = job.ask("status")
     assert status["state"] == "held", status
-    assert said(status["message"], coverage.DISPUTED, ranks="ranks 0, 2") and disputes.HELD.code in status["message"], status["message"]
+    assert has(status["message"], coverage.DISPUTED, ranks="ranks 0, 2") and disputes.HELD.code in status["message"], status["message"]
     assert status["step"] == 6
     where = job.run_dir / "orchestrator.json"
     orchestrator = json.loads(where.read_text())["pid"]
@@ -98,7 +98,7 @@ def test_two_that_differ_pause_the_job_until_an_operator_chooses(start: Start, r
     assert_identical(job, undisturbed)
     assert happened(job, "flipped_bit_in_donor", 0)
     (incident,) = assert_incidents(job, Outcome([0, 1], {in_step(6)}), causes={"killed", "corrupt"})
-    assert any(said(note, disputes.BELIEVED_FOR, rank=2) for note in incident["notes"]), incident["notes"]
+    assert any(has(note, disputes.BELIEVED_FOR, rank=2) for note in incident["notes"]), incident["notes"]
 
 
 def test_a_comparison_on_the_side_finds_a_moment_that_has_changed(start: Start, reference: References) -> None:

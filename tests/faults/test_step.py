@@ -21,7 +21,7 @@ from tests.faults.harness import (
     redone,
 )
 from tests.faults.modes import every_mode
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import newcomers
 
@@ -93,7 +93,7 @@ def test_after_the_vote_and_between_steps(mode: str, start: Start, reference: Re
         redone(3, in_step(19)),
         redone(2, in_step(22)),
     )
-    assert any(said(note, newcomers.RESULT_OF_ANOTHER) for note in incidents[3]["notes"]), incidents[3]
+    assert any(has(note, newcomers.RESULT_OF_ANOTHER) for note in incidents[3]["notes"]), incidents[3]
     assert_survivors_stayed(job, {0: 2, 1: 2, 2: 2, 3: 2})
 
 

@@ -81,11 +81,11 @@ class Started:
     def wait_for(self, words: str, limit: float = LONG) -> None:
         """Until it has written them."""
 
-        def said() -> bool:
+        def has_written() -> bool:
             assert self.process.poll() is None, self.output
             return words in self.output
 
-        wait_until(said, words, limit)
+        wait_until(has_written, words, limit)
 
     def ends(self, limit: float = LONG) -> Outcome:
         code = self.process.wait(limit)

@@ -7,7 +7,7 @@ import pytest
 from tests.integration.training import Outcome
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.jobs import KubernetesJob, Steady
-from tests.said import said
+from tests.message_texts import has
 from understudy.messages import kubernetes_jobs
 
 pytestmark = [needs_kubernetes, pytest.mark.timeout(900)]
@@ -63,7 +63,7 @@ def test_kubectl_drain(kubernetes: Cluster, mode: str) -> None:
     job.wait_until(lambda: job.pod_of(2) == "job-4", "rank 2 on the spare pod")
     job.goes_on()
     (incident,) = job.ends_as_undisturbed()
-    assert incident["planned"] and said(incident["ranks"][0]["detail"], kubernetes_jobs.CORDONED)
+    assert incident["planned"] and has(incident["ranks"][0]["detail"], kubernetes_jobs.CORDONED)
     job.nothing_is_left()
 
 

@@ -13,7 +13,7 @@ from tests.integration.processes import wait_until
 from tests.integration.training import LONG
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.pods import SLEEPS, pod
-from tests.said import refused
+from tests.message_texts import refused
 from understudy.messages import kubernetes_api, kubernetes_jobs
 from understudy.schedulers.base import SchedulerAway
 from understudy.schedulers.kubernetes.api import Api, Conflict, Missing, Object, group_path, path

@@ -18,7 +18,7 @@ from tests.kubernetes.control_plane import PORT, TOKEN
 from tests.kubernetes.installation import DEPLOYMENT, SYSTEM, there
 from tests.kubernetes.pods import SLEEPS
 from tests.kustomize import KUBERNETES, documents
-from tests.said import said
+from tests.message_texts import has
 from understudy.messages import kubernetes_jobs
 from understudy.schedulers.kubernetes import names
 
@@ -146,7 +146,7 @@ def test_an_installation_works_with_the_rights_that_it_gives(kubernetes: Cluster
     jobs = cluster.path("UnderstudyJob", api=GROUP)
     cluster.api.create(jobs, a_job("wrong", spares={"pods": 0, "prepared": 1}))
     cluster.wait_for(lambda: cluster.get("UnderstudyJob", "wrong", GROUP).get("status", {}).get("phase") == "Failed", "what is refused")
-    assert said(cluster.get("UnderstudyJob", "wrong", GROUP)["status"]["message"], kubernetes_jobs.TOO_MANY_PREPARED, prepared=1)
+    assert has(cluster.get("UnderstudyJob", "wrong", GROUP)["status"]["message"], kubernetes_jobs.TOO_MANY_PREPARED, prepared=1)
     token = names.token("j", cluster.api.create(jobs, a_job(orchestrators=1))["metadata"]["uid"])
     for name in ("j-0", "j-1"):
         cluster.wait_for(partial(cluster.has, "Pod", name), f"pod {name}")

@@ -9,7 +9,7 @@ from tests.kubernetes.api import Object
 from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.jobs import GROUP, KubernetesJob, Steady
 from tests.kubernetes.pods import SLEEPS
-from tests.said import said
+from tests.message_texts import has
 from understudy.messages import controller
 
 pytestmark = [needs_kubernetes, pytest.mark.timeout(900)]
@@ -89,7 +89,7 @@ def test_a_pod_that_cannot_start(kubernetes: Cluster) -> None:
     first = {"name": "first", "image": "none", "command": ["true"], "env": [secret]}
     job = Sleeping(kubernetes, pod={"initContainers": [first]})
     job.wait_until(lambda: job.condition()["reason"] == "PodCannotStart", "the condition")
-    assert said(job.condition()["message"], controller.POD_CANNOT_START, reason="CreateContainerConfigError"), job.condition()
+    assert has(job.condition()["message"], controller.POD_CANNOT_START, reason="CreateContainerConfigError"), job.condition()
     kubernetes.wait_for(lambda: ("Warning", "CreationFailed") in job.events(), "the event")
     kubernetes.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "data"}, "stringData": {"word": "x"}})
     job.wait_until(lambda: job.condition()["status"] == "False", "the condition, when they have started")

@@ -9,7 +9,7 @@ from tests.kubernetes.cluster import Cluster, needs_kubernetes
 from tests.kubernetes.installation import there
 from tests.kubernetes.jobs import API, GROUP, KIND, KubernetesJob
 from tests.kubernetes.pods import SLEEPS
-from tests.said import said
+from tests.message_texts import has
 from understudy.messages import controller
 
 pytestmark = [needs_kubernetes, pytest.mark.timeout(900)]
@@ -66,7 +66,7 @@ def test_deleted_and_made_again(kubernetes: Cluster, out: Object) -> None:
     second = cluster.apply(a_job(cluster, 2, out))["metadata"]["uid"]
     assert first != second
     cluster.wait_for(lambda: condition(cluster)["reason"] == "LeftoverObjects", "what waits")
-    assert said(condition(cluster)["message"], controller.LEFT_OVER, job="job")
+    assert has(condition(cluster)["message"], controller.LEFT_OVER, job="job")
     assert not cluster.all_of("Pod", labelSelector=f"{GROUP}/job=job"), "its pods would find the account of the first job"
     assert cluster.all_of("ConfigMap", labelSelector=f"{GROUP}/log=job"), (
         "nothing of the first job's journal was left: the test shows nothing"
@@ -95,7 +95,7 @@ def test_an_object_of_another_owner_is_in_the_way(kubernetes: Cluster, out: Obje
     job["spec"]["template"]["spec"]["containers"][0]["command"] = SLEEPS
     cluster.apply(job)
     cluster.wait_for(lambda: condition(cluster)["reason"] == "NameTaken", "what is in the way")
-    assert said(condition(cluster)["message"], controller.NAME_TAKEN, kind="Service", name="job")
+    assert has(condition(cluster)["message"], controller.NAME_TAKEN, kind="Service", name="job")
     cluster.wait_for(lambda: "CreationFailed" in events(cluster), "an event")
     assert not cluster.all_of("Pod", labelSelector=f"{GROUP}/job=job")
     cluster.delete("Service", "job")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.kubernetes.cluster import NODES, Cluster, needs_kubernetes
 from tests.kubernetes.jobs import GROUP, Steady
-from tests.said import said
+from tests.message_texts import has
 from understudy.messages import kubernetes_jobs
 
 pytestmark = [needs_kubernetes, pytest.mark.timeout(900)]
@@ -32,7 +32,7 @@ def test_gpu_nodes_keep_others_away_by_a_taint(kubernetes: Cluster) -> None:
     job.wait_until(lambda: job.pod_of(1) == "job-5", "rank 1 on the next one")
     job.goes_on()
     first, second = job.ends_as_undisturbed()
-    assert first["planned"] and said(first["ranks"][0]["detail"], kubernetes_jobs.CORDONED, node=drained)
-    assert second["planned"] and said(second["ranks"][0]["detail"], kubernetes_jobs.TAINTED, taint="nvidia.com/gpu-xid=74:NoSchedule")
+    assert first["planned"] and has(first["ranks"][0]["detail"], kubernetes_jobs.CORDONED, node=drained)
+    assert second["planned"] and has(second["ranks"][0]["detail"], kubernetes_jobs.TAINTED, taint="nvidia.com/gpu-xid=74:NoSchedule")
     assert len(first["ranks"]) == len(second["ranks"]) == 1
     job.nothing_is_left()

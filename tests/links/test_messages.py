@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.said import refused
+from tests.message_texts import refused
 
 from understudy.common.page_view import UNKNOWN, Activity, PageView
 from understudy.core import commands, events

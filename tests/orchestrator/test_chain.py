@@ -22,8 +22,8 @@ from fastapi import FastAPI
 from tests.integration.postgres import needs_postgres, postgres
 from tests.journals import version1
 from tests.journals.damage import DAMAGES, checkpointed
+from tests.message_texts import has
 from tests.orchestrator.test_journal import SETTINGS, STORY
-from tests.said import said
 
 from understudy.agent.position import FILE, JournalPosition
 from understudy.common.names import JOURNAL
@@ -96,7 +96,7 @@ def test_a_row_that_was_changed_puts_its_job_aside(tmp_path: Path, statement: st
     changed(place, statement)
     aside: dict[str, str] = {}
     assert list(journal.read_all(place, aside=aside)) == ["other"]
-    assert said(aside["job"], orchestrators.JOB_UNREADABLE, job="job") and said(aside["job"], message)
+    assert has(aside["job"], orchestrators.JOB_UNREADABLE, job="job") and has(aside["job"], message)
     with pytest.raises(journal.Unreadable):
         journal.read(place, "job")
 
@@ -125,7 +125,7 @@ def test_rows_that_have_changed_places_are_found(tmp_path: Path) -> None:
     changed(place, update.format(-1, 4), update.format(4, 5), update.format(5, -1))
     aside: dict[str, str] = {}
     journal.read_all(place, aside=aside)
-    assert said(aside["job"], orchestrators.EVENT_DAMAGED, number=4)
+    assert has(aside["job"], orchestrators.EVENT_DAMAGED, number=4)
 
 
 def test_an_older_journal_is_chained_from_its_next_event_on(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_an_older_journal_is_chained_from_its_next_event_on(tmp_path: Path) -> N
     changed(place, "update events set now = now + 1 where job = 'running' and number = 3")
     with pytest.raises(journal.Unreadable) as caught:
         journal.read(place, "running")
-    assert said(caught.value, orchestrators.EVENT_DAMAGED, number=length + 1), "the first one that has a checksum covers all before it"
+    assert has(caught.value, orchestrators.EVENT_DAMAGED, number=length + 1), "the first one that has a checksum covers all before it"
 
 
 def test_a_journal_that_has_gone_on_from_an_older_copy_has_the_number_and_not_the_checksum(tmp_path: Path) -> None:
@@ -262,8 +262,8 @@ def test_an_agent_that_knows_more_puts_the_job_aside_and_nothing_is_decided(tmp_
         assert all(jobs.admit(job, one, further) for one in mistaken) and not jobs.aside, "it hears that it should not have been started"
         assert not jobs.admit(job, agent, further)
         assert not jobs.admit(job, replace(agent, node="n1"), None), "nor is any other agent let in"
-        assert jobs.get("job") is None and said(jobs.aside["job"], orchestrators.JOURNAL_BEHIND, node="n0", number=further.number)
-        assert said(reported[-1], service_jobs.JOB_PUT_ASIDE, job="job")
+        assert jobs.get("job") is None and has(jobs.aside["job"], orchestrators.JOURNAL_BEHIND, node="n0", number=further.number)
+        assert has(reported[-1], service_jobs.JOB_PUT_ASIDE, job="job")
         await asyncio.gather(job.running, return_exceptions=True)
         assert job.running.cancelled()
         (close,) = sent(link)
@@ -362,7 +362,7 @@ def test_a_row_that_was_changed_in_postgres_puts_its_job_aside(tmp_path: Path) -
         engine.dispose()
         aside: dict[str, str] = {}
         assert list(journal.read_all(server.url, aside=aside)) == ["other"]
-    assert said(aside["job"], orchestrators.EVENT_DAMAGED, number=4)
+    assert has(aside["job"], orchestrators.EVENT_DAMAGED, number=4)
 
 
 def test_the_last_position_is_that_of_the_chain(tmp_path: Path) -> None:
@@ -403,7 +403,7 @@ def test_an_agent_of_an_earlier_job_is_refused_alone(tmp_path: Path) -> None:
         further = f"40-0123456789abcdef-{ANOTHER}"
         for _ in range(2):
             status, text = await knocked(app, further)
-            assert status == 503 and said(json.loads(text)["detail"], http_requests.OF_ANOTHER_JOB, host="192.0.2.7")
+            assert status == 503 and has(json.loads(text)["detail"], http_requests.OF_ANOTHER_JOB, host="192.0.2.7")
         assert len(reported) == 1 and jobs.get(ONLY) is job and not jobs.aside and not job.service.machine.state.nodes
         assert (await knocked(app, NO_POSITION)) == (0, "") and "n0" in job.service.machine.state.nodes
         code, _ = await knocked(app, KNOWN)
@@ -449,7 +449,7 @@ def test_an_index_that_does_not_fit_its_table_is_found_by_the_chain(tmp_path: Pa
         file.execute("insert into sqlite_master values (?, ?, ?, ?, ?)", index)
         file.commit()
     aside: dict[str, str] = {}
-    assert list(journal.read_all(place, aside=aside)) == ["other"] and said(aside["job"], orchestrators.EVENTS_MISSING, number=4)
+    assert list(journal.read_all(place, aside=aside)) == ["other"] and has(aside["job"], orchestrators.EVENTS_MISSING, number=4)
     with pytest.raises(journal.Damaged):
         journal.read_all(place, check=database.THOROUGH)
 

@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 from pydantic import ValidationError
 from tests.core.core_job import Job
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.common.names import JOURNAL
 from understudy.core import placement
@@ -163,7 +163,7 @@ def test_a_job_that_does_not_fit_yet_is_passed_by_smaller_ones(waiting: Callable
 def test_nodes_are_kept_for_a_job_that_has_waited_for_long(waiting: Callable[..., dict[str, str]]) -> None:
     """Not those that it does not need, and none for a job that no nodes could hold."""
     left = waiting("a", {"six": 6, "four": 4, "one": 1}, long=["four"])
-    assert said(left.pop("four"), service_jobs.WAITS_FOR_SLOTS) and said(left.pop("one"), service_jobs.WAITS_FOR_OTHERS, jobs="four")
+    assert has(left.pop("four"), service_jobs.WAITS_FOR_SLOTS) and has(left.pop("one"), service_jobs.WAITS_FOR_OTHERS, jobs="four")
     assert left == {}
     assert list(waiting("ab", {"six": 6, "seven": 7, "four": 4, "one": 1, "another": 1}, long=["four"])) == ["four", "another"]
     assert list(waiting("a", {"six": 6, "huge": 9, "one": 1}, long=["huge"])) == ["huge"]
@@ -253,7 +253,7 @@ def test_nodes_that_do_not_come_any_more_are_forgotten(tmp_path: Path, monkeypat
         come("fifth")
         assert list(cluster.nodes) == ["here", "with a part", "fourth", "fifth"], "one that was away has made room"
         closed = come("sixth").outbox.get_nowait()
-        assert isinstance(closed, Close) and closed.code == TRY_LATER and said(closed.reason, http_requests.TOO_MANY_NODES, most=4)
+        assert isinstance(closed, Close) and closed.code == TRY_LATER and has(closed.reason, http_requests.TOO_MANY_NODES, most=4)
         assert len(cluster.nodes) == 4
 
     asyncio.run(scenario())
@@ -280,7 +280,7 @@ def test_marks_that_people_set_on_nodes_are_kept(tmp_path: Path) -> None:
     assert again.trusted_at("n2") == 300.0 and not reported
     (tmp_path / marks.FILE).write_text('{"drained": 7}')
     kept = NodeMarks(tmp_path, reported.append)
-    assert not kept.why("n1") and said(reported[0], service_jobs.MARKS_UNREADABLE)
+    assert not kept.why("n1") and has(reported[0], service_jobs.MARKS_UNREADABLE)
     kept.drain("n3", "the next word")
     assert (tmp_path / f"{marks.FILE}.damaged-1").read_text() == '{"drained": 7}'
     assert not NodeMarks(tmp_path, reported.append).why("n0"), "what an earlier version has left is of old"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from tests.core.core_job import Job
-from tests.said import arguments_of, said
+from tests.message_texts import arguments_of, has
 
 from understudy import extensions
 from understudy.core.events import Committed, Event, LostNode, MigrationAsked, NodesLost, NodeTainted, UsesDevice, WorkerLost
@@ -127,7 +127,7 @@ def test_a_note_is_only_shown_and_reported_once() -> None:
     for _ in range(3):
         assert job.sees(Evidence("d", Subject.DEVICE, "n0", Severity.NOTE, "warm", 1.0, part="gpu0"), 5.0) is None
     (reported,) = job.reported
-    assert said(reported, service_jobs.NOTED, about="gpu0 of node n0") and said(reported, policies.NO_RULE, detail="warm", detector="d")
+    assert has(reported, service_jobs.NOTED, about="gpu0 of node n0") and has(reported, policies.NO_RULE, detail="warm", detector="d")
 
 
 def test_a_taint_s_end_is_put_off_when_it_is_worth_it() -> None:
@@ -146,7 +146,7 @@ def test_what_a_limit_does_not_let_happen_now_is_a_taint_and_asked_again() -> No
     assert isinstance(first, NodeTainted) and first.leave
     assert isinstance(second, NodeTainted) and not second.leave
     (reported,) = job.reported
-    assert said(reported, service_jobs.RANKS_STAY_ON_NODE, node="n1") and said(reported, policies.OTHERS_LEAVE, domains="n0", most=1)
+    assert has(reported, service_jobs.RANKS_STAY_ON_NODE, node="n1") and has(reported, policies.OTHERS_LEAVE, domains="n0", most=1)
     assert job.sees(replace(HOT, name="n1", happened=102.0), 102.0) is None and job.looks(103.0) is None
     assert len(job.reported) == 1, "reported once"
     job.job.machine.handle(NodeTainted("n0", ""), 104.0)
@@ -311,7 +311,7 @@ def test_what_others_find_is_taken_with_a_look_and_one_that_raises_speaks_agains
     assert len(reported) == 3, "each thing once"
     left_out = {str(arguments_of(text)["detector"]).rpartition(".")[2]: text for text in reported}
     assert left_out.keys() == {"Broken", "Liar", "Flood"} and {code_of(text) for text in reported} == {service_jobs.DETECTOR_LEFT_OUT.code}
-    assert "no such sensor" in left_out["Broken"] and said(left_out["Flood"], service_jobs.FLOOD, most=1000)
+    assert "no such sensor" in left_out["Broken"] and has(left_out["Flood"], service_jobs.FLOOD, most=1000)
 
 
 def test_a_detector_looks_no_faster_than_its_evidence_is_read_and_not_after_the_end(installed: Callable[..., list[str]]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.core.core_job import Job
-from tests.said import said
+from tests.message_texts import has
 from typer.testing import CliRunner, Result
 
 import understudy.cli
@@ -76,48 +76,48 @@ def done(result: Result) -> list[str]:
 def test_another_policy_is_tried_out_on_what_was_seen(dry_run: Callable[..., Result]) -> None:
     events = seen_at(100.0, 200.0, 300.0, 400.0)
     noted, left = done(dry_run(THRICE, events, "--json"))  # each once, however often it is seen
-    assert said(left, service_jobs.WOULD_LEAVE, node="n0")
-    assert said(left, policies.DECIDED, detail="many replays", detector="nvml", rule="flaky")
-    assert said(noted, service_jobs.NOTED, about="gpu3 of node n0")
-    assert said(noted, policies.NOT_OFTEN_ENOUGH, rule="flaky", times=1, after=3, within=600)
+    assert has(left, service_jobs.WOULD_LEAVE, node="n0")
+    assert has(left, policies.DECIDED, detail="many replays", detector="nvml", rule="flaky")
+    assert has(noted, service_jobs.NOTED, about="gpu3 of node n0")
+    assert has(noted, policies.NOT_OFTEN_ENOUGH, rule="flaky", times=1, after=3, within=600)
     assert left not in done(dry_run(THRICE.replace("after = 3", "after = 5"), events, "--json"))
     (tainted,) = done(dry_run('[[rule]]\nname = "all"\naction = "taint"', events[:1], "--json"))
-    assert said(tainted, service_jobs.WOULD_BE_TAINTED, node="n0")
-    assert said(tainted, policies.DECIDED, detail="many replays", detector="nvml", rule="all")
+    assert has(tainted, service_jobs.WOULD_BE_TAINTED, node="n0")
+    assert has(tainted, policies.DECIDED, detail="many replays", detector="nvml", rule="all")
 
 
 def test_limits_and_ends_count_as_they_would_have(dry_run: Callable[..., Result]) -> None:
     leave = '[limits]\ndomains_at_a_time = 1\n[[rule]]\nname = "all"\naction = "leave"'
     both = seen_at(100.0) + seen_at(101.0, name="n1") + seen_at(150.0, until=150.0)
     found = done(dry_run(leave, both, "--json"))
-    assert said(found[0], service_jobs.WOULD_LEAVE, node="n0")
-    assert said(found[1], service_jobs.WOULD_BE_TAINTED, node="n1")
-    assert said(found[2], service_jobs.RANKS_STAY_ON_NODE, node="n1") and said(found[2], policies.OTHERS_LEAVE, domains="n0")
+    assert has(found[0], service_jobs.WOULD_LEAVE, node="n0")
+    assert has(found[1], service_jobs.WOULD_BE_TAINTED, node="n1")
+    assert has(found[2], service_jobs.RANKS_STAY_ON_NODE, node="n1") and has(found[2], policies.OTHERS_LEAVE, domains="n0")
     assert found[3] == service_jobs.WOULD_BE_TRUSTED(node="n0", detector="nvml")
     later = [*both, *seen_at(200.0, name="n1")]
-    assert any(said(one, service_jobs.WOULD_LEAVE, node="n1") for one in done(dry_run(leave, later, "--json"))[4:])
+    assert any(has(one, service_jobs.WOULD_LEAVE, node="n1") for one in done(dry_run(leave, later, "--json"))[4:])
 
 
 def test_what_was_done_then_does_not_count_but_what_people_did_does(dry_run: Callable[..., Result]) -> None:
     then = (99.0, NodeTainted("n0", "as it was", "nvml", "gpu3", leave=True))
     leave = '[[rule]]\nname = "all"\naction = "leave"'
     (left,) = done(dry_run(leave, [then, *seen_at(100.0)], "--json"))
-    assert said(left, service_jobs.WOULD_LEAVE, node="n0")
-    assert said(left, policies.DECIDED, detail="many replays", detector="nvml", rule="all")
+    assert has(left, service_jobs.WOULD_LEAVE, node="n0")
+    assert has(left, policies.DECIDED, detail="many replays", detector="nvml", rule="all")
     person = (99.0, NodeTainted("n1", "a person's", leave=True))
-    assert said(done(dry_run(leave, [person, *seen_at(100.0)], "--json"))[0], service_jobs.WOULD_BE_TAINTED, node="n0")
+    assert has(done(dry_run(leave, [person, *seen_at(100.0)], "--json"))[0], service_jobs.WOULD_BE_TAINTED, node="n0")
 
 
 def test_for_a_person_it_is_a_table(dry_run: Callable[..., Result]) -> None:
     shown = dry_run('[[rule]]\nname = "all"\naction = "taint"', seen_at(100.0))
-    assert said(shown.output, tools.DRY_RUN_ANSWERS, evidence="1 piece", answers="1 answer")
+    assert has(shown.output, tools.DRY_RUN_ANSWERS, evidence="1 piece", answers="1 answer")
     assert time.strftime("%Y-%m-%d", time.localtime(100.0)) in shown.output
-    assert said(dry_run(THRICE, []).output, tools.DRY_RUN_NOTHING, evidence="0 pieces")
+    assert has(dry_run(THRICE, []).output, tools.DRY_RUN_NOTHING, evidence="0 pieces")
 
 
 def test_a_missing_journal_is_reported(tmp_path: Path) -> None:
     missing = CliRunner().invoke(understudy.cli.app, ["policy", "check", "--dry-run", str(tmp_path)])
-    assert missing.exit_code == 2 and said(missing.output, orchestrators.NO_JOURNAL, folder=tmp_path)
+    assert missing.exit_code == 2 and has(missing.output, orchestrators.NO_JOURNAL, folder=tmp_path)
 
 
 def test_who_leads_next_counts_on() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.detectors.test_alertmanager import alert, message
-from tests.said import codes, said
+from tests.message_texts import codes, has
 
 from understudy.common.names import JOURNAL
 from understudy.core.events import Event, NodeJoined, Observed
@@ -126,7 +126,7 @@ def test_it_goes_to_the_jobs_that_have_the_node(within: Callable[..., None], ser
         none = await served.post([{**ITEM, "node": "nobody"}, {**ITEM, "node": "n\x1b\u202e"}])
         assert none.status_code == 409
         for name in ("nobody", "n\x1b\u202e"):
-            assert said(none.json()["detail"], alertmanager.UNKNOWN_NODE, name=name)
+            assert has(none.json()["detail"], alertmanager.UNKNOWN_NODE, name=name)
         several = await served.post([{**ITEM, "node": f"m{number}"} for number in range(9)])
         assert "'m4'" in several.json()["detail"] and "'m5'" not in several.json()["detail"]
 
@@ -148,7 +148,7 @@ def test_a_token_of_a_job_reaches_that_job_only(within: Callable[..., None]) -> 
             refused = await served.post([{**ITEM, "node": node}], token)
             assert refused.status_code == 409 and served.cluster.nodes[node].suspected == {}
         for one in await served.alerts(alert(node="n0"), alert(node="10.0.0.9"), token=token):
-            assert said(one["refused"], alertmanager.UNKNOWN_NODE) and one["node"] == ""
+            assert has(one["refused"], alertmanager.UNKNOWN_NODE) and one["node"] == ""
         assert served.taints("a") == {}
 
     within(check)
@@ -237,8 +237,8 @@ def test_alerts_without_effect_are_answered_and_reported_once(within: Callable[.
         await served.alerts(alert(node="nobody"))
         assert await served.alerts() == []
         reported = [text for text in served.reported if "Alertmanager" in text]
-        assert len(reported) == 1 and said(reported[0], http_requests.ALERT_GOES_NOWHERE, alert="GpuXid")
-        assert said(reported[0], alertmanager.UNKNOWN_NODE, name="nobody")
+        assert len(reported) == 1 and has(reported[0], http_requests.ALERT_GOES_NOWHERE, alert="GpuXid")
+        assert has(reported[0], alertmanager.UNKNOWN_NODE, name="nobody")
         await served.alerts(alert(node="n1", severity="p1", host="n2"), node_label=["host"], suspect=["p0", "p1"])
         assert served.taints("b") == {"n2": [("alertmanager:GpuXid", "")]}
         wrong = await served.post(message(), path="/v1/evidence/alertmanager", node_lable="host")
@@ -312,7 +312,7 @@ def test_what_a_person_sees_is_plain(within: Callable[..., None]) -> None:
         await served.post([{**ITEM, "detail": "\n \x1b[31mhot \u202e\nmore"}])
         served.taints("a")
         why = served.job("a").service.machine.state.nodes["n0"].taint
-        assert said(why, policies.DECIDED, detail="\\x1b[31mhot \\u202e", detector="webhook:thermometer")
+        assert has(why, policies.DECIDED, detail="\\x1b[31mhot \\u202e", detector="webhook:thermometer")
 
     within(check)
 

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
-from tests.said import codes, refused, said
+from tests.message_texts import codes, has, refused
 
 from understudy.cli import show
 from understudy.cli.events_command import Lines
@@ -217,8 +217,8 @@ def test_a_row_that_cannot_be_read_puts_its_own_job_aside(tmp_path: Path) -> Non
     file.close(60.0)
     aside: dict[str, str] = {}
     assert list(journal.read_all(place, aside=aside)) == ["good", "fine"]
-    assert list(aside) == ["bad"] and said(aside["bad"], orchestrators.EVENT_UNREADABLE, number=2)
-    assert said(aside["bad"], wire.MALFORMED, type="NodeJoined")
+    assert list(aside) == ["bad"] and has(aside["bad"], orchestrators.EVENT_UNREADABLE, number=2)
+    assert has(aside["bad"], wire.MALFORMED, type="NodeJoined")
     with refused(journal.Unreadable, orchestrators.JOB_UNREADABLE, job="bad"):
         journal.read(place, "bad")
 
@@ -230,7 +230,7 @@ def test_a_writer_reports_any_failure_and_tries_again(tmp_path: Path) -> None:
 
     def tell(text: str) -> None:
         reported.append(text)
-        (over if said(text, orchestrators.JOURNAL_WRITTEN_AGAIN) else failed).set()
+        (over if has(text, orchestrators.JOURNAL_WRITTEN_AGAIN) else failed).set()
 
     file = journal.Journal(tmp_path / JOURNAL, tell)
     file.start()
@@ -240,7 +240,7 @@ def test_a_writer_reports_any_failure_and_tries_again(tmp_path: Path) -> None:
     writer.progress(pages)
     writer.append(0.0, STORY[0])
     assert failed.wait(60.0)
-    assert "UnicodeEncodeError" in reported[0] and said(file.trouble, orchestrators.JOURNAL_BUG)
+    assert "UnicodeEncodeError" in reported[0] and has(file.trouble, orchestrators.JOURNAL_BUG)
     file._batch._pages.clear()  # whatever it was is over
     assert over.wait(60.0) and not file.trouble
     file.close(60.0)

@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 import sqlalchemy as sa
 from rich.console import Console
-from tests.said import codes, refused
+from tests.message_texts import codes, refused
 
 from understudy.cli import show
 from understudy.common.console import say

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.core import commands, events
 from understudy.core.machine import Machine
@@ -42,7 +42,7 @@ def test_nodes_whose_time_runs_out_together_are_one_event(how: str, message: Mes
     assert asyncio.run(job()) == 1, "before there are ranks this is the end"
     (lost,) = (event for event in journalled if isinstance(event, events.NodesLost))
     assert [gone.node for gone in lost.nodes] == NODES
-    assert all(said(gone.detail, message) for gone in lost.nodes)
+    assert all(has(gone.detail, message) for gone in lost.nodes)
 
 
 def test_a_reason_names_some_of_many_losses() -> None:

@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 from tests.integration.postgres import needs_postgres, postgres
 from tests.journals import HERE, SAID, as_version1, version1
-from tests.said import refused, said
+from tests.message_texts import has, refused
 
 from understudy.common.names import JOURNAL
 from understudy.core import events
@@ -164,7 +164,7 @@ def test_who_takes_the_lease_upgrades(tmp_path: Path) -> None:
         asyncio.run(leadership.wait())
         assert leadership.fence == 8
         (line,) = lines
-        assert said(line, orchestrators.JOURNAL_UPGRADED, found=1, known=4) and "a password" not in line and "a%20password" not in line
+        assert has(line, orchestrators.JOURNAL_UPGRADED, found=1, known=4) and "a password" not in line and "a%20password" not in line
         as_version1_said(server.url)
         assert append(server.url, 8) == []
         with database.engine(server.url).connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -259,7 +259,7 @@ def test_a_newer_journal_is_refused(tmp_path: Path) -> None:
     writer.start()
     writer.begin(recorded.settings).append(0.0, STOPPED)
     writer.close(60.0)
-    assert len(reported) == 1 and said(reported[0], orchestrators.JOURNAL_NEWER, found=99)
+    assert len(reported) == 1 and has(reported[0], orchestrators.JOURNAL_NEWER, found=99)
     with sqlite3.connect(path) as connection:
         assert list(connection.iterdump()) == before
     connection.close()
@@ -372,7 +372,7 @@ def test_an_event_gets_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     before = path.read_bytes()
     as_version1_said(path)
     assert path.read_bytes() == before
-    assert said(append(path)[0], orchestrators.JOURNAL_UPGRADED, found=1, known=5)
+    assert has(append(path)[0], orchestrators.JOURNAL_UPGRADED, found=1, known=5)
     with sqlite3.connect(path) as connection:
         kinds = {json.loads(text)["type"] for (text,) in connection.execute("select event from events")}
     connection.close()

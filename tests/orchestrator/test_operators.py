@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.message_texts import has
 from tests.orchestrator.test_evidence_routes import ACCESS, Served, within
-from tests.said import said
 
 from understudy.messages import http_requests, service_jobs
 from understudy.orchestrator import cluster as module
@@ -59,7 +59,7 @@ def test_a_taint_for_all_jobs_is_lifted_for_all(within: Callable[..., None]) -> 
         for what, reason in (("taint", ""), ("taint", "mine"), ("drain", "mine"), ("undrain", "")):
             body = {"node": "n1", "force": True, "reason": reason}
             refused = await served.post(body, OF_B, f"/v1/jobs/b/{what}")
-            assert refused.status_code == 403 and said(refused.json()["detail"], http_requests.SET_FOR_ALL_JOBS, node="n1"), what
+            assert refused.status_code == 403 and has(refused.json()["detail"], http_requests.SET_FOR_ALL_JOBS, node="n1"), what
         assert (await served.post({"node": "n1", "force": True, "dry_run": True}, OF_B, "/v1/jobs/b/drain")).status_code == 200
         assert served.cluster.taint("n1") == service_jobs.NODE_DRAINED(reason="a new kernel")
         assert (await served.post({"check": False}, OF_ALL, "/v1/nodes/n1/undrain")).json()["jobs"] == ["a", "b"]
@@ -85,7 +85,7 @@ def test_jobs_of_one_token_wait_in_bounds(within: Callable[..., None], monkeypat
         assert [(await submit(f"of-ann-{number}", ann)).status_code for number in range(2)] == [201, 201]
         for name, token in (("of-ann-2", ann), ("of-eve", eve)):
             answer = await submit(name, token)
-            assert answer.status_code == 429 and said(answer.json()["detail"], http_requests.TOO_MANY_WAITING, most=2, of_all=3)
+            assert answer.status_code == 429 and has(answer.json()["detail"], http_requests.TOO_MANY_WAITING, most=2, of_all=3)
             assert (await submit("of-bob", bob)).status_code in (201, 409), "others may, as far as all may"
         assert served.cluster is not None
         del served.cluster.waiting["of-ann-0"]

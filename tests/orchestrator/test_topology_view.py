@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 from tests.core.core_job import Job
-from tests.said import codes, said
+from tests.message_texts import codes, has
 from typer.testing import CliRunner
 
 from understudy.cli import app
@@ -103,7 +103,7 @@ def test_the_same_nodes_are_lost_once() -> None:
 def test_before_the_first_comparison_no_group_is_known() -> None:
     job = Job(JobSpec("job", 2, 2, spares=1))
     table = topology_table(job.machine)
-    assert table["groups"] == [] and said(shown(table), asking.GROUPS_UNKNOWN)
+    assert table["groups"] == [] and has(shown(table), asking.GROUPS_UNKNOWN)
     job.submit(events.StopAsked("enough", 0))
     assert topology_table(job.machine)["losses"] == [], "a job that has ended loses nothing"
 

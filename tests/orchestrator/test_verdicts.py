@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from tests.said import codes
+from tests.message_texts import codes
 
 from understudy.core.events import (
     Committed,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.said import refused, said
+from tests.message_texts import has, refused
 from typer.testing import CliRunner, Result
 
 import understudy.cli
@@ -67,7 +67,7 @@ def test_it_counts_events_and_not_how_often_they_are_reported() -> None:
     engine = Engine(parse(THREE, "x.toml"))
     for _ in range(5):
         found = engine.decide(seen(), NODES, NOW)
-        assert found.action is Action.NOTE and said(found.why, policies.NOT_OFTEN_ENOUGH, rule="flaky", times=1, after=3, within=600)
+        assert found.action is Action.NOTE and has(found.why, policies.NOT_OFTEN_ENOUGH, rule="flaky", times=1, after=3, within=600)
     assert engine.decide(seen(happened=NOW + 60), NODES, NOW + 60).action is Action.NOTE
     assert engine.decide(seen(happened=NOW + 90, part="gpu4"), NODES, NOW + 90).action is Action.NOTE, "another part"
     third = engine.decide(seen(happened=NOW + 120), NODES, NOW + 120)
@@ -96,7 +96,7 @@ def test_evidence_that_has_worn_off_is_a_note_and_its_end_is_the_taint_s() -> No
     engine = Engine(default())
     assert engine.decide(seen(until=NOW + 5), NODES, NOW).until == NOW + 5
     over = engine.decide(seen(until=NOW + 5), NODES, NOW + 5)
-    assert over.over and over.action is Action.NOTE and said(over.why, policies.IS_OVER, detector="nvml")
+    assert over.over and over.action is Action.NOTE and has(over.why, policies.IS_OVER, detector="nvml")
 
 
 def test_parts_without_end_take_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,8 +227,8 @@ def test_the_command_line_explains_it_and_reports_every_mistake(tmp_path: Path) 
     file.write_text('[limits]\nnodes_per_hour = -1\n[[rule]]\nname = "a"')
     found = command("check", str(file))
     assert found.exit_code == 2
-    assert said(found.stderr, policies.BAD_VALUE, path=file, place="limits.nodes_per_hour: ")
-    assert said(found.stderr, policies.BAD_VALUE, path=file, place="rule 1 (a), action: ")
+    assert has(found.stderr, policies.BAD_VALUE, path=file, place="limits.nodes_per_hour: ")
+    assert has(found.stderr, policies.BAD_VALUE, path=file, place="rule 1 (a), action: ")
     assert command("check", str(tmp_path / "none.toml")).exit_code == 2
 
 

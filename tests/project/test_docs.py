@@ -20,8 +20,8 @@ import typer
 from fastapi.routing import APIRoute
 from scripts.reference.http_interface import describe, requests
 from scripts.reference.metrics import metrics, name_of
+from tests.message_texts import begins, codes, has
 from tests.pages import FENCE, PAGES, README, ROOT, anchors, blocks, commands, prose, quickstart_commands, script_for_torchrun
-from tests.said import begins, codes, said
 
 import understudy
 from understudy.chaos.plan import make
@@ -113,7 +113,7 @@ def test_the_pages_about_scripts_quote_messages_as_they_are() -> None:
     assert len(whole) >= 2 and len(beginnings) > 50
     for page, line in whole:
         (code, *_) = codes(line) or ("none",)
-        assert code in messages() and said(line, messages()[code]), f"{page} has a line that is no message: {line}"
+        assert code in messages() and has(line, messages()[code]), f"{page} has a line that is no message: {line}"
     for page, text in beginnings:
         assert text[:6] in messages() and begins(text, messages()[text[:6]]), f"{page} has what no message begins with: {text}"
 

@@ -15,8 +15,8 @@ import pytest
 from tests import packages
 from tests.contract.backend import Kind as BackendKind
 from tests.contract.backend import broken_promises
+from tests.message_texts import refused
 from tests.orchestrator.test_detection import VIEW, collect
-from tests.said import refused
 from torch import nn
 
 from understudy import extensions

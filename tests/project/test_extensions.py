@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests import packages
-from tests.said import refused
+from tests.message_texts import refused
 
 from understudy import extensions
 from understudy.messages import extensions as messages

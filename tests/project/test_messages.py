@@ -11,7 +11,7 @@ from pathlib import Path
 from string import Formatter
 
 import pytest
-from tests.said import arguments_of, codes, refused, said
+from tests.message_texts import arguments_of, codes, has, refused
 from typer.testing import CliRunner
 
 import understudy.messages
@@ -169,8 +169,8 @@ def test_a_message_knows_its_code_and_arguments() -> None:
 
 def test_what_tests_assert() -> None:
     text = f"understudy: {EXAMPLE(name='model', late=3)}\nmore"
-    assert said(text, EXAMPLE, name="model") and said(text, EXAMPLE, late=3) and said(text.replace(" ", "\n"), EXAMPLE)
-    assert not said(text, EXAMPLE, name="optimizer") and not said("US1998: 'model' came 3 steps late", EXAMPLE)
+    assert has(text, EXAMPLE, name="model") and has(text, EXAMPLE, late=3) and has(text.replace(" ", "\n"), EXAMPLE)
+    assert not has(text, EXAMPLE, name="optimizer") and not has("US1998: 'model' came 3 steps late", EXAMPLE)
     assert codes(text) == ["US1999"]
     with refused(ValueError, EXAMPLE, late=3):
         raise ValueError(EXAMPLE(name="model", late=3))

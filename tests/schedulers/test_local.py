@@ -8,7 +8,7 @@ import signal
 import sys
 
 import pytest
-from tests.said import refused
+from tests.message_texts import refused
 
 from understudy.messages import schedulers
 from understudy.schedulers.base import Ended, Work

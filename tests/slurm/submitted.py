@@ -13,7 +13,7 @@ from tests.integration.training import JOBS, LONG, Outcome
 from tests.matrix.cells import RANKS, Cell
 from tests.matrix.results import Result
 from tests.matrix.run import Finished, compare, last_step, log_of, undisturbed
-from tests.said import said
+from tests.message_texts import has
 from tests.slurm.cluster import NODES, Cluster
 from understudy.messages import asking
 
@@ -107,7 +107,7 @@ class Submitted:
 
         def answered() -> bool:
             done = self.cluster.attempt(self.user, *words)
-            if done.returncode and said(done.stderr, asking.NONE_LEADS):
+            if done.returncode and has(done.stderr, asking.NONE_LEADS):
                 return False
             assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
             answers.append(done.stdout)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.processes import wait_until
 from tests.integration.training import LONG, Outcome, survived
-from tests.said import said
+from tests.message_texts import has
 from tests.slurm.cluster import Cluster, needs_slurm
 from tests.slurm.submitted import OVER, Submitted
 from understudy.messages import coverage, quorums, starting
@@ -67,7 +67,7 @@ def test_notice(slurm: Cluster) -> None:
     outcome = job.ends()
     assert outcome.code == 0, outcome.output
     assert sorted(path.name for path in slurm.home("alice").glob("noticed-*")) == [f"noticed-{rank}" for rank in range(4)]
-    assert said(outcome.output, starting.SIGNAL_FORWARDED, signal="SIGUSR1")
+    assert has(outcome.output, starting.SIGNAL_FORWARDED, signal="SIGUSR1")
     job.nothing_is_left()
 
 

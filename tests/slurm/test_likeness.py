@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.processes import wait_until
 from tests.integration.training import LONG, Outcome, survived
-from tests.said import said
+from tests.message_texts import has
 from tests.slurm.cluster import Cluster, needs_slurm
 from tests.slurm.submitted import OVER, Steady, Submitted
 from tests.slurm.test_floating import spares
@@ -179,8 +179,8 @@ def test_what_is_given_with_less_than_the_job_has_gets_no_rank(slurm: Cluster) -
     job = Steady(slurm, "--floating-spares", "1", nodes=4, spare_nodes=0, options=("--mem=400",), before=before)
     job.trains()
     slurm.nodes["n3"].off()
-    job.wait_until(lambda: said(job.output, floating_spares.NOT_FULFILLED, claim=0), "that the claim is not fulfilled")
-    assert said(job.output, messages.LESS_THAN_THE_JOB, missing="200 of 400 MiB of memory, 1 of 4 gpu"), job.output
+    job.wait_until(lambda: has(job.output, floating_spares.NOT_FULFILLED, claim=0), "that the claim is not fulfilled")
+    assert has(job.output, messages.LESS_THAN_THE_JOB, missing="200 of 400 MiB of memory, 1 of 4 gpu"), job.output
     assert not list(job.folder.glob("understudy-runs/*claim*")), "an agent has started there"
     slurm.run("alice", "scancel", job.number)
     wait_until(lambda: job.state in OVER, "its end", LONG)
@@ -228,4 +228,4 @@ def test_a_job_of_several_components_has_no_floating_spares(slurm: Cluster) -> N
     words = ("sbatch", "--parsable", f"--output={output}", "--nodes=1", "--gres=gpu:1", ":", "--nodes=1", "--gres=gpu:2", f"--wrap={run}")
     number = slurm.run("alice", *words).strip()
     wait_until(lambda: not slurm.run("alice", "squeue", "--noheader", f"--jobs={number}").strip(), "its end", LONG)
-    assert said(output.read_text(), messages.CLAIMS_OF_PARTS, job=number, parts=2), output.read_text()
+    assert has(output.read_text(), messages.CLAIMS_OF_PARTS, job=number, parts=2), output.read_text()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.training import Outcome, survived
-from tests.said import said
+from tests.message_texts import has
 from tests.slurm.cluster import Cluster, needs_slurm
 from tests.slurm.submitted import Submitted
 from understudy.messages import starting
@@ -19,7 +19,7 @@ def test_a_job_that_nothing_happens_to(slurm: Cluster, undisturbed: Outcome) -> 
     outcome = job.ends()
     survived(outcome, undisturbed, losses=0)
     assert job.comment() == "(null)"
-    assert said(outcome.output, starting.ALLOCATION, nodes="5 nodes", orchestrators="; orchestrators on n1, n2, n3")
+    assert has(outcome.output, starting.ALLOCATION, nodes="5 nodes", orchestrators="; orchestrators on n1, n2, n3")
     job.nothing_is_left()
 
 

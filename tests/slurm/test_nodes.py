@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.said import said
+from tests.message_texts import has
 from tests.slurm.cluster import Cluster, needs_slurm
 from tests.slurm.submitted import Steady
 from understudy.messages import policies, service_jobs
@@ -42,7 +42,7 @@ def test_a_node_that_an_operator_drains(slurm: Cluster, mode: str, state: str) -
     (incident,) = job.ends_as_undisturbed()
     assert incident["planned"]
     detail = incident["ranks"][0]["detail"]
-    assert said(detail, policies.DECIDED, detector="slurm") and said(detail, messages.NODE_STATE) and "a bad DIMM (root)" in detail
+    assert has(detail, policies.DECIDED, detector="slurm") and has(detail, messages.NODE_STATE) and "a bad DIMM (root)" in detail
     job.nothing_is_left()
 
 
@@ -86,12 +86,12 @@ def test_the_controller_away_and_back(slurm: Cluster) -> None:
     slurm.controller.off()
     slurm.nodes["n3"].off()
     job.waits_without_slurm(lambda: job.node_of(2) == "n5", "rank 2 on n5")
-    job.waits_without_slurm(lambda: said(job.output, service_jobs.SCHEDULER_FAILS), "that it is missed")
+    job.waits_without_slurm(lambda: has(job.output, service_jobs.SCHEDULER_FAILS), "that it is missed")
     slurm.controller.on()
     job.wait_until(lambda: "rank 2 of n3 on n5" in job.comment(), "what has become of it, in its comment")
     job.goes_on()
     assert len(job.ends_as_undisturbed()) == 1
-    assert said(job.output, service_jobs.SCHEDULER_ANSWERS)
+    assert has(job.output, service_jobs.SCHEDULER_ANSWERS)
     job.nothing_is_left()
 
 

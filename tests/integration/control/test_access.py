@@ -16,7 +16,7 @@ from cryptography import x509
 from tests.integration.processes import marked, wait_until
 from tests.integration.service import TOKEN, Service
 from tests.integration.training import LONG, Outcome
-from tests.said import said
+from tests.message_texts import has
 from typer.testing import CliRunner
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
@@ -207,14 +207,14 @@ def test_mutual_tls(tmp_path: Path, certificates: Callable[..., str], undisturbe
             done = service.command("jobs", "--tls", place)
             assert done.returncode == 1 and words in done.stderr, (place, done.stderr)
         denied = service.command("agent", "--slots", "1", "--tls", reader)
-        assert denied.returncode == 1 and said(denied.stderr, agents.REFUSED) and "403" in denied.stderr
+        assert denied.returncode == 1 and has(denied.stderr, agents.REFUSED) and "403" in denied.stderr
         another = service.command("agent", "--slots", "1", "--name", "a", "--tls", nodes["b"])
         assert another.returncode == 1 and http_requests.ANOTHER_NODE(own="b", node="a") in another.stderr
         for name, place in nodes.items():
             service.start_agent(name, 2, None, "--tls", place)
         service.wait_for_nodes(2)
         refused = service.command("cancel", "job", "--tls", reader).stderr
-        assert said(refused, http_requests.ROLE_NEEDED_FOR_JOB, role="operate", job="job")
+        assert has(refused, http_requests.ROLE_NEEDED_FOR_JOB, role="operate", job="job")
         job = service.run("job", ["--nnodes", "2", "--nproc-per-node", "1", "--spares", "2"], "spread.py", HELD="1:6")
         job.wait_for("held 6")
         job.kill_rank(1)
@@ -284,16 +284,16 @@ def test_mistakes_are_reported(tmp_path: Path) -> None:
 
     place, empty = tmp_path / "tls", tmp_path / "empty"
     empty.write_text("\n")
-    assert said(says("certs", "client", str(place), "x", "--role", "read"), tools.AUTHORITY_MISSING, path=place / "ca" / "ca.crt")
+    assert has(says("certs", "client", str(place), "x", "--role", "read"), tools.AUTHORITY_MISSING, path=place / "ca" / "ca.crt")
     assert CliRunner().invoke(app, ["certs", "init", str(place)]).exit_code == 0
-    assert said(says("certs", "init", str(place)), tools.CERTIFICATE_EXISTS)
-    assert said(says("certs", "client", str(place), "../x", "--role", "read"), orchestrators.CERTIFICATE_NAME_REFUSED, name="../x")
-    assert said(says("token", "--role", "read", UNDERSTUDY_TOKEN=""), tools.SECRET_NEEDED_FOR_TOKEN)
-    assert said(says("token", "--role", "agent", UNDERSTUDY_TOKEN=TOKEN), tools.AGENT_NEEDS_NODE)
-    assert said(says("token", "--role", "read", "--node", "a", UNDERSTUDY_TOKEN=TOKEN), tools.NODE_OF_AGENT, role="read")
-    assert said(says("token", "--role", "read", "--token-file", str(empty)), orchestrators.SECRET_FILE_EMPTY, path=empty)
+    assert has(says("certs", "init", str(place)), tools.CERTIFICATE_EXISTS)
+    assert has(says("certs", "client", str(place), "../x", "--role", "read"), orchestrators.CERTIFICATE_NAME_REFUSED, name="../x")
+    assert has(says("token", "--role", "read", UNDERSTUDY_TOKEN=""), tools.SECRET_NEEDED_FOR_TOKEN)
+    assert has(says("token", "--role", "agent", UNDERSTUDY_TOKEN=TOKEN), tools.AGENT_NEEDS_NODE)
+    assert has(says("token", "--role", "read", "--node", "a", UNDERSTUDY_TOKEN=TOKEN), tools.NODE_OF_AGENT, role="read")
+    assert has(says("token", "--role", "read", "--token-file", str(empty)), orchestrators.SECRET_FILE_EMPTY, path=empty)
     missing = {"folder": place / "ca", "file": "tls.crt"}
-    assert said(refused_orchestrator(tmp_path, "--tls", f"{place}/ca"), orchestrators.CERTIFICATE_FOLDER_INCOMPLETE, **missing)
+    assert has(refused_orchestrator(tmp_path, "--tls", f"{place}/ca"), orchestrators.CERTIFICATE_FOLDER_INCOMPLETE, **missing)
 
 
 def refused_orchestrator(tmp_path: Path, *words: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.processes import Mark, marked, send, wait_for_end, wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG, Outcome, Started, Training, survived
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.links.reattach import AWAY
 from understudy.messages import agents, starting
@@ -55,7 +55,7 @@ def test_an_agent_is_killed_and_a_rank_later(tmp_path: Path, mark: Mark, undistu
     pids = _pids(job)
     _kill_agent(mark)
     (job.folder / "let go").touch()
-    wait_until(lambda: said(job.output, starting.AGENT_RESTARTED), "the agent is started again", LONG)
+    wait_until(lambda: has(job.output, starting.AGENT_RESTARTED), "the agent is started again", LONG)
     _marker(job, f"step {WAITING} on 1 in generation 0")  # between two steps: after a vote its line of the log might be lost with it
     assert _pids(job) == pids
     send(pids[1], signal.SIGKILL)

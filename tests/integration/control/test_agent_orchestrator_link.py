@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.integration.agent_harness import agent
 from tests.integration.processes import LIMIT, is_alive, send, wait_for_end, wait_until
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.core import commands, events
 from understudy.links.messages import Seen
@@ -75,7 +75,7 @@ def test_a_wrong_token_ends_the_agent_with_a_reason(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with agent(tmp_path, WAIT, token="wrong") as (process, orchestrator, _):
             assert await process.ends() == 1
-            assert said(process.last_words()["message"], agents.REFUSED, reason="HTTP status 401")
+            assert has(process.last_words()["message"], agents.REFUSED, reason="HTTP status 401")
             assert orchestrator.connections == 0
 
     asyncio.run(scenario())
@@ -100,7 +100,7 @@ def test_only_the_orchestrator_itself_sends_an_agent_away_whose_workers_train(tm
             orchestrator.refuses, orchestrator.proves = status, True
             await orchestrator.start()
             assert await process.ends() == 1
-            assert said(process.last_words()["message"], agents.REFUSED, reason=f"HTTP status {status}")
+            assert has(process.last_words()["message"], agents.REFUSED, reason=f"HTTP status {status}")
             await asyncio.to_thread(wait_for_end, worker.pid)
 
     asyncio.run(scenario())
@@ -155,7 +155,7 @@ def test_evidence_while_the_orchestrator_was_away_is_reported_in_its_present_sta
             await orchestrator.hears(events.WorkerStarted, after=mark)
             assert {message.until for message in orchestrator.heard[mark:] if isinstance(message, Seen)} == {5.0}
             wait_until(
-                lambda: said(process.errors(), agents.DETECTORS_LOOK, node="node0") and "command:fan" in process.errors(), "who looks"
+                lambda: has(process.errors(), agents.DETECTORS_LOOK, node="node0") and "command:fan" in process.errors(), "who looks"
             )
 
     asyncio.run(scenario())

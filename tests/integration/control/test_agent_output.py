@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.integration.agent_harness import AgentProcess, Orchestrator, agent
 from tests.integration.processes import wait_until
-from tests.said import codes
+from tests.message_texts import codes
 
 from understudy.core import commands, events
 from understudy.messages import agents

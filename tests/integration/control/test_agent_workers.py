@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.integration.agent_harness import agent
 from tests.integration.processes import send, wait_for_end, wait_until
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.core import commands, events
 from understudy.core.model import LossCause
@@ -109,8 +109,8 @@ say(Notice(me, 0, 'the end of it'))
             await orchestrator.hears(events.Notice, lambda e: e.text == "the end of it")
             reported = [e.text for e in orchestrator.heard if isinstance(e, events.Notice)][:-1]
             assert len(reported) == 3, "after three the rest is dropped in silence"
-            assert said(reported[0], wire.NOT_A_MESSAGE)
-            assert all(said(text, agents.WROTE_TO_OUR_SOCKET, worker="rank 0 w0") for text in reported)
+            assert has(reported[0], wire.NOT_A_MESSAGE)
+            assert all(has(text, agents.WROTE_TO_OUR_SOCKET, worker="rank 0 w0") for text in reported)
             await orchestrator.hears(events.Finished, lambda e: e.worker == "w0")
             kinds = {type(e) for e in orchestrator.heard}
             assert events.WorkerLost not in kinds
@@ -203,7 +203,7 @@ def test_a_worker_that_cannot_be_started_is_refused(tmp_path: Path) -> None:
             await orchestrator.hears(events.NodeJoined)
             await orchestrator.tell(commands.StartWorker("node0", "w0", False))
             refused = await orchestrator.hears(events.StartRefused)
-            assert said(refused.detail, agents.CANNOT_START) and "No such file" in refused.detail
+            assert has(refused.detail, agents.CANNOT_START) and "No such file" in refused.detail
 
     asyncio.run(scenario())
 

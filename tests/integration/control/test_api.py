@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tests.integration.processes import marked, wait_until
 from tests.integration.service import TOKEN, Service
 from tests.integration.training import LONG
-from tests.said import said
+from tests.message_texts import has
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -125,7 +125,7 @@ def test_junk_of_an_agent_changes_nothing(service: Service) -> None:
     """Malformed, oversized, other nodes', unknown jobs': the connection stays, or is closed, and the service serves on."""
     submit(service, "untouched")
     about = f"{service.url}/v1/jobs/untouched/status"  # at first it waits for nodes that were there before the orchestrator was started
-    wait_until(lambda: said(httpx.get(about, headers=HEADERS).json()["message"], service_jobs.WAITS_FOR_SLOTS), "the job waits", LONG)
+    wait_until(lambda: has(httpx.get(about, headers=HEADERS).json()["message"], service_jobs.WAITS_FOR_SLOTS), "the job waits", LONG)
     before = httpx.get(f"{service.url}/v1/jobs/untouched/status", headers=HEADERS).json()
     hello = Hello("junk", "127.0.0.1", 0, "", {}, ())
     chance = random.Random(11)

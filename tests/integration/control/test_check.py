@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.integration.processes import marked, wait_until
 from tests.integration.training import LONG, Outcome, Training, training
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.cli.kills import PHASES
 from understudy.messages import asking, calls, census, disputes, drilled_steps, script_check
@@ -42,14 +42,14 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
 def test_a_recovery_that_is_bitwise(good: Outcome) -> None:
     found = page(good)
     assert (found["verdict"], good.code) == ("bitwise", 0), good.output
-    assert said(found["line"], script_check.BITWISE, steps=16, ranks=2)
+    assert has(found["line"], script_check.BITWISE, steps=16, ranks=2)
     kills = found["kills"]
     assert isinstance(kills, list)
     assert [(kill["before"], kill["phase"]) for kill in kills] == [(12 + 2 * number, phase) for number, phase in enumerate(PHASES)]
     assert all(kill["rank"] == 1 and kill["seconds"] is not None for kill in kills) and len({kill["worker"] for kill in kills}) == 5, kills
     drills, notes = found["drills"], found["notes"]
-    assert isinstance(drills, list) and said(drills[0], asking.DRILL_PROVEN, rank=0), drills  # at step 3, if a spare is warm by then
-    assert isinstance(notes, list) and any(said(note, REDO_PROVEN, who="rank 0: it") for note in notes), notes
+    assert isinstance(drills, list) and has(drills[0], asking.DRILL_PROVEN, rank=0), drills  # at step 3, if a spare is warm by then
+    assert isinstance(notes, list) and any(has(note, REDO_PROVEN, who="rank 0: it") for note in notes), notes
     assert found["covered"] == ["model (DistributedDataParallel)", "optimizer (AdamW)"]
     assert found["adopted"] == ["best"]
     # Parameters and what belongs to them, the mode, the settings, three streams and a result: on two ranks, in 16 steps and 3 evaluations.
@@ -60,7 +60,7 @@ def test_its_page_is_there_for_programs_and_for_people(good: Outcome) -> None:
     printed = good.output[good.output.index("{\n") :]
     assert json.loads(printed[: printed.rindex("}") + 1]) == page(good)
     text = (good.folder / "run" / "check.txt").read_text()
-    assert text.startswith("BITWISE: ") and said(text, script_check.BITWISE, steps=16)
+    assert text.startswith("BITWISE: ") and has(text, script_check.BITWISE, steps=16)
     for name in ("reference", "recovery"):
         assert (good.folder / "run" / name / "journal.db").exists()
 
@@ -70,10 +70,10 @@ def test_state_that_cannot_be_carried_over_makes_the_recovery_differ(training: T
     outcome = check(training, "hidden.py", "generator")
     found = page(outcome)
     assert (found["verdict"], outcome.code) == ("differs", 3), outcome.output
-    assert said(outcome.output, script_check.DIFFERS, kills="rank 1 was killed in step 13 (vote)")
-    assert said(found["differences"], script_check.VALUE_DIFFERS, rank=0, step=13)
-    assert said(outcome.output, census.ITERATOR_MOVES, shown="kept"), "what it is, by name"
-    assert said(outcome.output, asking.DRILL_IRREPRODUCIBLE), "what the drill had found"
+    assert has(outcome.output, script_check.DIFFERS, kills="rank 1 was killed in step 13 (vote)")
+    assert has(found["differences"], script_check.VALUE_DIFFERS, rank=0, step=13)
+    assert has(outcome.output, census.ITERATOR_MOVES, shown="kept"), "what it is, by name"
+    assert has(outcome.output, asking.DRILL_IRREPRODUCIBLE), "what the drill had found"
     assert str(found["uncovered"]).count("kept (hidden.py)") == 1 and "likely cause" in outcome.output, found["uncovered"]
     assert script_check.REGISTER_STATE() in found["advice"]  # type: ignore[operator]
 
@@ -86,9 +86,9 @@ def test_what_is_put_right_before_the_vote_is_found_where_a_step_is_broken_off_b
     outcome = check(training, "checked.py", "entered", "--kills", "vote,backward")
     found = page(outcome)
     assert (found["verdict"], outcome.code) == ("differs", 3), outcome.output
-    assert said(found["line"], script_check.DIFFERS, kills="rank 1 was killed in step 15 (backward)"), found["line"]
-    assert said(found["drills"], asking.DRILL_DIFFERS, rank=0) and said(found["drills"], drilled_steps.REDO_DIFFERS), found["drills"]
-    assert said(found["notes"], disputes.REDO_AS_DRILLED, rank=0) and said(found["notes"], calls.REDO_GIVES_ANOTHER), found["notes"]
+    assert has(found["line"], script_check.DIFFERS, kills="rank 1 was killed in step 15 (backward)"), found["line"]
+    assert has(found["drills"], asking.DRILL_DIFFERS, rank=0) and has(found["drills"], drilled_steps.REDO_DIFFERS), found["drills"]
+    assert has(found["notes"], disputes.REDO_AS_DRILLED, rank=0) and has(found["notes"], calls.REDO_GIVES_ANOTHER), found["notes"]
 
 
 def test_what_a_drill_could_not_see_yet_holds_the_job(training: Training) -> None:
@@ -96,9 +96,9 @@ def test_what_a_drill_could_not_see_yet_holds_the_job(training: Training) -> Non
     outcome = check(training, "checked.py", "entered late", "--kills", "vote,backward")
     found = page(outcome)
     assert (found["verdict"], outcome.code) == ("differs", 3), outcome.output
-    assert said(found["line"], script_check.HELD, kills="rank 1 was killed in step 13 (vote) and in step 15 (backward)"), found["line"]
-    assert said(found["message"], disputes.REDO_HELD, rank=0) and said(found["message"], calls.REDO_GIVES_ANOTHER), found["message"]
-    assert said(found["drills"], asking.DRILL_PROVEN, rank=0)
+    assert has(found["line"], script_check.HELD, kills="rank 1 was killed in step 13 (vote) and in step 15 (backward)"), found["line"]
+    assert has(found["message"], disputes.REDO_HELD, rank=0) and has(found["message"], calls.REDO_GIVES_ANOTHER), found["message"]
+    assert has(found["drills"], asking.DRILL_PROVEN, rank=0)
 
 
 def test_a_script_that_resumes_from_what_the_first_run_has_saved_is_reported(training: Training) -> None:
@@ -107,7 +107,7 @@ def test_a_script_that_resumes_from_what_the_first_run_has_saved_is_reported(tra
     found = page(outcome)
     assert (found["verdict"], outcome.code) == ("inconclusive", 6), outcome.output
     saved = str(outcome.folder / "snapshot.pt")
-    assert said(found["line"], script_check.READ_OF_FIRST, files=saved) and found["read"] == [saved], found
+    assert has(found["line"], script_check.READ_OF_FIRST, files=saved) and found["read"] == [saved], found
     assert script_check.FOLDER_OF_ITS_OWN() in found["advice"]  # type: ignore[operator]
 
 
@@ -115,7 +115,7 @@ def test_a_clock_in_a_list_is_not_taken_for_another_training(training: Training)
     outcome = check(training, "checked.py", "clock")
     found = page(outcome)
     assert (found["verdict"], outcome.code) == ("bitwise", 0), outcome.output
-    assert "timings of the script" in str(found["left_out"]) and said(outcome.output, script_check.REFERENCE_AGAIN)
+    assert "timings of the script" in str(found["left_out"]) and has(outcome.output, script_check.REFERENCE_AGAIN)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_what_ends_before_anything_was_disturbed(training: Training, how: str, c
 def test_a_script_that_computes_something_else_each_time(training: Training) -> None:
     outcome = check(training, "checked.py", "unseeded", "--check-steps", "5")
     assert outcome.code == 6, outcome.output
-    assert said(outcome.output, script_check.IRREPRODUCIBLE) and said(outcome.output, script_check.VALUE_DIFFERS, rank=0, step=1)
+    assert has(outcome.output, script_check.IRREPRODUCIBLE) and has(outcome.output, script_check.VALUE_DIFFERS, rank=0, step=1)
     assert page(outcome)["advice"] == [script_check.SEED()]
 
 

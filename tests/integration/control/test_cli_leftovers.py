@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.integration.control.test_cli_run import ask
 from tests.integration.processes import LIMIT, Mark, marked, send, wait_until
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import recoveries, starting
 
@@ -99,7 +99,7 @@ def test_an_agent_that_was_started_again_leaves_nothing(tmp_path: Path) -> None:
         (tmp_path / "go").touch()
         code, output = finish(process)
         assert code == 0, output
-        assert said(output, starting.AGENT_RESTARTED, node="node0", how="killed by SIGKILL")
+        assert has(output, starting.AGENT_RESTARTED, node="node0", how="killed by SIGKILL")
         assert output.count("done") == 2
         mark.wait_until_none(10.0)
 
@@ -115,8 +115,8 @@ def test_an_agent_that_is_killed_again_and_again(tmp_path: Path) -> None:
             send(pid, signal.SIGKILL)
         code, output = finish(process)
         assert code == 1
-        assert said(output, starting.ENDED_TOO_OFTEN, process="agent", how="killed by SIGKILL")
-        assert said(output, starting.AGENT_LOST, node="node0")
+        assert has(output, starting.ENDED_TOO_OFTEN, process="agent", how="killed by SIGKILL")
+        assert has(output, starting.AGENT_LOST, node="node0")
         mark.wait_until_none(30.0)
 
 
@@ -140,7 +140,7 @@ def test_a_lost_rank_is_replaced_and_its_strays_end(tmp_path: Path) -> None:
         (tmp_path / "go").touch()
         code, output = finish(process)
         assert code == 0, output
-        assert said(output, recoveries.TAKES_OVER, rank=1)
+        assert has(output, recoveries.TAKES_OVER, rank=1)
         mark.wait_until_none(10.0)
         (incident,) = json.loads(ask(tmp_path, "report", "--json", "--run-dir", "run").stdout)["incidents"]
         assert (incident["cause"], incident["rank"], incident["steps_lost"]) == ("killed", 1, 0)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.processes import LIMIT, Mark, marked, send, wait_for_end, wait_until
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import asking, moves, starting
 
@@ -143,7 +143,7 @@ def test_ask_a_running_job(tmp_path: Path) -> None:
         assert [rank["worker"] for rank in status["ranks"]] == ["w0", "w1"]
         refused = run.ask("migrate", "--rank", "1")
         assert refused.returncode == 1
-        assert said(refused.stderr, moves.NOT_SETTLED)
+        assert has(refused.stderr, moves.NOT_SETTLED)
         latest = json.loads(ask(tmp_path, "status", "--json").stdout)
         assert latest["job"] == status["job"], "found without --run-dir"
         (tmp_path / "empty").mkdir()
@@ -153,7 +153,7 @@ def test_ask_a_running_job(tmp_path: Path) -> None:
         run.mark.wait_until_none()
         gone = run.ask("migrate", "--rank", "1")
         assert gone.returncode == 1
-        assert said(gone.stderr, asking.NOT_RUNNING, path=run.run_dir)
+        assert has(gone.stderr, asking.NOT_RUNNING, path=run.run_dir)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -171,7 +171,7 @@ def test_a_second_signal_does_not_wait_for_the_grace(tmp_path: Path) -> None:
     with running(tmp_path, script, stop=1000) as run:
         run.wait_for_output("deaf", 2)
         run.process.send_signal(signal.SIGINT)
-        wait_until(lambda: said(run.err, starting.STOPPING, signal="SIGINT"), "the first signal's answer")
+        wait_until(lambda: has(run.err, starting.STOPPING, signal="SIGINT"), "the first signal's answer")
         run.process.send_signal(signal.SIGINT)
         assert run.ends() == 130
         run.mark.wait_until_none(5.0)
@@ -191,7 +191,7 @@ def test_an_agent_that_is_killed_is_started_again_and_leaves_no_strays(tmp_path:
         run.wait_for_output("started", 2)
         send(run.process_of("-m understudy.agent"), signal.SIGKILL)
         run.wait_for_output("started", 4)
-        assert said(run.err, starting.AGENT_RESTARTED, node="node0", how="killed by SIGKILL")
+        assert has(run.err, starting.AGENT_RESTARTED, node="node0", how="killed by SIGKILL")
         wait_until(lambda: len(run.mark.pids_running("# stray")) == 2, "the end of the first workers' strays")
 
 
@@ -228,7 +228,7 @@ while not pathlib.Path('go').exists():
         assert {rank["pid"] for rank in json.loads(run.ask("status", "--json").stdout)["ranks"]} == workers
         (tmp_path / "go").touch()
         assert run.ends() == 0
-        assert said(run.err, starting.ORCHESTRATOR_RESTARTED, how="killed by SIGKILL")
+        assert has(run.err, starting.ORCHESTRATOR_RESTARTED, how="killed by SIGKILL")
         run.mark.wait_until_none()
 
 
@@ -246,7 +246,7 @@ def test_an_orchestrator_that_cannot_start_ends_the_job(tmp_path: Path) -> None:
             timeout=LIMIT,
         )
         assert process.returncode == 1
-        assert said(process.stderr, starting.ORCHESTRATOR_UNSTARTED)
+        assert has(process.stderr, starting.ORCHESTRATOR_UNSTARTED)
         mark.wait_until_none()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.control.test_cli_run import ask
-from tests.said import said
+from tests.message_texts import has
 from typer.testing import CliRunner, Result
 
 from understudy.cli import app
@@ -74,17 +74,17 @@ def test_what_makes_no_sense_is_refused_with_its_reason(
 ) -> None:
     answer = command(*words)
     assert answer.exit_code == 2, answer.output
-    assert said(answer.stderr, message, **arguments), answer.stderr
+    assert has(answer.stderr, message, **arguments), answer.stderr
     assert not (tmp_path / "understudy-runs").exists(), "nothing was started"
 
 
 def test_the_process_ends_with_its_code(tmp_path: Path) -> None:
     answer = ask(tmp_path, "run", "--nnodes", "1:4", "script.py")
-    assert answer.returncode == 2 and said(answer.stderr, run_options.NODES_RANGE, nnodes="1:4")
+    assert answer.returncode == 2 and has(answer.stderr, run_options.NODES_RANGE, nnodes="1:4")
 
 
 def test_torchruns_environment_defaults() -> None:
-    assert said(command("run", "script.py", PET_NNODES="1:3").stderr, run_options.NODES_RANGE, nnodes="1:3")
+    assert has(command("run", "script.py", PET_NNODES="1:3").stderr, run_options.NODES_RANGE, nnodes="1:3")
 
 
 def test_a_run_directory_is_used_once(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_run_directory_is_used_once(tmp_path: Path) -> None:
     (tmp_path / "run" / "job.json").write_text("{}")
     answer = command("run", "--run-dir", "run", "script.py")
     assert answer.exit_code == 2
-    assert said(answer.stderr, asking.RUN_DIRECTORY_TAKEN, path=tmp_path / "run")
+    assert has(answer.stderr, asking.RUN_DIRECTORY_TAKEN, path=tmp_path / "run")
 
 
 def test_the_latest_run_is_found(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_the_latest_run_is_found(tmp_path: Path) -> None:
         answer = command("status")
         assert answer.exit_code == 1
         latest = name if name != "data" else "elsewhere"
-        assert said(answer.stderr, asking.NO_JOURNAL, path=tmp_path / latest)
+        assert has(answer.stderr, asking.NO_JOURNAL, path=tmp_path / latest)
 
 
 def test_command_line_and_agent_do_not_import_torch() -> None:

@@ -19,7 +19,7 @@ from typing import Any, cast
 import pytest
 from tests.integration.processes import Mark, marked, pid_of, send, wait_until
 from tests.integration.training import JOBS, LONG, Outcome
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.cli.client import NoAnswer, Server, of_job
 from understudy.cli.run_directory import RunDirectory
@@ -166,7 +166,7 @@ class Job:
         return {}
 
     def pauses(self) -> bool:
-        return said(self.status().get("message", ""), orchestrators.JOB_PAUSED)
+        return has(self.status().get("message", ""), orchestrators.JOB_PAUSED)
 
     def lose_rank(self) -> None:
         send(pid_of(lambda: self.status()["ranks"][1]), signal.SIGKILL)
@@ -208,7 +208,7 @@ def test_a_recovery_on_a_full_disk_is_in_the_journal_and_is_not_decided_again(
         job.kill_orchestrator()
         assert job.status()["state"] == "training"
         outcome = job.ends()
-    assert not said(outcome.output, orchestrators.JOURNAL_UNWRITTEN) and not said(outcome.output, orchestrators.JOB_PAUSED)
+    assert not has(outcome.output, orchestrators.JOURNAL_UNWRITTEN) and not has(outcome.output, orchestrators.JOB_PAUSED)
     assert outcome.record == undisturbed_spread(2).record
     assert job.recoveries() == [True]
 
@@ -219,12 +219,12 @@ def test_a_job_without_a_reserve_pauses_and_goes_on_by_itself(
     """No decision goes out that the journal has not, also not from orchestrators that are started again meanwhile."""
     with marked() as mark:
         job = Job(tmp_path, small, mark)
-        assert said(job.reported, orchestrators.NO_RESERVE)
+        assert has(job.reported, orchestrators.NO_RESERVE)
         fill(small)
         job.lose_rank()
         for _ in range(2):
             job.wait_until(job.pauses, "the job pauses, and its status says why")
-            assert said(job.status()["message"], orchestrators.DISK_REFUSES, path=job.run / JOURNAL)
+            assert has(job.status()["message"], orchestrators.DISK_REFUSES, path=job.run / JOURNAL)
             assert job.status()["state"] == "recovering"
             job.kill_orchestrator()
         job.wait_until(job.pauses, "the job pauses still")
@@ -233,7 +233,7 @@ def test_a_job_without_a_reserve_pauses_and_goes_on_by_itself(
         job.wait_until(lambda: job.status().get("state") == "training", "it goes on by itself")
         job.kill_orchestrator()
         outcome = job.ends()
-    assert said(outcome.output, orchestrators.JOB_PAUSED) and said(outcome.output, orchestrators.JOB_GOES_ON)
+    assert has(outcome.output, orchestrators.JOB_PAUSED) and has(outcome.output, orchestrators.JOB_GOES_ON)
     assert outcome.record == undisturbed_spread(2).record
     assert job.recoveries() == [True]
 
@@ -268,18 +268,18 @@ def test_only_what_must_not_be_forgotten_uses_the_reserve_and_it_is_whole_again_
     for _ in range(2):
         fill(roomy)
         progress(500)  # more than it would take
-        assert said(reported.pop(), orchestrators.RESERVE_USED, folder=roomy)
+        assert has(reported.pop(), orchestrators.RESERVE_USED, folder=roomy)
         before = sent
         while written():
             pass
         assert sent - before > 100
         wait_until(lambda: len(reported) == 1, "that it is used up", LONG)
-        assert said(reported.pop(), orchestrators.JOURNAL_UNWRITTEN)
+        assert has(reported.pop(), orchestrators.JOURNAL_UNWRITTEN)
         (roomy / "filling").unlink()
         wait_until(lambda: len(reported) == 1, "that all is written", LONG)
-        assert said(reported.pop(), orchestrators.JOURNAL_WRITTEN_AGAIN)
+        assert has(reported.pop(), orchestrators.JOURNAL_WRITTEN_AGAIN)
         progress(1)
-        assert said(reported.pop(), orchestrators.RESERVE_WHOLE)
+        assert has(reported.pop(), orchestrators.RESERVE_WHOLE)
     file.close(LONG)
     found = journal.read(roomy / JOURNAL)
     assert found is not None and [now for now, _ in found.events] == [float(number) for number in range(1, sent + 1)]

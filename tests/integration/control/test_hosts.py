@@ -13,7 +13,7 @@ import pytest
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.processes import Mark, marked, pid_of, wait_for_end, wait_until
 from tests.integration.training import JOBS, LONG, Outcome, survived
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import agents, coverage, service_jobs
 
@@ -106,11 +106,11 @@ def test_a_host_that_vanishes(start: Start, undisturbed: Outcome) -> None:
     outcome = job.ends()
     (incident,) = survived(outcome, undisturbed)
     assert job.hosts[2].lost_packets() > 0
-    assert said(outcome.output, coverage.COVERED, together="; so is that of any one node")
+    assert has(outcome.output, coverage.COVERED, together="; so is that of any one node")
     assert (incident["cause"], incident["rank"]) == ("node", 1)
     assert len(incident["ranks"]) == 1
     assert incident["phases"]["detect"] >= 2.0
-    assert said(incident["ranks"][0]["detail"], service_jobs.SILENT)
+    assert has(incident["ranks"][0]["detail"], service_jobs.SILENT)
 
 
 @pytest.mark.parametrize("way", ["cut", "silence", "deafen"])
@@ -151,5 +151,5 @@ def test_a_host_that_hears_nothing_any_more_ends_its_workers(start: Start, undis
     job.hosts[1].cut()
     survived(job.ends(), undisturbed)
     assert job.processes[1].wait(LONG) == 1
-    assert said((job.folder / "output1.txt").read_text(), agents.JOB_LOST_US, node="node1")
+    assert has((job.folder / "output1.txt").read_text(), agents.JOB_LOST_US, node="node1")
     assert job.hosts[1].pids() == []

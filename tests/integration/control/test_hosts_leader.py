@@ -14,7 +14,7 @@ from tests.integration.control.test_hosts import HELD, Spread, Start
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.processes import marked, pid_of, send, wait_for_end, wait_until
 from tests.integration.training import LONG, Outcome, survived
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.common.names import JOURNAL
 from understudy.messages import quorums, service_jobs
@@ -76,7 +76,7 @@ def test_the_host_of_rank_0_which_leads_vanishes(start: Start, undisturbed: Outc
     outcome = job.ends()
     (incident,) = survived(outcome, undisturbed)
     assert (incident["cause"], incident["rank"], len(incident["ranks"])) == ("node", 0, 1)
-    assert said(incident["ranks"][0]["detail"], service_jobs.SILENT_WITH_ORCHESTRATOR)
+    assert has(incident["ranks"][0]["detail"], service_jobs.SILENT_WITH_ORCHESTRATOR)
     assert job.processes[2].wait(LONG) == 0
     same_journals(job, 1, 2)
     status = outcome.ask("status")

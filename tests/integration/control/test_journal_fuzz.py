@@ -21,7 +21,7 @@ from tests.integration.processes import is_alive, marked, pid_of, wait_until
 from tests.integration.service import TOKEN, Service
 from tests.integration.training import LONG
 from tests.journals.damage import DAMAGES, checkpointed
-from tests.said import codes
+from tests.message_texts import codes
 
 from understudy.messages import orchestrators
 

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.processes import is_alive, marked, pid_of, wait_for_end, wait_until
 from tests.integration.service import Service, Submitted
 from tests.integration.training import LONG, Outcome
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import http_requests, journals, orchestrators, service_jobs
 from understudy.messages.base import Message
@@ -44,7 +44,7 @@ def trains(service: Service, *, started: bool = False, kill: bool = True) -> tup
 def backed_up(service: Service, jobs: int = 1) -> Path:
     copy = service.folder / "copy.db"
     done = service.command("journal", "backup", str(service.state), str(copy))
-    assert done.returncode == 0 and said(done.stderr, journals.COPIED, jobs=jobs, damaged=0), done.stderr
+    assert done.returncode == 0 and has(done.stderr, journals.COPIED, jobs=jobs, damaged=0), done.stderr
     return copy
 
 
@@ -64,8 +64,8 @@ def test_a_job_that_the_journal_does_not_know_trains_on_and_can_be_ended(service
     service.wait_for_nodes(2)
     wait_until(lambda: service.get("jobs"), "its parts have come", LONG)
     (line,) = service.ask("jobs")
-    assert line["job"] == "job" and line["state"] == "aside" and said(line["message"], service_jobs.ORPHANED)
-    assert said(service.command("status", "--job", "job").stderr, http_requests.JOB_ASIDE, job="job")
+    assert line["job"] == "job" and line["state"] == "aside" and has(line["message"], service_jobs.ORPHANED)
+    assert has(service.command("status", "--job", "job").stderr, http_requests.JOB_ASIDE, job="job")
     assert all(map(is_alive, pids))
     other = service.run("other", ["--spares", "0"], "spread.py").ends()
     assert other.code == 0, other.output
@@ -114,10 +114,10 @@ def test_a_damaged_file_is_named_and_restored(
     copy = backed_up(service)
     damage(service.state / "journal.db")
     verified = service.command("journal", "verify", str(service.state))
-    assert verified.returncode == 1 and said(verified.stderr, orchestrators.JOURNAL_DAMAGED), verified.stderr
+    assert verified.returncode == 1 and has(verified.stderr, orchestrators.JOURNAL_DAMAGED), verified.stderr
     (service.state / "orchestrator.json").unlink()
     refused = service.command("orchestrator", "--state-dir", str(service.state), "--listen", "127.0.0.1:0")
-    assert refused.returncode == 2 and said(refused.stderr, orchestrators.JOURNAL_DAMAGED), refused.stderr
+    assert refused.returncode == 2 and has(refused.stderr, orchestrators.JOURNAL_DAMAGED), refused.stderr
     assert all(map(is_alive, pids))
     restore(service, copy)
     goes_on(service, job, undisturbed_spread(2))
@@ -131,10 +131,10 @@ def test_missing_rows_put_the_job_aside(service: Service, undisturbed_spread: Ca
     service.start_orchestrator()
     service.wait_for_nodes(2)
     (line,) = service.ask("jobs")
-    assert line["state"] == "aside" and said(line["message"], orchestrators.EVENTS_MISSING, number=7)
+    assert line["state"] == "aside" and has(line["message"], orchestrators.EVENTS_MISSING, number=7)
     assert all(map(is_alive, pids))
     refused = service.command("journal", "restore", str(service.state), str(copy))
-    assert refused.returncode == 2 and said(refused.stderr, journals.IN_USE), refused.stderr
+    assert refused.returncode == 2 and has(refused.stderr, journals.IN_USE), refused.stderr
     service.kill_orchestrator()
     restore(service, copy)
     goes_on(service, job, undisturbed_spread(2))
@@ -145,7 +145,7 @@ def is_put_aside(service: Service, message: Message, **wanted: object) -> None:
 
     def aside() -> bool:
         lines = {line["job"]: line for line in service.ask("jobs")}
-        return lines["job"]["state"] == "aside" and said(lines["job"]["message"], message, **wanted)
+        return lines["job"]["state"] == "aside" and has(lines["job"]["message"], message, **wanted)
 
     service.wait_for_nodes(2)
     wait_until(aside, "the job is put aside", LONG)
@@ -187,7 +187,7 @@ def test_one_digit_that_was_changed_puts_its_job_aside(service: Service, undistu
         assert journal.execute(CHANGED[row]).rowcount == 1
     verified = service.command("journal", "verify", str(service.state))
     message = orchestrators.EVENT_DAMAGED if row in ("event", "time", "checksum") else orchestrators.JOB_ROW_DAMAGED
-    assert verified.returncode == 1 and said(verified.stdout, message) and "other: " in verified.stdout, verified.stdout
+    assert verified.returncode == 1 and has(verified.stdout, message) and "other: " in verified.stdout, verified.stdout
     service.start_orchestrator()
     is_put_aside(service, message)
     assert {line["job"] for line in service.ask("jobs") if line["state"] == "finished"} == {"other"}
@@ -238,7 +238,7 @@ def test_an_older_copy_puts_jobs_aside_that_have_changed_since_and_knows_none_th
     service.start_orchestrator()
     is_put_aside(service, orchestrators.JOURNAL_BEHIND)
     (line,) = [line for line in service.ask("jobs") if line["job"] == "later"]
-    assert line["state"] == "aside" and said(line["message"], service_jobs.ORPHANED)
+    assert line["state"] == "aside" and has(line["message"], service_jobs.ORPHANED)
     assert all(map(is_alive, pids))
     for name in ("job", "later"):
         assert service.command("cancel", name).returncode == 0

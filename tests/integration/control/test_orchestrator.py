@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.integration.processes import wait_until
-from tests.said import said
+from tests.message_texts import has
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -193,8 +193,8 @@ def test_a_job_from_start_to_end(orchestrator: Orchestrator) -> None:
     agent.socket.close()
     code, output = orchestrator.end()
     assert code == 0
-    assert said(output, losses.KILLED, rank=1, worker="w1", node="n0", detail="signal 9")
-    assert said(output.splitlines()[-1], recoveries.ALL_FINISHED, ranks=2, incidents="1 incident") and orchestrator.token not in output
+    assert has(output, losses.KILLED, rank=1, worker="w1", node="n0", detail="signal 9")
+    assert has(output.splitlines()[-1], recoveries.ALL_FINISHED, ranks=2, incidents="1 incident") and orchestrator.token not in output
     assert views.offline_report(orchestrator.run_dir) == report and offline_state_table(orchestrator.run_dir) == state
     after = views.offline_status(orchestrator.run_dir)
     assert after["state"] == "finished" and after["step"] == 8
@@ -253,7 +253,7 @@ def test_who_does_not_introduce_itself_is_sent_away(orchestrator: Orchestrator) 
 
 def test_migration_by_the_interface(orchestrator: Orchestrator) -> None:
     answer = orchestrator.ask("POST", "/migrate", {"rank": 1})
-    assert answer.status_code == 409 and said(answer.json()["detail"], moves.NOT_SETTLED)
+    assert answer.status_code == 409 and has(answer.json()["detail"], moves.NOT_SETTLED)
     agent = orchestrator.agent()
     agent.begin()
     wait_for(orchestrator, state="training", step=1)
@@ -262,7 +262,7 @@ def test_migration_by_the_interface(orchestrator: Orchestrator) -> None:
     assert orchestrator.ask("POST", "/migrate", {"rank": 1, "reason": "firmware"}).status_code == 200
     assert {agent.hear(commands.Publish).worker for _ in range(2)} == {"w0", "w1"}
     assert agent.hear(commands.Assign).planned
-    assert said(orchestrator.ask("POST", "/migrate", {"rank": 0}).json()["detail"], moves.ALREADY_MIGRATING)
+    assert has(orchestrator.ask("POST", "/migrate", {"rank": 0}).json()["detail"], moves.ALREADY_MIGRATING)
 
 
 def test_a_disputed_job_by_the_interface(orchestrator: Orchestrator) -> None:
@@ -273,7 +273,7 @@ def test_a_disputed_job_by_the_interface(orchestrator: Orchestrator) -> None:
     agent.begin()
     wait_for(orchestrator, state="training", step=1)
     answer = orchestrator.ask("POST", "/believe", {"rank": 1})
-    assert answer.status_code == 409 and said(answer.json()["detail"], disputes.NOT_HELD)
+    assert answer.status_code == 409 and has(answer.json()["detail"], disputes.NOT_HELD)
     agent.say(events.ReplicasDiffer("w0", 0, (), ((0,), (1,)), "a tensor is not the same"))
     assert {agent.hear(commands.Abort).worker for _ in range(2)} == {"w0", "w1"}
     for worker in ("w0", "w1"):
@@ -302,7 +302,7 @@ def test_stop_by_the_interface(orchestrator: Orchestrator) -> None:
     assert agent.hear(commands.EndJob).exit_code == 2
     agent.socket.close()
     code, output = orchestrator.end()
-    assert code == 0 and said(output.splitlines()[-1], losses.STOPPED, reason="enough")
+    assert code == 0 and has(output.splitlines()[-1], losses.STOPPED, reason="enough")
 
 
 def test_sigterm_ends_the_job(orchestrator: Orchestrator) -> None:
@@ -312,7 +312,7 @@ def test_sigterm_ends_the_job(orchestrator: Orchestrator) -> None:
     assert agent.hear(commands.EndJob).exit_code == 143
     began = time.monotonic()
     code, output = orchestrator.end()  # the agent does not go: the wait for it is bounded
-    assert code == 0 and said(output, service_jobs.AGENTS_STILL_CONNECTED)
+    assert code == 0 and has(output, service_jobs.AGENTS_STILL_CONNECTED)
     assert time.monotonic() - began < LONG
 
 
@@ -359,7 +359,7 @@ def test_a_hang_is_a_loss(tmp_path: Path) -> None:
                 command = agent.next(timeout=0.05)
             except TimeoutError:
                 continue
-        assert isinstance(command, commands.KillWorker) and command.worker == "w1" and said(command.reason, training_evidence.SILENT)
+        assert isinstance(command, commands.KillWorker) and command.worker == "w1" and has(command.reason, training_evidence.SILENT)
         assert agent.hear(commands.Abort).lost == (1,)
     finally:
         orchestrator.close()
@@ -368,9 +368,9 @@ def test_a_hang_is_a_loss(tmp_path: Path) -> None:
 def test_a_command_that_cannot_start_gives_the_reason(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "understudy.orchestrator", "--run-dir", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
-    assert done.returncode == 2 and said(done.stderr, orchestrators.SETTINGS_NEEDED, folder=tmp_path)
+    assert done.returncode == 2 and has(done.stderr, orchestrators.SETTINGS_NEEDED, folder=tmp_path)
     done = subprocess.run([*command, "--spec-json", "{}"], capture_output=True, text=True, timeout=LONG, check=False)
-    assert done.returncode == 2 and said(done.stderr, orchestrators.SETTINGS_REFUSED)
+    assert done.returncode == 2 and has(done.stderr, orchestrators.SETTINGS_REFUSED)
 
 
 def test_it_goes_with_the_process_that_started_it(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from tests.integration.postgres import needs_postgres, postgres
 from tests.integration.processes import marked, pid_of, send, wait_for_end
 from tests.integration.service import Service
 from tests.integration.training import Outcome, survived
+from tests.message_texts import has
 from tests.model.validate import validate
-from tests.said import said
 
 import understudy
 from understudy.messages import orchestrators
@@ -46,12 +46,12 @@ def test_a_recovery_waits_for_a_database_that_hangs(tmp_path: Path, patient: Pat
         with database.frozen():
             send(rank, signal.SIGKILL)
             wait_for_end(rank)
-            job.wait_until(lambda status: said(status["message"], orchestrators.JOB_PAUSED), "the reason of the pause")
+            job.wait_until(lambda status: has(status["message"], orchestrators.JOB_PAUSED), "the reason of the pause")
             status = job.status()
-            assert said(status["message"], orchestrators.JOURNAL_SILENT) and status["state"] == "recovering"
+            assert has(status["message"], orchestrators.JOURNAL_SILENT) and status["state"] == "recovering"
             assert not list(job.folder.glob("marker step * in generation 1")), "no rank has gone on"
         job.wait_for("step 7 on 1 in generation 1")
         (incident,) = survived(job.ends_like(undisturbed_spread(2)), undisturbed_spread(2))
         assert (incident["rank"], incident["cause"]) == (1, "killed")
-        assert said(job.output, orchestrators.JOB_PAUSED) and said(job.output, orchestrators.JOB_GOES_ON)
+        assert has(job.output, orchestrators.JOB_PAUSED) and has(job.output, orchestrators.JOB_GOES_ON)
         assert validate(database.url) == 1

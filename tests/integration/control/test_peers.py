@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.integration.processes import wait_until
-from tests.said import refused
+from tests.message_texts import refused
 
 from understudy.core.buddies import Place
 from understudy.messages import worker_processes

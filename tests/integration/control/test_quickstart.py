@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tests.integration.processes import Mark, marked, pid_of, send, wait_until
 from tests.integration.training import LONG
+from tests.message_texts import has
 from tests.pages import quickstart_commands, quickstart_script, script_for_torchrun
-from tests.said import said
 
 from understudy.cli.client import Server, of_job
 from understudy.cli.kills import PHASES
@@ -86,8 +86,8 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 def test_the_check(reader: Reader) -> None:
     printed = reader.runs(quickstart_commands()[0])
-    assert printed.count("recovered in") >= len(PHASES) and said(printed, script_check.BITWISE, ranks=4), printed
-    assert said(printed, script_check.NOTHING_TO_CHANGE), printed
+    assert printed.count("recovered in") >= len(PHASES) and has(printed, script_check.BITWISE, ranks=4), printed
+    assert has(printed, script_check.NOTHING_TO_CHANGE), printed
 
 
 @pytest.mark.gate
@@ -112,7 +112,7 @@ def test_the_job(reader: Reader) -> None:
         answers[command] = reader.runs(command)
     assert "Cause:" in answers["understudy explain US4150"]
     assert "incident 1: killed, rank 2" in answers["understudy report"], answers
-    assert said(answers["understudy drill --rank 1 --wait"], asking.DRILL_PROVEN, rank=1), answers
+    assert has(answers["understudy drill --rank 1 --wait"], asking.DRILL_PROVEN, rank=1), answers
     wait_until(lambda: reader.output.count(recoveries.INCIDENT_OVER.code) == 2, "the migration", LONG)
     reader.runs(stop)
     assert job.wait(LONG) == 143, reader.output

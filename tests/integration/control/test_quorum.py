@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.integration.processes import marked, send, wait_until
-from tests.said import refused, said
+from tests.message_texts import has, refused
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -213,7 +213,7 @@ def test_one_that_was_stopped_steps_down_when_it_wakes_up(members: Members) -> N
     wait_until(lambda: members.leader() not in (None, leader), "another one leads", LONG)
     send(pid, signal.SIGCONT)
     reported = members.folder / f"output{leader}.txt"
-    wait_until(lambda: said(reported.read_text(), quorums.LEADS_NO_MORE), "it has noticed", LONG)
+    wait_until(lambda: has(reported.read_text(), quorums.LEADS_NO_MORE), "it has noticed", LONG)
     wait_until(lambda: members.urls[leader] not in _leading(members, leader), "it knows another one", LONG)
     assert members.processes[leader].poll() is None
 
@@ -265,9 +265,9 @@ def test_one_whose_disk_is_put_back_takes_no_part(members: Members, tmp_path: Pa
     members.kill(restored)
     _put_back(members, restored, tmp_path / "copy")
     members.start_again(restored)
-    wait_until(lambda: said(_told(members, restored), quorums.FORGOT), "it says that it takes no part", LONG)
+    wait_until(lambda: has(_told(members, restored), quorums.FORGOT), "it says that it takes no part", LONG)
     url = members.urls[restored]
-    wait_until(lambda: said(_told(members, leader), quorums.MEMBER_FORGOT, url=url), "the others say so, too", LONG)
+    wait_until(lambda: has(_told(members, leader), quorums.MEMBER_FORGOT, url=url), "the others say so, too", LONG)
     members.kill(leader)
     members.kill(restored)
     members.start_again(restored)
@@ -305,10 +305,8 @@ def test_messages_that_are_lost_with_all_who_knew_of_them_are_reported_when_one_
         members.start_again(number)
     wait_until(lambda: members.leader() in (restored, other), "one that lacks words leads", LONG)
     members.start_again(leader)
-    wait_until(
-        lambda: said(_told(members, restored), quorums.FORGOT, url=members.urls[leader]), "one has forgotten them, and says so", LONG
-    )
-    wait_until(lambda: said(_told(members, leader), quorums.CONTRADICTED), "the one that has them says what to do", LONG)
+    wait_until(lambda: has(_told(members, restored), quorums.FORGOT, url=members.urls[leader]), "one has forgotten them, and says so", LONG)
+    wait_until(lambda: has(_told(members, leader), quorums.CONTRADICTED), "the one that has them says what to do", LONG)
     wait_until(lambda: members.leader() is None, "no leader decides anything any more", LONG)
     for process in members.processes:
         process.terminate()
@@ -321,7 +319,7 @@ def _leading(members: Members, number: int) -> str:
         detail = members.ask(number, "/v1/health").json()["detail"]
     except (httpx.TransportError, KeyError):
         return members.urls[number]
-    return next((url for url in members.urls if said(detail, http_requests.ASK_LEADER, url=url)), members.urls[number])
+    return next((url for url in members.urls if has(detail, http_requests.ASK_LEADER, url=url)), members.urls[number])
 
 
 def _connection(members: Members, address: str, token: str) -> connect:
@@ -377,7 +375,7 @@ def test_only_the_secret_itself_opens_the_members_door(members: Members) -> None
         assert _refusal(members, address, token) == status
     asyncio.run(_talk(members, address))
     leader = members.wait_for_leader()
-    assert said("".join((members.folder / f"output{number}.txt").read_text() for number in range(3)), quorums.MEMBER_UNKNOWN)
+    assert has("".join((members.folder / f"output{number}.txt").read_text() for number in range(3)), quorums.MEMBER_UNKNOWN)
     members.processes[leader].send_signal(signal.SIGTERM)
     assert members.processes[leader].wait(LONG) == 0, "the job goes on with the others"
     wait_until(lambda: members.leader() not in (None, leader), "another one leads", LONG)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from tests.integration.processes import wait_until
 from tests.integration.training import LONG, Outcome, Training, training, understudy
-from tests.said import said
+from tests.message_texts import has
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from understudy.common.names import page_path
@@ -57,7 +57,7 @@ def test_ranks_that_end_together_lose_nothing(training: Training, way: str, code
 def test_a_rank_that_fails_loses_nothing(training: Training, way: str, code: int) -> None:
     outcome = ended(training, way)
     assert outcome.code == code, outcome.output
-    assert said(outcome.output, losses.SCRIPT_FAILED)
+    assert has(outcome.output, losses.SCRIPT_FAILED)
     is_whole(outcome.folder, 1)
 
 
@@ -71,7 +71,7 @@ def test_an_error_in_an_exit_handler_is_printed_and_no_failure(training: Trainin
 def test_a_crash_in_an_exit_handler_is_reported(training: Training) -> None:
     outcome = ended(training, "crash in a handler")
     assert outcome.code == 128 + 11, outcome.output
-    assert said(outcome.output, agents.CUT_OFF, how="rank 1 w1 with SIGSEGV")
+    assert has(outcome.output, agents.CUT_OFF, how="rank 1 w1 with SIGSEGV")
 
 
 def launched(training: Training, script: str, *words: str, ranks: int = 2, spares: int = 0, flags: tuple[str, ...] = ()) -> Outcome:
@@ -91,7 +91,7 @@ def test_every_way_to_end_well_is_success(training: Training, way: str, joined: 
 def test_every_other_exit_code_is_a_failure(training: Training, way: str, code: int) -> None:
     outcome = launched(training, "endings.py", way, "joined")
     assert outcome.code == code, outcome.output
-    assert said(outcome.output, losses.SCRIPT_FAILED)
+    assert has(outcome.output, losses.SCRIPT_FAILED)
 
 
 def test_a_rank_that_exits_with_0_while_the_others_need_it_is_replaced(training: Training) -> None:
@@ -104,14 +104,14 @@ def test_a_rank_that_exits_with_0_while_the_others_need_it_is_replaced(training:
 def test_a_job_that_loses_ranks_before_all_have_joined_restarts_so_often_and_no_more(training: Training) -> None:
     outcome = launched(training, "endings.py", "os._exit(7)", "never joins")
     assert outcome.code == 1, outcome.output
-    assert said(outcome.output, forming.RESTARTS, restarts=1)
-    assert said(outcome.output, recoveries.LOST_AGAIN, rank=1, times=3)
+    assert has(outcome.output, forming.RESTARTS, restarts=1)
+    assert has(outcome.output, recoveries.LOST_AGAIN, rank=1, times=3)
 
 
 def test_a_loss_while_another_rank_prepares_restarts_the_job(training: Training) -> None:
     outcome = launched(training, "endings.py", "sys.exit(0)", "lost once", spares=1)
     assert outcome.code == 0, outcome.output
-    assert said(outcome.output, forming.RESTARTS, restarts=1)
+    assert has(outcome.output, forming.RESTARTS, restarts=1)
 
 
 @pytest.mark.parametrize("words", ["continue", "quit", ""])

@@ -15,7 +15,7 @@ from tests.integration.hosts import needs_hosts, network
 from tests.integration.processes import is_alive, marked, pid_of, send, wait_for_end, wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG, Outcome, survived
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import agents, asking, http_requests, orchestrators, recoveries, run_options, service_jobs
 
@@ -33,7 +33,7 @@ def test_jobs_come_wait_and_go(service: Service, undisturbed_spread: Callable[[i
     assert service.command("jobs").stderr == f"understudy: {asking.NOTHING_LISTED()}\n"
     waiting = service.run("first", RANKS, "spread.py", WAIT="1")
     waiting.wait_for_state("waiting")
-    wait_until(lambda: said(waiting.status()["message"], service_jobs.WAITS_FOR_SLOTS), "what is missing", LONG)
+    wait_until(lambda: has(waiting.status()["message"], service_jobs.WAITS_FOR_SLOTS), "what is missing", LONG)
     for name in "ab":
         service.start_agent(name, 2, None, "--failure-domain", f"rack of {name}", "--label", "kind=test")
     waiting.wait_for_state("training")
@@ -49,15 +49,15 @@ def test_jobs_come_wait_and_go(service: Service, undisturbed_spread: Callable[[i
         ("b", "rack of b", {"kind": "test"}, 0, ["first"]),
     ]
     again = service.run("first-again", ["--rdzv-id", "first"], "spread.py").ends()
-    assert again.code == 1 and said(again.output, http_requests.JOB_NAME_USED, job="first")
+    assert again.code == 1 and has(again.output, http_requests.JOB_NAME_USED, job="first")
 
     send(waiting.process.pid, signal.SIGINT)
     assert waiting.process.wait(LONG) == 0
-    assert said(waiting.output, asking.DETACHED, job="first")
+    assert has(waiting.output, asking.DETACHED, job="first")
     waiting.let("end")
     logs = service.command("logs", "--follow", "first")
     assert logs.returncode == 0
-    assert said(logs.stdout, recoveries.ALL_FINISHED, ranks=2, incidents="no incidents")
+    assert has(logs.stdout, recoveries.ALL_FINISHED, ranks=2, incidents="no incidents")
     waiting.process.wait()
     assert waiting.status()["step"] == 16
     found = Outcome(0, "", waiting.folder).record
@@ -76,7 +76,7 @@ def test_a_script_that_fails_gives_its_exit_code(service: Service) -> None:
     service.start_agent("a", 1)
     job = service.run("failing", ["--spares", "0"], "misuse.py nested").ends()
     assert job.code == 2, "understudy refuses a script that is not there"
-    assert said(job.output, run_options.SCRIPT_MISSING)
+    assert has(job.output, run_options.SCRIPT_MISSING)
 
 
 def test_a_job_that_the_journal_cannot_restore_is_put_aside_and_hinders_no_other(service: Service) -> None:
@@ -96,8 +96,8 @@ def test_a_job_that_the_journal_cannot_restore_is_put_aside_and_hinders_no_other
     health = httpx.get(f"{service.url}/v1/health").json()
     assert health["status"] == "degraded" and health["problems"] == [orchestrators.JOBS_ASIDE(count=1)]
     (line,) = service.ask("jobs")
-    assert line["state"] == "aside" and said(line["message"], orchestrators.EVENT_DAMAGED, number=1)
-    assert said(service.command("status", "--job", "odd").stderr, http_requests.JOB_ASIDE, job="odd")
+    assert line["state"] == "aside" and has(line["message"], orchestrators.EVENT_DAMAGED, number=1)
+    assert has(service.command("status", "--job", "odd").stderr, http_requests.JOB_ASIDE, job="odd")
     assert service.run("odd2", ["--spares", "0", "--rdzv-id", "odd"], "spread.py").ends().code == 1, "the name is taken"
     good = service.run("good", ["--spares", "0"], "spread.py").ends()
     assert good.code == 0, good.output
@@ -113,10 +113,10 @@ def test_a_job_that_the_journal_cannot_restore_is_put_aside_and_hinders_no_other
 def test_one_orchestrator_for_each_folder_and_none_for_everybody(service: Service, tmp_path: Path) -> None:
     second = service.command("orchestrator", "--listen", "127.0.0.1:0", "--state-dir", str(service.state))
     assert second.returncode == 2
-    assert said(second.stderr, orchestrators.FOLDER_TAKEN, folder=service.state)
+    assert has(second.stderr, orchestrators.FOLDER_TAKEN, folder=service.state)
     open_ = service.command("orchestrator", "--listen", "0.0.0.0:0", "--state-dir", str(tmp_path / "other"), UNDERSTUDY_TOKEN="")
     assert open_.returncode == 2
-    assert said(open_.stderr, orchestrators.TOKEN_NEEDED, host="0.0.0.0")
+    assert has(open_.stderr, orchestrators.TOKEN_NEEDED, host="0.0.0.0")
 
 
 def test_deaths_in_the_control_plane_stop_no_training(service: Service, undisturbed_spread: Callable[[int], Outcome]) -> None:
@@ -129,7 +129,7 @@ def test_deaths_in_the_control_plane_stop_no_training(service: Service, undistur
     service.restart_agent(node)
     service.wait_for_nodes(2)
     wait_until(
-        lambda: said((service.folder / f"agent-{node}.txt").read_text(), agents.PART_TAKEN_UP, job="job"), "the part is taken up", LONG
+        lambda: has((service.folder / f"agent-{node}.txt").read_text(), agents.PART_TAKEN_UP, job="job"), "the part is taken up", LONG
     )
     service.kill_orchestrator()
     send(before[1]["pid"], signal.SIGKILL)

@@ -17,8 +17,8 @@ from tests.integration.postgres import Postgres, needs_postgres, postgres
 from tests.integration.processes import marked, send, wait_for_end, wait_until
 from tests.integration.service import Service, Submitted
 from tests.integration.training import LONG, Outcome, survived
+from tests.message_texts import has
 from tests.model.validate import validate
-from tests.said import said
 
 from understudy.messages import orchestrators
 from understudy.orchestrator import database, journal
@@ -66,7 +66,7 @@ def test_the_leaders_host_vanishes_and_a_rank_is_lost_meanwhile(scene: Scene, un
     send(before[1]["pid"], signal.SIGKILL)
     wait_for_end(before[1]["pid"])
     scene.job.wait_for(f"step {HELD + 1} on 1 in generation 1")
-    assert said(scene.leaders[1], orchestrators.SERVING)
+    assert has(scene.leaders[1], orchestrators.SERVING)
     scene.job.let("end")
     (incident,) = survived(scene.job.ends(), undisturbed_spread(2))
     assert (incident["rank"], incident["cause"]) == (1, "killed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.integration.training import Training, training, understudy
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import census, coverage
 
@@ -26,15 +26,15 @@ def test_the_listing_shows_what_a_newcomer_gets_and_what_not(training: Training)
         "bytes"
     ]
     assert [known["own"][key] for key in ("root", "kind", "same", "reason")] == ["beside.py", "adopted", False, ""]
-    assert known["ticks"]["kind"] == "moved" and said(known["ticks"]["reason"], census.LISTED_MOVED), known
+    assert known["ticks"]["kind"] == "moved" and has(known["ticks"]["reason"], census.LISTED_MOVED), known
     assert known["worst"]["kind"] == "left" and known["worst"]["root"] == "beside.py", known
     assert known["shown"]["kind"] == "ignored"
     table = understudy("status", "--state", "--run-dir", run).stdout
     assert "as of step 8" in table and "counter" in table and "beside.py" in table and "differ" in table
     notices = outcome.ask("status")["notices"]
-    assert any(said(notice, coverage.ADOPTED, names="counter, own (beside.py)") for notice in notices), notices
-    assert any(said(notice, census.COUNTER_MOVES, names="ticks (beside.py:40)") for notice in notices), notices
-    assert any(said(notice, census.DIFFERS_BY_RANK, names="worst (beside.py:44)") for notice in notices), notices
+    assert any(has(notice, coverage.ADOPTED, names="counter, own (beside.py)") for notice in notices), notices
+    assert any(has(notice, census.COUNTER_MOVES, names="ticks (beside.py:40)") for notice in notices), notices
+    assert any(has(notice, census.DIFFERS_BY_RANK, names="worst (beside.py:44)") for notice in notices), notices
 
 
 def test_a_strict_job_trains_while_everything_is_covered(training: Training) -> None:
@@ -48,6 +48,6 @@ def test_a_strict_job_ends_with_what_is_not(training: Training) -> None:
     outcome = training.start(["-m", "understudy.cli", "run", *flags], "beside.py", "iterator").ends()
     assert outcome.code == 1, outcome.output
     assert "understudy.worker.errors.UsageError: US" in outcome.output
-    assert said(outcome.output, census.COUNTER_MOVES, names="ticks (beside.py:40)")
+    assert has(outcome.output, census.COUNTER_MOVES, names="ticks (beside.py:40)")
     status = outcome.ask("status")
-    assert said(status["message"], census.COUNTER_MOVES, name="ticks") and status["step"] <= 4, status
+    assert has(status["message"], census.COUNTER_MOVES, name="ticks") and status["step"] <= 4, status

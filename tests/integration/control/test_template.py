@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.integration.processes import send, wait_until
 from tests.integration.training import JOBS, LONG, Outcome, Training, template_of, training
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.agent.config import AgentConfig
 from understudy.agent.processes import NCCL_WATCHDOG, hash_seed, worker_environment
@@ -153,8 +153,8 @@ def test_a_template_that_cannot_import_torch_reports_it(training: Training, tmp_
     path = f"{broken}:{os.environ.get('PYTHONPATH', '')}"
     outcome = training.begin("surroundings.py", PYTHONPATH=path).ends()
     assert outcome.code == 1
-    assert said(outcome.output, agents.CANNOT_START) and said(outcome.output, agents.TEMPLATE_ENDED)
-    assert said(outcome.output, forming.WORKER_NOT_STARTED, node="node0", worker="w0")
+    assert has(outcome.output, agents.CANNOT_START) and has(outcome.output, agents.TEMPLATE_ENDED)
+    assert has(outcome.output, forming.WORKER_NOT_STARTED, node="node0", worker="w0")
     assert "ImportError: libsomething.so.1: cannot open shared object file" in outcome.output
 
 

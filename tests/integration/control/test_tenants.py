@@ -13,7 +13,7 @@ import pytest
 from tests.integration.processes import is_alive, marked, pid_of
 from tests.integration.service import TOKEN, Service
 from tests.integration.training import LONG
-from tests.said import said
+from tests.message_texts import has
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError
 from websockets.sync.client import ClientConnection, connect
 
@@ -123,7 +123,7 @@ def test_an_agent_whose_token_names_no_node_learns_what_it_needs(service: Servic
     ):
         (tmp_path / "token").write_text(token)
         done = service.command("agent", "--name", name, "--state-dir", str(tmp_path / name), "--token-file", str(tmp_path / "token"))
-        assert done.returncode == 1 and said(done.stderr, agents.NODE_REFUSED) and message in done.stderr, done.stderr
+        assert done.returncode == 1 and has(done.stderr, agents.NODE_REFUSED) and message in done.stderr, done.stderr
         service.wait_for_words("orchestrator.txt", message)
 
 
@@ -144,7 +144,7 @@ def test_what_an_agent_reports_about_its_node_is_bounded(service: Service, hosti
     assert [(line["node"], line["labels"]) for line in service.ask("nodes")] == [("b", {})]
     words = [word for number in range(9) for word in ("--label", f"{number}={'x' * 1000}")]
     done = service.command("agent", "--state-dir", str(tmp_path / "a"), *words)
-    assert done.returncode == 2 and said(done.stderr, wire.NODE_TOO_LONG), done.stderr
+    assert done.returncode == 2 and has(done.stderr, wire.NODE_TOO_LONG), done.stderr
 
 
 def test_an_operator_of_one_job_acts_on_that_job_only(service: Service, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.integration.training import Training, training, understudy
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import topology
 
@@ -17,7 +17,7 @@ def test_dimensions_of_a_mesh_are_groups_and_the_effect_of_a_loss_is_shown(train
     flags += ["--label", "nvlink=rack7", "--label", "switch=s1", "--keep-together", "shard", "--keep-together", "tp"]
     outcome = training.start(["-m", "understudy.cli", "run", *flags], "groups.py", FAULTS="before the vote:5:2").ends()
     assert outcome.code == 0, outcome.output
-    assert said(outcome.output, topology.UNKNOWN_GROUPS, names="tp", known="replicate, shard, world")
+    assert has(outcome.output, topology.UNKNOWN_GROUPS, names="tp", known="replicate, shard, world")
     table = json.loads(understudy("status", "--topology", "--json", "--run-dir", str(outcome.folder / "run")).stdout)
     groups = {(group["group"], tuple(group["ranks"])): group for group in table["groups"]}
     assert groups.keys() == {

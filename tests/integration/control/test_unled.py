@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.integration.processes import Mark, marked, pid_of, send, wait_until
 from tests.integration.training import JOBS, LONG, Outcome
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import agents, orchestrators, starting
 from understudy.messages.base import Message
@@ -87,8 +87,8 @@ class Run:
         pid = pid_of(lambda: json.loads((self.run / "orchestrator.json").read_text()))
         damage(self.run / "journal.db")
         send(pid, signal.SIGKILL)
-        self.wait_until(lambda: said(self.output, report), "the damage is reported")
-        self.wait_until(lambda: said(self.output, starting.ORCHESTRATOR_UNUSABLE), "and what works meanwhile")
+        self.wait_until(lambda: has(self.output, report), "the damage is reported")
+        self.wait_until(lambda: has(self.output, starting.ORCHESTRATOR_UNUSABLE), "and what works meanwhile")
 
     @property
     def output(self) -> str:
@@ -126,7 +126,7 @@ def test_training_of_a_single_run_ends_normally_without_an_orchestrator(
         assert run.output.count(starting.ORCHESTRATOR_UNUSABLE.code) == 1
         code = run.ends()
         output = run.output
-    assert code == 0 and said(output, agents.FINISHED_UNLED, ranks=2), output
+    assert code == 0 and has(output, agents.FINISHED_UNLED, ranks=2), output
     assert Outcome(code, output, tmp_path).record == undisturbed_spread(2).record
 
 
@@ -137,4 +137,4 @@ def test_a_script_that_fails_without_an_orchestrator_ends_the_job(tmp_path: Path
         run = Run(tmp_path, mark, script, "marker begun")
         code = run.ends()
         output = run.output
-    assert code == 1 and said(output, agents.FAILED_UNLED) and "on purpose" in output, output
+    assert code == 1 and has(output, agents.FAILED_UNLED) and "on purpose" in output, output

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.integration.processes import marked
 from tests.integration.training import Training
-from tests.said import codes, said
+from tests.message_texts import codes, has
 
 from understudy.messages import forming, grades, script
 
@@ -43,11 +43,11 @@ def test_its_first_line_and_the_report_of_a_loss_mention_it(tmp_path: Path) -> N
         assert outcome.code == 0 and outcome.output.count("done") == 2, outcome.output
         (incident,) = outcome.incidents
     assert outcome.output.count(script.OWN_PROCESS_GROUP.code + ":") == 1
-    assert said(outcome.output, script.OWN_PROCESS_GROUP, where=f"{path}:7")
+    assert has(outcome.output, script.OWN_PROCESS_GROUP, where=f"{path}:7")
     of_the_job = [code for code in codes(outcome.output) if code.startswith(("US1", "US4"))]
     assert of_the_job[0] == script.OWN_PROCESS_GROUP.code, "nothing about the job is reported before it"
-    assert said(outcome.output, forming.RESTARTS_UNPROTECTED, restarts=1)
-    assert incident["grade"] == "unproven" and said(incident["why"], grades.NOT_PROTECTED)
+    assert has(outcome.output, forming.RESTARTS_UNPROTECTED, restarts=1)
+    assert incident["grade"] == "unproven" and has(incident["why"], grades.NOT_PROTECTED)
 
 
 def test_to_join_after_it_is_an_error(tmp_path: Path) -> None:
@@ -55,4 +55,4 @@ def test_to_join_after_it_is_an_error(tmp_path: Path) -> None:
         path = tmp_path / "late.py"
         path.write_text(JOINS_LATE)
         outcome = Training(tmp_path, mark).begin(str(path)).ends()
-    assert outcome.code != 0 and said(outcome.output, script.GROUP_BEFORE_JOIN), outcome.output
+    assert outcome.code != 0 and has(outcome.output, script.GROUP_BEFORE_JOIN), outcome.output

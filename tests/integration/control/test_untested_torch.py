@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.training import LONG, Training, training, understudy
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.common import tested
 from understudy.messages import doctor, tools
@@ -71,7 +71,7 @@ def test_a_missing_internal_ends_the_job_with_its_name(training: Training, tmp_p
     assert lines[0].startswith(TOLD)
     (line,) = [line for line in lines if line.startswith("understudy: ") and "foreach-copy" in line]
     first, last = tested.TORCH
-    assert said(line, doctor.LACKS_INTERNAL, torch=f"torch {UNTESTED}", internal="foreach-copy", first=first, last=last), line
+    assert has(line, doctor.LACKS_INTERNAL, torch=f"torch {UNTESTED}", internal="foreach-copy", first=first, last=last), line
     assert "module 'torch' has no attribute '_foreach_copy_'" in line
 
 
@@ -109,7 +109,7 @@ def test_a_torch_that_ends_its_process_is_refused(tmp_path: Path) -> None:
     path = other_torch(tmp_path)
     with (tmp_path / "sitecustomize.py").open("a") as site:
         site.write("if '--internals' in sys.orig_argv:\n    import os, signal\n    os.kill(os.getpid(), signal.SIGSEGV)\n")
-    assert said(_refusal(path), doctor.PROBE_ENDED, how="SIGSEGV")
+    assert has(_refusal(path), doctor.PROBE_ENDED, how="SIGSEGV")
 
 
 def test_the_doctor_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from tests.checks.test_network import SHORT, listening, spoils
 from tests.integration.control.test_disk_full import small
 from tests.integration.hosts import Host, needs_hosts, network
 from tests.integration.processes import Mark, marked, wait_until
-from tests.said import codes, said
+from tests.message_texts import codes, has
 
 from understudy.checks import peers
 from understudy.checks.base import Report
@@ -93,7 +93,7 @@ def test_this_machine_passes(node: Node) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for words in ("passed", "compute", "memory", "disk", "CPU 0", "GB/s", network_check.NO_PEER.code):
         assert words in done.stdout
-    assert said(done.stderr, tools.NODE_PASSES)
+    assert has(done.stderr, tools.NODE_PASSES)
     assert [path.name for path in node.folder.iterdir()] == ["packages"]
 
 
@@ -130,13 +130,13 @@ def test_what_makes_no_sense_is_refused_with_its_reason(node: Node, words: list[
 
 def test_a_short_secret_is_refused_where_others_can_try_it(node: Node) -> None:
     done = node.check("--peer", "10.0.0.5:80", UNDERSTUDY_TOKEN="short")
-    assert done.returncode == 2 and said(done.stderr, tools.SECRET_TOO_SHORT, least=16)
+    assert done.returncode == 2 and has(done.stderr, tools.SECRET_TOO_SHORT, least=16)
 
 
 def test_a_node_of_which_nothing_is_known_does_not_pass(node: Node) -> None:
     done = node.check("--only", "network")
     assert done.returncode == 1
-    assert said(done.stderr, tools.NODE_UNTRIED)
+    assert has(done.stderr, tools.NODE_UNTRIED)
 
 
 def test_a_cpu_that_computes_wrongly(node: Node) -> None:
@@ -153,7 +153,7 @@ def test_a_cpu_that_computes_wrongly(node: Node) -> None:
         numpy.sqrt = wrong
         """
     )
-    assert said(node.fails("compute"), node_checks.CPU_WRONG, cpu=cpus[-1])
+    assert has(node.fails("compute"), node_checks.CPU_WRONG, cpu=cpus[-1])
 
 
 def test_a_cpu_that_ends_its_process(node: Node) -> None:
@@ -173,7 +173,7 @@ def test_memory_that_does_not_hold(node: Node) -> None:
         memory.write = spoilt
         """
     )
-    assert said(node.fails("memory"), node_checks.MEMORY_WRONG, words=1, block=0, blocks=1, pattern="the pattern", bits=0x100000)
+    assert has(node.fails("memory"), node_checks.MEMORY_WRONG, words=1, block=0, blocks=1, pattern="the pattern", bits=0x100000)
 
 
 def test_memory_that_cannot_be_corrected(node: Node) -> None:
@@ -184,7 +184,7 @@ def test_memory_that_cannot_be_corrected(node: Node) -> None:
 
 def test_a_disk_that_is_full(node: Node, small: Path) -> None:
     (small / "filling").write_bytes(bytes(2 << 20))
-    assert said(node.fails("disk", "--folder", str(small)), node_checks.DISK_FULL, folder=small, free=0.0)
+    assert has(node.fails("disk", "--folder", str(small)), node_checks.DISK_FULL, folder=small, free=0.0)
 
 
 def test_a_disk_that_fills_up_while_it_is_written(node: Node) -> None:
@@ -227,13 +227,13 @@ class Fan(NodeDetector):
 
 def test_a_detector_of_another_package_suspects_it(node: Node) -> None:
     packages.install(node.packages, "fans", GROUP, "fans:Fan", FAN)
-    assert said(node.fails("detectors"), node_check_detectors.FOUND, detector="fan", detail="the fan is loud")
+    assert has(node.fails("detectors"), node_check_detectors.FOUND, detector="fan", detail="the fan is loud")
 
 
 def test_a_detector_that_cannot_be_loaded(node: Node) -> None:
     packages.install(node.packages, "fans", GROUP, "fans:Away", FAN)
     entry = "the entry point fans = fans:Away of understudy.detectors (fans 1.0)"
-    assert said(node.fails("detectors"), extensions.NOT_LOADED, entry=entry)
+    assert has(node.fails("detectors"), extensions.NOT_LOADED, entry=entry)
 
 
 @contextlib.contextmanager
@@ -299,9 +299,9 @@ def test_the_network_to_a_peer(node: Node, serve: Serve, secret: Path) -> None:
     assert [figure.name for figure in result.figures] == [f"to {peer}", f"from {peer}"] * 2
     assert all(figure.value > 0 for figure in result.figures)
     assert TOKEN not in done.stdout + done.stderr + (node.folder / "served.txt").read_text()
-    assert said(node.fails(*words[1:], "--min-gbits", "1e6"), network_check.SLOW, wanted=1e6)
-    assert said(node.fails(*words[1:-2], UNDERSTUDY_TOKEN="another long text"), network_check.WRONG_TOKEN)
-    assert said(node.fails(*words[1:-2]), network_check.WRONG_TOKEN)
+    assert has(node.fails(*words[1:], "--min-gbits", "1e6"), network_check.SLOW, wanted=1e6)
+    assert has(node.fails(*words[1:-2], UNDERSTUDY_TOKEN="another long text"), network_check.WRONG_TOKEN)
+    assert has(node.fails(*words[1:-2]), network_check.WRONG_TOKEN)
 
 
 def test_a_peer_that_is_away(node: Node) -> None:
@@ -352,7 +352,7 @@ def test_two_hosts(tmp_path: Path, serve: Serve, secret: Path) -> None:
         one.slow("8mbit")
         code, result = check("slow", "--min-gbits", "0.015")
         assert code == 1
-        assert said(result.detail, network_check.SLOW, way=f"to {peer}") and codes(result.detail) == [network_check.SLOW.code]
+        assert has(result.detail, network_check.SLOW, way=f"to {peer}") and codes(result.detail) == [network_check.SLOW.code]
         other.cut()
         code, result = check("cut")
         assert code == 1 and result.detail == f"{peer}: {network_check.NO_ANSWER(seconds=10)}"

@@ -18,7 +18,7 @@ from tests.integration.processes import marked, wait_until
 from tests.integration.service import Service
 from tests.integration.sights import RULE, Fan, fan
 from tests.integration.training import LONG, Outcome, Training
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import agents, node_programs, policies
 
@@ -60,7 +60,7 @@ def test_a_rank_leaves_the_node_that_fails_a_check_until_it_does_no_more(
     assert (incident["planned"], incident["cause"], incident["rank"]) == (True, "migrated", 1)
     for number in (0, 1):
         output = (job.folder / f"output{number}.txt").read_text()
-        assert said(output, agents.DETECTORS_LOOK, node=f"node{number}", detectors="command:fan looks")
+        assert has(output, agents.DETECTORS_LOOK, node=f"node{number}", detectors="command:fan looks")
 
 
 def test_all_jobs_leave_a_node_that_fails_a_check_of_its_agent(tmp_path: Path, undisturbed_spread: Callable[[int], Outcome]) -> None:

@@ -15,7 +15,7 @@ from tests.integration.processes import marked, pid_of, send, wait_for_end, wait
 from tests.integration.service import Service, Submitted
 from tests.integration.sights import Fan
 from tests.integration.training import LONG, Outcome
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.chaos.armed import HOLD, Armed, Folder
 from understudy.messages import moves, policies, recoveries
@@ -108,9 +108,9 @@ def test_who_dies_on_the_way(service: Service, sight: Fan, undisturbed_spread: C
     if (point, victim) == (SET_UP, "newcomer") or ((point, victim) in RELEASED and len(parts) == 1):
         assert parts == [(1, "migrated")]  # no rank was lost
     elif point == SET_UP:
-        assert parts == [(1, "killed")] and said(incidents[0]["notes"][0], moves.MIGRATING_ALREADY, rank=1)
+        assert parts == [(1, "killed")] and has(incidents[0]["notes"][0], moves.MIGRATING_ALREADY, rank=1)
     else:
-        assert parts[:2] == [(1, "migrated"), (1, "killed")] and said(incidents[0]["notes"][0], recoveries.BECAME_RECOVERY)
+        assert parts[:2] == [(1, "migrated"), (1, "killed")] and has(incidents[0]["notes"][0], recoveries.BECAME_RECOVERY)
 
 
 def test_two_nodes_are_suspected_at_once(service: Service, sight: Fan, undisturbed_spread: Callable[[int], Outcome]) -> None:
@@ -132,7 +132,7 @@ def test_two_nodes_are_suspected_at_once(service: Service, sight: Fan, undisturb
         (True, "migrated", "boundary")
     ] * 2
     assert {incident["rank"] for incident in incidents} == {0, 1}
-    assert said(job.output, policies.OTHERS_LEAVE, most=1)
+    assert has(job.output, policies.OTHERS_LEAVE, most=1)
 
 
 def test_a_node_is_suspected_during_a_recovery(service: Service, sight: Fan, undisturbed_spread: Callable[[int], Outcome]) -> None:

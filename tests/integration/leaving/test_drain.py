@@ -12,7 +12,7 @@ import pytest
 from tests.integration.processes import marked, wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG, Outcome
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import asking, http_requests, moves, service_jobs
 
@@ -43,7 +43,7 @@ def test_a_node_that_serves_two_jobs_is_empty_and_used_again(service: Service, u
         job.let("let go")
     output, _ = waiting.communicate(timeout=LONG)
     assert waiting.returncode == 0, output
-    assert said(output, asking.DRAINED, node=shared)
+    assert has(output, asking.DRAINED, node=shared)
     for job in jobs:
         status = job.status()
         assert all(one["node"] != shared for one in (*status["ranks"], *status["spares"])), status
@@ -56,7 +56,7 @@ def test_a_node_that_serves_two_jobs_is_empty_and_used_again(service: Service, u
     service.wait_for_nodes(3)
     assert [line["drain"] for line in service.ask("nodes") if line["node"] == shared] == ["drained"], "it is known after a new start"
     back = service.command("undrain", shared, "--no-check")
-    assert back.returncode == 0 and said(back.stdout + back.stderr, asking.UNDRAINED, node=shared, jobs="first, second"), back
+    assert back.returncode == 0 and has(back.stdout + back.stderr, asking.UNDRAINED, node=shared, jobs="first, second"), back
     assert [(line["drain"], line["taint"]) for line in service.ask("nodes") if line["node"] == shared] == [("", "")]
     assert service.command("undrain", shared).returncode == 4
     for job in jobs:
@@ -90,7 +90,7 @@ def test_a_rack_is_drained_with_both_ranks(service: Service, undisturbed_spread:
         job.wait_for_pause()
     job.let("let go 9")
     output, _ = waiting.communicate(timeout=LONG)
-    assert waiting.returncode == 0 and said(output, asking.DRAINED, node=" ".join(there)), output
+    assert waiting.returncode == 0 and has(output, asking.DRAINED, node=" ".join(there)), output
     assert not {one["node"] for one in (*job.status()["ranks"], *job.status()["spares"])} & set(there)
     assert service.command("undrain", "--domain", rack, "--no-check").returncode == 0
     assert [line["drain"] for line in service.ask("nodes")] == ["", "", "", ""] and job.status()["taints"] == {}
@@ -124,7 +124,7 @@ def test_what_is_to_be_drained_has_to_be_there(service: Service) -> None:
     service.start_nodes("a", 1)
     assert service.command("drain").returncode == 2
     unknown = service.command("drain", "--domain", "rack9")
-    assert unknown.returncode == 2 and said(unknown.stderr + unknown.stdout, asking.NO_SUCH_DOMAIN, domain="rack9")
+    assert unknown.returncode == 2 and has(unknown.stderr + unknown.stdout, asking.NO_SUCH_DOMAIN, domain="rack9")
     assert service.command("drain", "a", "z").returncode == 4
     assert service.command("drain", "a", "--dry-run").returncode == 0
     assert [line["drain"] for line in service.ask("nodes")] == [""]
@@ -148,7 +148,7 @@ def test_past_its_deadline_what_is_late_is_left(service: Service, undisturbed_sp
     node = job.node_of(1)
     refused = service.command("drain", node, "--reason", "a new kernel")
     assert refused.returncode == 4, refused
-    assert said(refused.stderr + refused.stdout, moves.NOWHERE_TO_GO, ranks="rank 1"), refused
+    assert has(refused.stderr + refused.stdout, moves.NOWHERE_TO_GO, ranks="rank 1"), refused
     assert job.status()["taints"] == {}, "nothing has changed"
     late = service.command("drain", node, "--force", "--deadline", "2s", "--wait", "--json")
     assert late.returncode == 3, late

@@ -8,7 +8,7 @@ from tests.integration.lamps import lamp, lamps
 from tests.integration.processes import wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG, Outcome
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import policies, service_jobs
 
@@ -35,8 +35,8 @@ def test_a_policy_of_the_job_holds_it_back(lamps: Service, undisturbed_spread: C
     job = lamps.held("job", "--policy", str(policy))
     node = job.node_of(1)
     lamp(lamps, node).touch()
-    wait_until(lambda: said(job.output, service_jobs.RANKS_STAY_ON_NODE, node=node), "that they stay", LONG)
-    assert said(job.output, policies.TOO_FEW_SPARES, spares=1, least=5)
+    wait_until(lambda: has(job.output, service_jobs.RANKS_STAY_ON_NODE, node=node), "that they stay", LONG)
+    assert has(job.output, policies.TOO_FEW_SPARES, spares=1, least=5)
     job.wait_until(lambda status: node in status["taints"], "the taint")
     job.let("let go")
     assert job.ends_like(undisturbed_spread(2)).incidents == []

@@ -21,7 +21,7 @@ from tests.integration.leaving.test_prometheus import WHERE, started
 from tests.integration.processes import marked, wait_until
 from tests.integration.service import TOKEN, Service
 from tests.integration.training import LONG, Outcome, Started, Training
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import alertmanager as alerts
 from understudy.messages import http_requests, policies, service_jobs
@@ -95,9 +95,9 @@ def test_an_alert_moves_a_rank_and_is_resolved(service: Service, undisturbed_spr
         assert http.post("/v1/jobs", json={}).status_code == 403
         assert http.post(f"/v1/nodes/{node}/drain", json={}).status_code == 403
         unknown = http.post("/v1/evidence", json=[{"node": "nowhere", "source": "site", "kind": "hot"}])
-        assert unknown.status_code == 409 and said(unknown.text, alerts.UNKNOWN_NODE, name="nowhere")
+        assert unknown.status_code == 409 and has(unknown.text, alerts.UNKNOWN_NODE, name="nowhere")
         (strange,) = http.post("/v1/evidence/alertmanager", json=group("firing", since, Hostname="nowhere")).json()
-        assert strange["node"] == "" and said(strange["refused"], alerts.UNKNOWN_NODE, name="nowhere")
+        assert strange["node"] == "" and has(strange["refused"], alerts.UNKNOWN_NODE, name="nowhere")
         for _ in range(3):  # Alertmanager repeats itself
             answer = http.post("/v1/evidence/alertmanager", json=group("firing", since, Hostname=node))
             assert (answer.status_code, answer.json()) == (200, [heard])
@@ -112,8 +112,8 @@ def test_an_alert_moves_a_rank_and_is_resolved(service: Service, undisturbed_spr
         assert [line["taint"] for line in service.ask("nodes") if line["node"] == node] == [""]
         note = [{"node": node, "source": "site", "kind": "dust", "severity": "note", "detail": "dusty", "happened": time.time()}]
         assert http.post("/v1/evidence", json=note).json() == [{**heard, "detector": "webhook:site"}]
-        wait_until(lambda: said(job.output, service_jobs.NOTED, about=f"node {node}"), "the note", LONG)
-        assert said(job.output, policies.NO_RULE, detail="dusty", detector="webhook:site")
+        wait_until(lambda: has(job.output, service_jobs.NOTED, about=f"node {node}"), "the note", LONG)
+        assert has(job.output, policies.NO_RULE, detail="dusty", detector="webhook:site")
     (incident,) = job.ends_like(undisturbed_spread(2)).incidents
     assert (incident["planned"], incident["cause"], incident["rank"]) == (True, "migrated", 1)
     assert incident["ranks"][0]["detail"].endswith(by_rule("alerts"))
@@ -192,7 +192,7 @@ def test_an_alert_reaches_a_job_without_a_service(job: Started) -> None:
         found: list[dict[str, Any]] = answer.json()
         return found
 
-    assert said(send("firing", Hostname="elsewhere")[0]["refused"], alerts.UNKNOWN_NODE, name="elsewhere")
+    assert has(send("firing", Hostname="elsewhere")[0]["refused"], alerts.UNKNOWN_NODE, name="elsewhere")
     for _ in range(2):
         assert send("firing") == [{"node": node, "detector": "alertmanager:GpuXid", "jobs": [watched.status()["job"]], "refused": ""}]
         wait_until(lambda: watched.taints() == {node: WHY}, "the taint", LONG)
@@ -239,4 +239,4 @@ def test_a_real_alertmanager_sends_an_alert(job: Started, tmp_path: Path) -> Non
         wait_until(lambda: watched.taints() == {}, "that it is over has come", LONG)
         log = (tmp_path / "alertmanager.log").read_text()
         assert "level=error" not in log and "level=warn" not in log, log
-    assert said(job.output, http_requests.ALERT_GOES_NOWHERE, alert="GpuXid") and said(job.output, alerts.UNKNOWN_NODE, name="elsewhere")
+    assert has(job.output, http_requests.ALERT_GOES_NOWHERE, alert="GpuXid") and has(job.output, alerts.UNKNOWN_NODE, name="elsewhere")

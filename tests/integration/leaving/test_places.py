@@ -9,7 +9,7 @@ from tests.integration.parallel import Parallel
 from tests.integration.processes import marked, pid_of, send, wait_until
 from tests.integration.service import Service
 from tests.integration.training import LONG
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import moves
 
@@ -44,12 +44,12 @@ def test_two_nodes_are_not_drained_onto_the_places_of_one(tmp_path: Path) -> Non
         job.has_spares(2)
         first, second = job.node_of(0), job.node_of(2)
         both = service.command("drain", first, second, "--wait", "--json")
-        assert both.returncode != 0 and said(both.stdout + both.stderr, moves.TOO_FEW_PLACES, room=2), both
+        assert both.returncode != 0 and has(both.stdout + both.stderr, moves.TOO_FEW_PLACES, room=2), both
 
         drained = service.command("drain", first, "--wait", "--deadline", "10m", "--json")
         assert drained.returncode == 0, drained
         job.goes_on()
         assert job.status()["spares"] == []
         other = service.command("drain", second, "--wait", "--json")
-        assert other.returncode != 0 and said(other.stdout + other.stderr, moves.NOWHERE_TO_GO), other
+        assert other.returncode != 0 and has(other.stdout + other.stderr, moves.NOWHERE_TO_GO), other
         assert len(job.ends_as_undisturbed()) == 1

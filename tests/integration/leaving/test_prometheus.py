@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from tests.integration.processes import LIMIT, wait_until
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.detectors.base import Evidence, JobView, Severity, Subject
 from understudy.detectors.configuration import read
@@ -131,7 +131,7 @@ def test_the_instance_is_called_alike_on_both_ways(server: Running, exporter: Ru
 def test_a_query_that_is_wrong_or_gives_no_series(server: Running) -> None:
     for query, message in (("sum(", prometheus.BAD_STATUS), ("1", prometheus.NO_VECTOR), ("sum(fake_gpu_xid)", prometheus.NO_NODE)):
         (note,) = detector({"server": {"url": server.url}, "rules": [rule(query=query)]}).look(job())
-        assert said(note.detail, message) and (note.severity, note.name) == (Severity.NOTE, "")
+        assert has(note.detail, message) and (note.severity, note.name) == (Severity.NOTE, "")
 
 
 def test_the_exporter_is_seen_to_be_down(exporter: Running, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.integration.lamps import lamp, lamps
 from tests.integration.processes import send, wait_for_end, wait_until
 from tests.integration.service import Service, Submitted
 from tests.integration.training import LONG, Outcome
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import losses, moves, policies
 
@@ -46,8 +46,8 @@ def test_a_node_passes_its_check_and_its_rank_goes_home(lamps: Service, undistur
     assert [(one["source"], one["part"], one["leave"]) for one in job.status()["tainted"]] == [("lamp", "lamp0", True)]
     assert [(one["detector"], one["kind"], one["until"]) for one in job.status()["evidence"]] == [("lamp", "lamp", None)]
     light.unlink()
-    wait_until(lambda: said(job.output, moves.CHECKED_FIRST, node=node), "the check", LONG)
-    wait_until(lambda: said(job.output, moves.TRUSTED_AGAIN, node=node), "that it has passed", LONG)
+    wait_until(lambda: has(job.output, moves.CHECKED_FIRST, node=node), "the check", LONG)
+    wait_until(lambda: has(job.output, moves.TRUSTED_AGAIN, node=node), "that it has passed", LONG)
     job.moves("let go 9", to=node)
     left, home = job.ends_like(undisturbed_spread(2)).incidents
     assert left["ranks"][0]["detail"].endswith(policies.DECIDED(detail="it burns", detector="lamp", rule="lamps"))
@@ -86,11 +86,11 @@ def test_a_node_that_was_patched_serves_again(lamps: Service, undisturbed_spread
             send(process.info["pid"], signal.SIGKILL)
             if process.info["pid"] != lamps.agents[node].pid:
                 wait_for_end(process.info["pid"])
-    wait_until(lambda: said(job.output, losses.NODE_LOST, node=node), "that it is away", LONG)
+    wait_until(lambda: has(job.output, losses.NODE_LOST, node=node), "that it is away", LONG)
     lamps.restart_agent(node)
     lamps.wait_for_nodes(2)
     back = lamps.command("undrain", node)
     assert back.returncode == 0, back
-    wait_until(lambda: said(job.output, moves.TRUSTED_AGAIN, node=node), "its check", LONG)
+    wait_until(lambda: has(job.output, moves.TRUSTED_AGAIN, node=node), "its check", LONG)
     job.moves("let go 9", to=node)
     assert [incident["planned"] for incident in job.ends_like(undisturbed_spread(2)).incidents] == [True, True]

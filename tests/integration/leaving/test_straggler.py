@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.integration.processes import wait_for_end, wait_until
 from tests.integration.training import LONG, Training, survived, training
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import coverage, policies, recoveries, training_evidence
 
@@ -103,7 +103,7 @@ def test_a_slowed_rank_is_named_and_leaves(training: Training, tmp_path: Path, s
     after = outcome.ask("status")
     (seen,) = after["evidence"]
     assert (seen["detector"], seen["kind"], seen["severity"], seen["name"]) == ("straggler", "straggler", "suspect", slow["worker"])
-    assert said(seen["detail"], training_evidence.COMPUTES_LONGER, rank=SLOW, activity="RUNNING")
+    assert has(seen["detail"], training_evidence.COMPUTES_LONGER, rank=SLOW, activity="RUNNING")
     # As many steps as the job made until it was noticed: on a busy machine there are many.
     reference = training.torchrun("heavy.py", str(after["step"]), ranks=RANKS, limit=4 * LONG)
     (incident,) = survived(outcome, reference)

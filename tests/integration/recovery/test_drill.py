@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.training import LONG, Started, Training, survived, template_of, training, understudy
-from tests.said import codes, said
+from tests.message_texts import codes, has
 
 from understudy.core.drill import advice
 from understudy.messages import asking, coverage, drilled_steps, drills, grades, losses, moves, recoveries
@@ -53,9 +53,9 @@ def test_drills_of_every_rank_change_nothing_and_a_loss_after_them_is_survived(t
         assert found["collectives"] > 0 and found["compared"] > found["collectives"] and found["bytes_moved"] > 0, found
         wait_for_spare(started)
     refused = understudy("drill", "--rank", "7", "--run-dir", str(started.folder / "run"))
-    assert refused.returncode == 1 and said(refused.stderr, moves.NO_SUCH_RANK, rank=7)
+    assert refused.returncode == 1 and has(refused.stderr, moves.NO_SUCH_RANK, rank=7)
     send(pid_of(lambda: started.status()["ranks"][1]), signal.SIGKILL)
-    wait_until(lambda: said(started.output, recoveries.INCIDENT_OVER, number=1), "the rank is replaced", LONG)
+    wait_until(lambda: has(started.output, recoveries.INCIDENT_OVER, number=1), "the rank is replaced", LONG)
     (started.folder / "stop").touch()
     started.succeeds()
     finals = [json.loads((started.folder / f"final-{rank}.json").read_text()) for rank in range(2)]
@@ -71,9 +71,9 @@ def test_a_drill_begins_by_itself_and_an_incident_notes_what_it_has_proven(train
     assert [(one["verdict"], one["rank"]) for one in drilled] == [("same", number % 2) for number in range(len(drilled))], found
     assert found["ranks"][0]["proven"] in [one["step"] for one in drilled] and found["ranks"][1]["proven"] is not None, found
     shown = understudy("status", "--run-dir", str(started.folder / "run")).stdout
-    assert said(shown, asking.DRILL_PROVEN, rank=0), shown
+    assert has(shown, asking.DRILL_PROVEN, rank=0), shown
     send(found["ranks"][1]["pid"], signal.SIGKILL)
-    wait_until(lambda: said(started.output, recoveries.INCIDENT_OVER, number=1), "the rank is replaced", LONG)
+    wait_until(lambda: has(started.output, recoveries.INCIDENT_OVER, number=1), "the rank is replaced", LONG)
     (started.folder / "stop").touch()
     (incident,) = started.succeeds().incidents
     assert codes(incident["notes"][0]) == [drills.WAS_PROVEN.code], incident  # in the second drill, perhaps, which was of rank 1 itself
@@ -89,11 +89,11 @@ def test_a_drill_after_an_incident_raises_its_grade(training: Training) -> None:
     wait_for_spare(started)
     done = understudy("drill", "--wait", "--json", "--run-dir", str(started.folder / "run"))
     assert json.loads(done.stdout)["verdict"] == "same", done.stdout
-    wait_until(lambda: said(started.output, grades.RAISED, number=1), "the grade", LONG)
+    wait_until(lambda: has(started.output, grades.RAISED, number=1), "the grade", LONG)
     assert started.status()["grades"] == {"drilled": 1}
     (started.folder / "stop").touch()
     (incident,) = started.succeeds().incidents
-    assert incident["grade"] == "drilled" and said(incident["why"], grades.DRILLED_LATER), incident
+    assert incident["grade"] == "drilled" and has(incident["why"], grades.DRILLED_LATER), incident
     shown = understudy("events", "--run-dir", str(started.folder / "run")).stdout
     given = [line for line in shown.splitlines() if "IncidentGraded" in line]
     assert ["grade unproven" in line for line in given] == [True, False] and "grade drilled" in given[1], given
@@ -106,7 +106,7 @@ def test_beyond_its_bound_a_drill_compares_a_prefix_and_reports_how_far(training
     run_dir = str(started.folder / "run")
     for command in ("status", "report"):
         view = understudy(command, "--run-dir", run_dir).stdout
-        assert said(view, asking.DRILL_PROVEN_IN_PART, rank=1, left_out=2), view
+        assert has(view, asking.DRILL_PROVEN_IN_PART, rank=1, left_out=2), view
     wait_for_spare(started)
     (started.folder / "stop").touch()
     assert not started.succeeds().incidents
@@ -149,7 +149,7 @@ def test_what_a_spare_would_not_do_as_the_rank(training: Training, how: str, cod
     found = drill(started, 1)
     assert (found[0], detail in found[1]["detail"]) == (code, True), found
     view = " ".join(understudy("status", "--run-dir", str(started.folder / "run")).stdout.split())
-    assert said(view, {3: asking.DRILL_DIFFERS, 4: asking.DRILL_IRREPRODUCIBLE, 5: asking.DRILL_BROKEN}[code], rank=1), view
+    assert has(view, {3: asking.DRILL_DIFFERS, 4: asking.DRILL_IRREPRODUCIBLE, 5: asking.DRILL_BROKEN}[code], rank=1), view
     assert advice(found[1]["verdict"], 1) in view, view
     wait_for_spare(started)
     (started.folder / "stop").touch()
@@ -159,7 +159,7 @@ def test_what_a_spare_would_not_do_as_the_rank(training: Training, how: str, cod
 def test_a_spare_saves_nothing(training: Training) -> None:
     started = begin(training, "hidden.py", "saves", flags=LIMITS)
     code, found = drill(started, 1)
-    assert (code, found["verdict"], found["left_out"]) == (0, "partly", 0) and said(found["detail"], drilled_steps.SAVES), found
+    assert (code, found["verdict"], found["left_out"]) == (0, "partly", 0) and has(found["detail"], drilled_steps.SAVES), found
     pids = {str(rank["pid"]) for rank in started.status()["ranks"]}
     assert {path.name.removeprefix("saved-") for path in started.folder.glob("saved-*")} == pids
     (started.folder / "stop").touch()
@@ -172,10 +172,10 @@ def test_the_rank_of_a_drill_is_killed_or_the_orchestrator_is(training: Training
     assert json.loads(asked.stdout)["number"] == 1, asked.stderr
     wait_until(lambda: started.status()["drills"][0]["stage"] == "computing", "the drill", LONG)
     send(pid_of(lambda: started.status()["ranks"][0]), signal.SIGKILL)
-    wait_until(lambda: said(started.output, recoveries.INCIDENT_OVER, number=1), "the rank is replaced", LONG)
+    wait_until(lambda: has(started.output, recoveries.INCIDENT_OVER, number=1), "the rank is replaced", LONG)
     found = started.status()["drills"][0]
     assert found["verdict"] == "broken" and codes(found["detail"]) == [drills.DRILL_CALLED_OFF.code, losses.KILLED.code], found
-    assert said(found["detail"], losses.KILLED, rank=0), found
+    assert has(found["detail"], losses.KILLED, rank=0), found
     (started.folder / "stop").touch()
     started.succeeds()
 
@@ -192,7 +192,7 @@ def test_the_spare_of_a_drill_takes_the_rank_that_is_killed_while_it_is_in_the_s
     assert json.loads(asked.stdout)["number"] == 1, asked.stderr
     wait_until(lambda: (started.folder / "marker set-up of 1 again").exists(), "the spare's set-up", LONG)
     send(before["ranks"][1]["pid"], signal.SIGKILL)
-    wait_until(lambda: said(started.output, recoveries.TAKES_OVER, spare=spare["worker"], rank=1), "the loss", LONG)
+    wait_until(lambda: has(started.output, recoveries.TAKES_OVER, spare=spare["worker"], rank=1), "the loss", LONG)
     send(template, signal.SIGCONT)
     for name in ("set up", "go on", "end"):
         (started.folder / name).touch()
@@ -201,4 +201,4 @@ def test_the_spare_of_a_drill_takes_the_rank_that_is_killed_while_it_is_in_the_s
     assert (incident["rank"], incident["new_worker"]) == (1, spare["worker"]), incident
     (found,) = outcome.ask("status")["drills"]
     assert found["verdict"] == "broken" and codes(found["detail"]) == [drills.DRILL_CALLED_OFF.code, losses.KILLED.code], found
-    assert said(found["detail"], losses.KILLED, rank=1), found
+    assert has(found["detail"], losses.KILLED, rank=1), found

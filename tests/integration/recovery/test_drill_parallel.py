@@ -11,7 +11,7 @@ import pytest
 from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.recovery.test_drill import begin, drill, wait_for_spare
 from tests.integration.training import LONG, Started, Training, training
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import drills, recoveries
 
@@ -35,10 +35,10 @@ def test_ranks_of_data_pipeline_and_tensor_parallelism_are_proven_and_one_is_los
         assert found["collectives"] > 4, found
         wait_for_spare(started)
     send(pid_of(lambda: started.status()["ranks"][5]), signal.SIGKILL)
-    wait_until(lambda: said(started.output, recoveries.INCIDENT_OVER, number=1), "the rank is replaced", LONG)
+    wait_until(lambda: has(started.output, recoveries.INCIDENT_OVER, number=1), "the rank is replaced", LONG)
     (started.folder / "stop").touch()
     (incident,) = started.succeeds().incidents
-    assert said(incident["notes"][0], drills.WAS_PROVEN, which="rank 5"), incident
+    assert has(incident["notes"][0], drills.WAS_PROVEN, which="rank 5"), incident
     here = finals(started.folder)
     reference = training.torchrun(str(JOB), "--steps", here[0]["committed"], ranks=RANKS)
     assert here == finals(reference.folder)

@@ -7,7 +7,7 @@ import signal
 import pytest
 from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.training import LONG, Outcome, Training, survived, training
-from tests.said import codes, said
+from tests.message_texts import codes, has
 
 from understudy.messages import calls, coverage, losses, newcomers, recoveries
 
@@ -21,7 +21,7 @@ def named(outcome: Outcome) -> str:
     assert "SIGABRT" not in outcome.output and losses.CRASHED.code not in outcome.output, outcome.output
     assert newcomers.AT_THE_END.code not in outcome.output, outcome.output
     line = failure(outcome)
-    assert said(line, newcomers.DOES_NOT_FIT, newcomers="rank 1"), outcome.output
+    assert has(line, newcomers.DOES_NOT_FIT, newcomers="rank 1"), outcome.output
     return line
 
 
@@ -40,7 +40,7 @@ def failure(outcome: Outcome) -> str:
 def test_a_newcomer_that_issues_something_else_is_named_with_the_survivors(training: Training, what: str, theirs: str, its: str) -> None:
     line = named(training.run("unlike.py", what, ranks=3, spares=3, faults="before the vote:2:1"))
     first, others = f"ranks 0 (w0), 2 (w2) issue {theirs}", [f"rank 1 ({spare}) issues {its}" for spare in ("w3", "w4", "w5")]
-    assert any(said(line, calls.CALLS_DIFFER, first=first, others=other) for other in others), line  # whichever was warm first
+    assert any(has(line, calls.CALLS_DIFFER, first=first, others=other) for other in others), line  # whichever was warm first
 
 
 def test_a_newcomer_whose_first_section_is_another_one_is_named(training: Training) -> None:
@@ -48,7 +48,7 @@ def test_a_newcomer_whose_first_section_is_another_one_is_named(training: Traini
     line = named(training.run("unlike.py", "section", ranks=3, spares=3, faults="before the vote:2:1"))
     first, others = "ranks 0 (w0), 2 (w2) issue allreduce (SUM) of float32 (4, 8)", ("w3", "w4", "w5")
     differ = [f"rank 1 ({spare}) issues allreduce (SUM) of float32 (4, 16)" for spare in others]
-    assert any(said(line, calls.CALLS_DIFFER, first=first, others=one) for one in differ), line
+    assert any(has(line, calls.CALLS_DIFFER, first=first, others=one) for one in differ), line
 
 
 def test_without_the_check_healthy_survivors_are_ended_by_the_library(training: Training) -> None:
@@ -60,13 +60,13 @@ def test_without_the_check_healthy_survivors_are_ended_by_the_library(training: 
 
 def test_a_newcomer_that_votes_without_a_collective_is_named(training: Training) -> None:
     line = named(training.run("unlike.py", "fewer", ranks=3, spares=3, faults="before the vote:2:1"))
-    assert said(line, newcomers.VOTED_WITHOUT, rank=0, other=1), line
+    assert has(line, newcomers.VOTED_WITHOUT, rank=0, other=1), line
     assert "allreduce (SUM) of float32 (16,), number 2 on group" in line, line
 
 
 def test_ranks_that_wait_for_each_other_where_the_script_waits_too_are_named(training: Training) -> None:
     line = named(training.run("unlike.py", "group", faults="before the vote:2:1"))
-    assert any(said(line, newcomers.WAIT_FOR_EACH_OTHER, ranks=ranks) for ranks in ("ranks 0 and 1", "ranks 1 and 0")), line
+    assert any(has(line, newcomers.WAIT_FOR_EACH_OTHER, ranks=ranks) for ranks in ("ranks 0 and 1", "ranks 1 and 0")), line
     assert "rank 0 in allreduce (SUM) of float32 (16,), number 2 on group" in line
     assert "rank 1 in allreduce (SUM) of float32 (16,), number 0 on group" in line
 
@@ -74,12 +74,12 @@ def test_ranks_that_wait_for_each_other_where_the_script_waits_too_are_named(tra
 def test_a_message_that_does_not_fit_is_named(training: Training) -> None:
     line = named(training.run("unlike.py", "message", faults="before the vote:2:1"))
     sent = {"sender": "rank 0 (w0)", "sent": 16, "sent_call": "send of float32 (4,)", "receiver_rank": 1}
-    assert said(line, calls.MESSAGE_TOO_LONG, **sent, receiver="rank 1 (w2)", expected=4), line
+    assert has(line, calls.MESSAGE_TOO_LONG, **sent, receiver="rank 1 (w2)", expected=4), line
 
 
 def test_a_message_that_is_never_sent_is_named(training: Training) -> None:
     line = named(training.run("unlike.py", "never sent", faults="before the vote:2:1"))
-    assert said(line, newcomers.VOTED_WITHOUT, rank=0, other=1), line
+    assert has(line, newcomers.VOTED_WITHOUT, rank=0, other=1), line
     assert "recv of float32 (4,), message 0 on group" in line, line
 
 
@@ -101,8 +101,8 @@ def test_where_a_drill_has_passed_a_difference_is_found_with_the_vote(training: 
     outcome = started.ends()
     assert outcome.code == 1, outcome.output
     line = failure(outcome)
-    assert said(line, newcomers.DOES_NOT_FIT, newcomers="rank 1"), outcome.output
-    assert said(line, calls.SEQUENCES_DIFFER, count=3, other_rank=1), line
+    assert has(line, newcomers.DOES_NOT_FIT, newcomers="rank 1"), outcome.output
+    assert has(line, calls.SEQUENCES_DIFFER, count=3, other_rank=1), line
 
 
 @pytest.mark.parametrize("rank", [0, pytest.param(2)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.integration.training import Training, survived, training
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import set_up
 
@@ -23,5 +23,5 @@ def test_more_than_may_be_heard_in_a_set_up_is_refused(training: Training) -> No
     outcome = started.ends()
     assert outcome.code == 1
     size = {"megabytes": 4 * 786432 / 1e6, "shapes": "float32 (786432,)", "limit": (1 << 20) / 1e6}
-    assert said(outcome.output, set_up.SET_UP_TOO_LARGE, operator="broadcast_", group="0", **size)
+    assert has(outcome.output, set_up.SET_UP_TOO_LARGE, operator="broadcast_", group="0", **size)
     assert outcome.ask("status")["step"] == 0

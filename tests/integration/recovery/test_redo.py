@@ -10,7 +10,7 @@ from typing import Any
 from tests.integration.processes import pid_of, send, wait_until
 from tests.integration.recovery.test_drill import begin, drill, wait_for_spare
 from tests.integration.training import LONG, Started, Training, training, understudy
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.chaos.armed import HOLD, Armed, Folder
 from understudy.common.names import page_path
@@ -51,7 +51,7 @@ def held(started: Started) -> dict[str, Any]:
 
 
 def is_over(started: Started) -> bool:
-    return said(started.output, recoveries.INCIDENT_OVER, number=1) or started.process.poll() is not None
+    return has(started.output, recoveries.INCIDENT_OVER, number=1) or started.process.poll() is not None
 
 
 def over(started: Started) -> None:
@@ -80,21 +80,21 @@ def test_survivors_that_were_in_their_vote_prove_the_redo(training: Training) ->
     over(started)
     (incident,) = started.succeeds().incidents
     assert (incident["decision"], incident["proven_by"]) == ("redo", [0, 2]), incident
-    assert any(said(note, drills.REDO_PROVEN, who="ranks 0, 2: they") for note in incident["notes"]), incident
+    assert any(has(note, drills.REDO_PROVEN, who="ranks 0, 2: they") for note in incident["notes"]), incident
 
 
 def test_a_redo_that_is_fed_by_a_counter_pauses_until_believe(training: Training) -> None:
     started = begin(training, "hidden.py", "counter", flags=FLAGS)
     lose_in_vote(started, 1)
     found = held(started)
-    redone = said(found["message"], disputes.REDO_HELD, rank=0, worker="w0", step=found["step"])  # no rank has committed it
+    redone = has(found["message"], disputes.REDO_HELD, rank=0, worker="w0", step=found["step"])  # no rank has committed it
     assert redone and "/gradient" in found["message"], found
     ask(started, "resolve", "--keep-rank", "0", "--reason", "it only scales the loss")
     over(started)
     (incident,) = started.succeeds().incidents
     assert (incident["decision"], incident["proven_by"]) == ("roll forward", []), incident
-    assert said(found["message"], disputes.REDO_HELD, transaction=incident["transaction"] - 1), (found, incident)
-    assert any(said(note, disputes.BELIEVED_FOR, rank=0, reason="it only scales the loss") for note in incident["notes"]), incident
+    assert has(found["message"], disputes.REDO_HELD, transaction=incident["transaction"] - 1), (found, incident)
+    assert any(has(note, disputes.BELIEVED_FOR, rank=0, reason="it only scales the loss") for note in incident["notes"]), incident
 
 
 def test_a_redo_with_other_data_pauses_and_the_job_can_be_stopped(training: Training) -> None:
@@ -102,7 +102,7 @@ def test_a_redo_with_other_data_pauses_and_the_job_can_be_stopped(training: Trai
     started = begin(training, "hidden.py", "generator", ranks=3, flags=FLAGS)
     lose_in_vote(started, 0, ranks=3)
     found = held(started)
-    assert "/gradient" in found["message"] and said(found["message"], disputes.REDO_HELD), found
+    assert "/gradient" in found["message"] and has(found["message"], disputes.REDO_HELD), found
     ask(started, "stop")
     outcome = started.ends()
     assert outcome.code != 0 and losses.STOPPED.code in outcome.output, outcome.output
@@ -110,7 +110,7 @@ def test_a_redo_with_other_data_pauses_and_the_job_can_be_stopped(training: Trai
     assert (ended["state"], ended["step"]) == ("failed", found["step"]), ended
     notes = outcome.incidents[0]["notes"]
     redone = (disputes.REDO_HELD, disputes.REDO_DIFFERS)  # the other one may not have reported it when the job was stopped
-    assert notes and all(any(said(note, one, rank=rank, worker=f"w{rank}") for one in redone for rank in (1, 2)) for note in notes), notes
+    assert notes and all(any(has(note, one, rank=rank, worker=f"w{rank}") for one in redone for rank in (1, 2)) for note in notes), notes
 
 
 def test_a_survivor_that_waited_in_a_collective_sees_that_its_redo_gives_it_something_else(training: Training) -> None:
@@ -125,8 +125,8 @@ def test_a_survivor_that_waited_in_a_collective_sees_that_its_redo_gives_it_some
     over(started)
     (incident,) = started.succeeds().incidents
     assert incident["proven_by"] == [], incident
-    found = [note for note in incident["notes"] if said(note, disputes.REDO_UNPROVEN, rank=0, worker="w0")]
-    assert found and said(found[0], calls.REDO_GIVES_ANOTHER), incident
+    found = [note for note in incident["notes"] if has(note, disputes.REDO_UNPROVEN, rank=0, worker="w0")]
+    assert found and has(found[0], calls.REDO_GIVES_ANOTHER), incident
 
 
 def test_a_loss_in_the_vote_of_a_redo_that_differs_does_not_let_it_pass(training: Training) -> None:
@@ -136,7 +136,7 @@ def test_a_loss_in_the_vote_of_a_redo_that_differs_does_not_let_it_pass(training
     started = begin(training, "hidden.py", "counter", ranks=3, flags=(*FLAGS, "--spares", "2"))
     lose_in_vote(started, 1, ranks=3, then=Armed("second", "sigkill", 2, "vote agreement"))  # in the redo: before, a copy is missing
     found = held(started)
-    assert said(found["message"], disputes.REDO_HELD), found
+    assert has(found["message"], disputes.REDO_HELD), found
     over_when_believed(started, 0)
     (incident,) = started.succeeds().incidents
     assert sorted(part["rank"] for part in incident["ranks"]) == [1, 2] and incident["proven_by"] == [], incident
@@ -152,4 +152,4 @@ def test_where_a_drill_has_found_the_device_not_to_be_reproducible_the_job_goes_
     outcome = started.succeeds()
     (incident,) = outcome.incidents
     assert disputes.REDO_NOT_REPRODUCIBLE.code in outcome.output and HELD not in outcome.output
-    assert any(said(note, disputes.REDO_NOT_REPRODUCIBLE) for note in incident["notes"]), incident
+    assert any(has(note, disputes.REDO_NOT_REPRODUCIBLE) for note in incident["notes"]), incident

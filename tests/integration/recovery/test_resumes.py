@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.integration.training import Training, survived, training
-from tests.said import codes, said
+from tests.message_texts import codes, has
 
 from understudy.messages import losses, set_up
 
@@ -17,8 +17,8 @@ def test_a_snapshot_that_the_job_writes_is_named(training: Training, fault: str)
     lost = training.run("resuming.py", faults=fault, spares=2)
     rank = fault[-1]
     assert lost.code == 1
-    last = [line for line in lost.output.splitlines() if said(line, losses.SCRIPT_FAILED, rank=rank)]
-    assert len(last) == 1 and said(last[0], set_up.FILES_WRITTEN_SINCE, files=f"{lost.folder}/snapshot.pt")
+    last = [line for line in lost.output.splitlines() if has(line, losses.SCRIPT_FAILED, rank=rank)]
+    assert len(last) == 1 and has(last[0], set_up.FILES_WRITTEN_SINCE, files=f"{lost.folder}/snapshot.pt")
     assert "DataLoader" not in lost.output and "the network" not in lost.output  # and the other spare is not used up for it
 
 

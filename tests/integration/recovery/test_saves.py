@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.integration.processes import wait_until
 from tests.integration.training import LONG, Outcome, Training, survived, training, understudy
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import newcomers, script
 
@@ -43,8 +43,8 @@ LATER = [("by state dicts", "after an epoch:9:0"), ("whole", "after backward:7:0
 def test_checkpoints_of_earlier_epochs_are_not_written_over(training: Training, undisturbed: Outcome, how: str, fault: str) -> None:
     lost = training.run("saving.py", how, faults=fault)
     assert lost.code == 1
-    assert said(lost.output, newcomers.SAVES)
-    assert said(lost.output, script.USED_BETWEEN)
+    assert has(lost.output, newcomers.SAVES)
+    assert has(lost.output, script.USED_BETWEEN)
     assert not (lost.folder / "epoch-2.pt").exists()
     for epoch in range(2):
         path = lost.folder / f"epoch-{epoch}.pt"
@@ -58,8 +58,8 @@ def test_checkpoints_of_earlier_epochs_are_not_written_over(training: Training, 
 def test_a_file_that_is_rewritten_is_not_either(training: Training) -> None:
     lost = training.run("saving.py", "again", faults="after an epoch:9:0")
     assert lost.code == 1
-    assert said(lost.output, newcomers.REWRITES) and f"{lost.folder}/newest.txt at " in lost.output
-    assert ".write_text at " in lost.output and said(lost.output, script.USED_BETWEEN)
+    assert has(lost.output, newcomers.REWRITES) and f"{lost.folder}/newest.txt at " in lost.output
+    assert ".write_text at " in lost.output and has(lost.output, script.USED_BETWEEN)
     assert (lost.folder / "newest.txt").read_text() == "epoch-1.pt"
 
 
@@ -76,7 +76,7 @@ def test_a_planned_migration_is_given_up_there(training: Training) -> None:
     (job.folder / "go on").touch()
     outcome = job.ends()
     assert outcome.code == 0, outcome.output
-    assert said(outcome.output, newcomers.SAVES, rank=0)
+    assert has(outcome.output, newcomers.SAVES, rank=0)
     assert outcome.record == reference.record
     for epoch in range(3):
         assert _same(outcome.folder / f"epoch-{epoch}.pt", reference.folder / f"epoch-{epoch}.pt")

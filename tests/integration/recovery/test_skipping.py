@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.integration.training import Training, survived, training
-from tests.said import codes
+from tests.message_texts import codes
 
 from understudy.messages import recoveries, transactions
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.integration.training import Outcome, Training, survived, training
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import newcomers, transactions
 from understudy.worker.transport.backends import rejoining
@@ -64,7 +64,7 @@ def test_rank_local_state_that_changes_outside_transactions(training: Training) 
     status = lost.ask("status")
     assert status["torch"] == {str(torch.__version__): ["gloo"] if rejoining.available() else []}
     notices, changes = status["notices"], transactions.CHANGES_AFTER_VOTE
-    assert any(said(notice, changes, point="between the last transaction and train") and "seen/value" in notice for notice in notices), (
+    assert any(has(notice, changes, point="between the last transaction and train") and "seen/value" in notice for notice in notices), (
         notices
     )
 
@@ -74,7 +74,7 @@ def test_random_numbers_that_are_rarely_drawn_after_the_vote(training: Training)
     lost = training.run("rare.py", faults="forward:30:1,in the evaluation:40:0,forward:50:1", spares=3)
     survived(lost, training.undisturbed("rare.py"), 3)
     notices = lost.ask("status")["notices"]
-    assert any(said(notice, transactions.CHANGES_AFTER_VOTE, point="after train") and "'torch'" in notice for notice in notices), notices
+    assert any(has(notice, transactions.CHANGES_AFTER_VOTE, point="after train") and "'torch'" in notice for notice in notices), notices
 
 
 def test_a_random_number_that_was_lost_with_its_rank_is_reported(training: Training) -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import quorums
 from understudy.messages.base import Message
@@ -63,18 +63,18 @@ def test_a_member_whose_file_was_changed_is_a_new_one(place: Path, statement: st
     changed(place, statement)
     with pytest.raises(Damaged) as caught:
         Storage(place)
-    assert said(caught.value, message)
+    assert has(caught.value, message)
     reported: list[str] = []
     after = opened(place, reported.append)
     assert after.identity != before.identity and (after.log, after.roster, after.hard_state) == ([], (), (0, -1))
-    assert said(reported[0], quorums.STORAGE_DAMAGED, path=place, kept=place.with_name(f"{FILE}.damaged-1"))
+    assert has(reported[0], quorums.STORAGE_DAMAGED, path=place, kept=place.with_name(f"{FILE}.damaged-1"))
     assert place.with_name(f"{FILE}.damaged-1").exists()
 
 
 def test_garbage_is_a_damage(place: Path) -> None:
     place.write_bytes(b"garbage" * 1000)
     reported: list[str] = []
-    assert opened(place, reported.append).log == [] and said(reported[0], quorums.STORAGE_DAMAGED)
+    assert opened(place, reported.append).log == [] and has(reported[0], quorums.STORAGE_DAMAGED)
 
 
 def test_the_file_of_an_earlier_version_is_checked_from_then_on(place: Path) -> None:
@@ -87,4 +87,4 @@ def test_the_file_of_an_earlier_version_is_checked_from_then_on(place: Path) -> 
     changed(place, "update log set text = 'begone' where number = 1")
     with pytest.raises(Damaged) as caught:
         Storage(place)
-    assert said(caught.value, quorums.ENTRY_DAMAGED, number=4)
+    assert has(caught.value, quorums.ENTRY_DAMAGED, number=4)

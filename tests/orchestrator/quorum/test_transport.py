@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from tests.said import said
+from tests.message_texts import has
 from websockets.asyncio.server import ServerConnection, serve
 
 from understudy.messages import quorums
@@ -38,4 +38,4 @@ def test_one_of_another_version_is_named() -> None:
                 dialling.cancel()
                 await asyncio.gather(dialling, return_exceptions=True)
 
-    assert said(asyncio.run(run()), quorums.MEMBER_OTHER_VERSION)
+    assert has(asyncio.run(run()), quorums.MEMBER_OTHER_VERSION)

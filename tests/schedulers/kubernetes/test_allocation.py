@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
-from tests.said import refused
+from tests.message_texts import refused
 from tests.schedulers.kubernetes.objects import job, pod, resource, summary
 from tests.schedulers.kubernetes.recorder import Recorder
 

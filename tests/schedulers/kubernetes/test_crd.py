@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from tests.kustomize import KUBERNETES, Object, documents
-from tests.said import refused
+from tests.message_texts import refused
 from tests.schedulers.kubernetes import objects
 from tests.schedulers.kubernetes.objects import job, resource
 from tests.schedulers.kubernetes.schema import closed, defaulted

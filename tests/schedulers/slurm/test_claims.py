@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.said import refused
+from tests.message_texts import refused
 from tests.schedulers.slurm.programs import Programs
 
 from understudy.common.names import NEED_VARIABLE, OWNER_VARIABLE

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.said import refused
+from tests.message_texts import refused
 from tests.schedulers.slurm.programs import Programs
 
 from understudy.messages import slurm
@@ -226,16 +226,16 @@ def test_the_number_of_a_new_job(programs: Programs) -> None:
 )
 def test_what_a_state_means(state: str, trouble: str, suspect: bool, programs: Programs) -> None:
     found = seen(programs, f"{state}|Unknown|Unknown|none")
-    assert (found.trouble, found.suspect, found.state, found.reason) == (trouble, suspect, state.lower(), said(state.lower()))
+    assert (found.trouble, found.suspect, found.state, found.reason) == (trouble, suspect, state.lower(), has(state.lower()))
 
 
-def said(state: str, reason: str = "", user: str = "") -> str:
+def has(state: str, reason: str = "", user: str = "") -> str:
     return slurm.NODE_STATE(state=state, reason=reason, user=user)
 
 
 def test_the_source_and_time_of_a_reason(programs: Programs) -> None:
     found = seen(programs, "draining|root|2026-11-26T04:40:00|a bad | DIMM\x1b[2J")
-    assert found.reason == said("draining", ": a bad | DIMM\\x1b[2J", " (root)")
+    assert found.reason == has("draining", ": a bad | DIMM\\x1b[2J", " (root)")
     assert time.localtime(found.since)[:5] == (2026, 11, 26, 4, 40)
 
 
@@ -249,8 +249,8 @@ def test_a_node_that_is_not_the_job_s_any_more_was_taken(programs: Programs) -> 
     nodes_are(programs, n3="idle|Unknown|Unknown|none")
     found = {node.name: (node.trouble, node.suspect, node.reason) for node in SlurmAllocation(STEP).look()}
     assert found == {
-        "n1": ("", False, said("allocated")),
-        "n2": ("", False, said("allocated")),
+        "n1": ("", False, has("allocated")),
+        "n2": ("", False, has("allocated")),
         "n3": (TAKEN, True, slurm.NODE_TAKEN(state="idle")),
     }
 

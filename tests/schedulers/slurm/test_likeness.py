@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.said import refused, said
+from tests.message_texts import has, refused
 from tests.schedulers.slurm.programs import Programs
 
 from understudy.messages import slurm
@@ -189,9 +189,9 @@ def test_a_claimed_node_is_compared(programs: Programs, monkeypatch: pytest.Monk
     shows(programs, "Nodes=n5 CPU_IDs=0-7 Mem=4000 GRES=gpu:a100:4(IDX:0-3)", job="12")
     assert likeness.unlike(NODE) == ""
     shows(programs, "Nodes=n5 CPU_IDs=0-7 Mem=4000 GRES=gpu:a100:2(IDX:0-1)", job="12")
-    assert said(likeness.unlike(NODE), slurm.LESS_THAN_THE_JOB, node="n5", missing="2 of 4 gpu:a100")
+    assert has(likeness.unlike(NODE), slurm.LESS_THAN_THE_JOB, node="n5", missing="2 of 4 gpu:a100")
     programs.answer("scontrol", error="slurm_load_jobs error: Invalid job id specified\n", code=1)
-    assert said(likeness.unlike(NODE), slurm.NOT_COMPARED, node="n5")
+    assert has(likeness.unlike(NODE), slurm.NOT_COMPARED, node="n5")
 
     def back(seconds: float) -> None:
         shows(programs, "Nodes=n5 CPU_IDs=0-7 Mem=4000 GRES=gpu:a100:4(IDX:0-3)", job="12")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.said import refused
+from tests.message_texts import refused
 from tests.schedulers.slurm.programs import Programs
 
 from understudy.common.names import LEAVE

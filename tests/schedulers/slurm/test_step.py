@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from tests.said import refused
+from tests.message_texts import refused
 from tests.schedulers.slurm.programs import Programs
 
 from understudy.messages import schedulers, slurm

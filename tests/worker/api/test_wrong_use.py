@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.testing._internal.distributed.fake_pg  # registers the backend "fake"
-from tests.said import refused, said
+from tests.message_texts import has, refused
 from torch import nn
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.fsdp import FullyShardedDataParallel
@@ -139,7 +139,7 @@ def test_an_optimizer_goes_with_tensors_that_belong_to_no_module() -> None:
     masters = [parameter.detach().double().requires_grad_() for parameter in model.parameters()]
     optimizer = torch.optim.AdamW(masters)
     reported = uncovered(of(model=model, optimizer=optimizer))
-    assert said(reported, script.TENSORS_NOT_REGISTERED, optimizer="optimizer", count=2, shape=(2, 2))
+    assert has(reported, script.TENSORS_NOT_REGISTERED, optimizer="optimizer", count=2, shape=(2, 2))
     assert uncovered(of(model=model, masters=masters, optimizer=optimizer)) == ""
 
 

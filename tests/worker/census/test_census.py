@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.said import said
+from tests.message_texts import has
 from tests.worker.census.census_found import HERE, LARGE, Found, boundary, script
 
 from understudy.messages import census as notices
@@ -143,7 +143,7 @@ def test_an_iterator_that_moves_is_reported(script: Any) -> None:
     found.census.at_top()
     assert found.names() == set()
     (text,) = found.census.news()
-    assert said(text, notices.COUNTER_MOVES, name="ticks") and found.census.news() == []
+    assert has(text, notices.COUNTER_MOVES, name="ticks") and found.census.news() == []
 
 
 def test_what_changes_later_has_a_notice_of_its_own(script: Any) -> None:
@@ -154,7 +154,7 @@ def test_what_changes_later_has_a_notice_of_its_own(script: Any) -> None:
         found.names()
         texts += found.census.news()
         assert found.census.news() == []
-    assert [said(text, notices.CHANGES_UNSEEN, shown=f"{name}.queue") for text, name in zip(texts, ("first", "second"), strict=True)]
+    assert [has(text, notices.CHANGES_UNSEEN, shown=f"{name}.queue") for text, name in zip(texts, ("first", "second"), strict=True)]
     assert "first" not in str(texts[1])
 
 
@@ -198,7 +198,7 @@ def test_a_graph_that_is_kept_from_step_to_step_is_reported(script: Any) -> None
     assert found.names() == set() and found.census.news() == []  # in a step there are many
     found.census.at_top()
     (text,) = found.census.news()
-    assert said(text, notices.KEEPS_GRAPH, shown="hidden") and "constant" not in text
+    assert has(text, notices.KEEPS_GRAPH, shown="hidden") and "constant" not in text
     assert [item.name for item in found.census.listed([]) if item.kind == "history"] == ["hidden"]
 
 
@@ -223,7 +223,7 @@ def test_a_value_that_matters_to_people_only_is_left_and_reported(script: Any) -
     (entry,) = found.changed()
     assert found.census.leave(entry) and found.names() == set()
     (text,) = found.census.news()
-    assert said(text, notices.DIFFERS_BY_RANK, name="counter", shown="counter")
+    assert has(text, notices.DIFFERS_BY_RANK, name="counter", shown="counter")
     script.counter = 2
     assert found.names() == set()
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from tests.said import said
+from tests.message_texts import has
 from tests.worker.census.census_found import LARGE, Found, boundary, script
 
 from understudy.messages import census as notices
@@ -27,7 +27,7 @@ def test_watched_values_are_small(script: Any, monkeypatch: pytest.MonkeyPatch) 
     script.counter = 1
     assert found.names() == {"counter"}
     (text,) = found.census.news()
-    assert said(text, notices.TOO_LARGE_VALUE, shown="history") and "counter" not in text
+    assert has(text, notices.TOO_LARGE_VALUE, shown="history") and "counter" not in text
 
 
 @pytest.mark.parametrize("kind", LARGE)
@@ -38,7 +38,7 @@ def test_a_large_value_that_is_replaced_is_reported(script: Any, kind: str) -> N
     script.trainer.tokens = LARGE[kind](1)
     assert found.names() == set()
     (text,) = found.census.news()
-    assert said(text, notices.TOO_LARGE_TENSOR if kind == "a tensor" else notices.TOO_LARGE_VALUE, shown="trainer.tokens")
+    assert has(text, notices.TOO_LARGE_TENSOR if kind == "a tensor" else notices.TOO_LARGE_VALUE, shown="trainer.tokens")
 
 
 def test_a_large_value_that_changes_in_place_is_reported(script: Any) -> None:
@@ -47,7 +47,7 @@ def test_a_large_value_that_changes_in_place_is_reported(script: Any) -> None:
     script.trainer.tokens[5] = 1
     assert found.names() == set()
     (text,) = found.census.news()
-    assert said(text, notices.TOO_LARGE_TENSOR, shown="trainer.tokens")
+    assert has(text, notices.TOO_LARGE_TENSOR, shown="trainer.tokens")
 
 
 @pytest.mark.parametrize("kind", ["an array", "a tensor through numpy"])
@@ -57,7 +57,7 @@ def test_one_item_of_a_large_value_is_enough(script: Any, kind: str) -> None:
     numpy.asarray(script.trainer.tokens)[99] = 1
     assert found.names() == set()
     (text,) = found.census.news()
-    assert said(text, notices.TOO_LARGE_VALUE if kind == "an array" else notices.TOO_LARGE_TENSOR, shown="trainer.tokens")
+    assert has(text, notices.TOO_LARGE_VALUE if kind == "an array" else notices.TOO_LARGE_TENSOR, shown="trainer.tokens")
 
 
 def test_of_values_that_are_large_together_a_sample_is_read(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_the_next_shard_is_reported_when_its_transaction_is_over(script: Any) ->
         if step == 6:
             script.trainer.tokens = LARGE["an array"](1)
         found.census.committed()
-        assert [said(text, notices.TOO_LARGE_VALUE, shown="trainer.tokens") for text in found.census.news()] == [True] * (step == 6)
+        assert [has(text, notices.TOO_LARGE_VALUE, shown="trainer.tokens") for text in found.census.news()] == [True] * (step == 6)
 
 
 def test_what_a_step_leaves_is_not_kept_alive_for_a_redo(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_what_outgrows_a_walk_is_reported(script: Any) -> None:
     script.history += [0.5] * leaves.LONGEST
     assert found.names() == set()
     (text,) = found.census.news()
-    assert said(text, notices.TOO_LARGE_VALUE, shown="history")
+    assert has(text, notices.TOO_LARGE_VALUE, shown="history")
 
 
 def test_of_a_long_list_only_a_part_is_read(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,4 +199,4 @@ def test_a_look_has_a_bound(script: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(walk, "MOST", 3)
     found.names()
     (text,) = found.census.news()
-    assert said(text, notices.LOOK_ENDED)
+    assert has(text, notices.LOOK_ENDED)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.said import refused
+from tests.message_texts import refused
 
 from understudy.messages import encoding
 from understudy.worker.census import left_names

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import census as notices
 from understudy.messages.base import Message
@@ -140,7 +140,7 @@ def test_an_iterator_that_does_not_show_its_position_is_found_in_the_source(scri
     census.set_up()
     census.at_top()
     census.encoded(None, True)
-    assert [said(text, notices.ITERATOR_MOVES, shown="more") for text in census.news()] == [True] * expected
+    assert [has(text, notices.ITERATOR_MOVES, shown="more") for text in census.news()] == [True] * expected
 
 
 def test_every_source_can_be_searched(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,19 +178,19 @@ def reported(kind: str, path: walk.Path, thing: Any = None) -> str:
 
 def test_only_so_much_source_is_gone_through(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     script("bad = 0\nfor i in ():\n    bad += 1")
-    assert said(reported(naming.LEFT, at("bad"), 3), notices.DIFFERS_BY_RANK, names="bad (train.py:3)")
+    assert has(reported(naming.LEFT, at("bad"), 3), notices.DIFFERS_BY_RANK, names="bad (train.py:3)")
     monkeypatch.setattr(stores, "SOURCE", 5)
-    assert said(reported(naming.LEFT, at("bad"), 3), notices.DIFFERS_BY_RANK, names="bad (train.py)")
+    assert has(reported(naming.LEFT, at("bad"), 3), notices.DIFFERS_BY_RANK, names="bad (train.py)")
 
 
 def test_an_iterator_is_replaced(script: Script) -> None:
     script("import itertools\nticks = itertools.count()\nrates = iter('')\nfor i in ():\n    next(ticks), next(rates)")
     counts = reported(naming.MOVED, at("ticks"), itertools.count())
-    assert said(counts, notices.COUNTER_MOVES, names="ticks (train.py:5)", name="ticks")
+    assert has(counts, notices.COUNTER_MOVES, names="ticks (train.py:5)", name="ticks")
     draws = reported(naming.MOVED, at("rates"), iter([1]))
-    assert said(draws, notices.ITERATOR_MOVES, names="rates (train.py:5)", shown="rates")
+    assert has(draws, notices.ITERATOR_MOVES, names="rates (train.py:5)", shown="rates")
     loads = reported(naming.MOVED, at("rates"), iter(torch.utils.data.DataLoader([1])))  # type: ignore[arg-type]
-    assert said(loads, notices.LOADER_MOVES, names="rates (train.py:5)", shown="rates")
+    assert has(loads, notices.LOADER_MOVES, names="rates (train.py:5)", shown="rates")
 
 
 @pytest.mark.parametrize(
@@ -205,39 +205,39 @@ def test_an_iterator_is_replaced(script: Script) -> None:
 )
 def test_a_generator_that_is_sent_to_is_not_drawn_ahead(script: Script, body: str, notice: Message) -> None:
     module = script(f"def control(rate):\n    while True:\n        {body}\nrates = control(0.1)\nfor i in ():\n    next(rates)")
-    assert said(reported(naming.MOVED, at("rates"), module.rates), notice, names="rates (train.py:6)")
+    assert has(reported(naming.MOVED, at("rates"), module.rates), notice, names="rates (train.py:6)")
 
 
 def test_what_differs_is_put_into_a_namespace_or_ignored(script: Script) -> None:
     script("bad = 0\nfor i in ():\n    bad += 1")
     text = reported(naming.LEFT, at("bad"), 3)
-    assert said(text, notices.DIFFERS_BY_RANK, names="bad (train.py:3)", name="bad", value="0", shown="bad")
+    assert has(text, notices.DIFFERS_BY_RANK, names="bad (train.py:3)", name="bad", value="0", shown="bad")
 
 
 def test_for_too_large_values_registering_is_advised_if_that_works(script: Script) -> None:
     script("history = []\nbank = print\nfor i in ():\n    history.append(1)\n    bank.data = 1")
     text = reported(naming.LARGE, at("bank", ("attribute", "data")), torch.zeros(2))
-    assert said(text, notices.TOO_LARGE_TENSOR, names="bank.data (train.py:5)", name="data", shown="bank.data")
+    assert has(text, notices.TOO_LARGE_TENSOR, names="bank.data (train.py:5)", name="data", shown="bank.data")
     text = reported(naming.LARGE, at("history"), [0.5])
-    assert said(text, notices.TOO_LARGE_VALUE, names="history (train.py:4)", name="history", value="[]", shown="history")
+    assert has(text, notices.TOO_LARGE_VALUE, names="history (train.py:4)", name="history", value="[]", shown="history")
 
 
 def test_what_cannot_be_looked_at_is_named_as_far_as_it_is_known(script: Script) -> None:
     script("models = {}\nfor i in ():\n    models[i] = 1")
-    assert said(reported(naming.UNREAD, at("", root=("frame", "train.py:main"))), notices.SOURCE_UNREADABLE, home="train.py:main")
+    assert has(reported(naming.UNREAD, at("", root=("frame", "train.py:main"))), notices.SOURCE_UNREADABLE, home="train.py:main")
     text = reported(naming.BEYOND, at("models", ("item", 7)))
-    assert said(text, notices.LOOK_ENDED, names="models[7] (train.py:3)", root="models")
+    assert has(text, notices.LOOK_ENDED, names="models[7] (train.py:3)", root="models")
 
 
 def test_of_many_four_are_named(script: Script) -> None:
     script("a = b = c = d = e = f = 0")
     text = naming.notice(naming.LEFT, [naming.Uncovered(at(name)) for name in "fedcba"])
     names = "a (train.py:1), like b (train.py:1), c (train.py:1), d (train.py:1) and 2 more,"
-    assert said(text, notices.DIFFERS_BY_RANK, names=names, name="a")
+    assert has(text, notices.DIFFERS_BY_RANK, names=names, name="a")
     text = naming.notice(naming.BEYOND, [naming.Uncovered(at(name)) for name in "fedcba"])
-    assert said(text, notices.LOOK_ENDED, names="a (train.py:1), b (train.py:1), c (train.py:1), d (train.py:1) and 2 more", root="a")
+    assert has(text, notices.LOOK_ENDED, names="a (train.py:1), b (train.py:1), c (train.py:1), d (train.py:1) and 2 more", root="a")
     text = naming.notice(naming.LEFT, [naming.Uncovered(at(name)) for name in "ba"])
-    assert said(text, notices.DIFFERS_BY_RANK, names="a (train.py:1), like b (train.py:1),", name="a")
+    assert has(text, notices.DIFFERS_BY_RANK, names="a (train.py:1), like b (train.py:1),", name="a")
 
 
 def test_the_census_reports_it(script: Script) -> None:
@@ -250,12 +250,12 @@ def test_the_census_reports_it(script: Script) -> None:
     assert (adopted.name, adopted.root, adopted.kind, adopted.size > 0) == ("meter.sum", "train.py", "adopted", True)
     assert census.leave(entry)
     (text,) = census.news()
-    assert said(text, notices.DIFFERS_BY_RANK, names="meter.sum (train.py:3)", name="sum", value="0") and census.news() == []
+    assert has(text, notices.DIFFERS_BY_RANK, names="meter.sum (train.py:3)", name="sum", value="0") and census.news() == []
     census.ignore(["seen"])
     (other,) = [item for item in census.listed(["script:frame:train.py:main.<locals>.f:seen['a:b']"]) if item.kind == "adopted"]
     assert (other.root, other.name, other.size) == ("train.py:main.<locals>.f", "seen['a:b']", 0)
     rest = {(item.name, item.kind): item for item in census.listed(()) if item.root in ("train.py", "")}
-    assert set(rest) == {("meter.sum", "left"), ("seen", "ignored")} and said(rest["meter.sum", "left"].why, notices.LISTED_LEFT)
+    assert set(rest) == {("meter.sum", "left"), ("seen", "ignored")} and has(rest["meter.sum", "left"].why, notices.LISTED_LEFT)
 
 
 def test_ignored_things_are_not_searched(script: Script) -> None:
@@ -320,6 +320,6 @@ def test_counters_alongside_it_are_reported() -> None:
     text = naming.loop_notice([Running("enumerate", "n", "", "train.py:4"), Running("zip", "y", "others", "train.py:4")])
     assert text == notices.ENUMERATE_COUNTS(name="n", place="train.py:4", more=" (one of 2)")
     text = naming.loop_notice([Running("zip", "y", "others", "train.py:4")])
-    assert said(text, notices.ZIP_DRAWS, name="y", source="others", place="train.py:4", more="")
+    assert has(text, notices.ZIP_DRAWS, name="y", source="others", place="train.py:4", more="")
     text = naming.loop_notice([Running("islice", "islice", "", "train.py:4")])
-    assert said(text, notices.ISLICE_COUNTS, place="train.py:4", more="")
+    assert has(text, notices.ISLICE_COUNTS, place="train.py:4", more="")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.said import refused
+from tests.message_texts import refused
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, RandomSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 

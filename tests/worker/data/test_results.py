@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.said import refused, said
+from tests.message_texts import has, refused
 
 from understudy.messages import script
 from understudy.worker.data import results as module
@@ -35,7 +35,7 @@ def test_of_numbers_the_oldest_are_dropped_and_that_is_reported_once(kept: Resul
             on_newcomer(kept, index)
     assert [on_newcomer(kept, index) for index in (3, 4, 5)] == [(True, 3.0), (True, 4.0), (True, 5.0)]
     assert on_newcomer(kept, 6) == (False, None)
-    assert said(reported[0], script.RESULTS_DROPPED, most=3)
+    assert has(reported[0], script.RESULTS_DROPPED, most=3)
 
 
 def test_what_returns_nothing_takes_no_room(kept: Results, reported: list[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from tests.said import arguments_of, codes
+from tests.message_texts import arguments_of, codes
 
 from understudy.messages import loading
 from understudy.worker.data.loaders import LoaderSource

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.said import refused
+from tests.message_texts import refused
 
 from understudy.messages import drilled_steps
 from understudy.worker.drill.spare_drill import Saves, _save

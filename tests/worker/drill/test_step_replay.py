@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from tests.integration.processes import wait_until
-from tests.said import arguments_of, refused, said
+from tests.message_texts import arguments_of, has, refused
 from tests.worker.steps import step_of
 from torch._C._distributed_c10d import HashStore
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -123,7 +123,7 @@ def test_another_collective_one_too_many_and_one_too_few() -> None:
     replayed.again()
     dist.all_reduce(torch.ones(4))
     missing = replayed.missing()
-    assert said(missing, calls.ONLY_RANK_ISSUES, rank=3) and "broadcast number 1 " in missing
+    assert has(missing, calls.ONLY_RANK_ISSUES, rank=3) and "broadcast number 1 " in missing
     dist.broadcast(torch.full((4,), 2.0), 0)
     with refused(Unlike, calls.ONLY_SPARE_ISSUES, call="barrier number 2 on group '0'", rank=3):
         dist.barrier()
@@ -167,7 +167,7 @@ def test_bytes_are_compared_like_all_else() -> None:
     replayed = replayer(entries)
     dist.all_reduce(torch.full((4,), 8, dtype=torch.uint8))
     (difference,) = replayed.different
-    assert replayed.compared == 1 and said(difference, calls.INPUT_DIFFERS) and "uint8 (4,)" in difference
+    assert replayed.compared == 1 and has(difference, calls.INPUT_DIFFERS) and "uint8 (4,)" in difference
 
 
 def gathered(thing: object) -> object:
@@ -186,7 +186,7 @@ def test_of_objects_that_are_moved_the_content_is_compared_and_not_its_pickle() 
     replayed.again()
     gathered({"losses": [1.0, 3.0], "names": [text, text]})
     (difference,) = replayed.different
-    assert said(difference, calls.OBJECT_DIFFERS) and "allgather number 1 " in difference
+    assert has(difference, calls.OBJECT_DIFFERS) and "allgather number 1 " in difference
 
 
 def test_objects_whose_content_cannot_be_read_are_not_compared() -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.said import refused
+from tests.message_texts import refused
 
 from understudy.messages import encoding
 from understudy.worker.encoding.codec import DEPTH, PLAIN_DEPTH, Unencodable, decode, encode

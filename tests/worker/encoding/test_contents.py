@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from tests.said import refused, said
+from tests.message_texts import has, refused
 
 from understudy.messages import script
 from understudy.worker.encoding.contents import content_of
@@ -109,4 +109,4 @@ def test_an_object_among_the_arguments_that_changes_is_reported() -> None:
     batch = Batch(torch.zeros(1), [])
     arguments = Arguments("step", [(batch,), {}], closely=True)
     batch.names.append("x")
-    assert said(arguments.check(redone=False), script.ARGUMENT_OBJECT_CHANGED, function="step")
+    assert has(arguments.check(redone=False), script.ARGUMENT_OBJECT_CHANGED, function="step")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.said import refused
+from tests.message_texts import refused
 
 from understudy.messages import encoding
 from understudy.worker.encoding import messages

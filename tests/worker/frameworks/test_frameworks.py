@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from tests.said import refused, said
+from tests.message_texts import has, refused
 from torch import nn
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
@@ -138,7 +138,7 @@ def test_what_ranks_use_together_is_compared_in_both_directions() -> None:
     one: Described = {"ddp/0/1": reported([0, 1], layout=[[0], [1]]), "ddp/1/1": reported([0], layout=[[7]])}
     assert disagreement({0: one, 1: {"ddp/0/1": reported([0, 1], layout=[[0], [1]])}, 2: {}}) == ""
     found = disagreement({0: one, 1: {"ddp/0/1": reported([0, 1], layout=[[0, 1]])}})
-    assert said(found, frameworks.FACT_DIFFERS, fact="layout", one="[[0], [1]]", rank=0, two="[[0, 1]]", other=1)
+    assert has(found, frameworks.FACT_DIFFERS, fact="layout", one="[[0], [1]]", rank=0, two="[[0, 1]]", other=1)
     assert disagreement({0: one, 1: {}}) == frameworks.NOT_MADE_THERE(rank=0, title="DistributedDataParallel over Net", other=1)
     assert disagreement({0: {}, 1: one}) == frameworks.NOT_MADE_THERE(rank=1, title="DistributedDataParallel over Net", other=0)
     long = {"ddp/0/1": reported([0, 1], layout=[list(range(100))])}

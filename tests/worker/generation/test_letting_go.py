@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import worker_processes
 from understudy.worker.generation import membership
@@ -49,4 +49,4 @@ def test_a_worker_whose_communicators_do_not_end_leaves(monkeypatch: pytest.Monk
     with pytest.raises(Ended):
         let_go(drain)
     assert codes == [membership.NOT_LET_GO]
-    assert said(capfd.readouterr().err, worker_processes.NOT_LET_GO, error="ProcessGroup abort timed out after 600000 ms")
+    assert has(capfd.readouterr().err, worker_processes.NOT_LET_GO, error="ProcessGroup abort timed out after 600000 ms")

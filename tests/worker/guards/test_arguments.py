@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.said import refused
+from tests.message_texts import refused
 from tests.worker.steps import step_of
 
 from understudy.messages import script

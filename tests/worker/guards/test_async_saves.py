@@ -8,7 +8,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from tests.said import said
+from tests.message_texts import has
 from tests.worker.steps import step_of
 from torch.distributed.checkpoint import _async_thread_executor
 
@@ -56,7 +56,7 @@ def test_a_save_is_waited_for_before_the_vote_and_reported(saved: list[Any]) -> 
         assert not save.done() and not vote.done()
         go.set()
         vote.result(60)
-    assert save.done() and said(reported[0], script.SAVE_WAITED_FOR, function="save")
+    assert save.done() and has(reported[0], script.SAVE_WAITED_FOR, function="save")
     saves.passed(step)
     saves.before_vote(step)
     assert len(reported) == 1

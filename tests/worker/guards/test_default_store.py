@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.said import said
+from tests.message_texts import has
 from torch.distributed import distributed_c10d
 
 from understudy.messages import script
@@ -21,7 +21,7 @@ def test_only_a_script_is_refused_the_default_store(monkeypatch: pytest.MonkeyPa
     try:
         with pytest.raises(UsageError) as error:
             distributed_c10d._get_default_store()
-        assert said(str(error.value), script.DEFAULT_STORE) and f"{Path(__file__).name}:" in str(error.value)
+        assert has(str(error.value), script.DEFAULT_STORE) and f"{Path(__file__).name}:" in str(error.value)
         call = compile("found = _get_default_store()", distributed_c10d.__file__, "exec")
         names = {"_get_default_store": distributed_c10d._get_default_store}
         exec(call, names)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import set_up
 from understudy.worker.guards.file_access import FileAccessGuard
@@ -164,7 +164,7 @@ def test_files_that_the_job_has_written_since_its_set_up_are_named(opened: FileA
         file.write("a line")
     assert opened.otherwise() == ""  # as long as the end of the set-up is unknown
     opened.over = now
-    assert said(opened.otherwise(), set_up.FILES_WRITTEN_SINCE, files=str(newer), more="")
+    assert has(opened.otherwise(), set_up.FILES_WRITTEN_SINCE, files=str(newer), more="")
     assert opened.explained("refused") == f"refused. {opened.otherwise()}"
     opened.over = now + 10**12
     assert opened.explained("refused") == "refused"

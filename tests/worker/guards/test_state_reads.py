@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.said import arguments_of, refused
+from tests.message_texts import arguments_of, refused
 from torch import nn
 from torch.distributed import checkpoint as _checkpoint
 from torch.optim import Optimizer

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
-from tests.said import said
+from tests.message_texts import has
 from tests.worker.job_in_one_process import Ask, Job, Loss
 from tests.worker.scripts_in_one_process import ITERATIONS, SCRIPTS, undisturbed
 from tests.worker.worker_in_one_process import Rank, replace_what_needs_processes, until
@@ -119,7 +119,7 @@ def test_a_loss_while_four_ranks_leave(loss: Loss, tmp_path: Path) -> None:
     if job.ended[0] == 0:
         assert job.states == expected
     else:
-        assert loss.point == "verified" and said(job.ended[1], recoveries.LOST_TOGETHER), job.ended
+        assert loss.point == "verified" and has(job.ended[1], recoveries.LOST_TOGETHER), job.ended
 
 
 LOSSES = some.one_of(

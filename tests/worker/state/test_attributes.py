@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.said import said
+from tests.message_texts import has
 from torch import nn
 from torch.nn.utils import prune
 
@@ -140,10 +140,10 @@ def test_a_part_of_a_class_that_a_newcomer_does_not_find_is_reported() -> None:
     rank[0] = Here()
     found = here.encoded_values()
     (news,) = here.attributes.news()
-    assert said(news, registered_messages.PARTS_CHANGED)
+    assert has(news, registered_messages.PARTS_CHANGED)
     with pytest.raises(UnderstudyError) as error:
         there.load_value("net/attribute/0:__class__", found["net/attribute/0:__class__"])
-    assert said(str(error.value), registered_messages.PART_MISSING, entry="net/attribute/0:__class__")
+    assert has(str(error.value), registered_messages.PART_MISSING, entry="net/attribute/0:__class__")
 
 
 class Scaled(torch.optim.SGD):
@@ -198,7 +198,7 @@ def test_a_graph_that_is_kept_from_step_to_step_is_reported() -> None:
     net.hidden = net.layer(torch.ones(4))
     state.snapshot()
     (text,) = state.attributes.news()
-    assert said(text, registered_messages.ATTRIBUTE_KEEPS_GRAPH, attribute="net.:hidden")
+    assert has(text, registered_messages.ATTRIBUTE_KEEPS_GRAPH, attribute="net.:hidden")
 
 
 def pruned(layer: nn.Module) -> nn.Module:
@@ -262,8 +262,8 @@ def test_parts_that_come_after_the_set_up_and_large_attributes_are_reported() ->
     state.snapshot()
     state.encoded_values()
     first, second = state.attributes.news()
-    assert said(first, registered_messages.PARTS_CHANGED, part="net.head", count=3)
-    assert said(second, registered_messages.ATTRIBUTE_LARGE, attribute="net.:hidden")
+    assert has(first, registered_messages.PARTS_CHANGED, part="net.head", count=3)
+    assert has(second, registered_messages.ATTRIBUTE_LARGE, attribute="net.:hidden")
 
 
 def test_buffers_take_the_shape_that_a_rank_has_and_stay_the_scripts_own() -> None:

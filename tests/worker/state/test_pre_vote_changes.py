@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tests.said import refused, said
+from tests.message_texts import has, refused
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -64,7 +64,7 @@ def test_a_write_in_the_first_transaction_is_found_and_put_back(write: Write) ->
     early.restore(begun)
     assert layer.weight is weight and weight.data_ptr() == address and torch.equal(weight, before)
     write(layer)
-    assert said(early.look(begun), registered.CHANGED_BEFORE_VOTE, function="step", entry="net/parameter/weight", more="")
+    assert has(early.look(begun), registered.CHANGED_BEFORE_VOTE, function="step", entry="net/parameter/weight", more="")
     assert early.entries == {"net/parameter/weight"} and early.found_now
     assert early.look(begun) == ""  # reported once
 
@@ -93,7 +93,7 @@ def test_moments_count_too() -> None:
     early.restore(begun)
     assert torch.equal(moment, before)
     moment.data.zero_()
-    assert said(early.look(begun), registered.CHANGED_BEFORE_VOTE, entry="optimizer/state/0/exp_avg")
+    assert has(early.look(begun), registered.CHANGED_BEFORE_VOTE, entry="optimizer/state/0/exp_avg")
 
 
 def test_memory_that_is_exchanged_and_exchanged_back_leaves_no_trace_and_is_put_back_all_the_same() -> None:
@@ -120,7 +120,7 @@ def test_a_first_write_in_a_later_transaction_is_named_and_not_guessed() -> None
     in_place(layer)
     with refused(UsageError, registered.NO_COPY_TO_REDO, function="step", entry="net/parameter/weight"):
         early.restore(begun)
-    assert said(early.look(begun), registered.CHANGED_BEFORE_VOTE_LATE, function="step", entry="net/parameter/weight")
+    assert has(early.look(begun), registered.CHANGED_BEFORE_VOTE_LATE, function="step", entry="net/parameter/weight")
     begun = early.begin("step")
     before = layer.weight.detach().clone()
     in_place(layer)
@@ -141,7 +141,7 @@ def test_a_dtensor_counts_its_changes_apart_from_its_memory(write: Callable[[tor
         begun = early.begin("step")  # number 3: no power of two
         with torch.no_grad():
             write(layer.weight)
-        assert said(early.look(begun), registered.CHANGED_BEFORE_VOTE_LATE, function="step", entry="net/parameter/weight")
+        assert has(early.look(begun), registered.CHANGED_BEFORE_VOTE_LATE, function="step", entry="net/parameter/weight")
 
 
 def test_functions_are_distinguished() -> None:

@@ -10,7 +10,7 @@ import numpy
 import pytest
 import torch
 import xxhash
-from tests.said import refused
+from tests.message_texts import refused
 
 from understudy.messages import encoding
 from understudy.messages import script as messages

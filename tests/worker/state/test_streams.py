@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.said import refused
+from tests.message_texts import refused
 
 from understudy.messages import loading
 from understudy.worker.data.loops import restore_streams

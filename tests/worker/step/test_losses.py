@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
-from tests.said import refused, said
+from tests.message_texts import has, refused
 from tests.worker.job_in_one_process import Cut, Job, Loss
 from tests.worker.scripts_in_one_process import AFTER_THE_VOTE, ITERATIONS, SCRIPTS, computes, run, undisturbed
 from tests.worker.worker_in_one_process import Rank, replace_what_needs_processes
@@ -52,8 +52,8 @@ def test_a_loss_loses_at_most_one_change_after_the_vote_and_reports_it(point: st
     job = run(tmp_path, AFTER_THE_VOTE, 3, Loss(1, point, ITERATIONS))
     assert job.ended is not None and job.ended[0] == 0, job.reported
     (incident,) = job.machine.incidents()
-    lost = any(said(note, newcomers.CHANGE_LOST, point="after with_a_change_after_the_vote.<locals>.step") for note in incident.notes)
-    assert not any(said(note, newcomers.CHANGE_RUN_AGAIN) for note in incident.notes), incident.notes
+    lost = any(has(note, newcomers.CHANGE_LOST, point="after with_a_change_after_the_vote.<locals>.step") for note in incident.notes)
+    assert not any(has(note, newcomers.CHANGE_RUN_AGAIN) for note in incident.notes), incident.notes
     buffer = "net/buffer/mean"
     if lost:
         assert point in MAY_ROLL_FORWARD

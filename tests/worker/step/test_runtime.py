@@ -77,7 +77,7 @@ def control(tmp_path: Path) -> Iterator[Control]:
 def test_the_object_graph_has_no_cycle(control: Control, opened: FileAccessGuard | None) -> None:
     role = Assign("w0", 0, 0, opened is not None, False, "here:1", {"RANK": "0", "WORLD_SIZE": "2"})
     server = StoreServer("127.0.0.1")
-    runtime = Runtime(control, role, server, opened, cycles.__code__)
+    runtime = Runtime(control, role, server, opened, {cycles.__code__})
     assert (runtime.newcomer is None) == (opened is None)
     assert cycles(runtime) == []
     assert control.handlers is runtime.handlers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.said import said
+from tests.message_texts import has
 
 from understudy.messages import calls as messages
 from understudy.worker.collectives.interception import BETWEEN_TWO, OPERATORS
@@ -79,10 +79,10 @@ def test_only_the_root_determines_what_comes_from_all_or_goes_to_all() -> None:
     found = unlike(calls("gather_", (of((1,)), of((1,), (2,))), (of((3,)), []), root_rank=0))
     giver = {"giver": "rank 11 (w1)", "giver_rank": 11, "given": 12, "given_call": "gather (root 0) of float32 (3,)"}
     taker = {"taker": "rank 10 (w0)", "taker_rank": 10, "taken": 8, "taken_call": "gather (root 0) of float32 (1,)"}
-    assert said(found, messages.PARTS_DIFFER, **giver, **taker)
+    assert has(found, messages.PARTS_DIFFER, **giver, **taker)
     assert not unlike(calls("scatter_", ([], of((1,))), (of((1,), (2,)), of((2,))), root_rank=1))
     found = unlike(calls("scatter_", ([], of((3,))), (of((1,), (2,)), of((2,))), root_rank=1))
-    assert said(found, messages.PARTS_DIFFER, taken=12, giver_rank=11)
+    assert has(found, messages.PARTS_DIFFER, taken=12, giver_rank=11)
 
 
 def test_parts_of_an_all_to_all_fit_in_pairs() -> None:
@@ -94,7 +94,7 @@ def test_parts_of_an_all_to_all_fit_in_pairs() -> None:
         return announce((index, "w"), "alltoall_base_", arguments, of((sum(sends), 3)), of((sum(takes), 3)), index, 2)
 
     assert not unlike([base([1, 2], [1, 5], 0), base([5, 0], [2, 0], 1)])
-    assert said(unlike([base([1, 2], [1, 5], 0), base([5, 0], [3, 0], 1)]), messages.PARTS_DIFFER, given=24, taker_rank=1)
+    assert has(unlike([base([1, 2], [1, 5], 0), base([5, 0], [3, 0], 1)]), messages.PARTS_DIFFER, given=24, taker_rank=1)
     even = announce((0, "w0"), "alltoall_base_", {"input_split_sizes": [], "output_split_sizes": []}, of((4, 3)), of((4, 3)), 0, 2)
     assert even.gives == even.takes == [24, 24]
     none = announce((0, "w0"), "alltoall_base_", {"input_split_sizes": [], "output_split_sizes": []}, of((0, 3)), of((0, 3)), 0, 2)
@@ -106,7 +106,7 @@ def test_a_message_fits_into_more_memory_than_it_needs() -> None:
     assert not too_long(sent, announce((1, "w1"), "recv_", {}, [], of((4,)), 1, 2))
     assert not too_long(sent, announce((1, "w1"), "recv_", {}, [], of((5,)), 1, 2))
     found = too_long(sent, announce((1, "w1"), "recv_", {}, [], of((3,)), 1, 2))
-    assert said(found, messages.MESSAGE_TOO_LONG, sender="rank 0 (w0)", sent=16, receiver_rank=1, expected=12)
+    assert has(found, messages.MESSAGE_TOO_LONG, sender="rank 0 (w0)", sent=16, receiver_rank=1, expected=12)
 
 
 def test_sequences_agree_within_each_group() -> None:
@@ -118,7 +118,7 @@ def test_sequences_agree_within_each_group() -> None:
     assert unlike_sequences(good) == ""
     who = {"group": "b", "ranks": "0, 2", "rank": 0, "worker": "w0", "count": 1, "other_rank": 2, "other_worker": "w5"}
     found = unlike_sequences([good[0], good[1], rank("w5", a=all_of_them, b=([0, 2], 1, 8))])
-    assert said(found, messages.SEQUENCES_DIFFER, **who, other_count=1)
-    assert said(unlike_sequences([good[0], good[1], rank("w5", a=all_of_them)]), messages.COUNTS_DIFFER, **who, other_count=0)
+    assert has(found, messages.SEQUENCES_DIFFER, **who, other_count=1)
+    assert has(unlike_sequences([good[0], good[1], rank("w5", a=all_of_them)]), messages.COUNTS_DIFFER, **who, other_count=0)
     assert unlike_sequences([rank("w0"), rank("w1", a=([1, 2], 1, 1)), rank("w2")])
     assert unlike_sequences([rank("w0"), rank("w1"), rank("w2")]) == ""

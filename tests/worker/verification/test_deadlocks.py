@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
-from tests.said import refused, said
+from tests.message_texts import has, refused
 
 from understudy.messages import newcomers
 from understudy.worker.encoding.messages import AwaitedCall
@@ -71,7 +71,7 @@ def test_ranks_in_a_ring_go_on_unchecked_and_one_of_them_reports_it(ranks: list[
             call.result(LIMIT)
     assert all(rank.calls.over for rank in ranks)
     (text,) = [text for rank in ranks for text in rank.reported]
-    assert said(text, newcomers.NOT_CHECKED) and said(text, newcomers.WAIT_FOR_EACH_OTHER)
+    assert has(text, newcomers.NOT_CHECKED) and has(text, newcomers.WAIT_FOR_EACH_OTHER)
     assert "rank 0 in call a" in text and "rank 2 in call c" in text
     ranks[0].issue("d", [1])  # and from then on no rank waits
 
@@ -96,8 +96,8 @@ def test_who_waits_for_a_rank_that_votes_hears_that(ranks: list[Rank]) -> None:
         ranks[1].calls.vote(ranks[1].client)
         for call in calls:
             text = failed(call)
-            assert said(text, newcomers.VOTED_WITHOUT, rank=0, call="call a", other=1)
-            assert said(text, newcomers.DOES_NOT_FIT, newcomers="rank 1")
+            assert has(text, newcomers.VOTED_WITHOUT, rank=0, call="call a", other=1)
+            assert has(text, newcomers.DOES_NOT_FIT, newcomers="rank 1")
     assert not any(rank.reported for rank in ranks)
 
 
@@ -136,7 +136,7 @@ def test_a_ring_in_which_the_script_waits_anyway_is_a_difference(ranks: list[Ran
     with ThreadPoolExecutor(2) as threads:
         calls = [threads.submit(ranks[0].issue, "a", [1], True), threads.submit(ranks[1].issue, "b", [0], True)]
         for call in calls:
-            assert said(failed(call), newcomers.WAIT_FOR_EACH_OTHER)
+            assert has(failed(call), newcomers.WAIT_FOR_EACH_OTHER)
 
 
 @pytest.mark.parametrize("bound", [True, False])
@@ -146,7 +146,7 @@ def test_patience_ends_where_the_script_need_not_wait(ranks: list[Rank], monkeyp
         call = threads.submit(ranks[0].issue, "a", [2], bound)
         if not bound:
             call.result(LIMIT)
-            assert said(ranks[0].reported[0], newcomers.WAITED, rank=0)
+            assert has(ranks[0].reported[0], newcomers.WAITED, rank=0)
             return
         with pytest.raises(TimeoutError):
             call.result(5 * LOOK)
@@ -159,4 +159,4 @@ def test_the_wait_for_a_newcomer_has_a_patience_of_its_own(ranks: list[Rank], mo
     monkeypatch.setattr(held_calls, "PATIENCE_WITH_NEWCOMERS", LOOK)
     with ThreadPoolExecutor(1) as threads:
         threads.submit(ranks[0].issue, "a", [1]).result(LIMIT)
-    assert said(ranks[0].reported[0], newcomers.WAITED, rank=0)
+    assert has(ranks[0].reported[0], newcomers.WAITED, rank=0)

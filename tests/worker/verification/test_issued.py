@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.said import said
+from tests.message_texts import has
 from tests.worker.steps import step_of
 from tests.worker.verification.issuing_rank import Group, Rank
 
@@ -58,7 +58,7 @@ def test_another_number_is_named_with_the_parameter_that_is_in_it(rank: Rank) ->
     rank.call(rank.net.weight.grad)
     rank.call(torch.ones(9))
     difference, compared = rank.votes()
-    assert said(difference, calls.REDO_GIVES_ANOTHER, number=1, lane="0") and "net/parameter/weight/gradient" in difference
+    assert has(difference, calls.REDO_GIVES_ANOTHER, number=1, lane="0") and "net/parameter/weight/gradient" in difference
     assert compared == RedoCompared(1, 3, 4, 56)
 
 
@@ -69,13 +69,13 @@ def test_another_call_is_named_with_both(rank: Rank, other: dict[str, Any]) -> N
     rank.call(torch.ones(4))
     rank.interrupted()
     rank.call(**other)
-    assert said(rank.votes()[0], calls.REDO_ISSUES_ANOTHER, number=0, lane="0")
+    assert has(rank.votes()[0], calls.REDO_ISSUES_ANOTHER, number=0, lane="0")
 
 
 def test_a_redo_that_calls_less_is_noticed_at_its_vote(rank: Rank) -> None:
     rank.call(torch.ones(4))
     rank.interrupted()
-    assert said(rank.votes()[0], calls.REDO_ISSUES_LESS, number=0, lane="0")
+    assert has(rank.votes()[0], calls.REDO_ISSUES_LESS, number=0, lane="0")
 
 
 def test_an_input_that_is_not_read_does_not_count(rank: Rank) -> None:
@@ -97,7 +97,7 @@ def test_of_several_attempts_the_first_one_that_came_to_a_collective_counts(rank
     rank.interrupted()
     rank.call(torch.ones(4))
     rank.call(torch.full((4,), 3.0))  # ... nor as in the second
-    assert said(rank.votes()[0], calls.REDO_GIVES_ANOTHER, number=1)
+    assert has(rank.votes()[0], calls.REDO_GIVES_ANOTHER, number=1)
 
 
 def test_a_redo_that_was_interrupted_is_no_evidence_for_the_next_one(rank: Rank) -> None:
@@ -278,7 +278,7 @@ def test_a_newcomer_is_compared_with_the_marks_of_the_lost_worker(
     rank.call(torch.zeros(4))
     difference, compared = rank.votes()
     assert (rank.issued.is_new, rank.issued.found.evident, compared.collectives, compared.of) == (True, evident, same, 3)
-    assert said(difference, message, number=0, lane="tp") if message else not difference
+    assert has(difference, message, number=0, lane="tp") if message else not difference
     rank.issued.committed(rank.step)
     assert not rank.issued.is_new
     rank.issued.remove()
@@ -291,7 +291,7 @@ def test_a_newcomer_that_calls_less_than_the_lost_worker_is_noticed() -> None:
     lost.issued.before_vote(lost.step)
     rank = newcomer_of(lost)
     rank.call(torch.ones(4))
-    assert said(rank.votes()[0], calls.LOST_ISSUED_MORE, count=3, issued=1)
+    assert has(rank.votes()[0], calls.LOST_ISSUED_MORE, count=3, issued=1)
     rank.issued.remove()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from tests.integration.processes import wait_until
-from tests.said import said
+from tests.message_texts import has
 from tests.worker.verification.issuing_rank import Rank
 
 from understudy.messages import calls
@@ -100,7 +100,7 @@ def test_what_a_redo_puts_in_otherwise_is_seen(rank: Rank, device: Device) -> No
     rank.interrupted()
     device.call(2)
     device.arrive(1)
-    assert said(rank.votes()[0], calls.REDO_GIVES_ANOTHER, number=0, lane="0")
+    assert has(rank.votes()[0], calls.REDO_GIVES_ANOTHER, number=0, lane="0")
 
 
 def test_of_an_attempt_that_a_drill_breaks_off_all_counts_that_has_arrived(rank: Rank, device: Device) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.said import said
+from tests.message_texts import has
 from tests.worker.steps import step_of
 
 from understudy.messages import transactions
@@ -106,7 +106,7 @@ def test_a_change_in_a_transaction_that_a_loss_has_rolled_forward_is_found_there
     rank.changes.closed(step_of(function="train"))
     rank.changes.look(TOP, Look.AT_STREAMS)
     (reported,) = rank.notices
-    assert said(reported, transactions.CHANGES_AFTER_VOTE, point="after train")
+    assert has(reported, transactions.CHANGES_AFTER_VOTE, point="after train")
     assert rank.changes.after_vote() == [rank.changes.numbers["after train"]]
     assert rank.did == []
 
@@ -175,7 +175,7 @@ def test_a_generation_of_which_the_end_was_noticed_is_over(rank: Rank) -> None:
 
 def test_a_change_is_reported_first_and_handed_over_once_all_have_agreed(rank: Rank) -> None:
     rank.changes.look("after train", Look.AFTER)
-    assert rank.did == [] and said(rank.notices[0], transactions.CHANGES_AFTER_VOTE, point="after train")
+    assert rank.did == [] and has(rank.notices[0], transactions.CHANGES_AFTER_VOTE, point="after train")
     rank.changes.voted({field.name: field.value for field in rank.changes.vote_fields()})
     rank.local.vote(40)
     rank.progress.transaction = 41

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.said import said
+from tests.message_texts import has
 from tests.worker.job_in_one_process import Job, Loss
 from tests.worker.scripts_in_one_process import ITERATIONS, computes, undisturbed
 from tests.worker.worker_in_one_process import Rank, replace_what_needs_processes, until
@@ -58,7 +58,7 @@ def test_survivors_that_were_in_their_vote_prove_the_redo(tmp_path: Path) -> Non
     assert job.ended is not None and job.ended[0] == 0, job.reported
     incident = only_incident(job)
     assert (incident.decision, incident.proven_by) == ("redo", (0, 2)), incident
-    assert any(said(note, drills.REDO_PROVEN, who="ranks 0, 2: they") for note in incident.notes), incident
+    assert any(has(note, drills.REDO_PROVEN, who="ranks 0, 2: they") for note in incident.notes), incident
     assert job.states == undisturbed(tmp_path, "optimizer", 3).states
 
 
@@ -69,7 +69,7 @@ def test_a_redo_that_depends_on_a_hidden_count_is_disputed_until_it_is_believed(
     assert job.ended is not None and job.ended[0] == 0, job.reported
     incident = only_incident(job)
     assert (incident.decision, incident.proven_by) == ("roll forward", ()), incident
-    assert any(said(note, disputes.BELIEVED_FOR, rank=0, reason="it only scales the loss") for note in incident.notes), incident
+    assert any(has(note, disputes.BELIEVED_FOR, rank=0, reason="it only scales the loss") for note in incident.notes), incident
 
 
 def test_a_disputed_job_can_be_stopped(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_disputed_job_can_be_stopped(tmp_path: Path) -> None:
     job.run()
     assert job.ended is not None and job.ended[0] == 1
     assert losses.STOPPED.code in job.ended[1], job.ended
-    assert any(said(note, disputes.REDO_HELD) for note in only_incident(job).notes)
+    assert any(has(note, disputes.REDO_HELD) for note in only_incident(job).notes)
 
 
 def test_if_no_rank_had_reached_a_collective_nothing_is_compared_and_the_incident_is_unproven(tmp_path: Path) -> None:
@@ -99,4 +99,4 @@ def test_if_no_rank_had_reached_a_collective_nothing_is_compared_and_the_inciden
     assert job.ended is not None and job.ended[0] == 0, job.reported
     incident = only_incident(job)
     assert (incident.decision, incident.proven_by, incident.grade) == ("redo", (), Grade.UNPROVEN), incident
-    assert said("\n".join(job.reported), recoveries.INCIDENT_OVER) and said("\n".join(job.reported), grades.WARNING)
+    assert has("\n".join(job.reported), recoveries.INCIDENT_OVER) and has("\n".join(job.reported), grades.WARNING)

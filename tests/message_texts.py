@@ -1,7 +1,7 @@
 """Assertions about messages by code and arguments, so that tests do not depend on wording.
 
 with refused(UsageError, script.REGISTERED_LATE, name="model"): ...     an exception in this process
-assert said(output, script.REGISTERED_LATE, name="model")           a message in what another process has written
+assert has(output, script.REGISTERED_LATE, name="model")           a message in what another process has written
 assert codes(output) == ["US1203"]                                  the codes in it, in their order
 """
 
@@ -22,7 +22,7 @@ def codes(text: object) -> list[str]:
     return CODE.findall(str(text))
 
 
-def said(text: object, message: Message, **arguments: object) -> bool:
+def has(text: object, message: Message, **arguments: object) -> bool:
     """Return whether `text` contains the message with these arguments; arguments that are not given may be anything.
 
     White space counts as equal however it is wrapped.
@@ -53,7 +53,7 @@ def refused(
 def _refused(kind: type[BaseException], message: Message, arguments: dict[str, object]) -> Iterator[pytest.ExceptionInfo[BaseException]]:
     with pytest.raises(kind) as caught:
         yield caught
-    assert said(caught.value, message, **arguments), f"wanted {message.code} with {arguments}, got: {caught.value!r}"
+    assert has(caught.value, message, **arguments), f"wanted {message.code} with {arguments}, got: {caught.value!r}"
 
 
 def arguments_of(text: object) -> dict[str, object]:
