@@ -29,7 +29,8 @@ JOB: Codes = {
     "N": "the script called `sys.exit(N)`, or its exit handlers ended with N; only the lowest eight bits count",
     FAILED: "the script raised an exception, or the job cannot continue: the message gives the reason",
     USAGE: "the options cannot be used; nothing was started",
-    NOT_SURVIVABLE: "with `--require-drill`: a drill found that the job would not survive the loss of a rank, or that the step is not reproducible",
+    NOT_SURVIVABLE: "with `--require-drill`: a drill found that the job would not survive the loss of a rank, "
+    "or that the step is not reproducible",
     "128 + N": "ended by signal N: 130 after Ctrl-C, 143 after SIGTERM",
     TERMINATED: "ended by `understudy stop` or `cancel`; `stop --exit-code` changes it",
 }

@@ -113,7 +113,10 @@ class Flags:
     require_drill: Annotated[
         bool,
         _option(
-            OURS, "--require-drill", help="End the job with exit code 3 if a drill finds that it would not survive the loss of a rank, or that the step is not reproducible."
+            OURS,
+            "--require-drill",
+            help="End the job with exit code 3 if a drill finds that it would not survive the loss of a rank, or that the step is not "
+            "reproducible.",
         ),
     ] = False
     unproven: Annotated[

@@ -40,7 +40,9 @@ class Submission(BaseModel):
         description="the step from which drills run by themselves: first one for each role, then one every minute or less often; 0: none",
     )
     require_drill: bool = Field(
-        default=False, description="end the job with exit code 3 if a drill finds that it would not survive the loss of a rank, or that the step is not reproducible"
+        default=False,
+        description="end the job with exit code 3 if a drill finds that it would not survive the loss of a rank, or that the step is "
+        "not reproducible",
     )
     unproven: Unproven = Field(
         default=Unproven.CONTINUE,

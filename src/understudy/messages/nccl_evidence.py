@@ -6,7 +6,8 @@ from understudy.messages.base import Message
 
 RAS_BEHIND = Message(
     "US3136",
-    "rank {rank} of communicator {communicator} (pid {pid}) has started {issued} collectives, and {others} other ranks have started {most}; no change for {seconds:.0f} s",
+    "rank {rank} of communicator {communicator} (pid {pid}) has started {issued} collectives, and {others} other ranks "
+    "have started {most}; no change for {seconds:.0f} s",
     cause="NCCL counts the collectives that each rank has started. The count has not changed for this time, and this rank has started "
     "fewer than all others: they wait for it.",
     remedy="Check what this process does (py-spy dump). If it does not continue, migrate its rank or end its worker.",

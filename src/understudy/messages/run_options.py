@@ -141,7 +141,7 @@ ENDPOINTS_EVEN = Message(
     "US2121",
     "--rdzv-endpoint names {count} addresses, and a majority of {count} is {majority}: it tolerates the loss of no more hosts than {fewer} "
     "addresses do. Give one address, three (tolerates the loss of one host) or five (of two)",
-    cause="Several orchestrators decide by majority. With an even number, the job survives no more losses than with one orchestrator fewer.",
+    cause="Several orchestrators decide by majority. With an even number, the job survives no more losses than with one fewer.",
     remedy="Give one, three or five addresses.",
 )
 
@@ -198,7 +198,8 @@ REQUIRE_DRILL = Message(
 TIMEOUTS_REFUSED = Message(
     "US2134",
     "--hang-limit, --setup-limit, --shutdown-timeout, --heartbeat, --node-timeout: {reason}",
-    cause="The time limits contradict each other: the reason gives their internal names, as in docs/reference/json.md, and the order that they must have.",
+    cause="The time limits contradict each other: the reason gives their internal names, as in docs/reference/json.md, and "
+    "the order that they must have.",
     remedy="Change one of these options so that the order holds, or leave them out.",
 )
 

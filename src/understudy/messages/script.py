@@ -126,6 +126,12 @@ ATTEMPT_NOT_ENTERED = Message(
     cause="job.attempts() gives attempts, which are context managers. What is outside of the `with` block is not part of a transaction.",
     remedy="Make `with attempt:` the only statement of the loop, and put the code of the step into it.",
 )
+DRAWN_OUTSIDE = Message(
+    "US1137",
+    "a loop of job.lead went on without a function that draws: call loop.draw(function) for each batch",
+    cause="A newcomer, or the loop itself, needed a batch of a loop that its owner leads, while the owner was not in loop.draw.",
+    remedy="Draw every batch of the loop by loop.draw(function), and end the loop by loop.end().",
+)
 KIND_OF_TRANSACTION = Message(
     "US1136",
     'job.{method}: the kind {given!r} is neither "step" nor "section"',

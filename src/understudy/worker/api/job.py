@@ -30,6 +30,7 @@ from understudy.worker.api.transaction import PassedTransaction, PlainTransactio
 from understudy.worker.census import left_names
 from understudy.worker.data import manual_iterators as drawn
 from understudy.worker.data.iterators import LoaderIterator
+from understudy.worker.data.led_loops import LedLoop, LedSource, Where
 from understudy.worker.data.loaders import Counter, Source
 from understudy.worker.data.loops import JobLoop, Loops, iterate
 from understudy.worker.errors import UsageError, errors_of_functions
@@ -226,9 +227,9 @@ class Job:
     def attempts(self, kind: Literal["step", "section"] = "step") -> Attempts | PlainAttempts:
         """Make a block of the script a transaction: `for attempt in job.attempts():`, then `with attempt:` around the code of the step.
 
-        It is the same as a call of a function that is decorated with `step`, for a loop whose body is not a function of its own. After a loss
-        the block runs again; the names that it sets first get back the values that they had before it. It must not change in place what
-        the same iteration has made before it, such as the batch. `kind` is "step" or "section".
+        It is the same as a call of a function that is decorated with `step`, for a loop whose body is not a function of its own. After a
+        loss the block runs again; the names that it sets first get back the values that they had before it. It must not change in place
+        what the same iteration has made before it, such as the batch. `kind` is "step" or "section".
 
         Raises `UnderstudyError` for another `kind`.
         """
@@ -270,6 +271,29 @@ class Job:
     def steps(self, count: int | None = None) -> Iterator[int]:
         """Iterate over step numbers, from the position of the job to `count` - 1. Without `count`, until the script leaves the loop."""
         return JobLoop(self._loop(Counter(), count), count)
+
+    def lead(self, position: Callable[[], Any], go_to: Callable[[Any], None]) -> LedLoop:
+        """Begin a loop whose batches the caller draws itself, by `draw` of the result: for adapters of training frameworks.
+
+        `position` returns where the caller is at the top of an iteration: numbers, strings, and containers of them. `go_to` is called with
+        such a value on a newcomer, before its first draw. Raises `UnderstudyError` inside another loop of the job.
+        """
+        source = LedSource(position, go_to)
+        return LedLoop(source, self._loop(source, None))
+
+    def where(self) -> Where:
+        """Return where the job is; on a newcomer, where it will continue. It ends the setup: call it where the first loop would begin, on
+        all ranks.
+        """
+        runtime, newcomer = self._runtime, self._newcomer
+        if runtime is None:
+            place = self._plain_loops.next_place()
+            return Where(place[0], place[1], self._plain_steps, None)
+        runtime.state.unregistered.set_up()
+        if newcomer is not None and not newcomer.done:
+            return newcomer.where()
+        place = runtime.loops.next_place()
+        return Where(place[0], place[1], runtime.progress.step, None)
 
     def iterator(self, loader: Any, repeat: bool = False) -> LoaderIterator:
         """Return an iterator over `loader`. The script may call `next` on it anywhere: before, after or inside of a step.

@@ -45,6 +45,7 @@ from understudy.messages import newcomers
 from understudy.worker import hooks
 from understudy.worker.census import left_names
 from understudy.worker.collectives.setup_record import SetUpReplayer
+from understudy.worker.data.led_loops import Where
 from understudy.worker.data.loaders import Source
 from understudy.worker.data.loops import END, Loops, restore_streams
 from understudy.worker.data.results import Results
@@ -166,6 +167,11 @@ class Newcomer:
     def place(self) -> ScriptPosition:
         """Return where the job continues."""
         return self._job.place
+
+    def where(self) -> Where:
+        """Return where the job continues."""
+        job, copy = self._learn()
+        return Where(job.place[0], job.place[1], job.step, copy.boundary.position.state if copy.boundary is not None else None)
 
     # -- the way through the script --------------------------------------------------------------------------------------
 
