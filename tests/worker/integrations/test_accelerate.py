@@ -21,7 +21,7 @@ from understudy.worker.data.loaders import LoaderSource
 from understudy.worker.doctor.base import world
 from understudy.worker.encoding.messages import DataPosition, pack, unpack
 from understudy.worker.integrations.prepared_loaders import PreparedSource
-from understudy.worker.integrations.registry import held_by, source_of
+from understudy.worker.integrations.registry import contents_of, source_of
 from understudy.worker.state.streams import Randomness
 
 COUNT, BATCH = 22, 4  # the last batch is not full
@@ -58,7 +58,7 @@ def accelerator(dispatch_batches: bool | None = False, **more: Any) -> Any:
 
 def prepared(made: Any, dataset: Dataset[torch.Tensor], **more: Any) -> Any:
     loader = made.prepare(DataLoader(dataset, batch_size=BATCH, **more))
-    held_by(made)
+    contents_of(made)
     return loader
 
 
@@ -140,20 +140,20 @@ def test_what_could_not_be_redone_is_refused() -> None:
     loader = made.prepare(DataLoader(Noisy(), batch_size=BATCH, shuffle=True))
     with pytest.raises(understudy.UnderstudyError, match=integrations.ACCELERATOR_NOT_REGISTERED.code):
         Job(None).batches(loader)
-    held_by(made)
+    contents_of(made)
     assert loader.rng_types is None and isinstance(source_of(loader, False, Randomness()), PreparedSource)
     more = accelerator()
     more.rng_types = ["torch", "generator"]
     more.prepare(DataLoader(Noisy(), batch_size=BATCH, shuffle=True))
     with pytest.raises(understudy.UnderstudyError, match=f"{integrations.RNG_TYPES.code}.* torch "):
-        held_by(more)
+        contents_of(more)
     dispatching = accelerator(dispatch_batches=True)
     dispatching.prepare(DataLoader(Stream(), batch_size=BATCH))
     with pytest.raises(understudy.UnderstudyError, match=f"{integrations.DISPATCHED.code}.*DataLoaderDispatcher"):
-        held_by(dispatching)
+        contents_of(dispatching)
     dispatching._dataloaders, dispatching.state.distributed_type = [], type(made.distributed_type).DEEPSPEED
     with pytest.raises(understudy.UnderstudyError, match=f"{integrations.ACCELERATE_KIND.code}.* DEEPSPEED"):
-        held_by(dispatching)
+        contents_of(dispatching)
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -162,5 +162,5 @@ def test_other_objects_are_left_alone(own: bool, monkeypatch: pytest.MonkeyPatch
     if own:
         monkeypatch.setitem(sys.modules, "accelerate", ModuleType("accelerate"))
         monkeypatch.delitem(sys.modules, "accelerate.data_loader")
-    assert held_by(nn.Linear(1, 1)) is None
+    assert contents_of(nn.Linear(1, 1)) is None
     assert type(source_of(DataLoader(Noisy()), False, Randomness())) is LoaderSource

@@ -37,7 +37,7 @@ from understudy.worker.errors import UsageError, errors_of_functions
 from understudy.worker.guards import own_group
 from understudy.worker.guards.loop_checks import TRANSACTION, early_argument, early_read
 from understudy.worker.guards.loop_variables import ReadAfter, names_read_after
-from understudy.worker.integrations.registry import held_by, source_of
+from understudy.worker.integrations.registry import contents_of, source_of
 from understudy.worker.recovery.newcomer import Newcomer
 from understudy.worker.state.namespace import Namespace
 from understudy.worker.state.registry import State
@@ -122,10 +122,10 @@ class Job:
             if name in state.names:
                 raise UsageError(script.NAME_TAKEN(name=name))
             state.names.add(name)
-            held = held_by(thing)
-            for key, part in {name: thing}.items() if held is None else held.registered.items():
-                state.register(name if held is None else f"{name}.{key}", part)
-            state.owned += held.owned if held is not None else ()
+            contents = contents_of(thing)
+            for key, part in {name: thing}.items() if contents is None else contents.registered.items():
+                state.register(name if contents is None else f"{name}.{key}", part)
+            state.owned += contents.owned if contents is not None else ()
         state.owned += owns
         drawn.watch()  # classes of loaders may have been imported since `join`
 

@@ -16,7 +16,7 @@ not part of messages: they travel from memory to memory (`transfer`).
 | `HandedAgain` | each rank -> its buddies | connection |
 | `Compared` | each rank -> all | connection |
 | `DrilledCollective`, `DrilledMoment` | a rank -> the spare that computes the same step (a drill) | connection |
-| `Announced`, `Standing` | each rank -> all, in the first transaction after a recovery | store, below `first` |
+| `Announced`, `FirstStepStatus` | each rank -> all, in the first transaction after a recovery | store, below `first` |
 | `CallSequences` | each rank -> all, with the vote of that transaction if a drill has passed | connection |
 | the ballot of a vote | each rank -> all | connection, a list of numbers (`votes`) |
 """
@@ -315,7 +315,7 @@ class AwaitedCall(PeerMessage):
 
 
 @dataclass(frozen=True)
-class Standing(PeerMessage):
+class FirstStepStatus(PeerMessage):
     """The progress of a rank in the first transaction after a recovery."""
 
     voted: StrictBool  # nothing will be issued any more
@@ -372,6 +372,6 @@ def unpack(kind: type[Kind], data: bytes) -> Kind:
 
 def prepare() -> None:
     """Build every checker now, so that a recovery does not have to wait for that."""
-    drilled, first = (DrilledCollective, DrilledMoment), (Announced, Standing, CallSequences)
+    drilled, first = (DrilledCollective, DrilledMoment), (Announced, FirstStepStatus, CallSequences)
     for kind in (PeerAddress, SetupRecord, MemoryDescription, BuddyCopy, HandedAgain, JobProgress, DonorState, Compared, *drilled, *first):
         _adapter(kind)

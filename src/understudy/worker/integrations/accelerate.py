@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from understudy.messages import integrations
 from understudy.worker.data.loaders import LoaderSource
 from understudy.worker.errors import UsageError
-from understudy.worker.integrations.base import Held, Integration
+from understudy.worker.integrations.base import Contents, Integration
 from understudy.worker.integrations.prepared_loaders import PreparedSource
 from understudy.worker.state.streams import Randomness
 
@@ -30,7 +30,7 @@ _KINDS = frozenset({"NO", "MULTI_CPU", "MULTI_GPU", "FSDP"})  # FSDP: of version
 
 class Accelerate(Integration):
     @staticmethod
-    def held_by(thing: Any) -> Held | None:
+    def contents_of(thing: Any) -> Contents | None:
         accelerator = getattr(sys.modules.get("accelerate"), "Accelerator", None)  # a script may have a module of this name
         if accelerator is None or not isinstance(thing, accelerator):
             return None
@@ -49,7 +49,7 @@ class Accelerate(Integration):
         owners = [thing, *thing._optimizers, *thing._schedulers, *thing._dataloaders]
         # Each has its own views of the states that all of them share.
         shared = [getattr(owner, name, None) for owner in owners for name in ("state", "accelerator_state", "gradient_state")]
-        return Held(found, owners + [view for view in shared if type(view).__module__ == "accelerate.state"])
+        return Contents(found, owners + [view for view in shared if type(view).__module__ == "accelerate.state"])
 
     @staticmethod
     def source_of(loader: Any, repeat: bool, randomness: Randomness) -> LoaderSource | None:

@@ -15,7 +15,7 @@ from understudy.worker.state.streams import Randomness
 
 
 @dataclass(frozen=True)
-class Held:
+class Contents:
     """The contents of an object of a framework."""
 
     registered: Mapping[str, Any]  # by name: registered in place of the object
@@ -26,7 +26,7 @@ class Integration:
     """The integration of one framework. A method that is not overridden finds nothing."""
 
     @staticmethod
-    def held_by(thing: Any) -> Held | None:
+    def contents_of(thing: Any) -> Contents | None:
         """Return the contents of an object of this framework, before the first transaction; None for any other object. All ranks call it at
         the same place, so collectives are allowed. Raises `UsageError` for a configuration that could not be redone.
         """

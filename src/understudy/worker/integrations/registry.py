@@ -6,15 +6,15 @@ from typing import Any
 
 from understudy.worker.data.loaders import LoaderSource
 from understudy.worker.integrations.accelerate import Accelerate
-from understudy.worker.integrations.base import Held, Integration
+from understudy.worker.integrations.base import Contents, Integration
 from understudy.worker.state.streams import Randomness
 
 _ALL: tuple[type[Integration], ...] = (Accelerate,)
 
 
-def held_by(thing: Any) -> Held | None:
+def contents_of(thing: Any) -> Contents | None:
     """Return the contents of an object of a framework; None for any other object. Raises `UsageError`."""
-    return next((held for one in _ALL if (held := one.held_by(thing)) is not None), None)
+    return next((contents for one in _ALL if (contents := one.contents_of(thing)) is not None), None)
 
 
 def source_of(loader: Any, repeat: bool, randomness: Randomness) -> LoaderSource:

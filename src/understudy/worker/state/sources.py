@@ -21,7 +21,7 @@ from understudy.worker.state.rank_local import kept_locally
 from understudy.worker.state.unregistered import is_unregistered
 
 
-class Elsewhere(Enum):
+class NoDonor(Enum):
     """The results for an entry that no member gives."""
 
     IN_COPY = 0
@@ -48,7 +48,7 @@ class DonorView(Protocol):
 class StateSource(Protocol):
     """A source of the state of one lost rank."""
 
-    def find(self, entry: str, description: TensorDescription | None) -> EntryHolders | Elsewhere | None:
+    def find(self, entry: str, description: TensorDescription | None) -> EntryHolders | NoDonor | None:
         """Return the holders of `entry`, None if this source does not have it. `description`: of a tensor, None for a value.
 
         Raises `DonorMismatch` if members that should have the same do not.
@@ -62,8 +62,8 @@ class CopySource:
     def __init__(self, rank: int, copy: BuddyCopy, replicas: Replicas, donors: Mapping[int, DonorView]) -> None:
         self.entries = kept_locally(copy, rank, replicas, [version for donor in donors.values() for version in donor.versions])
 
-    def find(self, entry: str, description: TensorDescription | None) -> Elsewhere | None:
-        return Elsewhere.IN_COPY if entry in self.entries else None
+    def find(self, entry: str, description: TensorDescription | None) -> NoDonor | None:
+        return NoDonor.IN_COPY if entry in self.entries else None
 
 
 class ReplicaSource:
@@ -77,21 +77,21 @@ class ReplicaSource:
         self._donors = donors
         self._leaver = leaver
 
-    def find(self, entry: str, description: TensorDescription | None) -> EntryHolders | Elsewhere | None:
+    def find(self, entry: str, description: TensorDescription | None) -> EntryHolders | NoDonor | None:
         gradient = entry.endswith("/gradient") and description is not None
         if gradient and entry not in self._copy.tensors:
-            return Elsewhere.NOT_NEEDED  # this rank had none
+            return NoDonor.NOT_NEEDED  # this rank had none
         classes = self._replicas.classes
         row = entry if entry in classes and not gradient else (description.owner if description else "")
         if row in classes and classes[row][self._rank] < 0:
-            return Elsewhere.NOT_NEEDED
+            return NoDonor.NOT_NEEDED
         known = self._replicas.of(row, self._rank) if row in classes else self._donors  # too new to be known: all must agree
         who = [member for member in known if member in self._donors and entry in self._donors[member].digests]
         if self._leaver is not None and entry in self._donors[self._leaver].digests:
             who = [self._leaver] if is_unregistered(entry) else [*who, self._leaver]
         who = [member for member in who if self._had(member, entry, description is None)]
         if is_unregistered(entry) and len({self._donors[member].digests[entry] for member in who}) > 1:
-            return Elsewhere.NOT_NEEDED  # it differs from rank to rank, and that of this rank is lost
+            return NoDonor.NOT_NEEDED  # it differs from rank to rank, and that of this rank is lost
         return EntryHolders(who, self._common_digest(entry, who)) if who else None
 
     def _had(self, member: int, entry: str, value: bool) -> bool:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from understudy.messages import newcomers
 from understudy.messages.base import Text
-from understudy.worker.encoding.messages import AwaitedCall, Standing, pack, unpack
+from understudy.worker.encoding.messages import AwaitedCall, FirstStepStatus, pack, unpack
 from understudy.worker.errors import GenerationAborted, PeerLost, UnderstudyError
 from understudy.worker.transport.rendezvous import Rendezvous
 from understudy.worker.verification.wait_cycles import ring
@@ -104,7 +104,7 @@ class BlockedCalls:
     def vote(self, client: Rendezvous) -> None:
         """Publish that this rank issues nothing more."""
         if not self.over:
-            client.put(_status_key(self._rank), pack(Standing(True, [])))
+            client.put(_status_key(self._rank), pack(FirstStepStatus(True, [])))
 
     def end(self) -> None:
         self._ended.set()
@@ -131,7 +131,7 @@ class BlockedCalls:
             self._obey(client, client.get(_OVER))
             return
         try:
-            client.put(_status_key(self._rank), pack(Standing(False, [call.awaited for call in blocked])))
+            client.put(_status_key(self._rank), pack(FirstStepStatus(False, [call.awaited for call in blocked])))
             for call in old:
                 if found := self._judge(client, call, now):
                     self._conclude(client, *found)
@@ -211,9 +211,9 @@ def _status_key(rank: int) -> str:
     return f"first/standing/{rank}"
 
 
-def _read(client: Rendezvous, rank: int) -> Standing | None:
+def _read(client: Rendezvous, rank: int) -> FirstStepStatus | None:
     key = _status_key(rank)
-    return unpack(Standing, client.get(key)) if client.has(key) else None
+    return unpack(FirstStepStatus, client.get(key)) if client.has(key) else None
 
 
 def _reason(verdict: bytes) -> str:
