@@ -38,6 +38,7 @@ def evaluate(epoch):
     dist.all_reduce(loss)
     if job.rank == 0:
         torch.save(model.module.state_dict(), folder / f"epoch-{epoch}.pt")
+    dist.barrier()  # all ranks read it at the end
     return loss.item() / job.world_size
 
 

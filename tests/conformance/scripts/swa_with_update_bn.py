@@ -1,6 +1,11 @@
-"""Stochastic weight averaging from step 5 on with SWALR, and update_bn with a pass over the data at the end."""
+"""Stochastic weight averaging from step 5 on with SWALR, and update_bn with a pass over the data at the end.
+
+No rank is lost right after step 5: there the average takes each rank's own statistics for the first time, after the vote, so that no other
+rank knows those of the lost one, and the job pauses (US1534).
+"""
 
 # group: state
+# kills: backward@0:1 forward@2:2 vote agreement@4:1 between@8:2 applied@8:1 vote@9:2 forward@10:0 backward@11:1
 # expect: bitwise
 
 from _common import DDP, dist, join_seeded, nn, start_trace, torch

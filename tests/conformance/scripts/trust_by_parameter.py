@@ -1,7 +1,7 @@
 """A dict that has the parameters themselves as keys holds a trust in each, which falls where its gradient turns around."""
 
 # group: state out of sight
-# expect: bitwise
+# expect: told US1423 "trust.before"
 
 from _common import DDP, join_seeded, mlp, nn, start_trace, torch
 
