@@ -322,7 +322,7 @@ class Census:
             self._look_closely()
         here, covered = self._roots.scopes(), None
         frames = {path.root for path in self._watched.values() if path.root[0] == FRAME}
-        for path, value in self._first_changes.bindings.rebound(self._roots.of_kinds(KINDS) | self._roots.some(frames, here)):
+        for path, value in self._first_changes.bindings.rebound(self._roots.of_kinds(KINDS, here) | self._roots.some(frames, here)):
             entry = path.entry
             if any(entry in known for known in (self._watched, self._uncovered[LEFT], self._uncovered[LARGE])):
                 continue

@@ -274,9 +274,11 @@ class Roots:
                     del found[key]
         return found
 
-    def of_kinds(self, kinds: Container[str]) -> dict[RootKey, Table]:
-        """Return the roots of these kinds, as of the last complete search, without frames."""
-        return {key: table for key, table in self._lasting.items() if key[0] in kinds}
+    def of_kinds(self, kinds: Container[str], scopes: Scopes) -> dict[RootKey, Table]:
+        """Return the roots of these kinds, as of the last complete search, without frames. `scopes`: those that run."""
+        running = scopes.place.frames
+        found = {key: table for key, table in self._lasting.items() if key[0] in kinds}
+        return {key: table for key, table in found.items() if key[0] != CLOSURE or not _is_captured(key[1], running)}
 
     def scopes(self) -> Scopes:
         """Return the scopes of the script that run."""
