@@ -84,8 +84,8 @@ CHANGED_BY_BOTH = Message(
 OPTIMIZER_NOT_REGISTERED = Message(
     "US4575",
     "{optimizer} is stepped but not registered: add it to job.register(...)",
-    cause="A step uses an optimizer whose state a newcomer would not receive. The script may have registered an object that wraps it and is "
-    "no torch.optim.Optimizer itself.",
+    cause="A step uses an optimizer whose state a newcomer would not receive. The script may have registered an object that wraps it and "
+    "is no torch.optim.Optimizer itself.",
     remedy="Pass the optimizer to job.register; of a wrapper, the optimizer inside.",
 )
 OPTIMIZER_IN_SECTION = Message(
