@@ -312,5 +312,6 @@ def replace_what_needs_processes(monkeypatch: Any) -> None:
     for kind in (StepRecorder, StepReplayer):
         monkeypatch.setattr(kind, "install", _watch_sums)
         monkeypatch.setattr(kind, "remove", _watch_no_sums)
+    monkeypatch.setattr(Kernels, "_stack", Kernels._stack)  # its workers end without removing theirs
     monkeypatch.setenv("RES_OPTIONS", "attempts:0")  # torch's stores ask for the names of addresses, which are not needed here
     monkeypatch.setattr(runtime, "Census", lambda *given: NoUnregisteredState())  # it would find the other workers

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from understudy.worker.census.carried import names_set_first
+from understudy.worker.census.carried import names_set_by_loops, names_set_first
 
 CASES = {
     "set and read": ("loss = step(i)\nprint(loss)", {"i", "loss"}),
@@ -84,6 +84,14 @@ def test_names(case: str, inside: bool, tmp_path: Path) -> None:
     names |= {"job": SimpleNamespace(attempts=lambda: [nullcontext()]), "x": 0}
     exec(compile(text, str(path), "exec"), names)  # the way a script is run
     assert [set(names or ()) for names in seen] == [expected]
+
+
+def test_names_of_all_loops_of_a_scope(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text("def f():\n    for a in b:\n        c = a\n        d += 1\nfor i in j:\n    k = i\nwhile k:\n    m = k\n    del n\n")
+    assert names_set_by_loops(str(path), 0) == {"i", "k", "m"}
+    assert names_set_by_loops(str(path), 1) == {"a", "c"}
+    assert names_set_by_loops(str(path), 7) == set()
 
 
 def test_a_scope_without_source_is_unknown() -> None:

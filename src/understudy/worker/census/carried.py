@@ -26,6 +26,14 @@ def names_set_first(frame: FrameType) -> frozenset[str] | None:
     return _names_set_first(*place_of(frame))
 
 
+@functools.lru_cache(256)
+def names_set_by_loops(file: str, first: int) -> frozenset[str]:
+    """Return the names that any loop of a scope sets in each iteration before reading them. `first` as in `scope_of`."""
+    scope = scope_of(file, first)
+    loops = [node for node in _inside(scope) if isinstance(node, _LOOPS)] if scope is not None else []
+    return frozenset().union(*(_names_set_first(file, first, node.body[0].lineno) or () for node in loops))
+
+
 def place_of(frame: FrameType) -> tuple[str, int, int]:
     """Return its file, the line where its function begins (of a module 0), and the present one."""
     code = frame.f_code

@@ -18,6 +18,7 @@ first walk that meets it, in an attempt that was interrupted, is restored in the
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -31,6 +32,7 @@ from understudy.worker.census import leaves, naming
 from understudy.worker.census.attempted import FirstChanges, NotedChanges
 from understudy.worker.census.baseline import Baseline
 from understudy.worker.census.bindings import KINDS
+from understudy.worker.census.carried import names_set_by_loops
 from understudy.worker.census.naming import BEYOND, HISTORY, LARGE, LEFT, MOVED, RUNNING, UNREAD, UNSEEN
 from understudy.worker.census.owners import is_keepable
 from understudy.worker.census.reach import Changes, reach
@@ -283,6 +285,12 @@ class Census:
                 write(path, tables, new)
         except (Gone, leaves.Unfit, ValueError, TypeError, RuntimeError):  # another kind of value than is here
             self._uncovered[LEFT][entry] = path
+
+    def is_set_by_a_loop(self, entry: str) -> bool:
+        """Return whether it is a name that a loop of its scope sets in each iteration: what is read after the loop is in `left`."""
+        root, shown = described_entry(entry)
+        place = self._roots.source_of(root)
+        return place is not None and re.split(r"[.\[]", shown)[0] in names_set_by_loops(*place)
 
     def leave(self, entry: str) -> bool:
         """Report that an entry differs from rank to rank and changes after the vote. Return whether it is left alone for that."""

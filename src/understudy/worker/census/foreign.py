@@ -35,7 +35,7 @@ def foreign_globals() -> Iterator[tuple[Path, Any]]:
     for name, hooks in vars(torch.nn.modules.module).items():
         if name.startswith("_global_") and name.endswith("_hooks"):
             yield Path((PROCESS, "torch.nn"), name.removeprefix("_")), [hook for hook in hooks.values() if is_hook_of_script(hook)]
-    for name in _made(len(sys.modules)):
+    for name in _made(tuple(sys.modules)):
         if (module := sys.modules.get(name)) is not None:
             yield from ((Path((PROCESS, name), key), value) for key, value in list(vars(module).items()) if type(value) in _STATE)
     for _, names in roots.modules():
@@ -49,11 +49,9 @@ def foreign_globals() -> Iterator[tuple[Path, Any]]:
                     yield Path((PROCESS, owner.__name__), rest[-1]), value
 
 
-@functools.lru_cache(4)
-def _made(count: int) -> tuple[str, ...]:
-    """Return the modules that no import has made, without parts of packages. `count`: of all modules, which are searched again when it
-    changes.
-    """
+@functools.lru_cache(1)
+def _made(every: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the modules that no import has made, without parts of packages. `every`: the names of all modules."""
     top = [(name, module) for name, module in list(sys.modules.items()) if "." not in name and name != "__main__"]
     return tuple(name for name, module in top if type(module) is types.ModuleType and _is_made(vars(module)))
 

@@ -280,6 +280,14 @@ class Roots:
         found = {key: table for key, table in self._lasting.items() if key[0] in kinds}
         return {key: table for key, table in found.items() if key[0] != CLOSURE or not _is_captured(key[1], running)}
 
+    def source_of(self, root: RootKey) -> tuple[str, int] | None:
+        """Return the file of a module or of a frame that runs, and the line where its function begins (of a module 0)."""
+        if root[0] == MODULE:
+            file = getattr(sys.modules.get(root[1]), "__file__", None)
+            return (file, 0) if isinstance(file, str) else None
+        frame = self.scopes().frame_of(root)
+        return (frame.f_code.co_filename, frame.f_code.co_firstlineno) if frame is not None else None
+
     def scopes(self) -> Scopes:
         """Return the scopes of the script that run."""
         frames = frames_here(self._boundary, self.around)

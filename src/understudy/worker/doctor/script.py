@@ -304,7 +304,7 @@ SCRIPT = (
         ("_save_state_dict", "_async_thread_executor", "_ThreadBasedAsyncCheckpointExecutor"),
         _checkpoint,
     ),
-    Probe("pytree", "tensors in arguments of a step", ("guards.arguments",), ("_pytree",), _pytree),
+    Probe("pytree", "tensors in arguments of a step", ("guards.arguments", "step.open_transaction"), ("_pytree",), _pytree),
     Probe(
         "dynamo",
         "imported before a fork, so that workers share it; what it keeps in objects is no state",

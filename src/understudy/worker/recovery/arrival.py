@@ -277,7 +277,8 @@ class Arrival:
         """Return the notes about unregistered values that the lost rank has not handed over."""
         if donors.members.leaver_of(self._progress.rank) is not None:
             return []  # which gives its own
-        unheard = donors.unheard_of(copy)
+        unregistered = self._rank_state.state.unregistered
+        unheard = [entry for entry in donors.unheard_of(copy) if not unregistered.is_set_by_a_loop(entry)]
         assumed = assumed_alike(plan.expected, copy, job.replicas, len(list(donors)))
         notes: list[str] = [newcomers.NOT_HANDED_OVER(name=called(entry)) for entry in unheard]
         return notes + [newcomers.OF_ANOTHER_RANK(what=called(entry)) for entry in assumed if entry not in unheard]

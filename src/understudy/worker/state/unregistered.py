@@ -69,6 +69,10 @@ class UnregisteredState(Protocol):
         """Set a value as it was encoded."""
         ...
 
+    def is_set_by_a_loop(self, entry: str) -> bool:
+        """Return whether it is a name that a loop of the script sets in each iteration."""
+        ...
+
     def leave(self, entry: str) -> bool:
         """Report that an entry differs from rank to rank and changes after a vote. Returns whether it is left alone for that."""
         ...
@@ -148,6 +152,9 @@ class NoUnregisteredState:
 
     def load(self, entry: str, data: bytes) -> None:
         pass
+
+    def is_set_by_a_loop(self, entry: str) -> bool:
+        return False
 
     def leave(self, entry: str) -> bool:
         return False
