@@ -31,7 +31,8 @@ def names_set_by_loops(file: str, first: int) -> frozenset[str]:
     """Return the names that any loop of a scope sets in each iteration before reading them. `first` as in `scope_of`."""
     scope = scope_of(file, first)
     loops = [node for node in _inside(scope) if isinstance(node, _LOOPS)] if scope is not None else []
-    return frozenset().union(*(_names_set_first(file, first, node.body[0].lineno) or () for node in loops))
+    targets = [_names(node.target, ast.Store) for node in loops if not isinstance(node, ast.While)]
+    return frozenset().union(*targets, *(_names_set_first(file, first, node.body[0].lineno) or () for node in loops))
 
 
 def place_of(frame: FrameType) -> tuple[str, int, int]:
