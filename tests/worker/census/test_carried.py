@@ -88,9 +88,8 @@ def test_names(case: str, inside: bool, tmp_path: Path) -> None:
 
 def test_names_of_all_loops_of_a_scope(tmp_path: Path) -> None:
     path = tmp_path / "script.py"
-    path.write_text(
-        "def f():\n    for a in b:\n        c = a\n        d += 1\nfor i in j:\n    k = i\nwhile k:\n    m = k\n    del n\nfor o in p:\n    for q in job.steps(1):\n        r = q\n"
-    )
+    loops = ["for i in j:\n    k = i", "while k:\n    m = k\n    del n", "for o in p:\n    for q in job.steps(1):\n        r = q"]
+    path.write_text("\n".join(["def f():\n    for a in b:\n        c = a\n        d += 1", *loops, ""]))
     assert names_set_by_loops(str(path), 0) == {"i", "k", "m", "o", "q", "r"}
     assert names_set_by_loops(str(path), 1) == {"a", "c"}
     assert names_set_by_loops(str(path), 7) == set()
