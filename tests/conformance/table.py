@@ -38,7 +38,8 @@ def record(results: Sequence[Values], commit: str, names: Collection[str], folde
         known[str(result["script"])] = {name: result[name] for name in shown if result.get(name) or name == "wrong"} | {"commit": commit}
     rows = sorted(known.values(), key=lambda row: (row["group"], row["script"]))
     commits = Counter(str(row.get("commit", "")) for row in rows)
-    evidence.record("conformance", "scripts", rows, more={"commit": " ".join(filter(None, commits))}, folder=folder)
+    more = {"command": "make conformance", "commit": " ".join(filter(None, commits)), "notes": [f"{summary(rows)}."]}
+    evidence.record("conformance", "scripts", rows, more=more, folder=folder)
 
 
 def _found(result: Values) -> str:
