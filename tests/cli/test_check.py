@@ -245,7 +245,7 @@ class Paused(Run):
 
     def kill(self, phase: str, pid: int) -> None:
         held = [int(name.split("-")[0]) for name in self._faults.names() if name.endswith("-0")]
-        assert not [step for step in held if step <= self.kills[0].at + 1], "nobody is paused while the others recover"
+        assert not [step for step in held if step <= self.kills[0].at + 1], "no rank is paused while the others recover"
         self.killed.append(phase)
         self.let_go(phase)
 

@@ -115,7 +115,7 @@ COMPUTED_OUTSIDE = Message(
 NAMES_OF_BLOCK = Message(
     "US1134",
     "{names} (set in the block of job.attempts at {place}) is read after the block, and is too large or not a plain value: a newcomer that "
-    "passes the block by has no such value. Compute in the block what is needed after it, as loss.item()",
+    "skips the block does not have it. Compute in the block what is needed after it, as loss.item()",
     cause="Small plain values and tensors that the block of job.attempts() sets are kept for a worker that takes a rank over after the "
     "block; this one is too large or of another kind.",
     remedy="Compute the number that is needed inside the block, or read the value inside the block only.",

@@ -146,7 +146,7 @@ def test_copies_that_are_not_handed_over_again_show(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("lost", [0, 1])
 def test_replicas_that_part_after_a_recovery_end_the_job(lost: int, tmp_path: Path) -> None:
-    """The learning rate follows a counter that a newcomer begins anew. It is a value that all ranks had in common, so that the vote shows
+    """The learning rate follows a counter that a newcomer begins again. It is a value that all ranks had in common, so that the vote shows
     that it differs before parameters are compared: they must not count as different from then on without a word.
     """
     counts: dict[Rank, int] = {}

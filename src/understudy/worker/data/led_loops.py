@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from understudy.messages import script
+from understudy.worker.data.loaders import Counter
 from understudy.worker.encoding.messages import DataPosition
 from understudy.worker.errors import UsageError
 
@@ -28,23 +29,20 @@ class Where(NamedTuple):
     position: Any  # what the owner of a led loop had given as its position at the top of the lost rank's last iteration; None elsewhere
 
 
-class LedSource:
-    """A source whose batches are drawn by the function that the owner gives for each draw."""
+class LedSource(Counter):
+    """A source whose batches are drawn by the function that the owner gives for each draw, and are counted."""
 
     def __init__(self, position: Callable[[], Any], go_to: Callable[[Any], None]) -> None:
+        super().__init__()
         self._position, self._go_to = position, go_to
-        self._next = 0
         self.function: Callable[[], Any] | None = None
 
     def position(self) -> DataPosition:
-        return DataPosition(self._next, state=self._position())
+        return DataPosition(self.index, state=self._position())
 
     def go_to(self, position: DataPosition) -> None:
-        self._next = position.index
+        super().go_to(position)
         self._go_to(position.state)
-
-    def go_again(self, position: DataPosition) -> bool:
-        return False
 
     def pass_by(self, position: DataPosition) -> None:
         self.go_to(position)
@@ -54,19 +52,11 @@ class LedSource:
             while True:
                 self.draw(lambda: None)
 
-    @property
-    def index(self) -> int:
-        return self._next
-
-    @property
-    def parts(self) -> list[Any]:
-        return []
-
     def draw(self, new_epoch: Callable[[], None]) -> Any:
         if self.function is None:
             raise UsageError(script.DRAWN_OUTSIDE())
         batch = self.function()
-        self._next += 1
+        super().draw(new_epoch)
         return batch
 
 

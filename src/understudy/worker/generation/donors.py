@@ -53,8 +53,8 @@ class Donors:
         """Return, by rank, the facts that steer the collectives of DDP and the like."""
         return {self.members.rank_of(member): donor.state.frameworks for member, donor in self}
 
-    def unheard_of(self, copy: BuddyCopy) -> list[str]:
-        """Return the unregistered entries that change on donors, and of which the `copy` of a lost rank says nothing: their change began
+    def not_handed_over(self, copy: BuddyCopy) -> list[str]:
+        """Return the unregistered entries that change on donors, and that are missing in the `copy` of a lost rank: their change began
         after the last look of the lost worker, so that its own values are unknown.
         """
         found = {entry for donor in self._found.values() for entry in donor.values if is_unregistered(entry)}

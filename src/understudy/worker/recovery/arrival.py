@@ -278,10 +278,10 @@ class Arrival:
         if donors.members.leaver_of(self._progress.rank) is not None:
             return []  # which gives its own
         unregistered = self._rank_state.state.unregistered
-        unheard = [entry for entry in donors.unheard_of(copy) if not unregistered.is_set_by_a_loop(entry)]
+        missing = [entry for entry in donors.not_handed_over(copy) if not unregistered.is_set_by_a_loop(entry)]
         assumed = assumed_alike(plan.expected, copy, job.replicas, len(list(donors)))
-        notes: list[str] = [newcomers.NOT_HANDED_OVER(name=called(entry)) for entry in unheard]
-        return notes + [newcomers.OF_ANOTHER_RANK(what=called(entry)) for entry in assumed if entry not in unheard]
+        notes: list[str] = [newcomers.NOT_HANDED_OVER(name=called(entry)) for entry in missing]
+        return notes + [newcomers.OF_ANOTHER_RANK(what=called(entry)) for entry in assumed if entry not in missing]
 
     def _notes(self, replayer: SetUpReplayer) -> tuple[str, ...]:
         notes: list[str] = [newcomers.RESULT_OF_ANOTHER(place=key) for key in self._results.replaced]

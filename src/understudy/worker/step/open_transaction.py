@@ -12,7 +12,8 @@ belong to calls alone, because a redo computes them again: the owner's code must
 A call gets no gradient, and no tensor with a graph, which are of one attempt only, as in `call(loss.backward)`: it would run again with
 those of the interrupted attempt. Forward and backward are one call.
 
-Known limits: other objects that a call has made, and another one gets, are those of the first attempt in a redo, too.
+Known limits: a buffer that the owner's own code changes by a kernel that does not count it (a forward of batch norm), or through `.data`,
+is as of the begin in a redo. Other objects that a call has made, and another one gets, are those of the first attempt in a redo, too.
 """
 
 from __future__ import annotations
