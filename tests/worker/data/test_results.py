@@ -8,6 +8,7 @@ from tests.message_texts import has, refused
 from understudy.messages import script
 from understudy.worker.data import results as module
 from understudy.worker.data.results import Results
+from understudy.worker.encoding.codec import encode
 from understudy.worker.errors import UnderstudyError
 
 
@@ -83,6 +84,15 @@ def test_in_a_loop_those_of_the_iteration(kept: Results) -> None:
     assert Results().of_lost([0, 4, 0], kept.encoded(), {}) == (False, None)
     assert Results().of_lost([0, 5, 0], kept.encoded([0, 6, 0]), {}) == (False, None)
     assert on_newcomer(kept, 0) == (True, "outside")
+
+
+def test_one_of_them_is_known_by_its_place(kept: Results) -> None:
+    for place in ([0, -1, 0], [0, 4, 0]):
+        kept.keep(place, 1.5)
+        kept.keep([*place[:2], 1], None)
+        kept.keep([*place[:2], 2], object())
+        found = [kept.at([*place[:2], index]) for index in range(4)]
+        assert found == [encode(1.5), encode(None), None, None]
 
 
 def test_of_another_rank_is_noted() -> None:

@@ -23,8 +23,8 @@ def let_go(drain: Any) -> list[str]:
     groups = SimpleNamespace(abort=lambda: done.append("aborted"), drain=drain, stop_waking=lambda: done.append("woke the last"))
     peers = SimpleNamespace(close=lambda: done.append("closed"))
     judged = list[Exception]()
-    channel = SimpleNamespace(take_trails=lambda: [done.append("read")])  # type: ignore[func-returns-value]
-    store = SimpleNamespace(put_trails=lambda trails: None)
+    channel = SimpleNamespace(take_trails=lambda: [done.append("read")], results={})  # type: ignore[func-returns-value]
+    store = SimpleNamespace(put_trails=lambda trails: None, put_results=lambda results: None)
     here: Any = SimpleNamespace(groups=groups, peers=peers, channel=channel, store=store, leave_if_device_failed=judged.append)
     Membership.let_go(here)
     assert here.peers is here.channel is None

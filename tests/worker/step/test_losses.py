@@ -17,12 +17,14 @@ from tests.worker.scripts_in_one_process import AFTER_THE_VOTE, ITERATIONS, SCRI
 from tests.worker.worker_in_one_process import Rank, replace_what_needs_processes
 
 from understudy.messages import coverage, newcomers
-from understudy.worker.encoding.messages import BuddyCopy
+from understudy.worker.encoding.codec import decode
+from understudy.worker.encoding.messages import BuddyCopy, name_of_place
 from understudy.worker.errors import StateMismatch, UnderstudyError
 from understudy.worker.generation.donors import Donors
 from understudy.worker.generation.plan import Plan
 from understudy.worker.generation.step_copy import StepCopy
 from understudy.worker.participant import Step
+from understudy.worker.recovery import arrival
 from understudy.worker.recovery.arrival import Arrival
 from understudy.worker.step.boundary import StepBoundary
 
@@ -61,6 +63,16 @@ def test_a_loss_loses_at_most_one_change_after_the_vote_and_reports_it(point: st
         assert np.array_equal(short, np.frombuffer(expected[1][buffer]))
         expected = {**expected, 1: {name: data for name, data in expected[1].items() if name != buffer}}
     assert job.states == expected, incident.notes
+
+
+def test_a_newcomer_of_a_section_is_given_what_the_lost_rank_returned_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, read = list[BuddyCopy](), arrival.read_copy
+    monkeypatch.setattr(arrival, "read_copy", lambda *args: found.append(read(*args)) or found[-1])
+    in_the_section = Loss(1, "reduced", 4)
+    job = run(tmp_path, "section", 3, in_the_section)
+    assert job.struck == [in_the_section] and job.ended is not None and job.ended[0] == 0, job.reported
+    (copy,) = found
+    assert decode(copy.results[name_of_place(copy.place)]) == 101
 
 
 @pytest.mark.parametrize("rank", [0, 1])

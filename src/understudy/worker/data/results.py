@@ -8,13 +8,13 @@ then on a loss ends the job.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from understudy.messages import script
 from understudy.worker.encoding.codec import Unencodable, decode, encode
-from understudy.worker.encoding.messages import ScriptPosition
+from understudy.worker.encoding.messages import ScriptPosition, name_of_place
 from understudy.worker.errors import UnderstudyError
 from understudy.worker.participant import Participant, Step
 
@@ -48,12 +48,12 @@ class Results(Participant):
             self._here = {}
             self._iteration = place[:2]
         if place[1] >= 0:
-            self._here[_name(place)] = result
+            self._here[name_of_place(place)] = result
             return
         data = b""
         with suppress(Unencodable):
             data = encode(result)
-        (self._nones if result is None else self._outside)[_name(place)] = data
+        (self._nones if result is None else self._outside)[name_of_place(place)] = data
         if len(self._nones) > MOST:
             oldest = next(iter(self._nones))
             del self._nones[oldest]
@@ -82,23 +82,32 @@ class Results(Participant):
                     found[name] = encode(result)
         return found
 
+    def at(self, place: ScriptPosition) -> bytes | None:
+        """Return the result at `place`, encoded; None if it is not known, or cannot be handed over."""
+        key = name_of_place(place)
+        if place[1] < 0:
+            return self._outside.get(key) or self._nones.get(key) or None
+        with suppress(Unencodable):
+            return encode(self._here[key]) if key in self._here else None
+        return None
+
     def adopt(self, place: ScriptPosition, others: Mapping[str, bytes]) -> None:
         """Adopt results, on a newcomer that has not been in the iteration of `place`: a later one may ask it for them."""
         if place[1] >= 0 and self._iteration != place[:2]:
-            start = _name(place[:2]) + "."
+            start = name_of_place(place[:2]) + "."
             self._here = {name: decode(data) for name, data in others.items() if name.startswith(start)}
             self._iteration = place[:2]
 
     def is_known(self, place: ScriptPosition, *kept: Mapping[str, bytes]) -> bool:
         """Return whether one of these has the result at `place`."""
-        return any(results.get(_name(place)) for results in kept)
+        return any(results.get(name_of_place(place)) for results in kept)
 
     def of_lost(self, place: ScriptPosition, copied: Mapping[str, bytes], others: Mapping[str, bytes]) -> tuple[bool, Any]:
         """Return whether the result at `place` is known, and the result: from the lost rank's copy, else from another rank's.
 
         Raises `UnderstudyError` if it is not kept any more.
         """
-        key = _name(place)
+        key = name_of_place(place)
         if data := copied.get(key):
             return True, decode(data)
         if data := others.get(key):
@@ -113,10 +122,6 @@ class Results(Participant):
 
 def _place_in(results: Mapping[str, bytes], name: str) -> ScriptPosition:
     return list(decode(results[name])) if name in results else _NO_PLACE
-
-
-def _name(place: Iterable[int]) -> str:
-    return ".".join(map(str, place))
 
 
 def _place(name: str) -> ScriptPosition:

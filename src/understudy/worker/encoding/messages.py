@@ -14,6 +14,7 @@ not part of messages: they travel from memory to memory (`transfer`).
 | `DonorState` | each donor -> all | store, `state/MEMBER` |
 | `BuddyCopy` (sealed) | each rank -> its buddies, holder -> newcomer | connection; store, `copy/RANK/HOLDER` |
 | `HandedAgain` | each rank -> its buddies | connection |
+| `LastResult` | each rank -> its buddies, holder -> newcomer | connection; store, `result/RANK/HOLDER` |
 | `Compared` | each rank -> all | connection |
 | `DrilledCollective`, `DrilledMoment` | a rank -> the spare that computes the same step (a drill) | connection |
 | `Announced`, `FirstStepStatus` | each rank -> all, in the first transaction after a recovery | store, below `first` |
@@ -23,6 +24,7 @@ not part of messages: they travel from memory to memory (`transfer`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -38,6 +40,11 @@ VERSION = 1  # of all messages in this module; workers of one job run the same
 ScriptPosition = list[StrictInt]  # [loop, iteration, index of the transaction in it]; iteration -1: outside, before that loop
 Streams = dict[StrictStr, StrictBytes]  # the state of each random stream, by name
 Digests = dict[StrictStr, StrictInt]  # by entry
+
+
+def name_of_place(place: Iterable[int]) -> str:
+    """Return the name of a place, or of the iteration or loop that it begins with."""
+    return ".".join(map(str, place))
 
 
 class PeerMessage(Record):
@@ -197,6 +204,14 @@ class BuddyCopy(PeerMessage):
     left: dict[StrictStr, StrictBytes] = field(default_factory=dict)  # what loops have set and is read after them, by LOOP:NAME
     gradients: StrictBool = False  # whether it lists the gradients that existed
     unused: list[StrictStr] = field(default_factory=list)  # those of `streams` that only the set-up has drawn from, if any code has
+
+
+@dataclass(frozen=True)
+class LastResult(PeerMessage):
+    """The result of a transaction, which its copy lacks: the copy is made before the vote."""
+
+    transaction: StrictInt
+    data: StrictBytes  # encoded
 
 
 @dataclass(frozen=True)

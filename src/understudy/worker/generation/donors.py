@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from understudy.core.coverage import Replicas
 from understudy.messages import newcomers
-from understudy.worker.encoding.messages import BuddyCopy, CopyDigests, DonorState, unpack
+from understudy.worker.encoding.messages import BuddyCopy, CopyDigests, DonorState, LastResult, name_of_place, unpack
 from understudy.worker.errors import StateMismatch
 from understudy.worker.frameworks.base import Described
 from understudy.worker.generation.members import Members
@@ -70,10 +70,17 @@ class Donors:
 
 
 def read_copy(members: Members, rank: int, meeting: Rendezvous) -> BuddyCopy:
-    """Read the buddy copy of a newcomer's rank. Raises `StateMismatch` if it is damaged, or one of another transaction."""
-    copy, start = unseal(meeting.get(f"copy/{rank}/{members.holder_of(rank)}")), members.recovery.start
+    """Read the buddy copy of a newcomer's rank, with the result of its transaction if the lost worker had sent that, too. Raises
+    `StateMismatch` if the copy is damaged, or one of another transaction.
+    """
+    holder = members.holder_of(rank)
+    copy, start = unseal(meeting.get(f"copy/{rank}/{holder}")), members.recovery.start
     if copy.transaction != start - 1:
         raise StateMismatch(newcomers.OTHER_COPY(rank=rank, transaction=copy.transaction, wanted=start - 1))
+    if holder != "leaver" and (sent := meeting.get(f"result/{rank}/{holder}")):
+        last = unpack(LastResult, sent)
+        if last.transaction == copy.transaction:
+            copy.results[name_of_place(copy.place)] = last.data
     return copy
 
 

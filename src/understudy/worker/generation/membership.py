@@ -241,6 +241,7 @@ class Membership:
             os._exit(NOT_LET_GO)
         if self.channel is not None:
             self.store.put_trails(self.channel.take_trails())
+            self.store.put_results(self.channel.results)
         if self.peers is not None:
             self.peers.close()
         self.peers = self.channel = None

@@ -75,6 +75,7 @@ class Donation:
                 data = hooks.filter("copy", stored.data, store=self._membership.store, rank=newcomer, transaction=before)
                 meeting.put(f"copy/{newcomer}/{rank}", data)
                 meeting.put(f"trail/{newcomer}/{rank}", self._membership.store.trail(newcomer))
+                meeting.put(f"result/{newcomer}/{rank}", self._membership.store.result(newcomer))
         state.reshard()
         tensors = state.all_tensors()
         digests = state.digests(tensors, self._rank_state.digest_cache.take(tensors))

@@ -29,6 +29,7 @@ class BuddyStore:
         self._copies: dict[int, dict[int, StoredBuddyCopy]] = {}
         self._setups: dict[int, bytes] = {}
         self._trails: dict[int, bytes] = {}
+        self._results: dict[int, bytes] = {}
 
     def put(self, rank: int, snapshot: StoredBuddyCopy) -> None:
         with self._lock:
@@ -66,6 +67,14 @@ class BuddyStore:
     def trail(self, rank: int) -> bytes:
         """Return a rank's trail of its last step; empty if there is none."""
         return self._trails.get(rank, b"")
+
+    def put_results(self, results: Mapping[int, bytes]) -> None:
+        """Keep the last results of a generation that is over (`Channel.results`)."""
+        self._results.update(results)
+
+    def result(self, rank: int) -> bytes:
+        """Return the result that a rank has sent last, an encoded `LastResult`; empty if there is none."""
+        return self._results.get(rank, b"")
 
     def index(self) -> tuple[BuddyCopyRef, ...]:
         with self._lock:

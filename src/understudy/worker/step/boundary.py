@@ -16,6 +16,7 @@ from understudy.worker.recovery.donor import Donation
 from understudy.worker.recovery.newcomer import Newcomer
 from understudy.worker.state.buddy_store import StoredBuddyCopy
 from understudy.worker.state.rank_local import seal
+from understudy.worker.step.result_after_vote import ResultAfterVote
 from understudy.worker.step.setup import SetUp
 from understudy.worker.verification.verification import Verification
 
@@ -31,12 +32,13 @@ class StepBoundary(Participant):
         newcomer: Newcomer | None,
         verification: Verification,
         handlers: ControlHandlers,
+        after_vote: ResultAfterVote,
     ) -> None:
         """Take the parts of the rank. `newcomer`: on a worker that started as one."""
         self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
         self._setup, self._donation, self._newcomer = setup, donation, newcomer
         self._comparison, self._count = verification.comparison, verification.count
-        self._handlers = handlers
+        self._handlers, self._after_vote = handlers, after_vote
 
     def join(self, redo: bool = False) -> None:
         """Join the newest generation, as often as there is one."""
@@ -84,6 +86,7 @@ class StepBoundary(Participant):
         pending, rank = self._membership.pending, self._progress.rank
         assert pending is not None
         self._membership.control.page.enter(Activity.RECOVERING, self._progress.transaction)
+        self._after_vote.complete()
         if rank in pending.newcomers and rank not in pending.leavers and self._newcomer is not None:
             self._newcomer.arrive()  # a loss came before the notice that its state was proven
         else:
@@ -96,6 +99,7 @@ class StepBoundary(Participant):
         membership, before = self._membership, self._progress.transaction - 1
         channel = membership.channel
         assert channel is not None
+        self._after_vote.complete()
         copy = self._rank_state.copy_of(before)
         own = HandedAgain(membership.record, seal(copy) if copy is not None else b"")
         for rank, data in channel.hand_over(pack(own)).items():

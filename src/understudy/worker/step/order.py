@@ -19,6 +19,7 @@ from understudy.worker.participant import Participant, Step, VoteField, VoteResu
 from understudy.worker.step.begin_checks import BeginChecks
 from understudy.worker.step.boundary import StepBoundary
 from understudy.worker.step.commit_report import CommitReport
+from understudy.worker.step.result_after_vote import ResultAfterVote
 from understudy.worker.verification.verification import Verification
 
 
@@ -32,6 +33,7 @@ class Parts:
     watch: WatchSlot
     loops: Loops
     results: Results
+    after_vote: ResultAfterVote
 
 
 def participants(context: RankContext, verification: Verification, parts: Parts) -> tuple[Participant, ...]:
@@ -51,6 +53,7 @@ def participants(context: RankContext, verification: Verification, parts: Parts)
         parts.copy,  # of the state: all that follow depend on it
         BeginChecks(context, parts.loops),  # refuses before anything is handed over or drilled
         verification.post_vote,  # hands over what has changed since the last vote, which a drill reports to its spare
+        parts.after_vote,  # likewise: the result of the last transaction
         parts.watch,  # a drill: compares what the step has computed, when nothing is under way
         verification.redo,  # likewise, and depends on what was issued
         verification.comparison,  # depends on what the copy has found in this vote

@@ -45,6 +45,7 @@ from understudy.worker.state.rank_local import LocalState
 from understudy.worker.state.registry import State
 from understudy.worker.step.boundary import StepBoundary
 from understudy.worker.step.order import Order, Parts, participants
+from understudy.worker.step.result_after_vote import ResultAfterVote
 from understudy.worker.step.setup import SetUp
 from understudy.worker.step.transactions import Transactions
 from understudy.worker.step.votes import Votes
@@ -88,8 +89,9 @@ class Runtime:
             self.newcomer = Newcomer(context, self.loops, self.results, agreed, arrival, rehearse)
         self._setup = SetUp(context, self.loops, verification, self.handlers)
         donation = Donation(context, agreed, attachment, verification)
-        self._boundary = StepBoundary(context, self._setup, donation, self.newcomer, verification, self.handlers)
-        parts = Parts(self._boundary, times, copy, watch, self.loops, self.results)
+        after_vote = ResultAfterVote(context, self.results)
+        self._boundary = StepBoundary(context, self._setup, donation, self.newcomer, verification, self.handlers, after_vote)
+        parts = Parts(self._boundary, times, copy, watch, self.loops, self.results, after_vote)
         order = Order(participants(context, verification, parts))
         votes = Votes(context, order, self.loops, self.results, verification)
         self.transactions = Transactions(context, order, votes, self._boundary, self.loops, watch)

@@ -25,7 +25,7 @@ from understudy.worker.transport.peers import Buffers, Peers, framed, read_frame
 RADIX = 8  # of an agreement
 # Sent before the data: ranks at different places of a script notice it.
 HAND_OVER, RECEIPT, AGREEMENT, GATHERING, SEQUENCES = b"h", b"r", b"a", b"g", b"s"
-TRAIL = b"t"  # no rank waits for it: it may precede any of the others
+TRAIL, RESULT = b"t", b"o"  # no rank waits for these: they may precede any of the others
 LONGEST_TRAIL = 1 << 20  # bytes; what comes after that is not kept
 _WHAT = {
     HAND_OVER: "votes on a transaction",
@@ -74,6 +74,7 @@ class Channel:
         self._from = [other for other, keepers in enumerate(table) if rank in keepers]
         self._ahead = b""  # goes with the next hand-over
         self.trails: dict[int, bytes] = {}  # of the ranks whose buddy this one is, each of one step
+        self.results: dict[int, bytes] = {}  # their last ones, as `step.result_after_vote` sends them
 
     def hand_over(self, data: bytes) -> dict[int, bytes]:
         """Send `data` to the buddies; return what the ranks sent whose buddy this one is."""
@@ -99,22 +100,25 @@ class Channel:
                 raise UsageError(transactions.OTHER_TRANSACTIONS(rank=self.rank, mine=mine, peer=peer, theirs=other))
 
     def _frame(self, found: dict[int, bytes], peer: int, kinds: dict[int, bytes]) -> Buffers:
-        """Return the next frame of a peer that is no trail; trails before it are kept."""
+        """Return the next frame of a peer that this rank waits for; trails and results before it are kept."""
         while True:
             yield from read_frame(found, peer, kinds)
-            if kinds[peer] != TRAIL:
+            if kinds[peer] not in (TRAIL, RESULT):
                 return
-            del kinds[peer]
-            known, data = self.trails.get(peer, b""), found.pop(peer)
+            kind, data = kinds.pop(peer), found.pop(peer)
+            if kind == RESULT:
+                self.results[peer] = data
+                continue
+            known = self.trails.get(peer, b"")
             if known[:TRANSACTION] != data[:TRANSACTION]:
                 self.trails[peer] = data
             elif len(known) < LONGEST_TRAIL:
                 self.trails[peer] = known + data[TRANSACTION:]
 
-    def tell(self, trail: bytes) -> bool:
-        """Send a part of this rank's trail to its buddies without waiting; return whether all connections took it. Any thread, but none
-        while another is in an exchange."""
-        whole = framed(trail, TRAIL)
+    def tell(self, data: bytes, kind: bytes = TRAIL) -> bool:
+        """Send a part of this rank's trail, or its last result, to its buddies without waiting; return whether all connections took it. Any
+        thread, but none while another is in an exchange."""
+        whole = framed(data, kind)
         taken = [self.peers.tell(buddy, whole) for buddy in self.buddies]
         return all(taken)
 
