@@ -10,7 +10,6 @@ from understudy.core.commands import Abort
 from understudy.core.model import VotePhase
 from understudy.worker.encoding.messages import HandedAgain, pack, unpack
 from understudy.worker.generation.context import RankContext
-from understudy.worker.generation.control_handlers import ControlHandlers
 from understudy.worker.participant import Participant, Reduce, VoteField, VoteResult
 from understudy.worker.recovery.donor import Donation
 from understudy.worker.recovery.newcomer import Newcomer
@@ -31,14 +30,13 @@ class StepBoundary(Participant):
         donation: Donation,
         newcomer: Newcomer | None,
         verification: Verification,
-        handlers: ControlHandlers,
         after_vote: ResultAfterVote,
     ) -> None:
         """Take the parts of the rank. `newcomer`: on a worker that started as one."""
         self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
         self._setup, self._donation, self._newcomer = setup, donation, newcomer
         self._comparison, self._count = verification.comparison, verification.count
-        self._handlers, self._after_vote = handlers, after_vote
+        self._after_vote = after_vote
 
     def join(self, redo: bool = False) -> None:
         """Join the newest generation, as often as there is one."""
@@ -48,7 +46,7 @@ class StepBoundary(Participant):
             self._count.notice_outside()
         self._progress.phase = VotePhase.IDLE
         self._membership.control.page.enter(Activity.IDLE, self._progress.transaction)
-        self._handlers.describe()
+        self._setup.handlers.describe()
         self.join_newest()
 
     def vote_fields(self) -> Sequence[VoteField]:

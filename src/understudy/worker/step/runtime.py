@@ -90,7 +90,7 @@ class Runtime:
         self._setup = SetUp(context, self.loops, verification, self.handlers)
         donation = Donation(context, agreed, attachment, verification)
         after_vote = ResultAfterVote(context, self.results)
-        self._boundary = StepBoundary(context, self._setup, donation, self.newcomer, verification, self.handlers, after_vote)
+        self._boundary = StepBoundary(context, self._setup, donation, self.newcomer, verification, after_vote)
         parts = Parts(self._boundary, times, copy, watch, self.loops, self.results, after_vote)
         order = Order(participants(context, verification, parts))
         votes = Votes(context, order, self.loops, self.results, verification)

@@ -23,7 +23,7 @@ class SetUp:
     def __init__(self, context: RankContext, loops: Loops, verification: Verification, handlers: ControlHandlers) -> None:
         self._progress, self._membership, self._rank_state = context.progress, context.membership, context.rank_state
         self._notices = context.notices
-        self._loops, self._handlers = loops, handlers
+        self._loops, self.handlers = loops, handlers
         self._comparison, self._order, self._count = verification.comparison, verification.order, verification.count
         self._recorder: SetUpRecorder | None = None
 
@@ -39,7 +39,7 @@ class SetUp:
         assert assignment is not None
         membership.groups.install()
         meeting = membership.meet(assignment.store, assignment.generation)  # not generation 0 if the job had to start again
-        self._handlers.in_setup = True
+        self.handlers.in_setup = True
         self._recorder = SetUpRecorder()
         self._recorder.install()
         dist.init_process_group(backend, store=meeting.store, rank=progress.rank, world_size=progress.world_size)
@@ -55,7 +55,7 @@ class SetUp:
         self._rank_state.state.set_up()
         membership.control.page.enter(Activity.VOTED, -1)  # if another rank ends without any transaction, this one would wait without end
         broken = self._finish_record(self._recorder)
-        self._recorder, self._handlers.in_setup = None, False
+        self._recorder, self.handlers.in_setup = None, False
         try:
             if broken is not None:
                 raise broken
