@@ -20,13 +20,14 @@ from understudy.messages import coverage, newcomers
 from understudy.worker.encoding.codec import decode
 from understudy.worker.encoding.messages import BuddyCopy, name_of_place
 from understudy.worker.errors import StateMismatch, UnderstudyError
-from understudy.worker.generation.donors import Donors
+from understudy.worker.generation.donors import Donors, read_copy
+from understudy.worker.generation.members import Members
 from understudy.worker.generation.plan import Plan
 from understudy.worker.generation.step_copy import StepCopy
 from understudy.worker.participant import Step
-from understudy.worker.recovery import arrival
 from understudy.worker.recovery.arrival import Arrival
 from understudy.worker.step.boundary import StepBoundary
+from understudy.worker.transport.rendezvous import Rendezvous
 
 IN_STEPS = ("begin", "reduced", "vote", "vote copies", "vote agreement", "vote passed", "optimizer", "stepped", "committed", "after")
 MAY_ROLL_FORWARD = ("vote copies", "vote agreement", "vote passed", "optimizer", "stepped")  # survivors may go on from this vote
@@ -66,8 +67,13 @@ def test_a_loss_loses_at_most_one_change_after_the_vote_and_reports_it(point: st
 
 
 def test_a_newcomer_of_a_section_is_given_what_the_lost_rank_returned_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, read = list[BuddyCopy](), arrival.read_copy
-    monkeypatch.setattr(arrival, "read_copy", lambda *args: found.append(read(*args)) or found[-1])
+    found = list[BuddyCopy]()
+
+    def read(members: Members, rank: int, meeting: Rendezvous) -> BuddyCopy:
+        found.append(read_copy(members, rank, meeting))
+        return found[-1]
+
+    monkeypatch.setattr("understudy.worker.recovery.arrival.read_copy", read)
     in_the_section = Loss(1, "reduced", 4)
     job = run(tmp_path, "section", 3, in_the_section)
     assert job.struck == [in_the_section] and job.ended is not None and job.ended[0] == 0, job.reported
