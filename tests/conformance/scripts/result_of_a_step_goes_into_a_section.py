@@ -1,7 +1,7 @@
 """Each rank's own loss, which the step returns, goes into the section after it, and from there into a registered average."""
 
 # ranks: 2
-# group: results
+# group: state
 # expect: bitwise
 # kills: evaluation@2:1 section vote@4:0 evaluation@6:1 backward@8:0 evaluation@9:1
 
