@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from tests.worker.census.census_found import Found, script
 
 from understudy.worker.census.bindings import REST, Bindings, WalkBudget
@@ -67,3 +68,17 @@ def test_a_walk_is_due_when_a_thousand_times_its_duration_has_passed() -> None:
     assert not budget.is_time()
     now[0] += 0.1
     assert budget.is_time()
+
+
+def test_a_list_of_registered_tensors_is_not_carried_when_other_names_appear(script: Any) -> None:
+    """A newcomer would get copies of these tensors in it, and the optimizer would train others."""
+    trained = torch.zeros(3, requires_grad=True)
+    script.loose = [trained, torch.zeros(2)]
+    found = Found(covered=[trained])
+    found.census.note()
+    found.census.look_at_names()
+    script.appears, script.loose[1] = 1.0, torch.ones(2)
+    with torch.no_grad():
+        trained.add_(1.0)
+    found.census.look_at_names()
+    assert found.names(closely=False) == {"appears"}

@@ -337,7 +337,8 @@ class Census:
             if self._is_ignored(path) or here.is_set_each_iteration(path.root, path.name):
                 continue
             covered = covered or self._covered()
-            if leaves.is_leaf(value) and not leaves.is_large(value) and not covered(value) and first.has_changed(path, value):
+            is_carried = not covered(value) and leaves.is_leaf(value, leaves.Room(leaves.ITEMS, covered)) and not leaves.is_large(value)
+            if is_carried and first.has_changed(path, value):
                 self._watch(entry, path, value)
 
     def _find_large(self) -> None:
