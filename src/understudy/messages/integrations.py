@@ -32,3 +32,28 @@ RNG_TYPES = Message(
     cause="Accelerator(rng_types=...) names more than 'generator', the default.",
     remedy="Remove rng_types from the Accelerator, and seed all ranks with accelerate.utils.set_seed.",
 )
+TRAINER_CHANGED = Message(
+    "US1251",
+    "transformers {version} has no Trainer.{name} with the parameters that Understudy relies on: use a version of transformers that "
+    "docs/script/frameworks.md lists, or write the loop with Accelerate",
+    cause="Understudy wraps methods of the Trainer, most of them private, and this version has others.",
+    remedy="Install one of the versions that are listed, and report this.",
+)
+TRAINER_ARGUMENT = Message(
+    "US1252",
+    "this Trainer is used with {name}, which Understudy does not support",
+    cause="It changes the training in a way that a redo or a newcomer could not repeat.",
+    remedy="Leave it out, or write the loop with Accelerate.",
+)
+TRAINED_TWICE = Message(
+    "US1253",
+    "Trainer.train is called a second time: Understudy supports one training for each job",
+    cause="Each training makes a new optimizer, and state is registered before the first step only.",
+    remedy="Run the second training as a job of its own, which begins with the saved model of the first.",
+)
+TRAINED_AFTER_A_LOOP = Message(
+    "US1254",
+    "Trainer.train is called after a loop of the job (job.batches, job.steps or job.lead)",
+    cause="A newcomer finds the epoch that the job has reached by the number of its loop.",
+    remedy="Run the loop as a job of its own.",
+)

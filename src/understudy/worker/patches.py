@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 _MISSING = object()  # it is inherited
@@ -57,7 +58,7 @@ def installed() -> list[Patch]:
 
 
 def wrap(owner: Any, name: str, around: Callable[..., Any], why: str) -> Patch:
-    """Have `around(function, *args, **kwargs)` called in place of the function `name` of `owner`, a module or a class."""
+    """Have `around(function, *args, **kwargs)` called in place of the function `name` of `owner`: a module, a class, or one object."""
     patch, function = _made(owner, name, around, why), getattr(owner, name)
 
     @functools.wraps(function)
@@ -76,6 +77,6 @@ def put(owner: Any, name: str, thing: Any, why: str) -> Patch:
 
 
 def _made(owner: Any, name: str, by: Any, why: str) -> Patch:
-    module = getattr(owner, "__module__", "")  # of a class
-    shown = f"{module}.{owner.__qualname__}" if module else owner.__name__
+    kind = owner if isinstance(owner, type | ModuleType) else type(owner)
+    shown = kind.__name__ if isinstance(kind, ModuleType) else f"{kind.__module__}.{kind.__qualname__}"
     return Patch(f"{shown}.{name}", why, getattr(by, "__module__", ""), owner, name)

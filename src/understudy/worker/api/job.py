@@ -37,7 +37,7 @@ from understudy.worker.errors import UsageError, errors_of_functions
 from understudy.worker.guards import own_group
 from understudy.worker.guards.loop_checks import TRANSACTION, early_argument, early_read
 from understudy.worker.guards.loop_variables import ReadAfter, names_read_after
-from understudy.worker.integrations.registry import contents_of, source_of
+from understudy.worker.integrations.registry import contents_of, source_of, take_over
 from understudy.worker.recovery.newcomer import Newcomer
 from understudy.worker.state.namespace import Namespace
 from understudy.worker.state.registry import State
@@ -122,6 +122,8 @@ class Job:
             if name in state.names:
                 raise UsageError(script.NAME_TAKEN(name=name))
             state.names.add(name)
+            if take_over(name, thing, self if self._runtime else None, state.randomness):
+                continue
             contents = contents_of(thing)
             for key, part in {name: thing}.items() if contents is None else contents.registered.items():
                 state.register(name if contents is None else f"{name}.{key}", part)

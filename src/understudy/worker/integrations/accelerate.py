@@ -25,7 +25,7 @@ from understudy.worker.integrations.base import Contents, Integration
 from understudy.worker.integrations.prepared_loaders import PreparedSource
 from understudy.worker.state.streams import Randomness
 
-_KINDS = frozenset({"NO", "MULTI_CPU", "MULTI_GPU", "FSDP"})  # FSDP: of version 2, as version 1 is refused wherever it is registered
+SUPPORTED_KINDS = frozenset({"NO", "MULTI_CPU", "MULTI_GPU", "FSDP"})  # FSDP: of version 2; version 1 is refused where it is registered
 
 
 class Accelerate(Integration):
@@ -35,10 +35,10 @@ class Accelerate(Integration):
         if accelerator is None or not isinstance(thing, accelerator):
             return None
         kind = thing.distributed_type.name
-        if kind not in _KINDS:
+        if kind not in SUPPORTED_KINDS:
             raise UsageError(integrations.ACCELERATE_KIND(kind=kind))
         for loader in thing._dataloaders:
-            _synchronize_once(loader)
+            synchronize_once(loader)
         optimizers = [optimizer.optimizer for optimizer in thing._optimizers]
         schedules = [schedule.scheduler for schedule in thing._schedulers]
         kinds = {"model": _wrapped(thing._models), "optimizer": optimizers, "schedule": schedules, "custom": thing._custom_objects}
@@ -67,7 +67,7 @@ def _wrapped(models: list[torch.nn.Module]) -> list[torch.nn.Module]:
     return [next((one for one in made if one.module is model), model) for model in models]
 
 
-def _synchronize_once(loader: Any) -> None:
+def synchronize_once(loader: Any) -> None:
     """Let all ranks draw the same order, and never ask for it again. Raises `UsageError` for a loader that communicates otherwise."""
     module = sys.modules["accelerate.data_loader"]
     if not issubclass(type(loader), module.DataLoaderShard):

@@ -6,10 +6,11 @@ Its integration registers what it holds, and answers for the object itself: the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Protocol
 
+from understudy.worker.data.led_loops import LedLoop, Where
 from understudy.worker.data.loaders import LoaderSource
 from understudy.worker.state.streams import Randomness
 
@@ -22,6 +23,37 @@ class Contents:
     owned: Sequence[Any]  # objects whose state is among `registered`, or is made again by a newcomer's set-up
 
 
+class OpenedTransaction(Protocol):
+    """A transaction that an integration continues and commits (`job.begin`)."""
+
+    @property
+    def passed(self) -> bool: ...
+
+    @property
+    def result(self) -> Any: ...
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any: ...
+
+    def commit(self, result: Any = None) -> None: ...
+
+
+class JobOfTrainer(Protocol):
+    """The part of a job that an integration needs which takes a trainer over."""
+
+    @property
+    def newcomer(self) -> bool: ...
+
+    def register(self, *, owns: Any = (), **objects: Any) -> None: ...
+
+    def section(self, function: Callable[..., Any]) -> Callable[..., Any]: ...
+
+    def begin(self, name: str, kind: Literal["step", "section"] = "step") -> OpenedTransaction: ...
+
+    def lead(self, position: Callable[[], Any], go_to: Callable[[Any], None]) -> LedLoop: ...
+
+    def where(self) -> Where: ...
+
+
 class Integration:
     """The integration of one framework. A method that is not overridden finds nothing."""
 
@@ -31,6 +63,13 @@ class Integration:
         the same place, so collectives are allowed. Raises `UsageError` for a configuration that could not be redone.
         """
         return None
+
+    @staticmethod
+    def take_over(name: str, thing: Any, job: JobOfTrainer | None, randomness: Randomness) -> bool:
+        """Take over the training of a trainer of this framework, which registers its contents under `name` when it has made them; return
+        False for any other object. `job`: None where nothing has to be redone, so that the trainer is left as it is. Raises `UsageError`.
+        """
+        return False
 
     @staticmethod
     def source_of(loader: Any, repeat: bool, randomness: Randomness) -> LoaderSource | None:
