@@ -9,6 +9,7 @@ from understudy.worker.integrations.attributes import Attributes
 
 _ELSEWHERE = frozenset({"log_history", "num_input_tokens_seen", "stateful_callbacks"})
 _OF_PROCESS = frozenset({"is_local_process_zero", "is_world_process_zero"})
+_DURATIONS = ("_runtime", "_per_second", "_time")  # and what memory was in use
 _SHARED = ("_total_loss_scalar", "_globalstep_last_logged", "current_gradient_accumulation_steps")
 _OWN = ("_tr_loss", "current_flos")
 
@@ -67,7 +68,7 @@ class Tokens:
 
 
 class History:
-    """The history of logs. It only grows, so it is encoded again only when it has."""
+    """The history of logs. It only grows, so it is encoded again only when it has. Durations are left out: a redo takes another time."""
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
@@ -77,13 +78,20 @@ class History:
     def state_dict(self) -> dict[str, Any]:
         history = self._trainer.state.log_history
         if len(history) != self._length:
-            self._encoded, self._length = encode(history), len(history)
+            self._encoded, self._length = encode(list(map(_without_durations, history))), len(history)
         return {"encoded": self._encoded}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Set the history. Entries that are there already keep their durations."""
         self._encoded = state["encoded"]
-        self._trainer.state.log_history = decode(self._encoded)
-        self._length = len(self._trainer.state.log_history)
+        entries, there = decode(self._encoded), self._trainer.state.log_history
+        kept = [mine if _without_durations(mine) == given else given for mine, given in zip(there, entries, strict=False)]
+        self._trainer.state.log_history = kept + entries[len(kept) :]
+        self._length = len(entries)
+
+
+def _without_durations(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if not name.endswith(_DURATIONS) and "_mem_" not in name}
 
 
 class Callbacks:
