@@ -1,36 +1,33 @@
-"""Plain attributes of an object of a framework, such as a callback, read and set like the state of any registered object."""
+"""Attributes of an object of a framework, such as a callback, that can be moved, as the state of a registered object."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any
 
-import torch
-
-_PLAIN = (type(None), bool, int, float, str, bytes, torch.Tensor)
-_CONTAINERS = (list, tuple, dict, set)
+from understudy.worker.census import leaves
+from understudy.worker.encoding.codec import Unencodable
 
 
 class Attributes:
-    """Numbers, strings, tensors without a graph, and containers of them."""
+    """Numbers, strings, tensors, generators of random numbers, and containers of them, up to `leaves.LARGEST` bytes each."""
 
     def __init__(self, thing: Any, without: Collection[str] = ()) -> None:
         """`without`: names that are left out."""
         self._thing, self._without = thing, without
 
-    def state_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self._thing).items() if name not in self._without and is_plain(value)}
+    def state_dict(self) -> dict[str, bytes]:
+        found = dict[str, bytes]()
+        for name, value in vars(self._thing).items():
+            if name not in self._without and leaves.is_leaf(value):
+                with suppress(Unencodable):
+                    found[name] = leaves.encoded(value)
+        return found
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, bytes]) -> None:
         there = vars(self._thing)
         for name in self.state_dict().keys() - state.keys():
             del there[name]
-        there.update(state)
-
-
-def is_plain(value: Any) -> bool:
-    """Return whether a value can be moved, with all that it contains."""
-    kind = type(value)
-    if kind in _CONTAINERS:
-        return all(map(is_plain, value)) and (kind is not dict or all(map(is_plain, value.values())))
-    return kind in _PLAIN and (kind is not torch.Tensor or value.grad_fn is None)
+        for name, data in state.items():
+            there[name] = leaves.put_into(there.get(name), data)

@@ -31,7 +31,7 @@ from understudy.worker.errors import UsageError
 from understudy.worker.integrations.accelerate import SUPPORTED_KINDS, synchronize_once
 from understudy.worker.integrations.base import Integration, JobOfTrainer, OpenedTransaction
 from understudy.worker.integrations.trainer_data import EpochData
-from understudy.worker.integrations.trainer_state import Callbacks, Flags, History, OwnState, Tokens
+from understudy.worker.integrations.trainer_state import Callbacks, Flags, History, OwnState, Rest, Tokens
 from understudy.worker.state.streams import Randomness
 
 # The wrapped methods, with those of their parameters that are used.
@@ -72,6 +72,7 @@ class TrainerJob:
     def __init__(self, name: str, trainer: Any, job: JobOfTrainer, randomness: Randomness) -> None:
         """`name`: under which the trainer is registered. Raises `UsageError` for what is not supported."""
         self._name, self._trainer, self._job, self._randomness = name, trainer, job, randomness
+        self._kind: Any = sys.modules["transformers.trainer"].Trainer
         self._stock: dict[str, Callable[..., Any]] = {}
         self._flags = Flags(trainer)
         self._data: EpochData | None = None
@@ -94,8 +95,8 @@ class TrainerJob:
         if used := [name for name in _UNSUPPORTED if getattr(trainer.args, name, None)]:
             raise UsageError(integrations.TRAINER_ARGUMENT(name=used[0]))
         for name, wanted in _METHODS.items():
-            method = getattr(trainer, name, None)
-            if method is None or not set(wanted) <= set(inspect.signature(method).parameters):
+            method, known = getattr(trainer, name, None), getattr(self._kind, name, None)  # a subclass may have other parameters
+            if method is None or known is None or not set(wanted) <= set(inspect.signature(known).parameters):
                 version = getattr(sys.modules.get("transformers"), "__version__", "unknown")
                 raise UsageError(integrations.TRAINER_CHANGED(version=version, name=name))
             self._stock[name] = method
@@ -122,6 +123,7 @@ class TrainerJob:
             "scaler": getattr(trainer.accelerator, "scaler", None),
             "flags": self._flags,
             "own": OwnState(trainer),
+            "rest": Rest(trainer, inspect.signature(self._kind).parameters),
             "history": History(trainer),
             "tokens": Tokens(trainer),
             "callbacks": Callbacks(trainer),
@@ -234,7 +236,7 @@ class TrainerJob:
 
     def on_maybe_log_save_evaluate(self, stock: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         trainer, update = self._trainer, self._update
-        given = inspect.signature(stock).bind(*args, **kwargs)
+        given = inspect.signature(self._kind._maybe_log_save_evaluate).bind(trainer, *args, **kwargs)
         if update is None:
             if self._loop is not None:
                 self._loop.end()
@@ -254,7 +256,7 @@ class TrainerJob:
         given, self._passes = self._given, False
         assert given is not None
         given.arguments.update(tr_loss=self._trainer._tr_loss, grad_norm=self._flags.norm, learning_rate=self._flags.rate)
-        self._stock["_maybe_log_save_evaluate"](*given.args, **given.kwargs)
+        self._stock["_maybe_log_save_evaluate"](*given.args[1:], **given.kwargs)
 
     def end_epoch(self) -> bool:
         """End an epoch. Returns whether the training stops."""

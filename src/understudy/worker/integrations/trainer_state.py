@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from understudy.worker.encoding.codec import decode, encode
@@ -37,6 +38,20 @@ class Flags:
         Attributes(trainer.control).load_state_dict(state["control"])
         vars(trainer).update(state["trainer"])
         self.norm, self.rate = state["last"]
+
+
+class Rest:
+    """What else the trainer has: a subclass may collect metrics in its own attributes, also in the step."""
+
+    def __init__(self, trainer: Any, arguments: Collection[str]) -> None:
+        """`arguments`: names of the arguments with which a trainer is made, such as its datasets."""
+        self._attributes = Attributes(trainer, {*_SHARED, *_OWN, *arguments})
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"attributes": self._attributes.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._attributes.load_state_dict(state["attributes"])
 
 
 class OwnState:
