@@ -192,11 +192,14 @@ class Paths:
     def judge(self, now: float) -> list[Change]:
         """Decide by everything that has arrived until `now`."""
         for number, one in list(self._rounds.items()):
-            if one.is_decided(now, self._limits.patience):
-                self._count(one)
-                del self._rounds[number]
-                for older in [other for other, it in self._rounds.items() if other < number and it.first is None]:
-                    self._give_up(older)
+            if one.first is None:
+                continue
+            if not one.is_decided(now, self._limits.patience):
+                break  # in their order, because losses and answers in a row count
+            self._count(one)
+            del self._rounds[number]
+            for older in [other for other in self._rounds if other < number]:
+                self._give_up(older)
         return [*self._stall(now), *self._withdraw(now), *self._restore(now), *self._report(now)]
 
     def _count(self, one: _Round) -> None:
