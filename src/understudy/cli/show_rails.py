@@ -15,12 +15,12 @@ SHOWN = 5  # failovers
 def rails_view(state: RailState, now: float) -> RenderableType:
     """Return the state as tables. `now`: unix time."""
     table = Table(
-        "peer", "rail", "link", "next hop", "for", "round trip", "probes", "lost", "failovers", title=f"rails of {plain(state.host)}"
+        "peer", "rail", "link", "next hop", "for", "round trip", "lost probes", "failovers", title=f"rails of {plain(state.host)}"
     )
     links = {rail.device: rail.link for rail in state.rails}
     for path in state.paths:
         cells = [path.peer, path.device, links.get(path.device, "missing"), _use(path, state.stalled), f"{now - path.since:.0f} s"]
-        cells += ["-" if path.rtt is None else f"{1000 * path.rtt:.2f} ms", str(path.sent), str(path.lost), str(path.withdrawals)]
+        cells += ["-" if path.rtt is None else f"{1000 * path.rtt:.2f} ms", f"{path.lost} of {path.sent}", str(path.withdrawals)]
         table.add_row(*(Text(plain(cell)) for cell in cells))
     lines = [
         f"{now - one.happened:.0f} s ago: {one.peer} off {one.device} ({one.cause}), {one.seconds:.2f} s"
