@@ -15,7 +15,7 @@ HERE, THERE = "10.1.0.1", "10.1.0.2"
 
 
 def test_a_packet_arrives_as_it_was_sent() -> None:
-    for packet in (question(), Packet(Kind.ANSWER, os.urandom(16))):
+    for packet in (question(), question(1 << 31), Packet(Kind.ANSWER, os.urandom(16), 5)):
         assert Codec([TOKEN]).read(Codec([TOKEN]).packed(packet, HERE, THERE), HERE, THERE) == packet
 
 

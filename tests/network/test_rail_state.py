@@ -23,7 +23,7 @@ STATE = RailState(
     4711,
     100.0,
     True,
-    (RailView("r1", "10.1.0.1", "up"), RailView("r2", "10.2.0.1", "missing")),
+    (RailView("r1", "10.1.0.1", "up", 1), RailView("r2", "10.2.0.1", "missing", 0)),
     (WELL, PathView("node1", "r2", False, "link", 80.0, None, 50, 7, 3, 12.0)),
     (),
     (Failover("node1", "r2", "link", 80.0, 0.02),),

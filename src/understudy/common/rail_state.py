@@ -32,6 +32,7 @@ class RailView:
     device: str
     address: str
     link: LinkState
+    elsewhere: int  # peers that have reported within the last seconds that they reach any host on this rail
 
 
 @dataclass(frozen=True)

@@ -280,6 +280,20 @@ STATE_UNWRITTEN = Message(
     remedy="Give another file with --state or --metrics.",
 )
 
+RAIL_DOWN_HERE = Message(
+    "US3953",
+    "rail {rail} has been down for {seconds} s: none of {peers} peers answers there, and {elsewhere} of them reach other hosts on it",
+    cause="The rail works for other hosts, so the device, cable or port of this host has failed.",
+    remedy="Check device, cable and switch port of this rail at this host.",
+)
+RAIL_DOWN_EVERYWHERE = Message(
+    "US3954",
+    "rail {rail} has been down for {seconds} s: none of {peers} peers answers there, and {elsewhere} of them reach other hosts on it. This "
+    "does not show which host has failed",
+    cause="The rail has failed for all hosts, or there are only two hosts, so nothing shows which end has failed.",
+    remedy="Check the switch of this rail, and the devices and cables of both hosts.",
+)
+
 NO_STATE = Message(
     "US3960",
     "{path}: {reason}; is `understudy network rails` running on this host?",

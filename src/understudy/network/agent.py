@@ -12,7 +12,8 @@ programs may change routes, too. If the host address is gone (`understudy networ
 
 It ends when `stop` becomes readable. The routes stay as they are then: a withdrawn next hop is restored by the next agent.
 
-Limits: what only a peer knows is not asked for. Both ends probe, so each withdraws its own next hop.
+Both ends probe, so each withdraws its own next hop. With each packet a host reports on which rails it reaches any host at all. No route
+depends on that: it shows whether this host or a whole rail has failed (`detectors.rails`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from dataclasses import dataclass, field
 from understudy.common.rail_state import Failover, PathView, RailState, RailView
 from understudy.messages import network_rails
 from understudy.network import events
-from understudy.network.configuration import BadNetwork, Network, Peer, ProbeSettings
+from understudy.network.configuration import BadNetwork, Network, Peer, ProbeSettings, Rail
 from understudy.network.kernel import PROTOCOL, Changes, Kernel, KernelRefused, Link, Route
 from understudy.network.packets import Codec, Kind, question
 from understudy.network.paths import Limits, Paths, Withdrawn
@@ -37,6 +38,7 @@ QUERY = 1.0  # seconds between two queries without an event
 TURNS = 8  # decisions per interval, at most: packets alone wake it up more often
 PUBLISH = 1.0  # seconds between two states without a change
 KEPT = 100  # failovers in the state
+HEARD = 5.0  # seconds for which the report of a peer counts
 OPEN = 10000  # questions without an answer that are remembered
 
 
@@ -93,6 +95,8 @@ class RailAgent:
         self._paths = {peer.name: Paths(peer.name, devices, bound, now, self._withdrawn_earlier(peer)) for peer in network.peers}
         self._senders = {(rail.device, via): peer for peer in network.peers for rail, via in zip(network.rails, peer.vias, strict=True)}
         self._links: dict[str, bool] = {}
+        self._reports: dict[str, tuple[int, float]] = {}  # peer's name -> the rails on which it reaches any host, and when it said so
+        self._reaches = 0  # the same of this host
         self._note_links(now)
 
     def run(self, stop: int) -> None:
@@ -129,16 +133,12 @@ class RailAgent:
         """Return the present state, with Unix times."""
         now = time.time()
         shift = now - time.monotonic()
-        links = {rail.device: self._seen.links.get(rail.device) for rail in self._network.rails}
         return RailState(
             self._network.host,
             os.getpid(),
             now,
             running,
-            tuple(
-                RailView(rail.device, rail.address, "missing" if (link := links[rail.device]) is None else "up" if link.works else "down")
-                for rail in self._network.rails
-            ),
+            tuple(self._view(number, rail) for number, rail in enumerate(self._network.rails)),
             tuple(
                 PathView(
                     peer,
@@ -162,6 +162,12 @@ class RailAgent:
             self._ignored.unexpected,
         )
 
+    def _view(self, number: int, rail: Rail) -> RailView:
+        link = self._seen.links.get(rail.device)
+        reports = [reaches for reaches, heard in self._reports.values() if time.monotonic() - heard < HEARD]
+        elsewhere = sum(reaches >> number & 1 for reaches in reports)
+        return RailView(rail.device, rail.address, "missing" if link is None else "up" if link.works else "down", elsewhere)
+
     # -- packets ------------------------------------------------------------------------------------------------------
 
     def _wait(self, stop: int, seconds: float) -> bool:
@@ -176,8 +182,10 @@ class RailAgent:
             device = one.rail.device
             for packet, sender in one.received():
                 peer = self._senders.get((device, sender))
+                if peer is not None:
+                    self._reports[peer.name] = packet.reaches, time.monotonic()
                 if peer is not None and packet.kind is Kind.QUESTION:
-                    one.answer(packet, sender)
+                    one.answer(packet, sender, self._reaches)
                 elif peer is not None and self._questions.get(packet.nonce, ("", "", 0))[:2] == (device, peer.name):
                     _, _, number = self._questions.pop(packet.nonce)
                     self._paths[peer.name].answered(device, number, time.monotonic())
@@ -189,7 +197,7 @@ class RailAgent:
             number, devices = self._paths[peer.name].probe(now)
             for one, via in zip(self._sockets, peer.vias, strict=True):
                 if one.rail.device in devices:
-                    packet = question()
+                    packet = question(self._reaches)
                     self._questions[packet.nonce] = one.rail.device, peer.name, number
                     one.send(packet, via)
         while len(self._questions) > max(OPEN, 100 * len(self._senders)):
@@ -228,6 +236,8 @@ class RailAgent:
     def _decide(self, now: float) -> bool:
         """Return whether anything has changed."""
         changes = [change for paths in self._paths.values() for change in paths.judge(now)]
+        reached = (any(paths.reaches(rail.device) for paths in self._paths.values()) for rail in self._network.rails)
+        self._reaches = sum(works << number for number, works in enumerate(reached))
         for peer in self._network.peers:
             self._follow_decision(peer)
         for change in changes:

@@ -144,13 +144,18 @@ class Paths:
     def stalled(self) -> bool:
         return self._stalled
 
+    def reaches(self, rail: str) -> bool:
+        """Return whether the last probe on this rail was answered."""
+        path = self._paths[rail]
+        return path.link and path.answers > 0
+
     @property
     def hops(self) -> tuple[str, ...]:
         """The rails by which the peer is to be reached; never empty."""
         every = list(self._paths.values())
         for wanted in (
             [path for path in every if path.up],
-            [path for path in every if path.link and path.answers],
+            [path for path in every if self.reaches(path.rail)],
             [path for path in every if path.link],
         ):
             if wanted:

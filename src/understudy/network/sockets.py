@@ -80,8 +80,8 @@ class RailSocket:
                 else:
                     self._ignored.unexpected += 1
 
-    def answer(self, packet: Packet, sender: str) -> None:
-        self.send(Packet(Kind.ANSWER, packet.nonce), sender)
+    def answer(self, packet: Packet, sender: str, reaches: int) -> None:
+        self.send(Packet(Kind.ANSWER, packet.nonce, reaches), sender)
 
     def close(self) -> None:
         if self._socket is not None:
