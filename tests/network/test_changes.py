@@ -116,7 +116,7 @@ def test_an_apply_that_cannot_be_undone_keeps_the_record(kernel: FakeKernel, rec
     kernel.refuse_at, kernel.remove_address = 4, refuse  # type: ignore[method-assign]
     with refused(BadNetwork, network_rails.NOT_REVERTED, reason="refused by the test", problem="nor this"):
         changes.apply(kernel.network(), kernel, record)
-    del kernel.remove_address  # type: ignore[attr-defined]
+    del kernel.remove_address
     changes.undo(kernel, record)
     assert kernel.everything() == before
 

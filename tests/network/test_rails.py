@@ -47,9 +47,10 @@ def network(host: RailHost, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 class Stream:
-    """TCP connections from one host to another."""
+    """TCP connections from the first host to the second."""
 
-    def __init__(self, source: RailHost, sink: RailHost, folder: Path, mark: Mark) -> None:
+    def __init__(self, hosts: list[RailHost], folder: Path, mark: Mark) -> None:
+        source, sink = hosts
         self._folder = folder / "stream"
         self._folder.mkdir()
         environment = mark.environment()
@@ -92,7 +93,7 @@ def rail_network(make: MakeRails) -> RailNetwork:
 
 @pytest.fixture
 def stream(rail_network: RailNetwork, tmp_path: Path, mark: Mark) -> Iterator[Stream]:
-    made = Stream(*rail_network.hosts, tmp_path, mark)
+    made = Stream(rail_network.hosts, tmp_path, mark)
     made.goes_on()
     yield made
     made.goes_on()
@@ -199,7 +200,7 @@ def test_a_slow_rail_is_left(make: MakeRails, tmp_path: Path, mark: Mark) -> Non
     made = make(patience=0.3, hold=600, hold_most=600)
     made.apply()
     agent, _ = made.watch()
-    stream = Stream(*made.hosts, tmp_path, mark)
+    stream = Stream(made.hosts, tmp_path, mark)
     stream.goes_on()
     made.hosts[0].slow("r1", "256kbit")
     agent.wait_for("NextHopWithdrawn", rail="r1", cause="probes", limit=LONG)

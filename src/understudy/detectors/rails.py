@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from understudy.common.rail_state import DEFAULT, PathView, RailState, RailView, UnreadableState, read
+from understudy.common.rail_state import DEFAULT, RailState, RailView, UnreadableState, read
 from understudy.detectors.base import Evidence, NodeDetector, Severity, Subject
 from understudy.messages import network_rails
 
@@ -53,7 +53,7 @@ class Rails(NodeDetector):
         paths = [path for path in state.paths if path.device == rail.device and path.peer not in state.stalled]
         if not paths or any(path.up for path in paths):
             return None
-        seconds = now - max(map(_since, paths))
+        seconds = now - max(path.since for path in paths)
         if seconds < self._after:
             return None
         here = bool(rail.elsewhere)
@@ -64,7 +64,3 @@ class Rails(NodeDetector):
 
     def _unwatched(self, reason: str, now: float) -> Evidence:
         return Evidence(self.name, Subject.NODE, "", Severity.NOTE, reason, now, "rails-unwatched", until=now + HOLDS)
-
-
-def _since(path: PathView) -> float:
-    return path.since

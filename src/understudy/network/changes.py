@@ -22,7 +22,10 @@ from understudy.network.kernel import Kernel, KernelRefused
 from understudy.network.steps import AnyStep, Outcome, SettingStep, Step, wanted
 
 RECORD = Path("/var/lib/understudy/network-before.json")
-ABOUT = "The network of this host before `understudy network apply`. `understudy network undo` restores it and removes this file: keep it until then."
+ABOUT = (
+    "The network of this host before `understudy network apply`. `understudy network undo` restores it and removes this file: "
+    "keep it until then."
+)
 
 
 @dataclass(frozen=True)

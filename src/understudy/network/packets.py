@@ -1,8 +1,8 @@
 """The packets by which hosts probe each other: a question with a nonce, and the answer with the same nonce.
 
-A packet is 57 bytes long: magic, kind, the rails on which the sender reaches any host, nonce, and an HMAC (RFC 2104, with SHA-256) of these and of the addresses of sender and receiver,
-with a key that is derived from the hosts' token. The token itself is never sent. A packet that was repeated, reflected, or moved to another
-rail does not fit the addresses, or answers no open question. Nothing is encrypted: a probe contains nothing.
+A packet is 57 bytes long: magic, kind, the rails on which the sender reaches any host, nonce, and an HMAC (RFC 2104, with SHA-256) of all
+this and of the addresses of sender and receiver, with a key that is derived from the hosts' token. The token itself is never sent. A packet
+that was repeated, reflected, or moved to another rail does not fit the addresses, or answers no open question. Nothing is encrypted.
 """
 
 from __future__ import annotations
