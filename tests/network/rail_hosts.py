@@ -39,6 +39,7 @@ class RailHost:
         self.rails = [f"r{rail}" for rail in range(1, len(switches) + 1)]
         self.folder = folder / self.name
         self.folder.mkdir()
+        self.here = folder / "here"
         self._switches = switches
         self._port = f"p{number}"
         command("ip", "netns", "add", self.namespace)
@@ -48,6 +49,9 @@ class RailHost:
         for rail in self.rails:
             self.insert(rail)
 
+    def address_on(self, rail: str) -> str:
+        return f"10.{self.rails.index(rail) + 1}.0.{self.address.rpartition('.')[2]}"
+
     @property
     def record(self) -> Path:
         return self.folder / "before.json"
@@ -56,8 +60,11 @@ class RailHost:
         return command("ip", "netns", "exec", self.namespace, *words)
 
     def start(self, words: list[str], folder: Path, environment: dict[str, str], output: Path) -> subprocess.Popen[bytes]:
-        named = 'hostname "$0" && exec "$@"'
-        words = ["ip", "netns", "exec", self.namespace, "unshare", "--uts", "sh", "-c", named, self.name, *words]
+        """The process sees the host's own folder as the folder `here`, too: so hosts can have the same settings."""
+        self.here.mkdir(exist_ok=True)
+        own = 'hostname "$0" && mount --bind "$1" "$2" && shift 2 && exec "$@"'
+        words = ["sh", "-c", own, self.name, str(self.folder), str(self.here), *words]
+        words = ["ip", "netns", "exec", self.namespace, "unshare", "--uts", "--mount", *words]
         with output.open("ab") as file:
             return subprocess.Popen(words, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT)
 
@@ -78,10 +85,10 @@ class RailHost:
 
     def insert(self, rail: str) -> None:
         """Add a device for the rail, with its address and cable."""
-        switch, number = self._switch(rail), self.rails.index(rail) + 1
+        switch = self._switch(rail)
         command("ip", "link", "add", rail, "netns", self.namespace, "type", "veth", "peer", "name", self._port, "netns", switch)
         command("ip", "-n", switch, "link", "set", self._port, "master", "br0", "up")
-        command("ip", "-n", self.namespace, "addr", "add", f"10.{number}.0.{self.address.rpartition('.')[2]}/24", "dev", rail)
+        command("ip", "-n", self.namespace, "addr", "add", f"{self.address_on(rail)}/24", "dev", rail)
         command("ip", "-n", self.namespace, "link", "set", rail, "up")
         wait_until(lambda: json.loads(self.run("ip", "-json", "link", "show", rail))[0]["operstate"] == "UP", f"the link of {rail}")
 
@@ -102,12 +109,13 @@ class RailHost:
     def set_up(self, rail: str) -> None:
         command("ip", "-n", self.namespace, "link", "set", rail, "up")
 
-    def deafen(self, rail: str) -> None:
-        """Drop every IP packet that arrives on this rail; the host still sends there, and its link is up."""
+    def deafen(self, rail: str, sender: RailHost | None = None) -> None:
+        """Drop every IP packet that arrives on this rail, or those of one host; this host still sends there, and its link is up."""
+        packets = f'iifname "{rail}"' + (f" ip saddr {sender.address_on(rail)}" if sender is not None else "")
         rules = f"""table ip deaf_{rail} {{
             chain arriving {{
                 type filter hook prerouting priority -300; policy accept;
-                iifname "{rail}" drop
+                {packets} drop
             }}
         }}
         """
@@ -185,8 +193,8 @@ class RailNetwork:
         for number in range(hosts):
             self.hosts.append(RailHost(tag, number, self._switches, folder))
         lines = ["[probes]", *(f"{name} = {value}" for name, value in (PROBES | (probes or {})).items())]
-        for number, host in enumerate(self.hosts):
-            addresses = ", ".join(f'"10.{rail}.0.{number + 1}"' for rail in range(1, rails + 1))
+        for host in self.hosts:
+            addresses = ", ".join(f'"{host.address_on(rail)}"' for rail in host.rails)
             lines += ["[[host]]", f'name = "{host.name}"', f'address = "{host.address}"', f"rails = [{addresses}]"]
         self.config.write_text("\n".join(lines) + "\n")
 

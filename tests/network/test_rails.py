@@ -17,6 +17,8 @@ from tests.integration.processes import Mark, marked, send, wait_until
 from tests.message_texts import codes, has
 from tests.network.rail_hosts import CLI, Agent, MakeRails, RailHost, RailNetwork, rails
 
+from understudy.detectors.base import Severity
+from understudy.detectors.rails import Rails
 from understudy.messages import network_rails
 from understudy.network.packets import SIZE
 
@@ -341,6 +343,32 @@ def test_it_listens_on_the_rails_only(rail_network: RailNetwork) -> None:
     ]
     assert sorted(socket.inet_ntoa(bytes.fromhex(words[1].partition(":")[0])[::-1]) for words in lines) == ["10.1.0.1", "10.2.0.1"]
     assert len(host.run("cat", "/proc/net/tcp").splitlines()) == 1
+
+
+@pytest.mark.whole
+def test_three_hosts_know_which_of_them_has_failed(make: MakeRails) -> None:
+    """A cable between two of them is blamed on neither; a host that a rail does not reach is suspect, and no other."""
+    made = make(hosts=3)
+    made.apply()
+    agents = made.watch()
+    first, second, _ = made.hosts
+    first.deafen("r1", second)
+    for agent, peer in zip(agents, ("host1", "host0"), strict=False):
+        agent.wait_for("NextHopWithdrawn", rail="r1", peer=peer, limit=LONG)
+    assert [_suspects(agent) for agent in agents] == [[], [], []]
+    first.hear("r1")
+    agents[0].wait_for("Restored", rail="r1", peer="host1", limit=LONG)
+    first.pull("r1")
+    for agent, peer in zip(agents[1:], ("host0", "host0"), strict=True):
+        agent.wait_for("NextHopWithdrawn", rail="r1", peer=peer, limit=LONG)
+    wait_until(lambda: _suspects(agents[0]) == ["r1"], "the first host is suspect", LONG)
+    assert [_suspects(agent) for agent in agents[1:]] == [[], []]
+    made.hosts[1].pull("r1")  # now the third one reaches nobody either
+    wait_until(lambda: [_suspects(agent) for agent in agents] == [[], [], []], "no host is suspect", LONG)
+
+
+def _suspects(agent: Agent) -> list[str]:
+    return [found.part for found in Rails(agent.state, after=0.0).look() if found.severity is Severity.SUSPECT]
 
 
 def _has_route(host: RailHost, other: RailHost) -> bool:

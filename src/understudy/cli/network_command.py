@@ -20,7 +20,7 @@ from understudy.cli.show_rails import rails_view
 from understudy.common import rail_state
 from understudy.common.console import say
 from understudy.messages import network_rails
-from understudy.network import changes, events, metrics
+from understudy.network import changes, events
 from understudy.network.agent import RailAgent
 from understudy.network.configuration import BadNetwork, Network, of_options, read_file, read_tokens, seen_from_here
 from understudy.network.kernel import KernelRefused, Netlink
@@ -172,6 +172,8 @@ class _Publisher:
     """Writes the state; reports each file that cannot be written once, until it can."""
 
     def __init__(self, state: Path, metrics_file: Path | None) -> None:
+        from understudy.network import metrics  # only here, because importing it takes time
+
         self._writers = {state: rail_state.write} | ({metrics_file: metrics.write} if metrics_file is not None else {})
         self._failed = set[Path]()
 

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from understudy.common.rail_state import RailState
 
 
-class _Metrics(Collector):
+class RailMetrics(Collector):
     def __init__(self, state: RailState) -> None:
         self._state = state
 
@@ -47,6 +47,6 @@ class _Metrics(Collector):
 def write(path: Path, state: RailState) -> None:
     """Replace the file. Raises `OSError`."""
     registry = CollectorRegistry()
-    registry.register(_Metrics(state))
+    registry.register(RailMetrics(state))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_to_textfile(str(path), registry)

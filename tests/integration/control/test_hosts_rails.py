@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from tests.integration.control.test_hosts import Spread
 from tests.integration.hosts import Host, needs_hosts
 from tests.integration.processes import Mark, marked, wait_until
 from tests.integration.training import LONG, Outcome, survived
+from tests.message_texts import has
 from tests.network.rail_hosts import MakeRails, RailNetwork, rails
+
+from understudy.messages import network_rails
 
 pytest.importorskip("pyroute2", reason="needs pyroute2 (pip install 'understudy[network]')")
 pytestmark = [needs_hosts, pytest.mark.timeout(900)]
@@ -30,6 +33,10 @@ def mark() -> Iterator[Mark]:
 def make(tmp_path: Path, mark: Mark) -> Iterator[MakeRails]:
     with rails(tmp_path, mark) as make:
         yield make
+
+
+def nodes(status: dict[str, Any]) -> list[str]:
+    return [rank["node"] for rank in status["ranks"]]
 
 
 def uses(made: RailNetwork, rails: list[str]) -> None:
@@ -68,3 +75,26 @@ def test_training_outlives_the_loss_of_each_rail_in_turn(
     (job.folder / "end").touch()
     assert survived(job.ends(), undisturbed_spread(2), losses=0) == []
     assert [event["rail"] for event in made.agents[0].events("NextHopWithdrawn")] == ["r1", "r2"]
+
+
+def test_a_rank_leaves_the_node_whose_rail_stays_down(
+    make: MakeRails, tmp_path: Path, mark: Mark, undisturbed_spread: Callable[[int], Outcome]
+) -> None:
+    """The rail agent finds it, the detector reports it, the policy decides, and the rank moves at a boundary while the other rail works."""
+    made = make(hosts=3)
+    made.apply()
+    made.watch()
+    detectors = tmp_path / "detectors.toml"
+    detectors.write_text(f'[network]\nstate = "{made.hosts[0].here}/rails.json"\nafter = 1\nevery = 0.5\n')
+    job = Spread(cast(list[Host], made.hosts), tmp_path / "job", mark, *PATIENT, "--detectors", str(detectors), HELD="1:6", WAIT="1")
+    job.wait_for("held 6")
+    wait_until(lambda: [spare["state"] for spare in job.ask("status")["spares"]] == ["warm"] * 3, "warm spares", LONG)
+    made.hosts[1].pull("r2")
+    wait_until(lambda: job.ask("status")["state"] == "recovering", "a spare that has set up, and the pause", LONG)
+    taints = job.ask("status")["taints"]
+    assert list(taints) == ["node1"] and has(taints["node1"], network_rails.RAIL_DOWN_HERE, rail="r2", peers=2, elsewhere=2)
+    (job.folder / "let go").touch()
+    wait_until(lambda: "node1" not in nodes(job.ask("status")), "no rank on that node", LONG)
+    (job.folder / "end").touch()
+    (incident,) = survived(job.ends(), undisturbed_spread(3))
+    assert (incident["planned"], incident["cause"], incident["rank"]) == (True, "migrated", 1)
