@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -210,7 +210,8 @@ def _print(event: events.Event) -> None:
 
 
 def _print_json(event: events.Event) -> None:
-    print(json.dumps(events.as_values(event, time.time())), flush=True)
+    with suppress(OSError):  # a full disk or a closed pipe must not end the agent
+        print(json.dumps(events.as_values(event, time.time())), flush=True)
 
 
 @contextmanager

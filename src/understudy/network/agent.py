@@ -95,12 +95,13 @@ class RailAgent:
         self._paths = {peer.name: Paths(peer.name, devices, bound, now, self._withdrawn_earlier(peer)) for peer in network.peers}
         self._senders = {(rail.device, via): peer for peer in network.peers for rail, via in zip(network.rails, peer.vias, strict=True)}
         self._links: dict[str, bool] = {}
+        self._set: dict[str, tuple[Route, float]] = {}  # peer's name -> the route that was set last, and when
         self._reports: dict[str, tuple[int, float]] = {}  # peer's name -> the rails on which it reaches any host, and when it said so
         self._reaches = 0  # the same of this host
         self._note_links(now)
 
     def run(self, stop: int) -> None:
-        """Work until `stop`, a descriptor, becomes readable. Raises `BadNetwork` if a socket cannot be used any more."""
+        """Work until `stop`, a descriptor, becomes readable."""
         interval = self._network.probes.interval
         probe = query = publish = decide = time.monotonic()
         self._tell(events.Began(self._network.host, tuple(self._links), tuple(self._paths)))
@@ -206,10 +207,10 @@ class RailAgent:
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def _look_at_kernel(self) -> None:
-        """Query the kernel. A refusal is reported, and tried again later."""
+        """Query the kernel. A refusal, and a socket that cannot be opened again, are reported and tried again later."""
         try:
             self._query()
-        except KernelRefused as error:
+        except (BadNetwork, KernelRefused) as error:
             self._report(str(error))
         else:
             if not self._seen.address:
@@ -239,7 +240,7 @@ class RailAgent:
         reached = (any(paths.reaches(rail.device) for paths in self._paths.values()) for rail in self._network.rails)
         self._reaches = sum(works << number for number, works in enumerate(reached))
         for peer in self._network.peers:
-            self._follow_decision(peer)
+            self._follow_decision(peer, now)
         for change in changes:
             if isinstance(change, Withdrawn):
                 seconds = time.monotonic() - change.since
@@ -250,8 +251,11 @@ class RailAgent:
                 self._tell(change)
         return bool(changes)
 
-    def _follow_decision(self, peer: Peer) -> None:
-        """Set the route if the kernel has another one. Next hops on devices that are set down are left out: the kernel refuses them."""
+    def _follow_decision(self, peer: Peer, now: float) -> None:
+        """Set the route if the kernel has another one. Next hops on devices that are set down are left out: the kernel refuses them.
+
+        The same route is set again only after a while, so that a contest with another program does not take all the time of both.
+        """
         rails = self._paths[peer.name].hops
         every = hops(self._network, peer.vias)
         usable = tuple(hop for hop in every if hop.device in rails and (link := self._seen.links.get(hop.device)) and link.up)
@@ -259,6 +263,10 @@ class RailAgent:
         if not usable or not self._seen.address or (found is not None and (found.protocol != PROTOCOL or found.hops == usable)):
             return
         wanted = Route(peer.address, self._network.address, usable)
+        last, when = self._set.get(peer.name, (None, 0.0))
+        if last == wanted and now - when < QUERY:
+            return
+        self._set[peer.name] = wanted, now
         try:
             self._kernel.set_route(wanted)
         except KernelRefused as error:
