@@ -153,6 +153,7 @@ def test_apply_and_undo_restore_everything(make: MakeRails) -> None:
     assert codes(network(host, "undo", *record).stderr) == [network_rails.NOTHING_APPLIED.code]
 
 
+@pytest.mark.whole
 def test_the_printed_plan_does_the_same(make: MakeRails) -> None:
     """Typed into a shell."""
     made = make()

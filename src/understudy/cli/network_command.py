@@ -139,9 +139,9 @@ def rails(
     [bold]understudy network rails --config rails.toml --token-file token[/bold]
     """
     with _errors_printed(), closing(Netlink()) as kernel:
+        codec = Codec(read_tokens(token_file))
         found = _network(kernel, config, host, this)
-        publisher = _Publisher(state, metrics_file)
-        agent = RailAgent(found, kernel, Codec(read_tokens(token_file)), _print_json if as_json else _print, publisher.publish)
+        agent = RailAgent(found, kernel, codec, _print_json if as_json else _print, _Publisher(state, metrics_file).publish)
         with closing(agent), _stopped_by_signals() as stop:
             agent.run(stop)
 

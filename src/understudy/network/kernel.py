@@ -11,11 +11,11 @@ import errno
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
 from understudy.messages import network_rails
+from understudy.network.configuration import BadNetwork
 
 PROTOCOL = 117  # of our routes, by which they are recognized; no routing daemon in rtnetlink.h uses it
 MAIN = 254  # the main routing table
@@ -89,23 +89,18 @@ class Kernel(Protocol):
     def set_setting(self, name: str, value: str) -> None: ...
 
 
-def missing() -> str:
-    """Return why netlink cannot be used here, or ""."""
-    try:
-        import_module("pyroute2")
-    except ImportError as error:
-        return network_rails.NO_NETLINK(reason=error)
-    return ""
-
-
 class Netlink:
     """The kernel that this process runs on, in the network namespace in which it was opened. Raises `KernelRefused`."""
 
     def __init__(self) -> None:
-        if why := missing():
-            raise KernelRefused(why)
-        self._route: Any = import_module("pyroute2").IPRoute()
-        self._error: type[Exception] = import_module("pyroute2.netlink.exceptions").NetlinkError
+        """Raises `BadNetwork` if the package is missing."""
+        try:
+            from pyroute2 import IPRoute  # only here: it is optional, and importing it takes time
+            from pyroute2.netlink.exceptions import NetlinkError
+        except ImportError as error:
+            raise BadNetwork(network_rails.NO_NETLINK(reason=error)) from error
+        self._route: Any = IPRoute()
+        self._error: type[Exception] = NetlinkError
 
     def close(self) -> None:
         self._route.close()
