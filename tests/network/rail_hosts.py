@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,8 +18,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+from tests.integration.hosts import why_not
 from tests.integration.processes import LIMIT, Mark, send, wait_until
 
+_WHY_NOT = why_not() or ("" if shutil.which("nft") else "needs the command nft (nftables)")
+needs_rails = pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT)
 _numbers = itertools.count()
 CLI = [sys.executable, "-m", "understudy.cli", "network"]
 # As quick as the limits of the configuration allow where a test waits for it, and patient where a busy machine could disturb it.

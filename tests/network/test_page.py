@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.hosts import needs_hosts
 from tests.integration.processes import LIMIT, Mark, marked, send, wait_until
-from tests.network.rail_hosts import MakeRails, RailHost, rails
+from tests.network.rail_hosts import MakeRails, RailHost, needs_rails, rails
 from tests.pages import ROOT, blocks, commands
 
 from understudy.detectors import rails as detector
@@ -55,7 +54,7 @@ def make(tmp_path: Path, mark: Mark) -> Iterator[MakeRails]:
 
 
 @pytest.mark.whole
-@needs_hosts
+@needs_rails
 def test_the_commands_of_the_page(make: MakeRails, mark: Mark) -> None:
     pytest.importorskip("pyroute2", reason="needs pyroute2 (pip install 'understudy[network]')")
     made = make()

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.hosts import needs_hosts
 from tests.integration.processes import Mark, marked, send, wait_until
 from tests.message_texts import codes, has
-from tests.network.rail_hosts import CLI, Agent, MakeRails, RailHost, RailNetwork, rails
+from tests.network.rail_hosts import CLI, Agent, MakeRails, RailHost, RailNetwork, needs_rails, rails
 
 from understudy.detectors.base import Severity
 from understudy.detectors.rails import Rails
@@ -23,7 +22,7 @@ from understudy.messages import network_rails
 from understudy.network.packets import SIZE
 
 pytest.importorskip("pyroute2", reason="needs pyroute2 (pip install 'understudy[network]')")
-pytestmark = needs_hosts
+pytestmark = needs_rails
 LONG = 120.0  # seconds
 STREAM = Path(__file__).with_name("tcp_stream.py")
 CONNECTIONS = 6  # the rail of each follows from its ports, so a single one may happen to be on the other rail

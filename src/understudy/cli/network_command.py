@@ -25,7 +25,7 @@ from understudy.network.agent import RailAgent
 from understudy.network.configuration import BadNetwork, Network, of_options, read_file, read_tokens, seen_from_here
 from understudy.network.kernel import KernelRefused, Netlink
 from understudy.network.packets import Codec
-from understudy.network.steps import AnyStep, Outcome
+from understudy.network.steps import AnyStep, Outcome, SettingStep
 
 network = typer.Typer(
     name="network",
@@ -69,7 +69,8 @@ def plan(config: Config = None, host: Hosts = None, this: This = "", as_json: As
             return
         print(f"# host {found.host}: {found.address} over {', '.join(rail.device for rail in found.rails)}")
         for step, there in steps:
-            print(f"# already so: {step.command}" if there else step.command)
+            now = f"  # now {step.before}" if isinstance(step, SettingStep) else ""
+            print(f"# already so: {step.command}" if there else step.command + now)
         print(f"# for programs that choose a device: export GLOO_SOCKET_IFNAME={found.bridge}")
 
 

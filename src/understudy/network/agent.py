@@ -2,7 +2,8 @@
 
 One thread, one loop. It wakes up for packets, for netlink events, and at least once per half interval; then, in this order:
 
-1. It reads all packets that have arrived, and answers questions. So time that this process was stopped counts against no rail.
+1. It reads all packets that have arrived, and answers questions, before it judges the time until then. So time in which this process was
+   stopped counts against no rail.
 2. If there was an event, or a second has passed, it queries devices, addresses and routes. What an event says is not used.
 3. It decides (`paths`), and changes the routes that differ from the decision.
 4. It sends the probes that are due, and publishes its state.
@@ -106,8 +107,10 @@ class RailAgent:
         probe = query = publish = decide = time.monotonic()
         self._tell(events.Began(self._network.host, tuple(self._links), tuple(self._paths)))
         while not self._wait(stop, interval / 2):
+            now = (
+                time.monotonic()
+            )  # before reading: if this process is stopped in between, what arrives then was not read, and is not judged
             self._receive()
-            now = time.monotonic()
             if (event := self._changes.drain()) or now >= query:
                 query = now + QUERY
                 self._look_at_kernel()
@@ -118,7 +121,7 @@ class RailAgent:
             changed = self._decide(now)
             if now >= probe:
                 probe = max(probe + interval, now)
-                self._ask(now)
+                self._ask(time.monotonic())
             if changed or now >= publish:
                 publish = now + PUBLISH
                 self._publish(self.state())

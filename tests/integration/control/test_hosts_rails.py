@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import pytest
 from tests.integration.control.test_hosts import Spread
-from tests.integration.hosts import Host, needs_hosts
+from tests.integration.hosts import Host
 from tests.integration.processes import Mark, marked, wait_until
 from tests.integration.training import LONG, Outcome, survived
 from tests.message_texts import has
-from tests.network.rail_hosts import MakeRails, RailNetwork, rails
+from tests.network.rail_hosts import MakeRails, RailNetwork, needs_rails, rails
 
 from understudy.messages import network_rails
 
 pytest.importorskip("pyroute2", reason="needs pyroute2 (pip install 'understudy[network]')")
-pytestmark = [needs_hosts, pytest.mark.timeout(900)]
+pytestmark = [needs_rails, pytest.mark.timeout(900)]
 HEAL = {"pull": "plug", "set_down": "set_up", "deafen": "hear"}
 # A busy machine may take longer than the usual limits to send again what was lost: that is no loss of a node here.
 PATIENT = ("--node-timeout", "120", "--hang-limit", "600")
