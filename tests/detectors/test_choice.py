@@ -98,7 +98,7 @@ def test_the_example_of_the_documentation_can_be_used(tmp_path: Path) -> None:
     (tmp_path / "detectors.toml").write_text(example)
     text = read_file(tmp_path / "detectors.toml")
     made = {one.name: one for one in choose(text, names=["n0"], since=NOW)}
-    assert list(made) == ["kernel", "nvml", "amdsmi", "nccl-ras", "command:disk", "command:fabric", "prometheus:dcgm"]
+    assert list(made) == ["kernel", "nvml", "amdsmi", "nccl-ras", "network", "command:disk", "command:fabric", "prometheus:dcgm"]
     assert not any(one.off for one in made.values())
     assert isinstance(made["command:fabric"].make(), Command) and isinstance(made["prometheus:dcgm"].make(), PrometheusHere)
     for commented in re.findall(r"^# (server = .*\}),", example, re.MULTILINE):

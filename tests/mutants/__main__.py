@@ -27,18 +27,19 @@ from tests.mutants.run import ROOT, SOURCE, Trial, passes, trials
 
 CORE = sorted((SOURCE / "understudy/core").glob("*.py"))
 OTHERS = [SOURCE / "understudy/orchestrator/quorum/raft.py", SOURCE / "understudy/orchestrator/quorum/roster.py"]
-PURE = [*CORE, *OTHERS, SOURCE / "understudy/detectors/hang.py"]
+PURE = [*CORE, *OTHERS, SOURCE / "understudy/detectors/hang.py", SOURCE / "understudy/network/paths.py"]
 FAST = {  # the tests of each part, the quickest first
     "core": ["tests/scenarios", "tests/core", "tests/orchestrator/test_lost_together.py"],
     "orchestrator": ["tests/orchestrator/quorum/test_roster.py", "tests/orchestrator/quorum/test_raft.py"],
     "detectors": ["tests/detectors/test_hang.py", "tests/detectors/test_heartbeats.py"],
+    "network": ["tests/network/test_paths.py"],
 }
 VERDICTS = ("equivalent", "harmless", "to be mended")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.partition("\n")[0])
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="only these sources; default: core, quorum, hang watch")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="only these sources; default: core, quorum, hang watch, rails")
     parser.add_argument("--sample", type=int, default=400, metavar="N", help="so many are drawn (default 400)")
     parser.add_argument("--all", action="store_true", help="no draw: all (an hour or two)")
     parser.add_argument("--seed", type=int, default=1, help="of the draw (default 1)")

@@ -1,4 +1,4 @@
-"""`core`, the rules of orchestrator and quorum, and the detectors do no I/O: they import each other and pure modules of Python only.
+"""`core`, the rules of orchestrator, quorum and rails, and the detectors do no I/O: they import each other and pure modules of Python only.
 
 Who imports whom else: import-linter, in pyproject.toml.
 """
@@ -35,15 +35,17 @@ OURS = {  # in addition to modules of core
     "orchestrator": {"understudy.detectors.heartbeats"},
     "detectors": {"understudy.common.page_view", "understudy.detectors.base"},
     "messages": set[str](),
+    "network": set[str](),
 }
 QUORUM = [ROOT / "orchestrator" / "quorum" / name for name in ("memory.py", "raft.py", "roster.py")]
 RULES = [ROOT / "orchestrator" / name for name in ("dispatch.py", "lease_term.py", "liveness.py")]
 MESSAGES = [path for path in sorted((ROOT / "messages").rglob("*.py")) if path.name not in ("registry.py", "base.py")]
+RAILS = [ROOT / "network" / "paths.py"]
 DETECTORS = [ROOT / "detectors" / name for name in ("base.py", "hang.py", "heartbeats.py")]
 
 
 @pytest.mark.parametrize(
-    "path", [*sorted((ROOT / "core").glob("*.py")), *QUORUM, *RULES, *DETECTORS, *MESSAGES], ids=lambda path: path.stem
+    "path", [*sorted((ROOT / "core").glob("*.py")), *QUORUM, *RULES, *RAILS, *DETECTORS, *MESSAGES], ids=lambda path: path.stem
 )
 def test_what_decides_is_pure(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):

@@ -96,6 +96,23 @@ OF: Mapping[str, Codes] = {
     "journal verify": {DONE: "all of it can be used", FAILED: "some of it is damaged", USAGE: "there is no journal"},
     "journal backup": {DONE: "copied", FAILED: "copied, but the journal is damaged, and so is the copy", USAGE: "nothing was copied"},
     "journal restore": {DONE: "restored", USAGE: "nothing was changed"},
+    "network plan": {DONE: "success", FAILED: "the kernel refused a query", USAGE: COMMON[USAGE]},
+    "network apply": {
+        DONE: "success",
+        FAILED: "the kernel refused a change; what was done is undone",
+        USAGE: f"{COMMON[USAGE]}; nothing has changed",
+    },
+    "network undo": {
+        DONE: "success",
+        FAILED: "the kernel refused a change; run it again",
+        USAGE: "there is nothing to undo, or the record cannot be used",
+    },
+    "network rails": {DONE: "ended by a signal", FAILED: "the kernel refused a query", USAGE: COMMON[USAGE]},
+    "network status": {
+        DONE: "all next hops are in use",
+        FAILED: "a next hop is withdrawn, a peer answers on no rail, or the rail agent does not run",
+        USAGE: "there is no state",
+    },
     "agent": {DONE: "ended by a signal", FAILED: "the orchestrator refused this node", USAGE: COMMON[USAGE]},
     "orchestrator": {
         DONE: "ended by a signal",

@@ -17,6 +17,9 @@ there is something to look at.
     [nccl-ras]                        # only with this section: NCCL's own view of a job (`nccl_ras`)
     every = 60
 
+    [network]                         # only with this section: rails that stay down (`rails`)
+    after = 600
+
     [[command]]                       # any number: a program of yours that is run (`command.CommandCheck`)
     name = "disk"
     argv = ["/usr/local/bin/check-disk", "/scratch"]
@@ -45,6 +48,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, Field
 
 from understudy import extensions
+from understudy.common import rail_state
 from understudy.common.bounds import plain
 from understudy.detectors import amdsmi
 from understudy.detectors.amdsmi import AmdLimits, AmdSmi
@@ -56,6 +60,7 @@ from understudy.detectors.kernel import Kernel
 from understudy.detectors.nccl_ras import NcclRas
 from understudy.detectors.nvml import Nvml
 from understudy.detectors.nvml_limits import DEFAULT, Limits
+from understudy.detectors.rails import AFTER, Rails
 from understudy.messages import detector_files
 
 LONGEST = 1 << 20  # characters of a file
@@ -92,6 +97,14 @@ class NcclRasSettings(Configured):
 
     every: Period = NcclRas.every
     address: Annotated[str, Field(pattern=r"^\S{1,250}:\d{1,5}$")] | None = None  # None: the value of NCCL_RAS_ADDR
+
+
+class RailsSettings(Configured):
+    """Settings of the detector of rails."""
+
+    every: Period = Rails.every
+    state: Annotated[str, Field(min_length=1, max_length=4096)] = str(rail_state.DEFAULT)  # the file of the rail agent
+    after: Period = AFTER  # seconds for which a rail has to be down
 
 
 class KernelSettings(Configured):
@@ -155,6 +168,7 @@ class Settings(Configured):
     nvml: NvmlSettings = NvmlSettings()
     amdsmi: AmdSmiSettings = AmdSmiSettings()
     nccl_ras: NcclRasSettings | None = Field(None, alias="nccl-ras")
+    network: RailsSettings | None = None
     command: Entries = ()  # each a `CommandCheck`
     prometheus: Entries = ()  # each a `prometheus_here.Rules`
 
@@ -194,6 +208,8 @@ def choose(text: str = "", file: str = "the detectors' file", names: Sequence[st
     ]
     if (ras := settings.nccl_ras) is not None:
         choices.append(Choice(NcclRas.name, file, ras.every, partial(NcclRas, ras.address or ""), NcclRas.missing))
+    if (rails := settings.network) is not None:
+        choices.append(Choice(Rails.name, file, rails.every, partial(Rails, Path(rails.state), rails.after), Rails.missing))
     known = [choice.name for choice in choices]
     for name in sorted(set(settings.off).difference(known)):
         mistakes.append(detector_files.NO_SUCH_DETECTOR(path=file, name=plain(name[:64]), known=", ".join(known)))
