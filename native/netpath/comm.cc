@@ -73,7 +73,9 @@ void Comm::finish(Request* request, size_t transferred) {
 
 void Comm::fail(abi::Result result, const std::string& reason) {
   int none = abi::kSuccess;
-  if (failure_.compare_exchange_strong(none, result)) warn("%s", reason.c_str());
+  if (!failure_.compare_exchange_strong(none, result)) return;
+  const bool matters = std::any_of(requests_.begin(), requests_.end(), [](const Request& one) { return one.state.load() == Request::kPending; });
+  (matters ? warn : info)("%s", reason.c_str());
 }
 
 }  // namespace netpath

@@ -49,6 +49,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
   virtual void flush_requests() {}  // after one or more start_request
   virtual void stop() = 0;
   static void finish(Request* request, size_t transferred);
+  // All later calls, and tests of open requests, return `result`.
   void fail(abi::Result result, const std::string& reason);
 
   const std::shared_ptr<Loop> loop_;

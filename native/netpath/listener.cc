@@ -9,7 +9,7 @@ namespace netpath {
 namespace {
 
 constexpr size_t kMostGuests = 1024;
-constexpr std::chrono::seconds kGreetWithin{5};
+constexpr std::chrono::seconds kGuestLeavesAfter{5};
 
 }  // namespace
 
@@ -92,7 +92,7 @@ void Listener::on_ready(uint32_t) {
 
 void Listener::tick(Time now) {
   guests_.remove_if([&](const std::unique_ptr<Guest>& guest) {
-    if (!guest->done() && now - guest->since() > kGreetWithin) guest->refuse();
+    if (!guest->done() && now - guest->since() > kGuestLeavesAfter) guest->refuse();
     return guest->done();
   });
 }

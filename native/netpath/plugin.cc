@@ -8,7 +8,7 @@
 #include "engine.h"
 #include "log.h"
 
-namespace netpath {
+namespace netpath::plugin {
 namespace {
 
 using abi::Result;
@@ -259,21 +259,19 @@ constexpr Net make_v11() {
 }
 
 }  // namespace
-}  // namespace netpath
 
-extern "C" {
+#define UNDERSTUDY_EXPORT extern "C" __attribute__((visibility("default")))
 
-#define UNDERSTUDY_EXPORT __attribute__((visibility("default"))) extern const
+UNDERSTUDY_EXPORT const abi::NetV8 ncclNetPlugin_v8;
+UNDERSTUDY_EXPORT const abi::NetV9 ncclNetPlugin_v9;
+UNDERSTUDY_EXPORT const abi::NetV10 ncclNetPlugin_v10;
+UNDERSTUDY_EXPORT const abi::NetV11 ncclNetPlugin_v11;
+UNDERSTUDY_EXPORT const abi::NetV12 ncclNetPlugin_v12;
 
-UNDERSTUDY_EXPORT netpath::abi::NetV8 ncclNetPlugin_v8;
-UNDERSTUDY_EXPORT netpath::abi::NetV9 ncclNetPlugin_v9;
-UNDERSTUDY_EXPORT netpath::abi::NetV10 ncclNetPlugin_v10;
-UNDERSTUDY_EXPORT netpath::abi::NetV11 ncclNetPlugin_v11;
-UNDERSTUDY_EXPORT netpath::abi::NetV12 ncclNetPlugin_v12;
+const abi::NetV8 ncclNetPlugin_v8 = make_v8();
+const abi::NetV9 ncclNetPlugin_v9 = make_v9();
+const abi::NetV10 ncclNetPlugin_v10 = make_v10();
+const abi::NetV11 ncclNetPlugin_v11 = make_v11<abi::NetV11>();
+const abi::NetV12 ncclNetPlugin_v12 = make_v11<abi::NetV12>();
 
-const netpath::abi::NetV8 ncclNetPlugin_v8 = netpath::make_v8();
-const netpath::abi::NetV9 ncclNetPlugin_v9 = netpath::make_v9();
-const netpath::abi::NetV10 ncclNetPlugin_v10 = netpath::make_v10();
-const netpath::abi::NetV11 ncclNetPlugin_v11 = netpath::make_v11<netpath::abi::NetV11>();
-const netpath::abi::NetV12 ncclNetPlugin_v12 = netpath::make_v11<netpath::abi::NetV12>();
-}
+}  // namespace netpath::plugin

@@ -8,7 +8,7 @@ namespace netpath {
 namespace {
 
 constexpr int kMostCorrupt = 64;             // wrong checksums in a row: not noise, but a defect
-constexpr std::chrono::seconds kGoneAfter{5};  // a live sender would have come back
+constexpr std::chrono::seconds kSenderGoneAfter{5};  // a live sender would have come back
 
 size_t chunks_of(size_t total, uint32_t unit) { return total == 0 ? 1 : (total + unit - 1) / unit; }
 
@@ -140,7 +140,7 @@ void Receiver::drop(ReceiverStream* stream, bool by_peer) {
 void Receiver::tick(Time now) {
   dropped_.clear();
   if (messages_.empty() || failed()) return;
-  const Seconds gone = std::min<Seconds>(kGoneAfter, config_.give_up);
+  const Seconds gone = std::min<Seconds>(kSenderGoneAfter, config_.give_up);
   if (streams_.empty() && ended_by_peer_ && now - no_stream_since_ > gone) {
     give_up(abi::kRemoteError, "the sender has closed all connections and does not come back: its process has ended");
   } else if (now - last_heard_ > config_.give_up) {

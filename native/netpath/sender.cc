@@ -18,7 +18,7 @@ constexpr uint32_t kLeastUnit = 1 << 16, kMostUnit = 1 << 19, kUnitStep = 1 << 1
 constexpr uint64_t kLeastWindow = 2 << 20, kMostWindow = 32 << 20;
 constexpr double kWindowSeconds = 0.05;
 constexpr milliseconds kWaitForRails{200};     // after the first one
-constexpr std::chrono::seconds kGoneAfter{5};  // of refused connections
+constexpr std::chrono::seconds kReceiverGoneAfter{5};  // of refused connections
 constexpr std::chrono::seconds kBusyFor{1};
 
 }  // namespace
@@ -259,7 +259,7 @@ void Sender::check_peer(Time now) {
     possible = possible || (stream->rail().link_up && !stream->refused());
   }
   if (!refused || possible) refused_since_ = now;
-  if (now - refused_since_ > std::min<Seconds>(kGoneAfter, config_.give_up)) {
+  if (now - refused_since_ > std::min<Seconds>(kReceiverGoneAfter, config_.give_up)) {
     give_up(abi::kRemoteError, "the receiver refuses all connections: its process has ended");
   } else if (now - std::max(last_alive_, waiting_since_) > config_.give_up) {
     give_up(abi::kSystemError, "the receiver answers on no rail for UNDERSTUDY_NET_GIVE_UP_S");

@@ -17,6 +17,7 @@ from understudy.cli.explain_command import explain
 from understudy.cli.job_commands import migrate, report, resolve, status, stop, taint
 from understudy.cli.journal_command import journal
 from understudy.cli.kubernetes_command import kubernetes
+from understudy.cli.network_command import network
 from understudy.cli.policy_command import policy
 from understudy.cli.run_command import run
 from understudy.cli.serve_command import agent, orchestrator
@@ -62,6 +63,7 @@ app.add_typer(policy)
 app.add_typer(journal)
 app.add_typer(slurm)
 app.add_typer(kubernetes)
+app.add_typer(network)
 SERVICE = "A service for many jobs on many nodes"
 app.command(rich_help_panel=SERVICE, epilog=epilog("orchestrator"))(orchestrator)
 app.command(rich_help_panel=SERVICE, epilog=epilog("agent"))(agent)
