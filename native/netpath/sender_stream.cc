@@ -227,13 +227,12 @@ void SenderStream::write() {
     const char* from = needed ? frame.chunk->data + done : kFiller.data();
     if (!needed) rest = std::min(rest, kFiller.size());
 #ifdef UNDERSTUDY_BREAK_WIRE
-    static thread_local char broken;
-    if (needed && done == 0 && rest > 0 && count == 0 && header_.message % 7 == 3) {
-      broken = static_cast<char>(*from ^ 1);
-      from = &broken;
-      rest = 1;
-    } else if (needed && done == 0 && header_.message % 7 == 3 && rest > 0) {
-      rest = 0;  // the header alone, so that the next call begins with the payload
+    // The first byte of every 64th frame arrives changed: it is sent alone, after the header alone.
+    static thread_local char changed;
+    if (needed && done == 0 && rest > 0 && (acked_frames_ + in_flight_.size()) % 64 == 63) {
+      changed = static_cast<char>(*from ^ 1);
+      from = &changed;
+      rest = count == 0 ? 1 : 0;
     }
 #endif
     if (rest > 0) parts[count++] = {const_cast<char*>(from), rest};
@@ -257,18 +256,16 @@ void SenderStream::write() {
 }
 
 void SenderStream::queue_again() {
-  bool any = false;
   for (Frame& frame : in_flight_) {
     if (!frame.chunk || frame.chunk->acknowledged || std::exchange(frame.queued_again, true)) continue;
     comm_.again(frame.chunk);
     ++rail_.stats->retransmits;
-    any = true;
   }
-  if (any) ++rail_.stats->failovers;
 }
 
 void SenderStream::close(Time retry_at) {
   if (state_ == State::kClosed) return;
+  if (state_ == State::kOpen && !late_) ++rail_.stats->failovers;
   note_stall(Clock::now());
   // A reset: the kernel need not go on trying to deliver what goes another way now.
   const linger now{1, 0};
@@ -320,6 +317,7 @@ void SenderStream::check_progress(Time now) {
   if (!late_ && silent > limit && comm_.another_acknowledged(*this, half)) {
     late_ = true;
     ++rail_.stats->stalls;
+    ++rail_.stats->failovers;
     queue_again();
   } else if (late_ && silent > limit + kCloseAfter && comm_.another_acknowledged(*this, now - kCloseAfter)) {
     close(now);

@@ -8,7 +8,7 @@
 //   bytes, chunks             payload that arrived and was used (send: that was acknowledged)
 //   retransmits               chunks that were sent again because of this rail (send)
 //   duplicates                chunks that arrived although they were there already (receive)
-//   failovers                 how often its chunks went to other rails (send)
+//   failovers                 how often a stream ended or was late, so that others carried what it would have (send)
 //   stalls, longest_stall_ms  how often, and how long at most, it was silent beyond the limit while data was under way (send)
 //   reconnects                streams that were opened again (send)
 //   corrupt                   chunks whose checksum was wrong (receive)

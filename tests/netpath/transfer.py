@@ -42,15 +42,16 @@ class Transfer:
         self._environment = {**os.environ, **common}
         self.lines: dict[int, list[str]] = {SENDER: [], RECEIVER: []}
         words = [str(version), str(comms), sizes, str(limit)]
-        self._errors = [open(folder / name, "w+") for name in ("sender.err", "receiver.err")]
+        self._errors = [folder / "sender.err", folder / "receiver.err"]
         self.receiver = self._start(hosts.command(RECEIVER, build.driver, build.library, "receive", *words), RECEIVER)
         wait_until(lambda: len(self.handles()) == comms or self.receiver.poll() is not None, "the handles", LONG)
         self.sender = self._start(hosts.command(SENDER, build.driver, build.library, "send", *words, *self.handles()), SENDER)
 
     def _start(self, words: list[str], host: int) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            words, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors[host], text=True
-        )
+        with self._errors[host].open("w") as errors:
+            process = subprocess.Popen(
+                words, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
         output = process.stdout
         assert output is not None
         # Ends with the process: its output is then at its end.
@@ -121,12 +122,12 @@ class Transfer:
         """Exit codes of sender and receiver, when both have ended."""
         return self.sender.wait(LONG), self.receiver.wait(LONG)
 
+    def receiver_code(self) -> int:
+        """Exit code of the receiver, when it has ended."""
+        return self.receiver.wait(LONG)
+
     def errors(self) -> str:
-        texts = []
-        for file in self._errors:
-            file.seek(0)
-            texts.append(file.read()[-3000:])
-        return "\n".join(texts)
+        return "\n".join(file.read_text()[-3000:] for file in self._errors)
 
     def _over(self) -> bool:
         return self.sender.poll() is not None or self.receiver.poll() is not None
@@ -136,8 +137,6 @@ class Transfer:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        for file in self._errors:
-            file.close()
 
 
 @contextlib.contextmanager

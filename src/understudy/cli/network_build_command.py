@@ -14,7 +14,9 @@ from understudy.network import plugin
 
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Folder of the library, such as one that all nodes share. Default: in the user's cache.", show_default=False),
+    typer.Option(
+        "--out", help="Folder of the library, such as one that all nodes share. Default: in the user's cache.", show_default=False
+    ),
 ]
 
 

@@ -80,8 +80,8 @@ VARIABLES = (
     Variable(
         "UNDERSTUDY_NET_IFNAME",
         Use.PLUGIN,
-        "Network interfaces that are rails, in the format of `NCCL_SOCKET_IFNAME`: prefixes with commas, `=` before exact names, `^` before "
-        "what is excluded.",
+        "Network interfaces that are rails, in the format of `NCCL_SOCKET_IFNAME`: prefixes with commas, `=` before exact names, "
+        "`^` before what is excluded.",
         "`NCCL_SOCKET_IFNAME`, else all that are up, except loopback and bridges of containers",
     ),
     Variable("UNDERSTUDY_NET_SOCKETS", Use.PLUGIN, "TCP connections per rail of a communicator, 1 to 16.", "2"),
