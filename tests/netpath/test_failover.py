@@ -91,6 +91,7 @@ def test_a_slow_rail_gets_less_and_wins_back_its_share(plugin: Build, hosts: Mak
 def test_rails_flap(plugin: Build, hosts: Make, tmp_path: Path) -> None:
     two = hosts(2)
     with transfer(plugin, two, tmp_path, MIXED) as running:
+        running.wait_for_messages(30)
         for turn in range(6):
             rail = turn % 2
             before = running.total("failovers", interface=f"r{rail}")

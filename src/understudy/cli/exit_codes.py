@@ -96,6 +96,8 @@ OF: Mapping[str, Codes] = {
     "journal verify": {DONE: "all of it can be used", FAILED: "some of it is damaged", USAGE: "there is no journal"},
     "journal backup": {DONE: "copied", FAILED: "copied, but the journal is damaged, and so is the copy", USAGE: "nothing was copied"},
     "journal restore": {DONE: "restored", USAGE: "nothing was changed"},
+    "network build": {DONE: "the plugin is there", USAGE: "it cannot be built"},
+    "network env": {DONE: "success", USAGE: "the plugin has not been built"},
     "agent": {DONE: "ended by a signal", FAILED: "the orchestrator refused this node", USAGE: COMMON[USAGE]},
     "orchestrator": {
         DONE: "ended by a signal",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from understudy.cli.exit_codes import epilog
 from understudy.cli.network_build_command import build, env
 
 network = typer.Typer(
@@ -12,5 +13,5 @@ network = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
-network.command()(build)
-network.command()(env)
+network.command(epilog=epilog("network build"))(build)
+network.command(epilog=epilog("network env"))(env)

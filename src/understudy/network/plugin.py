@@ -34,8 +34,8 @@ class PluginError(ValueError):
 
 def default_folder(sources: Path = SOURCES, environment: Mapping[str, str] = os.environ) -> Path:
     """Return where the library of these sources is, or will be. Raises `PluginError` if there are no sources."""
-    files = sorted([*sources.glob("*.cc"), *sources.glob("*.h"), sources / "Makefile"])
-    if len(files) < 2 or not files[-1].exists() or not (sources / "Makefile").exists():
+    files = sorted(path for path in sources.glob("*") if path.suffix in (".cc", ".h") or path.name == "Makefile")
+    if not files:
         raise PluginError(network_plugin.SOURCES_MISSING(folder=sources))
     digest = hashlib.sha256()
     for file in files:
