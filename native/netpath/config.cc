@@ -40,7 +40,7 @@ Config Config::from_environment() {
   config.interfaces = text("UNDERSTUDY_NET_IFNAME", text("NCCL_SOCKET_IFNAME").c_str());
   config.streams = whole("UNDERSTUDY_NET_SOCKETS", config.streams, 1, wire::kMaxStreams);
   config.threads = whole("UNDERSTUDY_NET_THREADS", config.threads, 1, 64);
-  config.give_up = Seconds(number("UNDERSTUDY_NET_GIVE_UP_S", config.give_up.count(), 0.5, 1e6));
+  config.give_up = Seconds(number("UNDERSTUDY_NET_GIVE_UP_S", config.give_up.count(), 3, 1e6));
   config.checksum = whole("UNDERSTUDY_NET_CRC", 0, 0, 1) == 1;
   config.stats_folder = text("UNDERSTUDY_NET_STATS");
   struct stat found {};

@@ -218,6 +218,7 @@ int users = 0;
 
 // A forked process has no threads: what the parent had is left alone, and not freed.
 void in_forked_process() {
+  close_all_in_forked_process();
   new (&the_mutex) std::mutex;
   new (&the_engine()) std::shared_ptr<Engine>;
   users = 0;

@@ -114,6 +114,10 @@ void Receiver::chunk_arrived(const wire::FrameHeader& header) {
   received_ = first_;
 }
 
+bool Receiver::has(const wire::FrameHeader& header) const {
+  return !is_open(header.message) || messages_[header.message - first_].arrived[header.offset / header.unit];
+}
+
 void Receiver::chunk_was_corrupt() {
   if (++corrupt_in_a_row_ >= kMostCorrupt) {
     give_up(abi::kSystemError, "64 chunks in a row had a wrong checksum: check the memory and the network of both hosts");

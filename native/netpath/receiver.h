@@ -25,7 +25,10 @@ class ReceiverStream : public Handler {
   void reply(wire::Type type, uint64_t first, uint64_t second);
   void flush();  // send what `reply` has queued
   // A newer copy of the chunk that is arriving has begun elsewhere: drop the rest of this one.
-  void divert() { target_ = nullptr; }
+  void divert() {
+    target_ = nullptr;
+    diverted_ = true;
+  }
   bool receives(uint64_t message, uint64_t offset) const { return in_payload_ && target_ != nullptr && header_.message == message && header_.offset == offset; }
   void say_bye(uint64_t received);
   void end();  // close the connection; nothing is read any more
@@ -48,6 +51,7 @@ class ReceiverStream : public Handler {
   wire::FrameHeader header_{};
   size_t header_bytes_ = 0;
   bool in_payload_ = false;
+  bool diverted_ = false;
   char* target_ = nullptr;   // where the payload goes; null: nowhere
   size_t payload_bytes_ = 0;
   uint64_t frames_ = 0, bytes_ = 0;              // received
@@ -67,6 +71,7 @@ class Receiver : public Comm {
   // For a stream: where the payload of this chunk goes, or null if it is to be dropped. False: the sender breaks the protocol.
   bool place(const wire::FrameHeader& header, char** target);
   void chunk_arrived(const wire::FrameHeader& header);
+  bool has(const wire::FrameHeader& header) const;  // the chunk has arrived as a whole
   void chunk_was_corrupt();
   void heard() { last_heard_ = Clock::now(); }
   void peer_closed();

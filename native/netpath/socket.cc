@@ -4,15 +4,37 @@
 #include <netinet/tcp.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
 
 namespace netpath {
 
+namespace {
+
+// The descriptors of this library. One that is higher stays open in forked processes.
+std::array<std::atomic<bool>, 1 << 16> ours;
+
+void mark(int fd, bool is_ours) {
+  if (fd >= 0 && static_cast<size_t>(fd) < ours.size()) ours[static_cast<size_t>(fd)] = is_ours;
+}
+
+}  // namespace
+
 void Fd::reset(int fd) {
+  // The mark is gone before the number can be used again.
+  mark(fd_, false);
   if (fd_ >= 0) close(fd_);
   fd_ = fd;
+  mark(fd_, true);
+}
+
+void close_all_in_forked_process() {
+  for (size_t fd = 0; fd < ours.size(); ++fd) {
+    if (ours[fd].exchange(false)) close(static_cast<int>(fd));
+  }
 }
 
 Address Address::of(const sockaddr* from) {

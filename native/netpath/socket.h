@@ -13,10 +13,12 @@ namespace netpath {
 class Fd {
  public:
   Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
+  explicit Fd(int fd) { reset(fd); }
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Fd& operator=(Fd&& other) noexcept {
-    if (this != &other) reset(std::exchange(other.fd_, -1));
+    if (this == &other) return *this;
+    reset();
+    fd_ = std::exchange(other.fd_, -1);
     return *this;
   }
   ~Fd() { reset(); }
@@ -28,6 +30,9 @@ class Fd {
  private:
   int fd_ = -1;
 };
+
+// In a forked process: close its copies of all descriptors, so that connections end with the process that uses them.
+void close_all_in_forked_process();
 
 // An IPv4 or IPv6 address without a port.
 struct Address {

@@ -11,9 +11,10 @@
 //              each rail, and those of open receives are repeated on each new stream: none is lost with a rail.
 //   data       A message is cut in chunks of `unit` bytes (the last one is shorter; a message of 0 bytes has one chunk). Any stream
 //              may carry any chunk, more than once. The receiver writes a chunk whose message is open and which it does not have
-//              yet. It reads and drops all others. A copy that begins while an older one arrives takes over from the older one.
-//   ack        How many frames and bytes this stream has received. It speaks for this stream only; the sender concludes which chunks
-//              have arrived. A chunk that is not acknowledged in time goes over another stream.
+//              yet. It reads and drops all others. A copy that begins while an older one arrives takes over; the stream of the older
+//              one is closed if it ends first, because it may not be acknowledged.
+//   ack        How many frames and bytes this stream has received. Every chunk of these frames has arrived as a whole, on this stream or
+//              on another. A chunk that is not acknowledged in time goes over another stream.
 //   probe      A frame without a message. It is acknowledged like data, and shows that the stream works and how fast it is.
 //   bye        The sender closes; or the receiver does, with the number of the first message that it does not have.
 //

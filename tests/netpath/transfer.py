@@ -68,13 +68,13 @@ class Transfer:
     def wait_for_messages(self, count: int) -> None:
         """Wait until `count` more messages have arrived."""
         goal = self.sent() + count
-        wait_until(lambda: self.sent() >= goal or self._over(), f"{count} more messages", LONG)
-        assert not self._over(), self.errors()
+        wait_until(lambda: self.sent() >= goal or self.over(), f"{count} more messages", LONG)
+        assert not self.over(), self.errors()
 
-    def wait_for(self, counter: str, more_than: int, host: int = SENDER, interface: str = "") -> None:
-        """Wait until a counter of the plugin, summed over rails, has grown; messages flow meanwhile."""
-        wait_until(lambda: self.total(counter, host, interface) > more_than or self._over(), f"{counter} > {more_than}", LONG)
-        assert not self._over(), self.errors()
+    def wait_for(self, counter: str, more_than: int, host: int = SENDER, interface: str = "", ended: bool = False) -> None:
+        """Wait until a counter of the plugin, summed over rails, has grown, or, if `ended`, until a process has ended."""
+        wait_until(lambda: self.total(counter, host, interface) > more_than or self.over(), f"{counter} > {more_than}", LONG)
+        assert ended or not self.over(), self.errors()
 
     def stats(self, host: int = SENDER) -> list[dict[str, Any]]:
         """The lines about rails, of the process on `host`."""
