@@ -17,10 +17,6 @@ abi::Result Comm::submit(void* data, size_t size, Request** request) {
     return abi::kInvalidUsage;
   }
   if (const int failure = failure_.load(); failure != abi::kSuccess) return static_cast<abi::Result>(failure);
-  if (size > wire::kMaxMessage) {
-    warn("%zu bytes in one request; at most %zu are possible", size, wire::kMaxMessage);
-    return abi::kInvalidArgument;
-  }
   bool first;
   {
     const std::lock_guard lock(mutex_);

@@ -125,6 +125,11 @@ Result reg_mr(void*, void*, size_t, int type, void** mhandle) {
 Result dereg_mr(void*, void*) { return abi::kSuccess; }
 
 Result isend(void* comm, void* data, size_t size, void** request) {
+  *request = nullptr;
+  if (size > wire::kMaxMessage) {
+    warn("%zu bytes in one message; at most %zu are possible", size, wire::kMaxMessage);
+    return abi::kInvalidArgument;
+  }
   return static_cast<Comm*>(comm)->submit(data, size, reinterpret_cast<Request**>(request));
 }
 

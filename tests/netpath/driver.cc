@@ -62,6 +62,9 @@ struct Sizes {
     return sizes;
   }
 
+  // Requests in flight; few of large messages, so that they fit into the memory.
+  size_t window() const { return std::clamp<size_t>((size_t{1} << 28) / (most + 1), 1, kWindow); }
+
   uint64_t seed_of(size_t comm, uint64_t number) const { return (seed * 1000003 + comm) * 1000003 + number; }
 
   // Many are small, some are empty; 1 is the end.
@@ -140,7 +143,7 @@ class Progress {
 
 class Receiving {
  public:
-  Receiving(const Api& api, const Sizes& sizes, size_t number, void* comm) : api_(api), sizes_(sizes), number_(number), comm_(comm), slots_(2 * kWindow) {
+  Receiving(const Api& api, const Sizes& sizes, size_t number, void* comm) : api_(api), sizes_(sizes), number_(number), comm_(comm), slots_(2 * sizes.window()) {
     for (Slot& slot : slots_) slot.buffer.assign(sizes.most + kBeyond, kMark);
   }
 
@@ -161,7 +164,7 @@ class Receiving {
     }
     // The sender may close as soon as its last message has arrived, so a failure counts when nothing has arrived after it.
     if (!ended_) must(failure, "irecv or test");
-    while (!ended_ && failure_ == 0 && posted_ - received_ < kWindow) {
+    while (!ended_ && failure_ == 0 && posted_ - received_ < sizes_.window()) {
       Slot& slot = slots_[posted_ % slots_.size()];
       if (sizes_.checked && !all_are(slot.buffer.data(), slot.buffer.size(), kMark)) stop(3, "bytes were written after a message was complete");
       failure_ = api_.irecv(comm_, slot.buffer.data(), slot.buffer.size(), &slot.request);
@@ -192,7 +195,7 @@ class Receiving {
 
 class Sending {
  public:
-  Sending(const Api& api, const Sizes& sizes, size_t number, void* comm) : api_(api), sizes_(sizes), number_(number), comm_(comm), slots_(kWindow) {
+  Sending(const Api& api, const Sizes& sizes, size_t number, void* comm) : api_(api), sizes_(sizes), number_(number), comm_(comm), slots_(sizes.window()) {
     for (Slot& slot : slots_) slot.buffer.assign(sizes.most + 8, 0);
   }
 
@@ -209,7 +212,7 @@ class Sending {
       progress.message(static_cast<size_t>(size));
       ++sent_;
     }
-    while (!end_posted_ && posted_ - sent_ < kWindow) {
+    while (!end_posted_ && posted_ - sent_ < sizes_.window()) {
       Slot& slot = slots_[posted_ % slots_.size()];
       const size_t size = stopping ? 1 : sizes_.of(number_, posted_);
       if (sizes_.checked) fill(slot.buffer.data(), size, sizes_.seed_of(number_, posted_));

@@ -119,9 +119,9 @@ def stranger(namespace: str, host: str, port: int, words: bytes) -> bytes:
         "try:\n"
         "    link.sendall(bytes.fromhex(sys.argv[4])); link.shutdown(socket.SHUT_WR)\n"
         "    while data := link.recv(4096): sys.stdout.buffer.write(data)\n"
-        "except ConnectionError: pass\n"
+        "except OSError: pass\n"  # it was closed
     )
-    done = subprocess.run(
-        ["python3", "-c", program, namespace, host, str(port), words.hex()], capture_output=True, timeout=LONG, check=True
-    )
+    words_of_command = ["python3", "-c", program, namespace, host, str(port), words.hex()]
+    done = subprocess.run(words_of_command, capture_output=True, timeout=LONG)
+    assert done.returncode == 0, done.stderr
     return done.stdout

@@ -129,7 +129,8 @@ class Transfer:
     def errors(self) -> str:
         return "\n".join(file.read_text()[-3000:] for file in self._errors)
 
-    def _over(self) -> bool:
+    def over(self) -> bool:
+        """Return whether one of the processes has ended."""
         return self.sender.poll() is not None or self.receiver.poll() is not None
 
     def close(self) -> None:
