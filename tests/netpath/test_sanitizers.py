@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.whole, pytest.mark.parametrize("sanitizer", SANITIZERS
 
 @pytest.mark.parametrize("mode", ["tables", "fork", "midway"])
 def test_lives(builder: Callable[..., Build], sanitizer: str, mode: str) -> None:
+    if (sanitizer, mode) == ("thread", "fork"):
+        pytest.skip("this sanitizer ends a process that starts threads after a fork")
     done = run(builder(sanitizer, *SANITIZERS[sanitizer]), mode, **OPTIONS)
     assert done.returncode == 0, done.stderr[-5000:]
     assert "Sanitizer" not in done.stderr
