@@ -28,10 +28,10 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist workste
 EVERYTHING := -m "gate or cluster or whole or not whole"
 CONFORMANCE := conformance-1 conformance-2 conformance-3
 # The parts of `make whole`, each of which ends within an hour.
-PARTS := whole-units model whole-faults whole-control whole-recovery whole-leaving drills \
+PARTS := whole-units netpath model whole-faults whole-control whole-recovery whole-leaving drills \
 	matrix $(CONFORMANCE) fuzz slurm kubernetes whole-newest
 
-.PHONY: help reference docs setup setup-newest demo drain lint test clusters newest costs covering whole $(PARTS) conformance mutants format bench peers compare clean
+.PHONY: netpath-long help reference docs setup setup-newest demo drain lint test clusters newest costs covering whole $(PARTS) conformance mutants format bench peers compare clean
 
 help:
 	@echo "To begin:"
@@ -49,6 +49,7 @@ help:
 	@echo "  make whole        all parts, one after the other"
 	@echo "    make whole-units      unit tests, rows of the model and contracts of ports that take minutes; 15 min on a busy machine"
 	@echo "    make model            the protocol in every order of events, within larger bounds; 56 min on a busy machine"
+	@echo "    make netpath          the network plugin between network namespaces, with sanitizers; 15 min on a busy machine"
 	@echo "    make whole-faults     faults in every place of a step, each in every mode; contracts of ports; covering array; 9 min"
 	@echo "    make whole-control    command line, agents, orchestrators, service, hosts; 38 min on a busy machine"
 	@echo "    make whole-recovery   scripts that lose ranks; drills, redo, messages; 52 min on a busy machine"
@@ -60,6 +61,7 @@ help:
 	@echo "    make slurm            everything on a real Slurm cluster; 56 min"
 	@echo "    make kubernetes       everything on a real Kubernetes control plane; 57 min"
 	@echo "    make whole-newest     the tests that depend most on torch, on torch $(TORCH_NEWEST); 9 min, its first setup included"
+	@echo "  make netpath-long a long random sequence of faults of the network plugin"
 	@echo "  make conformance  its three parts in one go; writes docs/evidence/conformance.json and its page"
 	@echo "  make mutants      change the meaning of the pure parts in one place at a time, and list the changes that no fast test notices"
 	@echo "More:"
@@ -113,8 +115,15 @@ costs: setup
 whole: $(PARTS)
 
 whole-units: setup
-	$(PYTEST) -m whole --ignore tests/integration --ignore tests/faults --ignore tests/conformance --ignore tests/slurm --ignore tests/kubernetes
+	$(PYTEST) -m whole --ignore tests/netpath --ignore tests/integration --ignore tests/faults --ignore tests/conformance --ignore tests/slurm --ignore tests/kubernetes
 	$(PYTEST) -m hypothesis --hypothesis-profile searching
+
+netpath: setup
+	$(BIN)/python -m pytest --durations 15 -s -m whole tests/netpath
+
+# One sequence of random faults, as long as wanted: make netpath-long NETPATH_SEED=7 NETPATH_CHANGES=5000
+netpath-long: setup
+	NETPATH_SEED=$(or $(NETPATH_SEED),2) NETPATH_CHANGES=$(or $(NETPATH_CHANGES),1000) $(BIN)/python -m pytest -s -m whole tests/netpath/test_random.py
 
 model: setup
 	$(BIN)/python -m tests.model

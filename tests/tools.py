@@ -60,7 +60,13 @@ TOOLS = (
     Tool("kubectl", _programs("kubectl"), "manifests", ("tests/kubernetes", "tests/schedulers"), "a kubectl on PATH"),
     Tool("PostgreSQL", _postgres, "shared journals", ("tests/integration", "tests/orchestrator"), _debian("postgresql")),
     Tool("nftables", _programs("nft", "nsenter"), "lost packets", ("tests/matrix", "tests/integration"), _debian("nftables", "util-linux")),
-    Tool("iproute2", _programs("ip", "tc", "unshare"), "several hosts", ("tests/integration",), _debian("iproute2", "util-linux")),
+    Tool(
+        "iproute2",
+        _programs("ip", "tc", "unshare"),
+        "several hosts",
+        ("tests/integration", "tests/netpath"),
+        _debian("iproute2", "util-linux"),
+    ),
     Tool(
         "Prometheus",
         _programs("prometheus", "prometheus-node-exporter", "promtool"),
@@ -75,4 +81,5 @@ TOOLS = (
         ("tests/detectors", "tests/integration"),
         _debian("gcc", "libc6-dev"),
     ),
+    Tool("a C++ compiler", _programs("g++", "make"), "the network plugin", ("tests/netpath", "tests/network"), _debian("g++", "make")),
 )

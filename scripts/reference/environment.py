@@ -12,6 +12,7 @@ ABOUT = {
     Use.OPTION: "An option on the command line has precedence.",
     Use.LIMIT: "Set them where `understudy run` is started, with the same value on every node.",
     Use.PODS: "",
+    Use.PLUGIN: "Set them in the environment of the workers; `understudy network env` repeats those that are set.",
     Use.WORKER: "A script may read these. Variables of the rank, such as `RANK`, are set in `os.environ` when a worker gets its rank, so "
     "`/proc/PID/environ` does not show them.",
     Use.OTHER: "A default is set in workers unless the variable has a value.",

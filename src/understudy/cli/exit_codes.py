@@ -113,6 +113,8 @@ OF: Mapping[str, Codes] = {
         FAILED: "a next hop is withdrawn, a peer answers on no rail, or the rail agent does not run",
         USAGE: "there is no state",
     },
+    "network build": {DONE: "the plugin is there", USAGE: "it cannot be built"},
+    "network env": {DONE: "success", USAGE: "the plugin has not been built"},
     "agent": {DONE: "ended by a signal", FAILED: "the orchestrator refused this node", USAGE: COMMON[USAGE]},
     "orchestrator": {
         DONE: "ended by a signal",

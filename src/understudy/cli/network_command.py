@@ -16,6 +16,7 @@ from rich.console import Console
 
 from understudy.cli.exit_codes import epilog
 from understudy.cli.job_commands import AsJson
+from understudy.cli.network_build_command import build, env
 from understudy.cli.show_rails import rails_view
 from understudy.common import rail_state
 from understudy.common.console import say
@@ -29,7 +30,7 @@ from understudy.network.steps import AnyStep, Outcome, SettingStep
 
 network = typer.Typer(
     name="network",
-    help="Keep the TCP connections of a job alive when one of several networks (rails) between its hosts fails.",
+    help="Keep the connections of a job alive when one of several networks (rails) between its hosts fails.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -46,6 +47,10 @@ OUTCOMES = {
     Outcome.GONE: network_rails.STEP_GONE,
     Outcome.KEPT: network_rails.STEP_KEPT,
 }
+
+
+network.command(epilog=epilog("network build"))(build)
+network.command(epilog=epilog("network env"))(env)
 
 
 @network.command(epilog=epilog("network plan"))

@@ -18,6 +18,7 @@ class Use(StrEnum):
     LIMIT = "Limits and switches of workers"
     PODS = "Pods of a JobSet"
     WORKER = "Set in workers"
+    PLUGIN = "Network plugin for NCCL and RCCL"
     OTHER = "Variables of Python, torch and others"
     INTERNAL = ""  # between processes of Understudy: not for users, and not on the page
 
@@ -76,6 +77,20 @@ VARIABLES = (
     Variable("UNDERSTUDY_JOBSET", Use.PODS, "Name of the JobSet. Set it in the manifest: see `deploy/kubernetes/trainer`."),
     Variable("UNDERSTUDY_JOBSET_JOB", Use.PODS, "Name of the pod's job in the JobSet: `node` (ranks) or `spare`."),
     Variable("UNDERSTUDY_SPARE_NODES", Use.PODS, "Number of pods that have only spares.", "0"),
+    Variable(
+        "UNDERSTUDY_NET_IFNAME",
+        Use.PLUGIN,
+        "Network interfaces that are rails, in the format of `NCCL_SOCKET_IFNAME`: prefixes with commas, `=` before exact names, "
+        "`^` before what is excluded.",
+        "`NCCL_SOCKET_IFNAME`, else all that are up, except loopback and bridges of containers",
+    ),
+    Variable("UNDERSTUDY_NET_SOCKETS", Use.PLUGIN, "TCP connections per rail of a communicator, 1 to 16.", "2"),
+    Variable("UNDERSTUDY_NET_THREADS", Use.PLUGIN, "Threads of a process that move data, 1 to 64.", "2"),
+    Variable("UNDERSTUDY_NET_CRC", Use.PLUGIN, "`1`: each chunk has a checksum (CRC-32C); a chunk that is wrong is sent again.", "0"),
+    Variable(
+        "UNDERSTUDY_NET_GIVE_UP_S", Use.PLUGIN, "Seconds without an answer of the peer on any rail, after which NCCL gets an error.", "300"
+    ),
+    Variable("UNDERSTUDY_NET_STATS", Use.PLUGIN, "Folder for counters of each rail, one file per process. It has to exist.", "no counters"),
     Variable("UNDERSTUDY_WORKER", Use.WORKER, "Name of the worker, such as `w3`."),
     Variable("UNDERSTUDY_RUN_DIR", Use.WORKER, "Folder of the run. It differs from run to run."),
     Variable("UNDERSTUDY_NODE", Use.WORKER, "Name of the node; on Kubernetes, of the pod."),

@@ -1,0 +1,450 @@
+// Drives the plugin with host memory, without NCCL. One process receives, another one sends:
+//
+//   driver LIBRARY receive VERSION COMMS SIZE LIMIT   prints "handle HEX" for each communicator
+//   driver LIBRARY send VERSION COMMS SIZE LIMIT HEX...
+//
+// SIZE: "N" for messages of N bytes that are not checked (for speed), or "random:SEED:N" for sizes from 0 to N. Both then check every
+// byte: the content follows from communicator and number. The sender scribbles over a buffer as soon as its request is done. The
+// receiver fills each buffer with a mark before it posts it and after it has checked it, and checks the mark around the message and
+// before it uses the buffer again: so a byte that is written too late, or beyond the message, is noticed. The sender sends until it
+// reads "stop", or until LIMIT seconds pass without any progress, and ends each communicator with a message of one byte. It prints
+// "sent N" now and then. LIMIT also limits the receiver.
+//
+//   driver LIBRARY tables       each version of the tables, in turn, as a loader calls it
+//   driver LIBRARY fork         a forked process, and one that is forked while data is under way
+//   driver LIBRARY midway       communicators that are closed while data is under way
+//
+// Exit code: 0: all is right; 3: wrong bytes; 4: a call returned an error; 5: no progress within the limit.
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
+#include <string_view>
+#include <vector>
+
+#include "api.h"
+
+namespace driver {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kWindow = 8;      // requests in flight per communicator
+constexpr size_t kBeyond = 512;    // a receive is so much larger than the largest send
+constexpr uint8_t kMark = 0xa7, kScribble = 0x5c;
+
+double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
+
+void rest() { usleep(50); }
+
+struct Sizes {
+  bool checked = false;
+  uint64_t seed = 0;
+  size_t most = 0;
+
+  static Sizes parse(const std::string& text) {
+    Sizes sizes;
+    if (text.rfind("random:", 0) == 0) {
+      const size_t colon = text.find(':', 7);
+      sizes.checked = true;
+      sizes.seed = std::stoull(text.substr(7, colon));
+      sizes.most = std::stoull(text.substr(colon + 1));
+    } else {
+      sizes.most = std::stoull(text);
+    }
+    return sizes;
+  }
+
+  // Requests in flight; few of large messages, so that they fit into the memory.
+  size_t window() const { return std::clamp<size_t>((size_t{1} << 28) / (most + 1), 1, kWindow); }
+
+  uint64_t seed_of(size_t comm, uint64_t number) const { return (seed * 1000003 + comm) * 1000003 + number; }
+
+  // Many are small, some are empty; 1 is the end.
+  size_t of(size_t comm, uint64_t number) const {
+    if (!checked) return most;
+    std::mt19937_64 random(seed_of(comm, number));
+    const double share = static_cast<double>(random() >> 11) / 9007199254740992.0;
+    const auto size = static_cast<size_t>(share * share * share * static_cast<double>(most + 1));
+    return size == 1 ? 2 : size;
+  }
+};
+
+uint64_t word(uint64_t seed, uint64_t index) { return (seed + index) * 0x9e3779b97f4a7c15u; }
+
+void fill(uint8_t* to, size_t size, uint64_t seed) {
+  size_t i = 0;
+  for (; i + 8 <= size; i += 8) {
+    const uint64_t value = word(seed, i);
+    std::memcpy(to + i, &value, 8);
+  }
+  const uint64_t value = word(seed, i);
+  std::memcpy(to + i, &value, size - i);
+}
+
+bool matches(const uint8_t* data, size_t size, uint64_t seed) {
+  size_t i = 0;
+  for (; i + 8 <= size; i += 8) {
+    const uint64_t value = word(seed, i);
+    if (std::memcmp(data + i, &value, 8) != 0) return false;
+  }
+  const uint64_t value = word(seed, i);
+  return std::memcmp(data + i, &value, size - i) == 0;
+}
+
+bool all_are(const uint8_t* data, size_t size, uint8_t value) {
+  return size == 0 || (data[0] == value && std::memcmp(data, data + 1, size - 1) == 0);
+}
+
+struct Slot {
+  std::vector<uint8_t> buffer;
+  void* request = nullptr;
+  uint64_t number = 0;
+};
+
+// Progress of all communicators together, and the gaps in it.
+class Progress {
+ public:
+  explicit Progress(double limit) : limit_(limit) {}
+
+  void message(size_t bytes) {
+    const auto now = Clock::now();
+    if (messages_++ == 0) began_ = now;
+    else gaps_.push_back(std::chrono::duration<double, std::milli>(now - last_).count());
+    last_ = now;
+    bytes_ += bytes;
+  }
+  void check() const {
+    if (seconds_since(last_) > limit_) stop(5, "no progress within the limit, after " + std::to_string(messages_) + " messages");
+  }
+  uint64_t messages() const { return messages_; }
+  void print() {
+    std::sort(gaps_.begin(), gaps_.end());
+    const auto at = [&](double share) { return gaps_.empty() ? 0.0 : gaps_[static_cast<size_t>(share * static_cast<double>(gaps_.size() - 1))]; };
+    const double took = std::chrono::duration<double>(last_ - began_).count();
+    std::printf("result {\"messages\": %lu, \"bytes\": %lu, \"seconds\": %.4f, \"mb_s\": %.1f, \"gap_ms\": {\"p50\": %.2f, \"p99\": %.2f, \"p999\": %.2f, \"max\": %.2f}}\n",
+                messages_, bytes_, took, took > 0 ? static_cast<double>(bytes_) / took / 1e6 : 0.0, at(0.5), at(0.99), at(0.999), at(1));
+    std::fflush(stdout);
+  }
+
+ private:
+  const double limit_;
+  uint64_t messages_ = 0, bytes_ = 0;
+  Clock::time_point began_ = Clock::now(), last_ = began_;
+  std::vector<double> gaps_;
+};
+
+class Receiving {
+ public:
+  Receiving(const Api& api, const Sizes& sizes, size_t number, void* comm) : api_(api), sizes_(sizes), number_(number), comm_(comm), slots_(2 * sizes.window()) {
+    for (Slot& slot : slots_) slot.buffer.assign(sizes.most + kBeyond, kMark);
+  }
+
+  bool ended() const { return ended_; }
+  void close() { must(api_.close_recv(comm_), "closeRecv"); }
+
+  void work(Progress& progress) {
+    const int failure = failure_;
+    while (!ended_ && received_ < posted_) {
+      Slot& slot = slots_[received_ % slots_.size()];
+      int done = 0, size = 0;
+      const int result = api_.test(slot.request, &done, &size);
+      if (result != 0) failure_ = result;
+      if (done == 0) break;
+      check(slot, static_cast<size_t>(size));
+      progress.message(static_cast<size_t>(size));
+      ++received_;
+    }
+    // The sender may close as soon as its last message has arrived, so a failure counts when nothing has arrived after it.
+    if (!ended_) must(failure, "irecv or test");
+    while (!ended_ && failure_ == 0 && posted_ - received_ < sizes_.window()) {
+      Slot& slot = slots_[posted_ % slots_.size()];
+      if (sizes_.checked && !all_are(slot.buffer.data(), slot.buffer.size(), kMark)) stop(3, "bytes were written after a message was complete");
+      failure_ = api_.irecv(comm_, slot.buffer.data(), slot.buffer.size(), &slot.request);
+      if (failure_ != 0 || slot.request == nullptr) break;
+      slot.number = posted_++;
+    }
+  }
+
+ private:
+  void check(Slot& slot, size_t size) {
+    ended_ = size == 1;
+    if (ended_ || !sizes_.checked) return;
+    if (size != sizes_.of(number_, slot.number)) stop(3, "message " + std::to_string(slot.number) + " has " + std::to_string(size) + " bytes");
+    if (!matches(slot.buffer.data(), size, sizes_.seed_of(number_, slot.number))) stop(3, "message " + std::to_string(slot.number) + " has wrong bytes");
+    if (!all_are(slot.buffer.data() + size, slot.buffer.size() - size, kMark)) stop(3, "bytes beyond a message were written");
+    std::fill(slot.buffer.begin(), slot.buffer.begin() + static_cast<ptrdiff_t>(size), kMark);
+  }
+
+  const Api& api_;
+  const Sizes& sizes_;
+  const size_t number_;
+  void* const comm_;
+  std::vector<Slot> slots_;
+  uint64_t posted_ = 0, received_ = 0;
+  bool ended_ = false;
+  int failure_ = 0;
+};
+
+class Sending {
+ public:
+  Sending(const Api& api, const Sizes& sizes, size_t number, void* comm) : api_(api), sizes_(sizes), number_(number), comm_(comm), slots_(sizes.window()) {
+    for (Slot& slot : slots_) slot.buffer.assign(sizes.most + 8, 0);
+  }
+
+  bool ended() const { return end_posted_ && sent_ == posted_; }
+  void close() { must(api_.close_send(comm_), "closeSend"); }
+
+  void work(Progress& progress, bool stopping) {
+    while (sent_ < posted_) {
+      Slot& slot = slots_[sent_ % slots_.size()];
+      int done = 0, size = 0;
+      must(api_.test(slot.request, &done, &size), "test");
+      if (done == 0) break;
+      if (sizes_.checked) std::fill(slot.buffer.begin(), slot.buffer.end(), kScribble);
+      progress.message(static_cast<size_t>(size));
+      ++sent_;
+    }
+    while (!end_posted_ && posted_ - sent_ < sizes_.window()) {
+      Slot& slot = slots_[posted_ % slots_.size()];
+      const size_t size = stopping ? 1 : sizes_.of(number_, posted_);
+      if (sizes_.checked) fill(slot.buffer.data(), size, sizes_.seed_of(number_, posted_));
+      must(api_.isend(comm_, slot.buffer.data(), size, &slot.request), "isend");
+      if (slot.request == nullptr) break;
+      ++posted_;
+      end_posted_ = stopping;
+    }
+  }
+
+ private:
+  const Api& api_;
+  const Sizes& sizes_;
+  const size_t number_;
+  void* const comm_;
+  std::vector<Slot> slots_;
+  uint64_t posted_ = 0, sent_ = 0;
+  bool end_posted_ = false;
+};
+
+std::string to_hex(const uint8_t* bytes) {
+  std::string text;
+  for (size_t i = 0; i < abi::kHandleBytes; ++i) {
+    char two[3];
+    std::snprintf(two, sizeof two, "%02x", bytes[i]);
+    text += two;
+  }
+  return text;
+}
+
+std::vector<uint8_t> from_hex(const std::string& text) {
+  std::vector<uint8_t> bytes;
+  for (size_t i = 0; i + 1 < text.size(); i += 2) bytes.push_back(static_cast<uint8_t>(std::stoul(text.substr(i, 2), nullptr, 16)));
+  return bytes;
+}
+
+template <class Call>
+void* until_comm(Call call, const char* what, double limit) {
+  const auto began = Clock::now();
+  void* comm = nullptr;
+  while (comm == nullptr) {
+    must(call(&comm), what);
+    if (seconds_since(began) > limit) stop(5, std::string(what) + " did not finish within the limit");
+    if (comm == nullptr) rest();
+  }
+  return comm;
+}
+
+void receive(const Api& api, size_t comms, const Sizes& sizes, double limit) {
+  std::vector<void*> listening(comms);
+  for (void*& one : listening) {
+    uint8_t handle[abi::kHandleBytes];
+    must(api.listen(handle, &one), "listen");
+    std::printf("handle %s\n", to_hex(handle).c_str());
+  }
+  std::fflush(stdout);
+  std::deque<Receiving> all;
+  for (size_t i = 0; i < comms; ++i) {
+    all.emplace_back(api, sizes, i, until_comm([&](void** comm) { return api.accept(listening[i], comm); }, "accept", limit));
+    must(api.close_listen(listening[i]), "closeListen");
+  }
+  Progress progress(limit);
+  while (!std::all_of(all.begin(), all.end(), [](const Receiving& one) { return one.ended(); })) {
+    for (Receiving& one : all) one.work(progress);
+    progress.check();
+    rest();
+  }
+  for (Receiving& one : all) one.close();
+  progress.print();
+}
+
+void send(const Api& api, const Sizes& sizes, double limit, const std::vector<std::string>& handles) {
+  std::deque<Sending> all;
+  for (const std::string& text : handles) {
+    std::vector<uint8_t> handle = from_hex(text);
+    all.emplace_back(api, sizes, all.size(), until_comm([&](void** comm) { return api.connect(handle.data(), comm); }, "connect", limit));
+  }
+  Progress progress(limit);
+  bool stopping = false;
+  uint64_t printed = 0;
+  auto looked = Clock::now();
+  while (!std::all_of(all.begin(), all.end(), [](const Sending& one) { return one.ended(); })) {
+    for (Sending& one : all) one.work(progress, stopping);
+    progress.check();
+    if (seconds_since(looked) > 0.01) {
+      looked = Clock::now();
+      pollfd input{0, POLLIN, 0};
+      if (!stopping && poll(&input, 1, 0) > 0) stopping = true;  // "stop", or the end of the input
+      if (progress.messages() != printed) std::printf("sent %lu\n", printed = progress.messages());
+      std::fflush(stdout);
+    }
+    rest();
+  }
+  for (Sending& one : all) one.close();
+  progress.print();
+}
+
+// A connection within this process, and messages of some sizes over it.
+void exchange(const Api& api, const std::vector<size_t>& sizes) {
+  uint8_t handle[abi::kHandleBytes];
+  void *listening = nullptr, *to = nullptr, *from = nullptr;
+  must(api.listen(handle, &listening), "listen");
+  const auto began = Clock::now();
+  while (to == nullptr || from == nullptr) {
+    if (to == nullptr) must(api.connect(handle, &to), "connect");
+    if (from == nullptr) must(api.accept(listening, &from), "accept");
+    if (seconds_since(began) > 60) stop(5, "no connection within the limit");
+    rest();
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    std::vector<uint8_t> data(sizes[i] + 8), got(sizes[i] + kBeyond, kMark);
+    fill(data.data(), sizes[i], i);
+    void *sending = nullptr, *receiving = nullptr;
+    must(api.isend(to, data.data(), sizes[i], &sending), "isend");
+    must(api.irecv(from, got.data(), got.size(), &receiving), "irecv");
+    int sent = 0, received = 0, size = -1;
+    while (sent == 0 || received == 0) {
+      if (sent == 0) must(api.test(sending, &sent, nullptr), "test");
+      if (received == 0) must(api.test(receiving, &received, &size), "test");
+      if (seconds_since(began) > 120) stop(5, "no message within the limit");
+      rest();
+    }
+    if (static_cast<size_t>(size) != sizes[i] || !matches(got.data(), sizes[i], i)) stop(3, "wrong bytes");
+    if (!all_are(got.data() + size, kBeyond, kMark)) stop(3, "bytes beyond a message were written");
+  }
+  must(api.close_send(to), "closeSend");
+  must(api.close_recv(from), "closeRecv");
+  must(api.close_listen(listening), "closeListen");
+}
+
+void tables(const char* path) {
+  for (int version = 8; version <= 12; ++version) {
+    void* const library = open_library(path);
+    const Api api = open_table(library, version);
+    must(api.init(), "init");
+    int count = 0;
+    must(api.devices(&count), "devices");
+    Properties properties;
+    must(api.properties(&properties), "getProperties");
+    if (count != 1 || properties.max_recvs != 1 || properties.ptr_support != abi::kPtrHost || properties.speed <= 0) stop(3, "strange properties");
+    exchange(api, {0, 1, 2, 100000, 3000000});
+    must(api.finalize(), "finalize");
+    dlclose(library);
+    std::printf("v%d %s %s %d Mbit/s\n", version, api.name.c_str(), properties.name.c_str(), properties.speed);
+  }
+}
+
+void in_child(const std::function<void()>& body) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    body();
+    std::fflush(nullptr);
+    std::_Exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (status != 0) stop(4, "a forked process ended with status " + std::to_string(status));
+}
+
+void forks(const Api& api) {
+  exchange(api, {100000});
+  in_child([&] {
+    int count = 0;
+    if (api.listen(&count, nullptr) == 0) stop(3, "a forked process uses its parent's threads");
+    must(api.init(), "init");
+    exchange(api, {0, 100000});
+    must(api.finalize(), "finalize");
+  });
+  exchange(api, {100000});
+}
+
+// Requests that can never be done: the communicators are closed with them under way, in both orders.
+void midway(const Api& api) {
+  for (int round = 0; round < 8; ++round) {
+    uint8_t handle[abi::kHandleBytes];
+    void *listening = nullptr, *to = nullptr, *from = nullptr;
+    must(api.listen(handle, &listening), "listen");
+    while (to == nullptr || from == nullptr) {
+      if (to == nullptr) must(api.connect(handle, &to), "connect");
+      if (from == nullptr) must(api.accept(listening, &from), "accept");
+      rest();
+    }
+    {
+      std::vector<uint8_t> data(4000000), got(4000000);
+      std::vector<void*> requests(kWindow);
+      for (void*& request : requests) must(api.isend(to, data.data(), data.size(), &request), "isend");
+      void* receiving = nullptr;
+      for (int i = 0; i < round % 4; ++i) must(api.irecv(from, got.data(), got.size(), &receiving), "irecv");
+      if (round % 2 == 0) {
+        must(api.close_send(to), "closeSend");
+        must(api.close_recv(from), "closeRecv");
+      } else {
+        must(api.close_recv(from), "closeRecv");
+        const auto began = Clock::now();
+        int done = 0;
+        while (api.test(requests.back(), &done, nullptr) == 0) {
+          if (done != 0) stop(3, "a send is done that nobody has received");
+          if (seconds_since(began) > 60) stop(5, "a send to a closed receiver does not fail");
+          rest();
+        }
+        must(api.close_send(to), "closeSend");
+      }
+    }  // the buffers are freed: nothing may use them any more
+    must(api.close_listen(listening), "closeListen");
+  }
+  exchange(api, {100000});
+}
+
+}  // namespace
+}  // namespace driver
+
+int main(int count, char** words) {
+  using namespace driver;
+  const std::vector<std::string> arguments(words + 1, words + count);
+  if (arguments.size() < 2) stop(2, "see the top of driver.cc");
+  const std::string& mode = arguments[1];
+  if (mode == "tables") {
+    tables(words[1]);
+    return 0;
+  }
+  const bool pair = mode == "receive" || mode == "send";
+  if (pair && arguments.size() < 6) stop(2, "see the top of driver.cc");
+  const Api api = open_table(open_library(words[1]), pair ? std::stoi(arguments[2]) : 12);
+  must(api.init(), "init");
+  if (mode == "fork") forks(api);
+  if (mode == "midway") midway(api);
+  if (pair) {
+    const Sizes sizes = Sizes::parse(arguments[4]);
+    const double limit = std::stod(arguments[5]);
+    if (mode == "receive") receive(api, std::stoul(arguments[3]), sizes, limit);
+    if (mode == "send") send(api, sizes, limit, {arguments.begin() + 6, arguments.end()});
+  }
+  must(api.finalize(), "finalize");
+}
