@@ -1,0 +1,245 @@
+"""Steps and sections of `Trainer.fit`, and the way of a newcomer through it.
+
+Lightning's own loops run; what they call is wrapped. A section decides what follows it, as the loops would: the next batch, the next
+epoch, or the end. It does the end of an epoch and the begin of the next one itself, and the loops then skip them. A newcomer that passes
+a section is in the iteration that the job has reached, or in the one before it, so another batch follows, and it begins an epoch if the
+one that it drew was the last.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+from understudy.messages import integrations
+from understudy.worker import patches
+from understudy.worker.data.led_loops import LedLoop, Where
+from understudy.worker.errors import UsageError
+from understudy.worker.integrations.lightning.data import DrawnFetcher, TrainingData
+from understudy.worker.integrations.lightning.files import FreeNames
+from understudy.worker.integrations.lightning.metrics import Metrics
+from understudy.worker.integrations.lightning.points import Lightning
+from understudy.worker.integrations.lightning.progress import Attributes, Progress
+from understudy.worker.state.streams import Randomness
+
+
+class JobOfTrainer(Protocol):
+    """What the integration needs of a job."""
+
+    @property
+    def newcomer(self) -> bool: ...
+
+    def register(self, *, owns: Any = (), **objects: Any) -> None: ...
+
+    def step(self, function: Callable[..., Any]) -> Callable[..., Any]: ...
+
+    def section(self, function: Callable[..., Any]) -> Callable[..., Any]: ...
+
+    def lead(self, position: Callable[[], Any], go_to: Callable[[Any], None]) -> LedLoop: ...
+
+    def where(self) -> Where: ...
+
+
+class _Next(enum.Enum):
+    """What follows an iteration."""
+
+    BATCH = enum.auto()
+    EPOCH = enum.auto()
+    END = enum.auto()
+
+
+class _BatchEnds(Exception):
+    """Ends a step at the first hook after it. Has the arguments of that hook."""
+
+    def __init__(self, outputs: Any, batch: Any, number: int) -> None:
+        super().__init__()
+        self.outputs, self.batch, self.number = outputs, batch, number
+
+
+class _Passed(Exception):
+    """Ends `_FitLoop.run` on a newcomer, because the job has finished it."""
+
+
+class Fit:
+    """The job of one trainer."""
+
+    def __init__(self, lightning: Lightning, trainer: Any, job: JobOfTrainer, randomness: Randomness) -> None:
+        self._lightning, self._trainer, self._job = lightning, trainer, job
+        self._fit = trainer.fit_loop
+        self._epoch = self._fit.epoch_loop
+        self._call = lightning.module("trainer.call")
+        self._data = TrainingData(self._fit, lightning.find("loops.fit_loop", "_set_sampler_epoch"), randomness)
+        self._names = FreeNames()
+        self._batch: tuple[Any, int] | None = None  # of this iteration, as it was drawn
+        self._outputs: tuple[Any, Any, int] | None = None  # of the step of this iteration: outputs, batch, number
+        self._in_step = False
+        self._next = _Next.BATCH
+        self._stock: dict[str, Callable[..., Any]] = {}
+        self._train = job.step(self.training_step)
+        self._follow = job.section(self.after_training_step)
+        self._begin_epoch = job.section(self.begin_first_epoch)
+        self._loop: LedLoop | None = None
+
+    def wrap(self) -> None:
+        """Wrap Lightning's methods."""
+        why = "Trainer.fit is divided into steps and sections"
+        around = {
+            ("loops.fit_loop", "_FitLoop.run"): self._run,
+            ("loops.fit_loop", "_FitLoop.on_run_start"): self._on_run_start,
+            ("loops.fit_loop", "_FitLoop.on_advance_start"): self._on_advance_start,
+            ("loops.fit_loop", "_FitLoop.on_advance_end"): self._on_advance_end,
+            ("loops.fit_loop", "_FitLoop.on_run_end"): self._on_run_end,
+            ("loops.training_epoch_loop", "_TrainingEpochLoop.advance"): self._advance,
+            ("loops.training_epoch_loop", "_TrainingEpochLoop.on_advance_end"): self._on_batch_end,
+            ("loops.fetchers", "_PrefetchDataFetcher.__iter__"): self._data.opened,
+            ("callbacks.model_checkpoint", "ModelCheckpoint.file_exists"): self._file_exists,
+            ("trainer.call", "_call_callback_hooks"): self._call_callback_hooks,
+        }
+        for (module, name), function in around.items():
+            owner, _, method = name.rpartition(".")
+            target = self._lightning.find(module, owner) if owner else self._lightning.module(module)
+            self._stock[name] = getattr(target, method)
+            patches.wrap(target, method, function, why)
+
+    # -- the set-up ------------------------------------------------------------------------------------------------------
+
+    def _run(self, stock: Callable[[Any], None], loop: Any) -> None:
+        if loop is not self._fit:
+            return stock(loop)
+        if self._loop is not None:
+            raise UsageError(integrations.SECOND_FIT())
+        with suppress(_Passed):
+            stock(loop)
+        if self._loop is not None:
+            self._loop.end()
+        return None
+
+    def _on_run_start(self, stock: Callable[[Any], None], loop: Any) -> None:
+        stock(loop)
+        if loop is not self._fit:
+            return
+        validation, trainer = self._epoch.val_loop, self._trainer
+        if validation._combined_loader is None:  # a validation would make it, with collectives, that a newcomer would make later
+            trainer.validating = True
+            validation.setup_data()
+            trainer.training = True
+        self._register()
+        self._data.begin()
+        where = self._job.where()
+        self._loop = self._job.lead(self._data.position, self._data.go_to)
+        if where.loop > 0:
+            with suppress(StopIteration):
+                self._loop.draw(self._data.draw)
+            raise _Passed
+        self._begin_epoch()
+
+    def _register(self) -> None:
+        trainer, strategy = self._trainer, self._trainer.strategy
+        schedules = [configuration.scheduler for configuration in trainer.lr_scheduler_configs]
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        objects = {
+            "model": strategy.model,
+            "optimizer": list(trainer.optimizers),
+            "schedule": schedules,
+            "progress": Progress(trainer, self._lightning),
+            "metrics": Metrics(trainer, self._lightning),
+            "callback": {f"{number}-{type(one).__name__}": Attributes(one) for number, one in enumerate(trainer.callbacks)},
+            **({"scaler": scaler} if scaler is not None else {}),
+        }
+        parts = [part for part in vars(trainer).values() if type(part).__module__.startswith(self._lightning.root)]
+        lists = [*trainer.callbacks, *trainer.loggers, *strategy._lightning_optimizers, *trainer.lr_scheduler_configs]
+        self._job.register(**objects, owns=[self, trainer, *parts, *lists, self._fit, self._epoch, self._data])
+
+    # -- iterations ------------------------------------------------------------------------------------------------------
+
+    def begin_first_epoch(self) -> None:
+        """The section before the first batch."""
+        self._stock["_FitLoop.on_advance_start"](self._fit)
+
+    def _on_advance_start(self, stock: Callable[[Any], None], loop: Any) -> None:
+        if loop is not self._fit:
+            stock(loop)  # the section before it has done it for ours
+
+    def _advance(self, stock: Callable[..., None], loop: Any, data_fetcher: Any) -> None:
+        if loop is not self._epoch:
+            return stock(loop, data_fetcher)
+        assert self._loop is not None
+        item = self._loop.draw(self._data.draw)
+        self._outputs, self._batch = None, item[:2] if item is not None else None
+        if item is None:
+            self._on_batch_end(stock, loop, data_fetcher)
+            raise StopIteration
+        self._train(item)
+        return None
+
+    def training_step(self, item: tuple[Any, int, int]) -> None:
+        """The step: everything from the batch to the optimizer and its schedules."""
+        self._in_step = True
+        try:
+            self._stock["_TrainingEpochLoop.advance"](self._epoch, DrawnFetcher(item, self._data.at_end))
+        except _BatchEnds as ended:
+            self._outputs = ended.outputs, ended.batch, ended.number
+        except StopIteration:
+            raise UsageError(integrations.EPOCH_LEFT()) from None
+        finally:
+            self._in_step = False
+
+    def _call_callback_hooks(self, stock: Callable[..., None], trainer: Any, hook_name: str, *args: Any, **kwargs: Any) -> None:
+        if self._in_step and hook_name == "on_train_batch_end" and trainer is self._trainer:
+            raise _BatchEnds(*args)
+        stock(trainer, hook_name, *args, **kwargs)
+
+    def _on_batch_end(self, stock: Callable[..., None], loop: Any, data_fetcher: Any) -> None:
+        if loop is not self._epoch:
+            return stock(loop, data_fetcher)
+        self._next = _Next.EPOCH if self._data.at_end else _Next.BATCH  # on a newcomer that passes the section
+        self._follow()
+        self._names.committed()
+        if self._next is not _Next.BATCH:
+            raise StopIteration
+        return None
+
+    def after_training_step(self) -> None:
+        """The section after the step: hooks, logging, validation; after an epoch its end, and the begin of the next one, or the end."""
+        self._names.attempt()
+        fit, epoch, trainer = self._fit, self._epoch, self._trainer
+        if self._batch is not None:
+            outputs, batch, number = self._outputs or self._missed()
+            if epoch._results.batch is None:
+                epoch._results.batch = batch
+            for call in (self._call._call_callback_hooks, self._call._call_lightning_module_hook):
+                call(trainer, "on_train_batch_end", outputs, batch, number)
+            trainer._logger_connector.on_batch_end()
+            epoch.batch_progress.increment_completed()
+            trainer._logger_connector.update_train_step_metrics()
+            self._stock["_TrainingEpochLoop.on_advance_end"](epoch, fit._data_fetcher)
+        epoch.on_iteration_done()
+        self._next = _Next.BATCH
+        if self._batch is not None and not epoch.done:
+            return
+        self._stock["_FitLoop.on_advance_end"](fit)
+        fit.on_iteration_done()
+        self._next = _Next.END if fit.done else _Next.EPOCH
+        self._stock["_FitLoop.on_run_end" if self._next is _Next.END else "_FitLoop.on_advance_start"](fit)
+
+    def _missed(self) -> tuple[Any, Any, int]:
+        """Return outputs, batch and number of the batch on a newcomer that has not computed the step."""
+        raise NotImplementedError
+
+    def _on_advance_end(self, stock: Callable[[Any], None], loop: Any) -> None:
+        if loop is not self._fit:
+            return stock(loop)
+        if self._next is _Next.END:
+            raise StopIteration
+        return None
+
+    def _on_run_end(self, stock: Callable[[Any], None], loop: Any) -> None:
+        if loop is not self._fit:
+            stock(loop)
+
+    def _file_exists(self, stock: Callable[..., bool], callback: Any, filepath: Any, trainer: Any) -> bool:
+        if trainer is not self._trainer or self._loop is None:
+            return stock(callback, filepath, trainer)
+        return self._names.file_exists(stock, callback, filepath, trainer)
