@@ -17,11 +17,11 @@ from understudy.messages import integrations
 from understudy.worker import patches
 from understudy.worker.data.led_loops import LedLoop, Where
 from understudy.worker.errors import UsageError
-from understudy.worker.integrations.lightning.data import DrawnFetcher, TrainingData
+from understudy.worker.integrations.lightning.data import DrawnFetcher, Item, TrainingData
 from understudy.worker.integrations.lightning.files import FreeNames
 from understudy.worker.integrations.lightning.metrics import Metrics
 from understudy.worker.integrations.lightning.points import Lightning
-from understudy.worker.integrations.lightning.progress import Attributes, Progress
+from understudy.worker.integrations.lightning.progress import Attributes, Progress, is_plain
 from understudy.worker.state.streams import Randomness
 
 
@@ -72,8 +72,7 @@ class Fit:
         self._call = lightning.module("trainer.call")
         self._data = TrainingData(self._fit, lightning.find("loops.fit_loop", "_set_sampler_epoch"), randomness)
         self._names = FreeNames()
-        self._batch: tuple[Any, int] | None = None  # of this iteration, as it was drawn
-        self._outputs: tuple[Any, Any, int] | None = None  # of the step of this iteration: outputs, batch, number
+        self._ended: tuple[Any, Any, int] | None = None  # outputs, batch and number of the step of this iteration
         self._in_step = False
         self._next = _Next.BATCH
         self._stock: dict[str, Callable[..., Any]] = {}
@@ -150,7 +149,10 @@ class Fit:
         }
         parts = [part for part in vars(trainer).values() if type(part).__module__.startswith(self._lightning.root)]
         lists = [*trainer.callbacks, *trainer.loggers, *strategy._lightning_optimizers, *trainer.lr_scheduler_configs]
-        self._job.register(**objects, owns=[self, trainer, *parts, *lists, self._fit, self._epoch, self._data])
+        module = trainer.lightning_module
+        module.forward = module.forward  # an attribute from the first step on, which would count as a change
+        owned = [self, trainer, *parts, *lists, self._fit, self._epoch, self._data, (module, "_current_fx_name")]
+        self._job.register(**objects, owns=owned)
 
     # -- iterations ------------------------------------------------------------------------------------------------------
 
@@ -166,25 +168,30 @@ class Fit:
         if loop is not self._epoch:
             return stock(loop, data_fetcher)
         assert self._loop is not None
+        self._ended = None
         item = self._loop.draw(self._data.draw)
-        self._outputs, self._batch = None, item[:2] if item is not None else None
         if item is None:
             self._on_batch_end(stock, loop, data_fetcher)
             raise StopIteration
-        self._train(item)
+        handed = self._train(item)
+        if self._ended is None:  # a newcomer has passed the step
+            batch = self._call._call_strategy_hook(self._trainer, "batch_to_device", item[0], dataloader_idx=0)
+            self._ended = handed[0], batch, handed[1]
         return None
 
-    def training_step(self, item: tuple[Any, int, int]) -> None:
-        """The step: everything from the batch to the optimizer and its schedules."""
+    def training_step(self, item: Item) -> tuple[Any, int]:
+        """The step: everything from the batch to the optimizer and its schedules. Returns outputs and number for a newcomer."""
         self._in_step = True
         try:
             self._stock["_TrainingEpochLoop.advance"](self._epoch, DrawnFetcher(item, self._data.at_end))
         except _BatchEnds as ended:
-            self._outputs = ended.outputs, ended.batch, ended.number
+            self._ended = ended.outputs, ended.batch, ended.number
+            return (ended.outputs if is_plain(ended.outputs) else None), ended.number
         except StopIteration:
             raise UsageError(integrations.EPOCH_LEFT()) from None
         finally:
             self._in_step = False
+        raise AssertionError("a batch ends with the hook on_train_batch_end")
 
     def _call_callback_hooks(self, stock: Callable[..., None], trainer: Any, hook_name: str, *args: Any, **kwargs: Any) -> None:
         if self._in_step and hook_name == "on_train_batch_end" and trainer is self._trainer:
@@ -205,9 +212,9 @@ class Fit:
         """The section after the step: hooks, logging, validation; after an epoch its end, and the begin of the next one, or the end."""
         self._names.attempt()
         fit, epoch, trainer = self._fit, self._epoch, self._trainer
-        if self._batch is not None:
-            outputs, batch, number = self._outputs or self._missed()
-            if epoch._results.batch is None:
+        if self._ended is not None:
+            outputs, batch, number = self._ended
+            if epoch._results.batch is None:  # on a newcomer
                 epoch._results.batch = batch
             for call in (self._call._call_callback_hooks, self._call._call_lightning_module_hook):
                 call(trainer, "on_train_batch_end", outputs, batch, number)
@@ -217,16 +224,12 @@ class Fit:
             self._stock["_TrainingEpochLoop.on_advance_end"](epoch, fit._data_fetcher)
         epoch.on_iteration_done()
         self._next = _Next.BATCH
-        if self._batch is not None and not epoch.done:
+        if self._ended is not None and not epoch.done:
             return
         self._stock["_FitLoop.on_advance_end"](fit)
         fit.on_iteration_done()
         self._next = _Next.END if fit.done else _Next.EPOCH
         self._stock["_FitLoop.on_run_end" if self._next is _Next.END else "_FitLoop.on_advance_start"](fit)
-
-    def _missed(self) -> tuple[Any, Any, int]:
-        """Return outputs, batch and number of the batch on a newcomer that has not computed the step."""
-        raise NotImplementedError
 
     def _on_advance_end(self, stock: Callable[[Any], None], loop: Any) -> None:
         if loop is not self._fit:
