@@ -1,8 +1,8 @@
 """Files that `Trainer.fit` writes in sections: an attempt that is redone, or a newcomer, must not take them for those of another run.
 
-A `ModelCheckpoint` looks for a name that no file has, and a redo would find the file of the interrupted attempt, and append "-v1". So all
-ranks note the names that an attempt has found free, before any of them writes, and a redo counts them as free. That takes one small
-reduction more for each name.
+A `ModelCheckpoint` looks for a name that no file has, and a redo would find the file of the interrupted attempt, and append "-v1". So
+rank 0 marks the names that it has found free, by an empty file next to each, until the section is committed. A redo counts names with a
+mark of its own section as free, also on a newcomer.
 
 A logger takes the number of the next free folder, and a newcomer of rank 0 would find the folder of its own rank. So the numbers of rank
 0 are gathered when the process group is made, and a newcomer gets the recorded ones. A `CSVLogger` removes the file that it finds in
@@ -11,40 +11,58 @@ its folder; on a newcomer it does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch.distributed as dist
 
+from understudy.worker.integrations.lightning.progress import Attributes
+
+_MARK = ".understudy-"
+
 
 class FreeNames:
-    """The names of checkpoints that the running section has found free."""
+    """The names of checkpoints that the running section has found free. Rank 0 has them, on disk."""
 
     def __init__(self) -> None:
-        self._earlier: set[str] = set()  # in attempts that were interrupted
-        self._now: set[str] = set()
+        self._asked: set[str] = set()  # in this attempt
+        self._marks: list[tuple[Any, str]] = []  # file systems and files
+        self._number = -1
 
-    def attempt(self) -> None:
-        """Note that an attempt begins."""
-        self._earlier |= self._now
-        self._now = set()
+    def attempt(self, number: int) -> None:
+        """Begin an attempt of the section with this number."""
+        self._asked, self._number = set(), number
 
     def committed(self) -> None:
-        """Note that the section is committed."""
-        self._earlier, self._now = set(), set()
+        """Remove the marks: the section is committed."""
+        for files, mark in self._marks:
+            with suppress(FileNotFoundError):
+                files.rm(mark)
+        self._marks = []
 
-    def file_exists(self, stock: Callable[..., bool], callback: Any, filepath: Any, trainer: Any) -> bool:
+    def file_exists(self, callback: Any, filepath: Any, trainer: Any) -> bool:
         """Stand in for `ModelCheckpoint.file_exists`. All ranks call it."""
-        name = str(filepath)
-        exists = stock(callback, filepath, trainer)
-        mine = name in self._earlier and name not in self._now
-        made_by_us = exists and trainer.strategy.reduce_boolean_decision(mine, all=False)
-        if exists and not made_by_us:
-            return True
-        self._now.add(name)
-        if not exists:
-            trainer.strategy.barrier("name of a checkpoint")  # rank 0 may write it only when all ranks have noted it
-        return False
+        name, exists = str(filepath), False
+        if trainer.is_global_zero:
+            files, mark = callback._fs, f"{os.path.dirname(name)}/.{os.path.basename(name)}{_MARK}{self._number}"
+            exists = files.exists(name) and (name in self._asked or not files.exists(mark))
+            if not exists:
+                files.makedirs(os.path.dirname(mark), exist_ok=True)
+                files.touch(mark)
+                self._marks.append((files, mark))
+            self._asked.add(name)
+        answer: bool = trainer.strategy.reduce_boolean_decision(exists, all=False)
+        return answer
+
+
+def remove_marks(callbacks: Sequence[Any]) -> None:
+    """Remove the marks that a lost rank 0 has left, on its newcomer, when the sections that they belong to are over."""
+    for callback in callbacks:
+        if getattr(callback, "dirpath", None):
+            for mark in callback._fs.glob(f"{callback.dirpath}/.*{_MARK}*"):
+                callback._fs.rm(mark)
 
 
 def share_versions(loggers: Sequence[Any], newcomer: bool) -> None:
@@ -55,3 +73,19 @@ def share_versions(loggers: Sequence[Any], newcomer: bool) -> None:
     dist.all_gather_object(given, mine)
     for logger, version in zip(numbered, given[0] or (), strict=True):
         logger._version = version
+
+
+class LogOfCSV:
+    """The rows of a `CSVLogger` that are not written yet, and the columns of its file. Only rank 0 has them."""
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+
+    def state_dict(self) -> dict[str, Any]:
+        writer = self._logger._experiment
+        return Attributes(writer).state_dict() if writer is not None else {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        writer = self._logger._experiment
+        if writer is not None:
+            Attributes(writer).load_state_dict(state)

@@ -18,8 +18,8 @@ from understudy.worker import patches
 from understudy.worker.data.led_loops import LedLoop, Where
 from understudy.worker.errors import UsageError
 from understudy.worker.integrations.lightning.data import DrawnFetcher, Item, TrainingData
-from understudy.worker.integrations.lightning.files import FreeNames
-from understudy.worker.integrations.lightning.metrics import Metrics
+from understudy.worker.integrations.lightning.files import FreeNames, LogOfCSV, remove_marks
+from understudy.worker.integrations.lightning.metrics import Metrics, Outputs
 from understudy.worker.integrations.lightning.points import Lightning
 from understudy.worker.integrations.lightning.progress import Attributes, Progress, is_plain
 from understudy.worker.state.streams import Randomness
@@ -27,6 +27,9 @@ from understudy.worker.state.streams import Randomness
 
 class JobOfTrainer(Protocol):
     """What the integration needs of a job."""
+
+    @property
+    def committed(self) -> int: ...
 
     @property
     def newcomer(self) -> bool: ...
@@ -40,6 +43,10 @@ class JobOfTrainer(Protocol):
     def lead(self, position: Callable[[], Any], go_to: Callable[[Any], None]) -> LedLoop: ...
 
     def where(self) -> Where: ...
+
+
+# Attributes of a LightningModule: the running hook, and names by the identity of objects, which the first `self.log` collects.
+_OF_MODULE = ("_current_fx_name", "_metric_attributes")
 
 
 class _Next(enum.Enum):
@@ -72,13 +79,15 @@ class Fit:
         self._call = lightning.module("trainer.call")
         self._data = TrainingData(self._fit, lightning.find("loops.fit_loop", "_set_sampler_epoch"), randomness)
         self._names = FreeNames()
+        self._item: Item | None = None  # the batch of this iteration, as it was drawn
         self._ended: tuple[Any, Any, int] | None = None  # outputs, batch and number of the step of this iteration
-        self._in_step = False
+        self._outputs = Outputs()
+        self._handed: Any = None  # the outputs of a step with manual optimization that a newcomer has passed
+        self._in_step = self._cleaned = False
         self._next = _Next.BATCH
         self._stock: dict[str, Callable[..., Any]] = {}
         self._train = job.step(self.training_step)
         self._follow = job.section(self.after_training_step)
-        self._begin_epoch = job.section(self.begin_first_epoch)
         self._loop: LedLoop | None = None
 
     def wrap(self) -> None:
@@ -92,9 +101,11 @@ class Fit:
             ("loops.fit_loop", "_FitLoop.on_run_end"): self._on_run_end,
             ("loops.training_epoch_loop", "_TrainingEpochLoop.advance"): self._advance,
             ("loops.training_epoch_loop", "_TrainingEpochLoop.on_advance_end"): self._on_batch_end,
+            ("loops.optimization.automatic", "_AutomaticOptimization._training_step"): self._training_step,
             ("loops.fetchers", "_PrefetchDataFetcher.__iter__"): self._data.opened,
             ("callbacks.model_checkpoint", "ModelCheckpoint.file_exists"): self._file_exists,
             ("trainer.call", "_call_callback_hooks"): self._call_callback_hooks,
+            ("fabric.loggers.csv_logs", "_ExperimentWriter._check_log_dir_exists"): self._check_log_folder,
         }
         for (module, name), function in around.items():
             owner, _, method = name.rpartition(".")
@@ -124,6 +135,7 @@ class Fit:
             trainer.validating = True
             validation.setup_data()
             trainer.training = True
+        self._stock["_FitLoop.on_advance_start"](loop)
         self._register()
         self._data.begin()
         where = self._job.where()
@@ -132,61 +144,57 @@ class Fit:
             with suppress(StopIteration):
                 self._loop.draw(self._data.draw)
             raise _Passed
-        self._begin_epoch()
 
     def _register(self) -> None:
         trainer, strategy = self._trainer, self._trainer.strategy
         schedules = [configuration.scheduler for configuration in trainer.lr_scheduler_configs]
-        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        scaler, kind = getattr(trainer.precision_plugin, "scaler", None), self._lightning.find("loggers", "CSVLogger")
         objects = {
             "model": strategy.model,
             "optimizer": list(trainer.optimizers),
             "schedule": schedules,
             "progress": Progress(trainer, self._lightning),
             "metrics": Metrics(trainer, self._lightning),
+            "outputs": self._outputs,
             "callback": {f"{number}-{type(one).__name__}": Attributes(one) for number, one in enumerate(trainer.callbacks)},
+            "logger": {f"{number}-{type(one).__name__}": LogOfCSV(one) for number, one in enumerate(trainer.loggers) if isinstance(one, kind)},
             **({"scaler": scaler} if scaler is not None else {}),
         }
         parts = [part for part in vars(trainer).values() if type(part).__module__.startswith(self._lightning.root)]
         lists = [*trainer.callbacks, *trainer.loggers, *strategy._lightning_optimizers, *trainer.lr_scheduler_configs]
         module = trainer.lightning_module
         module.forward = module.forward  # an attribute from the first step on, which would count as a change
-        owned = [self, trainer, *parts, *lists, self._fit, self._epoch, self._data, (module, "_current_fx_name")]
+        owned = [self, trainer, *parts, *lists, self._fit, self._epoch, self._data]
+        owned += [(module, name) for name in _OF_MODULE]
         self._job.register(**objects, owns=owned)
 
     # -- iterations ------------------------------------------------------------------------------------------------------
 
-    def begin_first_epoch(self) -> None:
-        """The section before the first batch."""
-        self._stock["_FitLoop.on_advance_start"](self._fit)
-
     def _on_advance_start(self, stock: Callable[[Any], None], loop: Any) -> None:
         if loop is not self._fit:
-            stock(loop)  # the section before it has done it for ours
+            stock(loop)  # for ours the set-up or the section before it has done it
 
     def _advance(self, stock: Callable[..., None], loop: Any, data_fetcher: Any) -> None:
         if loop is not self._epoch:
             return stock(loop, data_fetcher)
         assert self._loop is not None
-        self._ended = None
+        self._ended = self._item = None
         item = self._loop.draw(self._data.draw)
         if item is None:
             self._on_batch_end(stock, loop, data_fetcher)
             raise StopIteration
-        handed = self._train(item)
-        if self._ended is None:  # a newcomer has passed the step
-            batch = self._call._call_strategy_hook(self._trainer, "batch_to_device", item[0], dataloader_idx=0)
-            self._ended = handed[0], batch, handed[1]
+        self._handed = self._train(item)
+        self._item = item
         return None
 
-    def training_step(self, item: Item) -> tuple[Any, int]:
-        """The step: everything from the batch to the optimizer and its schedules. Returns outputs and number for a newcomer."""
+    def training_step(self, item: Item) -> Any:
+        """The step: everything from the batch to the optimizer and its schedules. Returns outputs that are known after the vote only."""
         self._in_step = True
         try:
             self._stock["_TrainingEpochLoop.advance"](self._epoch, DrawnFetcher(item, self._data.at_end))
         except _BatchEnds as ended:
             self._ended = ended.outputs, ended.batch, ended.number
-            return (ended.outputs if is_plain(ended.outputs) else None), ended.number
+            return None if self._trainer.lightning_module.automatic_optimization or not is_plain(ended.outputs) else ended.outputs
         except StopIteration:
             raise UsageError(integrations.EPOCH_LEFT()) from None
         finally:
@@ -204,16 +212,19 @@ class Fit:
         self._next = _Next.EPOCH if self._data.at_end else _Next.BATCH  # on a newcomer that passes the section
         self._follow()
         self._names.committed()
+        if self._job.newcomer and not self._cleaned and self._trainer.is_global_zero:
+            remove_marks(self._trainer.callbacks)
+            self._cleaned = True
         if self._next is not _Next.BATCH:
             raise StopIteration
         return None
 
     def after_training_step(self) -> None:
         """The section after the step: hooks, logging, validation; after an epoch its end, and the begin of the next one, or the end."""
-        self._names.attempt()
+        self._names.attempt(self._job.committed)
         fit, epoch, trainer = self._fit, self._epoch, self._trainer
-        if self._ended is not None:
-            outputs, batch, number = self._ended
+        if self._item is not None:
+            outputs, batch, number = self._ended or self._passed(self._item)
             if epoch._results.batch is None:  # on a newcomer
                 epoch._results.batch = batch
             for call in (self._call._call_callback_hooks, self._call._call_lightning_module_hook):
@@ -224,12 +235,24 @@ class Fit:
             self._stock["_TrainingEpochLoop.on_advance_end"](epoch, fit._data_fetcher)
         epoch.on_iteration_done()
         self._next = _Next.BATCH
-        if self._ended is not None and not epoch.done:
+        if self._item is not None and not epoch.done:
             return
         self._stock["_FitLoop.on_advance_end"](fit)
         fit.on_iteration_done()
         self._next = _Next.END if fit.done else _Next.EPOCH
         self._stock["_FitLoop.on_run_end" if self._next is _Next.END else "_FitLoop.on_advance_start"](fit)
+
+    def _passed(self, item: Item) -> tuple[Any, Any, int]:
+        """Return outputs, batch and number on a newcomer that has passed the step."""
+        batch = self._call._call_strategy_hook(self._trainer, "batch_to_device", item[0], dataloader_idx=0)
+        automatic = self._trainer.lightning_module.automatic_optimization
+        return self._outputs.value if automatic else self._handed, batch, self._epoch.batch_idx
+
+    def _training_step(self, stock: Callable[..., Any], loop: Any, kwargs: Any) -> Any:
+        result = stock(loop, kwargs)
+        if loop is self._epoch.automatic_optimization:
+            self._outputs.put(result.asdict())
+        return result
 
     def _on_advance_end(self, stock: Callable[[Any], None], loop: Any) -> None:
         if loop is not self._fit:
@@ -245,4 +268,9 @@ class Fit:
     def _file_exists(self, stock: Callable[..., bool], callback: Any, filepath: Any, trainer: Any) -> bool:
         if trainer is not self._trainer or self._loop is None:
             return stock(callback, filepath, trainer)
-        return self._names.file_exists(stock, callback, filepath, trainer)
+        return self._names.file_exists(callback, filepath, trainer)
+
+    def _check_log_folder(self, stock: Callable[[Any], None], writer: Any) -> None:
+        """Remove the log of another run, but not that of a newcomer's own rank."""
+        if not self._job.newcomer:
+            stock(writer)

@@ -10,14 +10,37 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves, tree_map
 
 from understudy.messages import integrations
 from understudy.worker.errors import UsageError
 from understudy.worker.integrations.lightning.points import Lightning
+from understudy.worker.integrations.lightning.progress import is_plain
 
 _META = ("fx", "name", "prog_bar", "logger", "on_step", "on_epoch", "enable_graph", "add_dataloader_idx", "dataloader_idx", "metric_attribute")
 _STATE = ("has_reset", "_forward_cache", "_computed", "_update_count")  # of each entry
 _SUMS = ("value", "cumulated_batch_size")  # of entries that are tensors
+
+
+class Outputs:
+    """The outputs of the last step, for the hooks after it on a newcomer that has not computed it."""
+
+    LARGEST = 1 << 20  # bytes of tensors
+
+    def __init__(self) -> None:
+        self.value: dict[str, Any] | None = None
+
+    def put(self, value: dict[str, Any]) -> None:
+        """Note outputs before the vote, if they can be moved."""
+        tensors = [one for one in tree_leaves(value) if isinstance(one, torch.Tensor)]
+        small = sum(one.numel() * one.element_size() for one in tensors) <= self.LARGEST
+        self.value = tree_map(_detached_value, value) if small and is_plain(value) else None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"value": self.value}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.value = state["value"]
 
 
 class Metrics:
@@ -72,7 +95,11 @@ class Metrics:
 
 
 def _detached(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in values.items()}
+    return {name: _detached_value(value) for name, value in values.items()}
+
+
+def _detached_value(value: Any) -> Any:
+    return value.detach() if isinstance(value, torch.Tensor) else value
 
 
 def _described(results: Any) -> list[Any]:

@@ -29,6 +29,7 @@ _FUNCTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "loops.evaluation_loop": {"_EvaluationLoop.setup_data": ()},
     "loops.fetchers": {"_PrefetchDataFetcher.__iter__": (), "_PrefetchDataFetcher.__next__": ()},
     "loops.progress": {"_BaseProgress.state_dict": (), "_BaseProgress.load_state_dict": ("state_dict",)},
+    "loops.optimization.automatic": {"_AutomaticOptimization._training_step": ("kwargs",), "ClosureResult.asdict": ()},
     "callbacks.model_checkpoint": {"ModelCheckpoint.file_exists": ("filepath", "trainer")},
     "strategies.ddp": {"DDPStrategy.reduce": ("tensor", "group", "reduce_op")},
     "strategies.parallel": {"ParallelStrategy.reduce_boolean_decision": ("decision", "all")},
@@ -37,6 +38,7 @@ _FUNCTIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "_call_lightning_module_hook": ("trainer", "hook_name", "args", "pl_module", "kwargs"),
         "_call_strategy_hook": ("trainer", "hook_name", "args", "kwargs"),
     },
+    "fabric.loggers.csv_logs": {"_ExperimentWriter._check_log_dir_exists": ()},
     "trainer.trainer": {"Trainer._run": ("model", "ckpt_path", "weights_only")},
     "trainer.connectors.logger_connector.logger_connector": {
         "_LoggerConnector.on_batch_end": (),
@@ -71,7 +73,9 @@ class Lightning:
         self.version: str = getattr(importlib.import_module(root.partition(".")[0]), "__version__", "unknown")
 
     def module(self, name: str) -> ModuleType:
-        return importlib.import_module(f"{self.root}.{name}")
+        """Return a module; names that begin with `fabric` are of Lightning Fabric, which is a package next to it."""
+        fabric = {"lightning.pytorch": "lightning.fabric", "pytorch_lightning": "lightning_fabric"}[self.root]
+        return importlib.import_module(name.replace("fabric", fabric, 1) if name.startswith("fabric.") else f"{self.root}.{name}")
 
     def find(self, module: str, name: str) -> Any:
         """Return what is called `name` in a module. Raises `UsageError` if this version has nothing of this name."""
