@@ -60,7 +60,7 @@ LIGHTNING_SYNC_GROUP = Message(
 EPOCH_LEFT = Message(
     "US1239",
     "an epoch of Trainer.fit was left before its last batch, and another one follows, which Understudy does not support",
-    cause="on_train_batch_start returned -1, or the Trainer continued after it had stopped. A newcomer could not know that the epoch is over.",
+    cause="on_train_batch_start returned -1, or the Trainer continued after a stop. A newcomer could not know that the epoch is over.",
     remedy="Do not return -1 from on_train_batch_start; limit_train_batches and max_steps are supported.",
 )
 SECOND_FIT = Message(

@@ -1,7 +1,8 @@
-"""A plain script of Lightning: `Trainer.fit` with DDP, automatic optimization, clipping, a schedule for each step; no line of Understudy."""
+"""Lightning without a line of Understudy: `Trainer.fit` with DDP, automatic optimization, clipping, a schedule for each step."""
 
 # ranks: 2
 # group: frameworks
+# needs: lightning
 # expect: bitwise
 
 import os

@@ -2,6 +2,7 @@
 
 # ranks: 2
 # group: frameworks
+# needs: lightning torchmetrics
 # expect: bitwise
 # kills: backward@0:1 forward@2:1 section vote@3:1 evaluation@6:0 applied@7:1 section vote@9:0 between@10:1 section vote passed@13:1
 

@@ -27,6 +27,7 @@ from understudy.messages import script
 from understudy.worker.api import session
 from understudy.worker.api.attempts import Attempts, PlainAttempts
 from understudy.worker.api.transaction import PassedTransaction, PlainTransaction, RecordedTransaction, Transaction
+from understudy.worker.callables import returns_nothing
 from understudy.worker.census import left_names
 from understudy.worker.data import manual_iterators as drawn
 from understudy.worker.data.iterators import LoaderIterator
@@ -221,7 +222,7 @@ class Job:
                 result: R = _plainly(function, reports)(*args, **kwargs)
                 self._count(kind)
                 return result
-            passed, kept = self._runtime.passes(kind)
+            passed, kept = self._runtime.passes(kind, returns_nothing(function))
             value: R = kept if passed else self._runtime.transactions.run(function, kind, args, kwargs, reports)
             return value
 

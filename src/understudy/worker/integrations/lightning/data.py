@@ -23,7 +23,6 @@ from understudy.worker.data.manual_iterators import by_a_loop
 from understudy.worker.errors import UsageError
 from understudy.worker.state.streams import Randomness
 
-
 Item = tuple[Any, int, int]  # a batch, its number, and that of its loader
 
 

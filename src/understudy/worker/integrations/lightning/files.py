@@ -11,7 +11,6 @@ its folder; on a newcomer it does not.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -46,10 +45,11 @@ class FreeNames:
         """Stand in for `ModelCheckpoint.file_exists`. All ranks call it."""
         name, exists = str(filepath), False
         if trainer.is_global_zero:
-            files, mark = callback._fs, f"{os.path.dirname(name)}/.{os.path.basename(name)}{_MARK}{self._number}"
+            folder, _, file = name.rpartition("/")
+            files, mark = callback._fs, f"{folder}/.{file}{_MARK}{self._number}"
             exists = files.exists(name) and (name in self._asked or not files.exists(mark))
             if not exists:
-                files.makedirs(os.path.dirname(mark), exist_ok=True)
+                files.makedirs(folder, exist_ok=True)
                 files.touch(mark)
                 self._marks.append((files, mark))
             self._asked.add(name)

@@ -83,17 +83,18 @@ class Fit:
         self._ended: tuple[Any, Any, int] | None = None  # outputs, batch and number of the step of this iteration
         self._outputs = Outputs()
         self._handed: Any = None  # the outputs of a step with manual optimization that a newcomer has passed
-        self._in_step = self._cleaned = False
+        self._fitted = self._in_step = self._cleaned = False
         self._next = _Next.BATCH
         self._stock: dict[str, Callable[..., Any]] = {}
-        self._train = job.step(self.training_step)
+        automatic = trainer.lightning_module.automatic_optimization
+        self._train = job.step(self.training_step if automatic else self.manual_training_step)
         self._follow = job.section(self.after_training_step)
         self._loop: LedLoop | None = None
 
     def wrap(self) -> None:
         """Wrap Lightning's methods."""
         why = "Trainer.fit is divided into steps and sections"
-        around = {
+        around: dict[tuple[str, str], Callable[..., Any]] = {
             ("loops.fit_loop", "_FitLoop.run"): self._run,
             ("loops.fit_loop", "_FitLoop.on_run_start"): self._on_run_start,
             ("loops.fit_loop", "_FitLoop.on_advance_start"): self._on_advance_start,
@@ -118,8 +119,9 @@ class Fit:
     def _run(self, stock: Callable[[Any], None], loop: Any) -> None:
         if loop is not self._fit:
             return stock(loop)
-        if self._loop is not None:
+        if self._fitted:
             raise UsageError(integrations.SECOND_FIT())
+        self._fitted = True
         with suppress(_Passed):
             stock(loop)
         if self._loop is not None:
@@ -157,7 +159,9 @@ class Fit:
             "metrics": Metrics(trainer, self._lightning),
             "outputs": self._outputs,
             "callback": {f"{number}-{type(one).__name__}": Attributes(one) for number, one in enumerate(trainer.callbacks)},
-            "logger": {f"{number}-{type(one).__name__}": LogOfCSV(one) for number, one in enumerate(trainer.loggers) if isinstance(one, kind)},
+            "logger": {
+                f"{number}-{type(one).__name__}": LogOfCSV(one) for number, one in enumerate(trainer.loggers) if isinstance(one, kind)
+            },
             **({"scaler": scaler} if scaler is not None else {}),
         }
         parts = [part for part in vars(trainer).values() if type(part).__module__.startswith(self._lightning.root)]
@@ -187,19 +191,23 @@ class Fit:
         self._item = item
         return None
 
-    def training_step(self, item: Item) -> Any:
-        """The step: everything from the batch to the optimizer and its schedules. Returns outputs that are known after the vote only."""
+    def training_step(self, item: Item) -> None:
+        """The step: everything from the batch to the optimizer and its schedules."""
         self._in_step = True
         try:
             self._stock["_TrainingEpochLoop.advance"](self._epoch, DrawnFetcher(item, self._data.at_end))
         except _BatchEnds as ended:
             self._ended = ended.outputs, ended.batch, ended.number
-            return None if self._trainer.lightning_module.automatic_optimization or not is_plain(ended.outputs) else ended.outputs
         except StopIteration:
             raise UsageError(integrations.EPOCH_LEFT()) from None
         finally:
             self._in_step = False
-        raise AssertionError("a batch ends with the hook on_train_batch_end")
+
+    def manual_training_step(self, item: Item) -> Any:
+        """The same with manual optimization, where the outputs are known after the vote only. Returns them for a newcomer."""
+        self.training_step(item)
+        outputs = self._ended[0] if self._ended is not None else None
+        return outputs if is_plain(outputs) else None
 
     def _call_callback_hooks(self, stock: Callable[..., None], trainer: Any, hook_name: str, *args: Any, **kwargs: Any) -> None:
         if self._in_step and hook_name == "on_train_batch_end" and trainer is self._trainer:

@@ -17,7 +17,18 @@ from understudy.worker.errors import UsageError
 from understudy.worker.integrations.lightning.points import Lightning
 from understudy.worker.integrations.lightning.progress import is_plain
 
-_META = ("fx", "name", "prog_bar", "logger", "on_step", "on_epoch", "enable_graph", "add_dataloader_idx", "dataloader_idx", "metric_attribute")
+_META = (
+    "fx",
+    "name",
+    "prog_bar",
+    "logger",
+    "on_step",
+    "on_epoch",
+    "enable_graph",
+    "add_dataloader_idx",
+    "dataloader_idx",
+    "metric_attribute",
+)
 _STATE = ("has_reset", "_forward_cache", "_computed", "_update_count")  # of each entry
 _SUMS = ("value", "cumulated_batch_size")  # of entries that are tensors
 

@@ -53,16 +53,16 @@ _FUNCTIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "_Sync": ("fn", "_should", "rank_zero_only", "_op", "_group"),
     },
 }
-# Attributes of the trainer before it trains.
-_ATTRIBUTES = (
-    *("_data_connector", "_logger_connector._callback_metrics", "_logger_connector._current_fx", "_logger_connector._first_loop_iter"),
-    *("_logger_connector._logged_metrics", "_logger_connector._progress_bar_metrics", "_val_check_time_interval", "accumulate_grad_batches"),
-    *("callbacks", "fit_loop._combined_loader", "fit_loop._data_fetcher", "fit_loop.epoch_loop._batches_that_stepped"),
-    *("fit_loop.epoch_loop._restart_stage", "fit_loop.epoch_loop._results", "fit_loop.epoch_loop._skip_next_val", "fit_loop.epoch_progress"),
-    *("fit_loop.epoch_loop.automatic_optimization", "fit_loop.epoch_loop.batch_progress.is_last_batch", "fit_loop.epoch_loop.val_loop._has_run"),
-    *("fit_loop.epoch_loop.manual_optimization", "fit_loop.epoch_loop.val_loop._combined_loader", "fit_loop.epoch_loop.val_loop._results"),
-    *("fit_loop.epoch_loop.val_loop._seen_batches_per_dataloader", "loggers", "precision_plugin", "should_stop", "state.stage", "strategy"),
-)
+# Attributes of the trainer before it trains, and of its parts.
+_ATTRIBUTES = {
+    "": "_val_check_time_interval accumulate_grad_batches callbacks loggers precision_plugin should_stop strategy",
+    "_logger_connector": "_callback_metrics _current_fx _first_loop_iter _logged_metrics _progress_bar_metrics",
+    "fit_loop": "_combined_loader _data_fetcher epoch_progress",
+    "fit_loop.epoch_loop": "_batches_that_stepped _restart_stage _results _skip_next_val automatic_optimization manual_optimization",
+    "fit_loop.epoch_loop.batch_progress": "is_last_batch",
+    "fit_loop.epoch_loop.val_loop": "_combined_loader _has_run _results _seen_batches_per_dataloader",
+    "state": "stage",
+}
 
 
 class Lightning:
@@ -98,9 +98,10 @@ class Lightning:
                 parameters = [one for one in inspect.signature(self.find(module, name)).parameters if one != "self"]
                 if tuple(parameters) != wanted:
                     self.refuse(f"{self.root}.{module}.{name}{wanted!r}")
-        for path in _ATTRIBUTES:
-            thing = trainer
-            for part in path.split("."):
-                thing = getattr(thing, part, self)
-            if thing is self:
-                self.refuse(f"Trainer.{path}")
+        for owner, names in _ATTRIBUTES.items():
+            for name in names.split():
+                thing = trainer
+                for part in filter(None, [*owner.split("."), name]):
+                    thing = getattr(thing, part, self)
+                if thing is self:
+                    self.refuse(".".join(filter(None, ["Trainer", owner, name])))

@@ -15,7 +15,14 @@ from understudy.worker.integrations.lightning.points import Lightning
 from understudy.worker.state.streams import Randomness
 
 _MODULES = {f"{root}.trainer.trainer": root for root in ("lightning.pytorch", "pytorch_lightning")}
-_CALLBACKS = ("BackboneFinetuning", "BatchSizeFinder", "LearningRateFinder", "StochasticWeightAveraging", "WeightAveraging", "EMAWeightAveraging")
+_CALLBACKS = (
+    "BackboneFinetuning",
+    "BatchSizeFinder",
+    "LearningRateFinder",
+    "StochasticWeightAveraging",
+    "WeightAveraging",
+    "EMAWeightAveraging",
+)
 
 
 def trainer_of(frame: FrameType | None) -> tuple[str, Any] | None:
