@@ -72,9 +72,10 @@ class TrainingData:
             with by_a_loop():
                 return stock(fetcher)
         if self.running and not self._opens_now:
-            if not fetcher.done:
+            if not fetcher.done and self._drawn:
                 raise UsageError(integrations.EPOCH_LEFT())
-            return fetcher  # opened by the next draw
+            fetcher.done = True  # the next draw opens it
+            return fetcher
         self._start = self._randomness.random()
         with by_a_loop():
             return stock(fetcher)

@@ -9,6 +9,7 @@ one that it drew was the last.
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
@@ -83,12 +84,11 @@ class Fit:
         self._ended: tuple[Any, Any, int] | None = None  # outputs, batch and number of the step of this iteration
         self._outputs = Outputs()
         self._handed: Any = None  # the outputs of a step with manual optimization that a newcomer has passed
-        self._fitted = self._in_step = self._cleaned = False
+        self._inside = ""  # the kind of the running transaction
+        self._over = False  # the loader has ended without a batch
+        self._fitted = self._cleaned = False
         self._next = _Next.BATCH
         self._stock: dict[str, Callable[..., Any]] = {}
-        automatic = trainer.lightning_module.automatic_optimization
-        self._train = job.step(self.training_step if automatic else self.manual_training_step)
-        self._follow = job.section(self.after_training_step)
         self._loop: LedLoop | None = None
 
     def wrap(self) -> None:
@@ -106,6 +106,8 @@ class Fit:
             ("loops.fetchers", "_PrefetchDataFetcher.__iter__"): self._data.opened,
             ("callbacks.model_checkpoint", "ModelCheckpoint.file_exists"): self._file_exists,
             ("trainer.call", "_call_callback_hooks"): self._call_callback_hooks,
+            ("trainer.trainer", "Trainer._run"): self._evaluate,
+            ("trainer.trainer", "Trainer.save_checkpoint"): self._as_section,
             ("fabric.loggers.csv_logs", "_ExperimentWriter._check_log_dir_exists"): self._check_log_folder,
         }
         for (module, name), function in around.items():
@@ -146,11 +148,16 @@ class Fit:
             with suppress(StopIteration):
                 self._loop.draw(self._data.draw)
             raise _Passed
+        if where.iteration >= 0 and self._job.newcomer:  # it resumes from a checkpoint no more
+            for one in (loop, self._epoch, validation, self._epoch.automatic_optimization, self._epoch.manual_optimization):
+                one.on_iteration_done()
 
     def _register(self) -> None:
         trainer, strategy = self._trainer, self._trainer.strategy
         schedules = [configuration.scheduler for configuration in trainer.lr_scheduler_configs]
         scaler, kind = getattr(trainer.precision_plugin, "scaler", None), self._lightning.find("loggers", "CSVLogger")
+        own = [*trainer.callbacks, *([trainer.datamodule] if trainer.datamodule is not None else [])]
+        others = tuple(value for one in own if not self._lightning.has(one) for value in vars(one).values() if not is_plain(value))
         objects = {
             "model": strategy.model,
             "optimizer": list(trainer.optimizers),
@@ -158,14 +165,18 @@ class Fit:
             "progress": Progress(trainer, self._lightning),
             "metrics": Metrics(trainer, self._lightning),
             "outputs": self._outputs,
-            "callback": {f"{number}-{type(one).__name__}": Attributes(one) for number, one in enumerate(trainer.callbacks)},
+            "callback": {f"{number}-{type(one).__name__}": Attributes(one) for number, one in enumerate(own)},
             "logger": {
                 f"{number}-{type(one).__name__}": LogOfCSV(one) for number, one in enumerate(trainer.loggers) if isinstance(one, kind)
             },
             **({"scaler": scaler} if scaler is not None else {}),
         }
-        parts = [part for part in vars(trainer).values() if type(part).__module__.startswith(self._lightning.root)]
-        lists = [*trainer.callbacks, *trainer.loggers, *strategy._lightning_optimizers, *trainer.lr_scheduler_configs]
+        step = self.training_step if trainer.lightning_module.automatic_optimization else self.manual_training_step
+        self._train = self._job.step(functools.partial(step, others=others))
+        self._follow = self._job.section(functools.partial(self.after_training_step, others=others))
+        self._elsewhere = self._job.section(self.after_training)
+        parts = [part for part in vars(trainer).values() if self._lightning.has(part)]
+        lists = [*own, *trainer.loggers, *strategy._lightning_optimizers, *trainer.lr_scheduler_configs]
         module = trainer.lightning_module
         module.forward = module.forward  # an attribute from the first step on, which would count as a change
         owned = [self, trainer, *parts, *lists, self._fit, self._epoch, self._data]
@@ -183,17 +194,25 @@ class Fit:
             return stock(loop, data_fetcher)
         assert self._loop is not None
         self._ended = self._item = None
+        self._over = False
+        if (
+            loop.restarting
+            and loop._should_check_val_fx(data_fetcher)
+            and (loop.val_loop.restarted_mid_evaluation or loop.restarted_on_last)
+        ):
+            return stock(loop, data_fetcher)  # a checkpoint of the end of an epoch, or of its validation: there is no batch
         item = self._loop.draw(self._data.draw)
         if item is None:
+            self._over = True
             self._on_batch_end(stock, loop, data_fetcher)
             raise StopIteration
         self._handed = self._train(item)
         self._item = item
         return None
 
-    def training_step(self, item: Item) -> None:
-        """The step: everything from the batch to the optimizer and its schedules."""
-        self._in_step = True
+    def training_step(self, item: Item, others: tuple[Any, ...] = ()) -> None:
+        """The step: everything from the batch to the optimizer and its schedules. `others`: objects that only the census looks into."""
+        self._inside = "step"
         try:
             self._stock["_TrainingEpochLoop.advance"](self._epoch, DrawnFetcher(item, self._data.at_end))
         except _BatchEnds as ended:
@@ -201,16 +220,16 @@ class Fit:
         except StopIteration:
             raise UsageError(integrations.EPOCH_LEFT()) from None
         finally:
-            self._in_step = False
+            self._inside = ""
 
-    def manual_training_step(self, item: Item) -> Any:
+    def manual_training_step(self, item: Item, others: tuple[Any, ...] = ()) -> Any:
         """The same with manual optimization, where the outputs are known after the vote only. Returns them for a newcomer."""
         self.training_step(item)
         outputs = self._ended[0] if self._ended is not None else None
         return outputs if is_plain(outputs) else None
 
     def _call_callback_hooks(self, stock: Callable[..., None], trainer: Any, hook_name: str, *args: Any, **kwargs: Any) -> None:
-        if self._in_step and hook_name == "on_train_batch_end" and trainer is self._trainer:
+        if self._inside == "step" and hook_name == "on_train_batch_end" and trainer is self._trainer:
             raise _BatchEnds(*args)
         stock(trainer, hook_name, *args, **kwargs)
 
@@ -227,28 +246,41 @@ class Fit:
             raise StopIteration
         return None
 
-    def after_training_step(self) -> None:
+    def after_training_step(self, others: tuple[Any, ...] = ()) -> None:
         """The section after the step: hooks, logging, validation; after an epoch its end, and the begin of the next one, or the end."""
+        self._inside = "section"
+        try:
+            self._after_training_step()
+        finally:
+            self._inside = ""
+
+    def _after_training_step(self) -> None:
         self._names.attempt(self._job.committed)
-        fit, epoch, trainer = self._fit, self._epoch, self._trainer
+        fit, epoch = self._fit, self._epoch
         if self._item is not None:
-            outputs, batch, number = self._ended or self._passed(self._item)
-            if epoch._results.batch is None:  # on a newcomer
-                epoch._results.batch = batch
-            for call in (self._call._call_callback_hooks, self._call._call_lightning_module_hook):
-                call(trainer, "on_train_batch_end", outputs, batch, number)
-            trainer._logger_connector.on_batch_end()
-            epoch.batch_progress.increment_completed()
-            trainer._logger_connector.update_train_step_metrics()
+            self._end_batch(self._item)
+        if not self._over:
             self._stock["_TrainingEpochLoop.on_advance_end"](epoch, fit._data_fetcher)
         epoch.on_iteration_done()
         self._next = _Next.BATCH
-        if self._item is not None and not epoch.done:
+        if not self._over and not epoch.done:
             return
         self._stock["_FitLoop.on_advance_end"](fit)
         fit.on_iteration_done()
         self._next = _Next.END if fit.done else _Next.EPOCH
         self._stock["_FitLoop.on_run_end" if self._next is _Next.END else "_FitLoop.on_advance_start"](fit)
+
+    def _end_batch(self, item: Item) -> None:
+        """Do the rest of `_TrainingEpochLoop.advance`."""
+        trainer, epoch = self._trainer, self._epoch
+        outputs, batch, number = self._ended or self._passed(item)
+        if epoch._results.batch is None:  # on a newcomer
+            epoch._results.batch = batch
+        for call in (self._call._call_callback_hooks, self._call._call_lightning_module_hook):
+            call(trainer, "on_train_batch_end", outputs, batch, number)
+        trainer._logger_connector.on_batch_end()
+        epoch.batch_progress.increment_completed()
+        trainer._logger_connector.update_train_step_metrics()
 
     def _passed(self, item: Item) -> tuple[Any, Any, int]:
         """Return outputs, batch and number on a newcomer that has passed the step."""
@@ -272,6 +304,29 @@ class Fit:
     def _on_run_end(self, stock: Callable[[Any], None], loop: Any) -> None:
         if loop is not self._fit:
             stock(loop)
+
+    # -- after `Trainer.fit` -----------------------------------------------------------------------------------------------
+
+    def after_training(self) -> Any:
+        """A section: an evaluation, or a checkpoint that the script saves."""
+        self._inside = "section"
+        self._names.attempt(self._job.committed)
+        try:
+            return self._asked()
+        finally:
+            self._inside = ""
+
+    def _evaluate(self, stock: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
+        fits = trainer.state.fn == "fit"
+        return stock(trainer, *args, **kwargs) if fits else self._as_section(stock, trainer, *args, **kwargs)
+
+    def _as_section(self, stock: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
+        if trainer is not self._trainer or self._loop is None or self._inside:
+            return stock(trainer, *args, **kwargs)
+        self._asked = functools.partial(stock, trainer, *args, **kwargs)
+        return self._elsewhere()
+
+    # -- files -------------------------------------------------------------------------------------------------------------
 
     def _file_exists(self, stock: Callable[..., bool], callback: Any, filepath: Any, trainer: Any) -> bool:
         if trainer is not self._trainer or self._loop is None:

@@ -39,7 +39,10 @@ _FUNCTIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "_call_strategy_hook": ("trainer", "hook_name", "args", "kwargs"),
     },
     "fabric.loggers.csv_logs": {"_ExperimentWriter._check_log_dir_exists": ()},
-    "trainer.trainer": {"Trainer._run": ("model", "ckpt_path", "weights_only")},
+    "trainer.trainer": {
+        "Trainer._run": ("model", "ckpt_path", "weights_only"),
+        "Trainer.save_checkpoint": ("filepath", "weights_only", "storage_options"),
+    },
     "trainer.connectors.logger_connector.logger_connector": {
         "_LoggerConnector.on_batch_end": (),
         "_LoggerConnector.update_train_step_metrics": (),
@@ -76,6 +79,10 @@ class Lightning:
         """Return a module; names that begin with `fabric` are of Lightning Fabric, which is a package next to it."""
         fabric = {"lightning.pytorch": "lightning.fabric", "pytorch_lightning": "lightning_fabric"}[self.root]
         return importlib.import_module(name.replace("fabric", fabric, 1) if name.startswith("fabric.") else f"{self.root}.{name}")
+
+    def has(self, thing: Any) -> bool:
+        """Return whether Lightning defines the class of an object."""
+        return type(thing).__module__.startswith(f"{self.root}.")
 
     def find(self, module: str, name: str) -> Any:
         """Return what is called `name` in a module. Raises `UsageError` if this version has nothing of this name."""
