@@ -29,13 +29,18 @@ class FreeNames:
         self._asked: set[str] = set()  # in this attempt
         self._marks: list[tuple[Any, str]] = []  # file systems and files
         self._number = -1
+        self._cleaned = False
 
     def attempt(self, number: int) -> None:
         """Begin an attempt of the section with this number."""
         self._asked, self._number = set(), number
 
-    def committed(self) -> None:
-        """Remove the marks: the section is committed."""
+    def committed(self, trainer: Any, newcomer: bool) -> None:
+        """Remove the marks: the section is committed. A `newcomer` of rank 0 also removes those that its lost worker has left."""
+        if newcomer and not self._cleaned and trainer.is_global_zero:
+            folders = {(one._fs, f"{one.dirpath}/.*{_MARK}*") for one in trainer.callbacks if getattr(one, "dirpath", None)}
+            self._marks += [(files, mark) for files, pattern in folders for mark in files.glob(pattern)]
+            self._cleaned = True
         for files, mark in self._marks:
             with suppress(FileNotFoundError):
                 files.rm(mark)
@@ -55,14 +60,6 @@ class FreeNames:
             self._asked.add(name)
         answer: bool = trainer.strategy.reduce_boolean_decision(exists, all=False)
         return answer
-
-
-def remove_marks(callbacks: Sequence[Any]) -> None:
-    """Remove the marks that a lost rank 0 has left, on its newcomer, when the sections that they belong to are over."""
-    for callback in callbacks:
-        if getattr(callback, "dirpath", None):
-            for mark in callback._fs.glob(f"{callback.dirpath}/.*{_MARK}*"):
-                callback._fs.rm(mark)
 
 
 def share_versions(loggers: Sequence[Any], newcomer: bool) -> None:

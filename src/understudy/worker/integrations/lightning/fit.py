@@ -12,6 +12,7 @@ import enum
 import functools
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from understudy.messages import integrations
@@ -19,10 +20,11 @@ from understudy.worker import patches
 from understudy.worker.data.led_loops import LedLoop, Where
 from understudy.worker.errors import UsageError
 from understudy.worker.integrations.lightning.data import DrawnFetcher, Item, TrainingData
-from understudy.worker.integrations.lightning.files import FreeNames, LogOfCSV, remove_marks
-from understudy.worker.integrations.lightning.metrics import Metrics, Outputs
+from understudy.worker.integrations.lightning.files import FreeNames
+from understudy.worker.integrations.lightning.metrics import Outputs
 from understudy.worker.integrations.lightning.points import Lightning
-from understudy.worker.integrations.lightning.progress import Attributes, Progress, is_plain
+from understudy.worker.integrations.lightning.progress import is_plain
+from understudy.worker.integrations.lightning.registration import holdings_of
 from understudy.worker.state.streams import Randomness
 
 
@@ -46,16 +48,23 @@ class JobOfTrainer(Protocol):
     def where(self) -> Where: ...
 
 
-# Attributes of a LightningModule: the running hook, and names by the identity of objects, which the first `self.log` collects.
-_OF_MODULE = ("_current_fx_name", "_metric_attributes")
-
-
 class _Next(enum.Enum):
     """What follows an iteration."""
 
     BATCH = enum.auto()
     EPOCH = enum.auto()
     END = enum.auto()
+
+
+@dataclass
+class _Iteration:
+    """The running iteration."""
+
+    item: Item | None = None  # its batch, as it was drawn
+    ended: tuple[Any, Any, int] | None = None  # outputs, batch and number of its step
+    handed: Any = None  # the outputs of its step, with manual optimization, if a newcomer has passed it
+    over: bool = False  # the loader has ended without a batch
+    next: _Next = _Next.BATCH
 
 
 class _BatchEnds(Exception):
@@ -75,20 +84,12 @@ class Fit:
 
     def __init__(self, lightning: Lightning, trainer: Any, job: JobOfTrainer, randomness: Randomness) -> None:
         self._lightning, self._trainer, self._job = lightning, trainer, job
-        self._fit = trainer.fit_loop
-        self._epoch = self._fit.epoch_loop
-        self._call = lightning.module("trainer.call")
+        self._fit, self._epoch = trainer.fit_loop, trainer.fit_loop.epoch_loop
         self._data = TrainingData(self._fit, lightning.find("loops.fit_loop", "_set_sampler_epoch"), randomness)
-        self._names = FreeNames()
-        self._item: Item | None = None  # the batch of this iteration, as it was drawn
-        self._ended: tuple[Any, Any, int] | None = None  # outputs, batch and number of the step of this iteration
-        self._outputs = Outputs()
-        self._handed: Any = None  # the outputs of a step with manual optimization that a newcomer has passed
+        self._names, self._outputs = FreeNames(), Outputs()
+        self._iteration = _Iteration()
         self._inside = ""  # the kind of the running transaction
-        self._over = False  # the loader has ended without a batch
-        self._fitted = self._cleaned = False
-        self._next = _Next.BATCH
-        self._stock: dict[str, Callable[..., Any]] = {}
+        self._stock: dict[str, Callable[..., Any]] = {}  # Lightning's functions
         self._loop: LedLoop | None = None
 
     def wrap(self) -> None:
@@ -121,9 +122,8 @@ class Fit:
     def _run(self, stock: Callable[[Any], None], loop: Any) -> None:
         if loop is not self._fit:
             return stock(loop)
-        if self._fitted:
+        if self._data.running:
             raise UsageError(integrations.SECOND_FIT())
-        self._fitted = True
         with suppress(_Passed):
             stock(loop)
         if self._loop is not None:
@@ -148,40 +148,17 @@ class Fit:
             with suppress(StopIteration):
                 self._loop.draw(self._data.draw)
             raise _Passed
-        if where.iteration >= 0 and self._job.newcomer:  # it resumes from a checkpoint no more
+        if where.iteration >= 0 and self._job.newcomer:  # it does not begin where a checkpoint was, if its set-up has loaded one
             for one in (loop, self._epoch, validation, self._epoch.automatic_optimization, self._epoch.manual_optimization):
                 one.on_iteration_done()
 
     def _register(self) -> None:
-        trainer, strategy = self._trainer, self._trainer.strategy
-        schedules = [configuration.scheduler for configuration in trainer.lr_scheduler_configs]
-        scaler, kind = getattr(trainer.precision_plugin, "scaler", None), self._lightning.find("loggers", "CSVLogger")
-        own = [*trainer.callbacks, *([trainer.datamodule] if trainer.datamodule is not None else [])]
-        others = tuple(value for one in own if not self._lightning.has(one) for value in vars(one).values() if not is_plain(value))
-        objects = {
-            "model": strategy.model,
-            "optimizer": list(trainer.optimizers),
-            "schedule": schedules,
-            "progress": Progress(trainer, self._lightning),
-            "metrics": Metrics(trainer, self._lightning),
-            "outputs": self._outputs,
-            "callback": {f"{number}-{type(one).__name__}": Attributes(one) for number, one in enumerate(own)},
-            "logger": {
-                f"{number}-{type(one).__name__}": LogOfCSV(one) for number, one in enumerate(trainer.loggers) if isinstance(one, kind)
-            },
-            **({"scaler": scaler} if scaler is not None else {}),
-        }
-        step = self.training_step if trainer.lightning_module.automatic_optimization else self.manual_training_step
-        self._train = self._job.step(functools.partial(step, others=others))
-        self._follow = self._job.section(functools.partial(self.after_training_step, others=others))
-        self._elsewhere = self._job.section(self.after_training)
-        parts = [part for part in vars(trainer).values() if self._lightning.has(part)]
-        lists = [*own, *trainer.loggers, *strategy._lightning_optimizers, *trainer.lr_scheduler_configs]
-        module = trainer.lightning_module
-        module.forward = module.forward  # an attribute from the first step on, which would count as a change
-        owned = [self, trainer, *parts, *lists, self._fit, self._epoch, self._data]
-        owned += [(module, name) for name in _OF_MODULE]
-        self._job.register(**objects, owns=owned)
+        held = holdings_of(self._trainer, self._lightning, self._outputs)
+        self._job.register(**held.registered, owns=[self, self._data, *held.owned])
+        step = self.training_step if self._trainer.lightning_module.automatic_optimization else self.manual_training_step
+        self._step = self._job.step(functools.partial(step, others=held.others))
+        self._section = self._job.section(functools.partial(self.after_training_step, others=held.others))
+        self._other_section = self._job.section(self.after_training)
 
     # -- iterations ------------------------------------------------------------------------------------------------------
 
@@ -193,21 +170,16 @@ class Fit:
         if loop is not self._epoch:
             return stock(loop, data_fetcher)
         assert self._loop is not None
-        self._ended = self._item = None
-        self._over = False
-        if (
-            loop.restarting
-            and loop._should_check_val_fx(data_fetcher)
-            and (loop.val_loop.restarted_mid_evaluation or loop.restarted_on_last)
-        ):
-            return stock(loop, data_fetcher)  # a checkpoint of the end of an epoch, or of its validation: there is no batch
-        item = self._loop.draw(self._data.draw)
-        if item is None:
-            self._over = True
+        here = self._iteration = _Iteration()
+        validates = loop.restarting and loop._should_check_val_fx(data_fetcher)
+        if validates and (loop.val_loop.restarted_mid_evaluation or loop.restarted_on_last):
+            return stock(loop, data_fetcher)  # which draws no batch: it resumes from a checkpoint of a validation
+        here.item = self._loop.draw(self._data.draw)
+        if here.item is None:
+            here.over = True
             self._on_batch_end(stock, loop, data_fetcher)
             raise StopIteration
-        self._handed = self._train(item)
-        self._item = item
+        here.handed = self._step(here.item)
         return None
 
     def training_step(self, item: Item, others: tuple[Any, ...] = ()) -> None:
@@ -216,7 +188,7 @@ class Fit:
         try:
             self._stock["_TrainingEpochLoop.advance"](self._epoch, DrawnFetcher(item, self._data.at_end))
         except _BatchEnds as ended:
-            self._ended = ended.outputs, ended.batch, ended.number
+            self._iteration.ended = ended.outputs, ended.batch, ended.number
         except StopIteration:
             raise UsageError(integrations.EPOCH_LEFT()) from None
         finally:
@@ -225,7 +197,7 @@ class Fit:
     def manual_training_step(self, item: Item, others: tuple[Any, ...] = ()) -> Any:
         """The same with manual optimization, where the outputs are known after the vote only. Returns them for a newcomer."""
         self.training_step(item)
-        outputs = self._ended[0] if self._ended is not None else None
+        outputs = self._iteration.ended[0] if self._iteration.ended is not None else None
         return outputs if is_plain(outputs) else None
 
     def _call_callback_hooks(self, stock: Callable[..., None], trainer: Any, hook_name: str, *args: Any, **kwargs: Any) -> None:
@@ -233,16 +205,19 @@ class Fit:
             raise _BatchEnds(*args)
         stock(trainer, hook_name, *args, **kwargs)
 
+    def _training_step(self, stock: Callable[..., Any], loop: Any, kwargs: Any) -> Any:
+        result = stock(loop, kwargs)
+        if loop is self._epoch.automatic_optimization:
+            self._outputs.put(result.asdict())
+        return result
+
     def _on_batch_end(self, stock: Callable[..., None], loop: Any, data_fetcher: Any) -> None:
         if loop is not self._epoch:
             return stock(loop, data_fetcher)
-        self._next = _Next.EPOCH if self._data.at_end else _Next.BATCH  # on a newcomer that passes the section
-        self._follow()
-        self._names.committed()
-        if self._job.newcomer and not self._cleaned and self._trainer.is_global_zero:
-            remove_marks(self._trainer.callbacks)
-            self._cleaned = True
-        if self._next is not _Next.BATCH:
+        self._iteration.next = _Next.EPOCH if self._data.at_end else _Next.BATCH  # on a newcomer that passes the section
+        self._section()
+        self._names.committed(self._trainer, self._job.newcomer)
+        if self._iteration.next is not _Next.BATCH:
             raise StopIteration
         return None
 
@@ -250,54 +225,48 @@ class Fit:
         """The section after the step: hooks, logging, validation; after an epoch its end, and the begin of the next one, or the end."""
         self._inside = "section"
         try:
-            self._after_training_step()
+            self._names.attempt(self._job.committed)
+            self._iteration.next = self._end_iteration(self._iteration)
         finally:
             self._inside = ""
 
-    def _after_training_step(self) -> None:
-        self._names.attempt(self._job.committed)
+    def _end_iteration(self, here: _Iteration) -> _Next:
         fit, epoch = self._fit, self._epoch
-        if self._item is not None:
-            self._end_batch(self._item)
-        if not self._over:
+        if here.item is not None:
+            self._end_batch(here, here.item)
+        if not here.over:
             self._stock["_TrainingEpochLoop.on_advance_end"](epoch, fit._data_fetcher)
         epoch.on_iteration_done()
-        self._next = _Next.BATCH
-        if not self._over and not epoch.done:
-            return
+        if not here.over and not epoch.done:
+            return _Next.BATCH
         self._stock["_FitLoop.on_advance_end"](fit)
         fit.on_iteration_done()
-        self._next = _Next.END if fit.done else _Next.EPOCH
-        self._stock["_FitLoop.on_run_end" if self._next is _Next.END else "_FitLoop.on_advance_start"](fit)
+        follows = _Next.END if fit.done else _Next.EPOCH
+        self._stock["_FitLoop.on_run_end" if follows is _Next.END else "_FitLoop.on_advance_start"](fit)
+        return follows
 
-    def _end_batch(self, item: Item) -> None:
+    def _end_batch(self, here: _Iteration, item: Item) -> None:
         """Do the rest of `_TrainingEpochLoop.advance`."""
-        trainer, epoch = self._trainer, self._epoch
-        outputs, batch, number = self._ended or self._passed(item)
+        trainer, epoch, call = self._trainer, self._epoch, self._lightning.module("trainer.call")
+        outputs, batch, number = here.ended or self._passed(here, item)
         if epoch._results.batch is None:  # on a newcomer
             epoch._results.batch = batch
-        for call in (self._call._call_callback_hooks, self._call._call_lightning_module_hook):
-            call(trainer, "on_train_batch_end", outputs, batch, number)
+        for hooks in (call._call_callback_hooks, call._call_lightning_module_hook):
+            hooks(trainer, "on_train_batch_end", outputs, batch, number)
         trainer._logger_connector.on_batch_end()
         epoch.batch_progress.increment_completed()
         trainer._logger_connector.update_train_step_metrics()
 
-    def _passed(self, item: Item) -> tuple[Any, Any, int]:
+    def _passed(self, here: _Iteration, item: Item) -> tuple[Any, Any, int]:
         """Return outputs, batch and number on a newcomer that has passed the step."""
-        batch = self._call._call_strategy_hook(self._trainer, "batch_to_device", item[0], dataloader_idx=0)
+        batch = self._lightning.module("trainer.call")._call_strategy_hook(self._trainer, "batch_to_device", item[0], dataloader_idx=0)
         automatic = self._trainer.lightning_module.automatic_optimization
-        return self._outputs.value if automatic else self._handed, batch, self._epoch.batch_idx
-
-    def _training_step(self, stock: Callable[..., Any], loop: Any, kwargs: Any) -> Any:
-        result = stock(loop, kwargs)
-        if loop is self._epoch.automatic_optimization:
-            self._outputs.put(result.asdict())
-        return result
+        return self._outputs.value if automatic else here.handed, batch, self._epoch.batch_idx
 
     def _on_advance_end(self, stock: Callable[[Any], None], loop: Any) -> None:
         if loop is not self._fit:
             return stock(loop)
-        if self._next is _Next.END:
+        if self._iteration.next is _Next.END:
             raise StopIteration
         return None
 
@@ -310,7 +279,6 @@ class Fit:
     def after_training(self) -> Any:
         """A section: an evaluation, or a checkpoint that the script saves."""
         self._inside = "section"
-        self._names.attempt(self._job.committed)
         try:
             return self._asked()
         finally:
@@ -324,12 +292,12 @@ class Fit:
         if trainer is not self._trainer or self._loop is None or self._inside:
             return stock(trainer, *args, **kwargs)
         self._asked = functools.partial(stock, trainer, *args, **kwargs)
-        return self._elsewhere()
+        return self._other_section()
 
     # -- files -------------------------------------------------------------------------------------------------------------
 
     def _file_exists(self, stock: Callable[..., bool], callback: Any, filepath: Any, trainer: Any) -> bool:
-        if trainer is not self._trainer or self._loop is None:
+        if trainer is not self._trainer or self._inside != "section":
             return stock(callback, filepath, trainer)
         return self._names.file_exists(callback, filepath, trainer)
 
