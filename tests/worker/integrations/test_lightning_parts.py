@@ -112,11 +112,9 @@ def test_outputs_that_are_large_are_not_kept() -> None:
 def test_a_version_that_lacks_a_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pytorch_lightning", package := ModuleType("pytorch_lightning"))
     package.__version__ = "9.1"  # type: ignore[attr-defined]
-    with pytest.raises(UsageError) as error:
+    name = "pytorch_lightning.loops.fit_loop._FitLoop.on_run_start"
+    with refused(UsageError, integrations.LIGHTNING_CHANGED, version="9.1", name=name):
         Lightning("pytorch_lightning").check(SimpleNamespace())
-    assert has(
-        str(error.value), integrations.LIGHTNING_CHANGED, version="9.1", name="pytorch_lightning.loops.fit_loop._FitLoop.on_run_start"
-    )
 
 
 @pytest.mark.parametrize(("module", "found"), [("lightning.pytorch.trainer.trainer", True), ("trainer", False)])

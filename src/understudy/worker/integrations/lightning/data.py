@@ -1,10 +1,11 @@
 """The batches of `Trainer.fit`: the data fetcher of the fit loop, led by the job (`job.lead`).
 
-A position is the epoch, how many of its batches were drawn, and the random streams with which it was opened. The loader of each epoch but
+A position is the epoch, how many of its batches were drawn, and the random streams with which it was opened, and with which its first
+batch was drawn: a sampler may draw its order only then. The loader of each epoch but
 the first is opened by its first draw, and not before, as Lightning does: so the opening belongs to an iteration, and a newcomer repeats
 it. In between nothing draws.
 
-A newcomer opens the epoch with the streams of that time, and advances the sampler alone if there is one loader over a map-style dataset
+A newcomer opens the epoch with these streams, and advances the sampler alone if there is one loader over a map-style dataset
 without worker processes. Otherwise it draws the epoch again up to its position.
 
 Known limits: an epoch that is left before its end, and followed by another one, is refused, because a newcomer could not know that it was.
@@ -44,7 +45,7 @@ class TrainingData:
         self._fit_loop, self._set_sampler_epoch, self._randomness = fit_loop, set_epoch, randomness
         self._epoch = 0
         self._drawn = 0
-        self._start = randomness.random()
+        self._start = self._first = randomness.random()
         self._opens_now = False
         self.running = False
 
@@ -84,6 +85,8 @@ class TrainingData:
         """Return the next batch, of the next epoch if this one is over. None: the loader has ended earlier than its length says."""
         if self._fetcher.done:
             self._open(self._epoch + 1)
+        if not self._drawn:
+            self._first = self._randomness.random()
         with by_a_loop():
             try:
                 item: Item = next(self._fetcher)
@@ -94,7 +97,8 @@ class TrainingData:
 
     def position(self) -> dict[str, Any]:
         fetcher = self._fetcher
-        return {"epoch": self._epoch, "drawn": self._drawn, "fetched": fetcher.fetched, "done": fetcher.done, "start": self._start}
+        place = {"epoch": self._epoch, "drawn": self._drawn, "fetched": fetcher.fetched, "done": fetcher.done}
+        return {**place, "start": self._start, "first": self._first}
 
     def go_to(self, position: dict[str, Any]) -> None:
         self._epoch, fetcher = position["epoch"], self._fetcher
@@ -103,8 +107,10 @@ class TrainingData:
             return
         self._randomness.restore(position["start"])
         self._open(self._epoch)
-        self._start = position["start"]
-        self._skip(position["drawn"])
+        self._start, self._first = position["start"], position["first"]
+        if position["drawn"]:
+            self._randomness.restore(self._first)
+            self._skip(position["drawn"])
         fetcher.fetched = position["fetched"]
         self._drawn = position["drawn"]
 
