@@ -120,7 +120,7 @@ def test_counters_and_logged_values_are_the_same_on_a_newcomer() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_newcomer_draws_the_batch_of_the_lost_rank(workers: int) -> None:
+def test_a_newcomer_draws_the_batch_of_the_lost_rank(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     lightning = Lightning(LIGHTNING)
     fetchers, loaders = lightning.module("loops.fetchers"), lightning.module("utilities.combined_loader")
     set_epoch = lightning.find("loops.fit_loop", "_set_sampler_epoch")
@@ -131,7 +131,9 @@ def test_a_newcomer_draws_the_batch_of_the_lost_rank(workers: int) -> None:
         fit._combined_loader, fit._data_fetcher = combined, fetchers._PrefetchDataFetcher()
         fit._data_fetcher.setup(combined)
         found = TrainingData(fit, set_epoch, randomness)
-        found.opened(iter, fit._data_fetcher)
+        stock = fetchers._PrefetchDataFetcher.__iter__
+        monkeypatch.setattr(fetchers._PrefetchDataFetcher, "__iter__", lambda fetcher: found.opened(stock, fetcher))
+        iter(fit._data_fetcher)
         found.begin()
         return found, randomness
 
