@@ -16,7 +16,7 @@ from understudy.worker.errors import UsageError
 from understudy.worker.integrations.lightning.data import TrainingData
 from understudy.worker.integrations.lightning.metrics import Metrics
 from understudy.worker.integrations.lightning.points import Lightning
-from understudy.worker.integrations.lightning.progress import Progress
+from understudy.worker.integrations.lightning.progress import TrainerCounters
 from understudy.worker.integrations.lightning.takeover import take_over
 from understudy.worker.state.streams import Randomness
 
@@ -105,14 +105,14 @@ def test_counters_and_logged_values_are_the_same_on_a_newcomer() -> None:
     lightning = Lightning(LIGHTNING)
 
     def look(one: Any) -> Any:
-        return encode([Progress(one, lightning).state_dict(), Metrics(one, lightning).state_dict()])
+        return encode([TrainerCounters(one, lightning).state_dict(), Metrics(one, lightning).state_dict()])
 
     data = trained(2, look)
     progress, metrics = decode(data)
     assert metrics["training"][0][0] == "training_step.loss" and progress["counters"]["epoch.batch_progress"]["current"]["ready"] == 3
     newcomer = trainer()
     newcomer.strategy._lightning_module = Net()
-    Progress(newcomer, lightning).load_state_dict(progress)
+    TrainerCounters(newcomer, lightning).load_state_dict(progress)
     Metrics(newcomer, lightning).load_state_dict(metrics)
     assert look(newcomer) == data
     sums = newcomer.fit_loop.epoch_loop._results["training_step.loss"]

@@ -17,7 +17,7 @@ from understudy.worker.errors import UsageError
 from understudy.worker.integrations.lightning.files import FreeNames
 from understudy.worker.integrations.lightning.metrics import Outputs
 from understudy.worker.integrations.lightning.points import Lightning
-from understudy.worker.integrations.lightning.progress import Attributes, is_plain
+from understudy.worker.integrations.lightning.progress import PlainAttributes, is_plain
 from understudy.worker.integrations.lightning.takeover import trainer_of
 
 
@@ -87,11 +87,11 @@ def test_marks_of_a_rank_0_that_was_lost_after_its_vote_are_removed_by_its_newco
 
 def test_attributes_are_set_as_they_were() -> None:
     thing = SimpleNamespace(count=3, best=torch.ones(2), names={"a": [1, None]}, last=deque([1]), _last_time_checked=5.0)
-    state = Attributes(thing).state_dict()
+    state = PlainAttributes(thing).state_dict()
     assert state.keys() == {"count", "best", "names"}
     kept = thing.last
     thing.count, thing.more = 4, "late"
-    Attributes(thing).load_state_dict(state)
+    PlainAttributes(thing).load_state_dict(state)
     assert (thing.count, thing.last is kept, thing._last_time_checked, hasattr(thing, "more")) == (3, True, 5.0, False)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from understudy.worker.integrations.lightning.progress import Attributes
+from understudy.worker.integrations.lightning.progress import PlainAttributes
 
 _MARK = ".understudy-"
 
@@ -80,9 +80,9 @@ class LogOfCSV:
 
     def state_dict(self) -> dict[str, Any]:
         writer = self._logger._experiment
-        return Attributes(writer).state_dict() if writer is not None else {}
+        return PlainAttributes(writer).state_dict() if writer is not None else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         writer = self._logger._experiment
         if writer is not None:
-            Attributes(writer).load_state_dict(state)
+            PlainAttributes(writer).load_state_dict(state)

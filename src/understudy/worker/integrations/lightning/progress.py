@@ -14,7 +14,7 @@ _CONTAINERS = (list, tuple, dict, set)
 _CLOCKS = frozenset({"_last_time_checked"})  # readings of a clock that starts with the machine
 
 
-class Progress:
+class TrainerCounters:
     """The counters of the loops of `Trainer.fit`, and the flags that decide what follows. Read and set like any registered object."""
 
     def __init__(self, trainer: Any, lightning: Lightning) -> None:
@@ -59,7 +59,7 @@ def _name(stage: enum.Enum | None) -> str | None:
     return stage.value if stage is not None else None
 
 
-class Attributes:
+class PlainAttributes:
     """The plain attributes of an object of Lightning, such as a callback: numbers, strings, tensors without a graph, and containers."""
 
     def __init__(self, thing: Any) -> None:

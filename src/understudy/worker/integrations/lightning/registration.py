@@ -8,9 +8,9 @@ from typing import Any
 from understudy.worker.integrations.lightning.files import LogOfCSV
 from understudy.worker.integrations.lightning.metrics import Metrics, Outputs
 from understudy.worker.integrations.lightning.points import Lightning
-from understudy.worker.integrations.lightning.progress import Attributes, Progress, is_plain
+from understudy.worker.integrations.lightning.progress import PlainAttributes, TrainerCounters, is_plain
 
-# Attributes of a LightningModule: the running hook, and names by the identity of objects, which the first `self.log` collects.
+# PlainAttributes of a LightningModule: the running hook, and names by the identity of objects, which the first `self.log` collects.
 _OF_MODULE = ("_current_fx_name", "_metric_attributes")
 
 
@@ -34,10 +34,10 @@ def holdings_of(trainer: Any, lightning: Lightning, outputs: Outputs) -> Holding
         "model": strategy.model,
         "optimizer": list(trainer.optimizers),
         "schedule": [configuration.scheduler for configuration in configurations],
-        "progress": Progress(trainer, lightning),
+        "progress": TrainerCounters(trainer, lightning),
         "metrics": Metrics(trainer, lightning),
         "outputs": outputs,
-        "callback": {f"{number}-{type(one).__name__}": Attributes(one) for number, one in enumerate(given)},
+        "callback": {f"{number}-{type(one).__name__}": PlainAttributes(one) for number, one in enumerate(given)},
         "logger": {f"{number}": LogOfCSV(one) for number, one in enumerate(trainer.loggers) if isinstance(one, kind)},
         **({"scaler": scaler} if scaler is not None else {}),
     }
