@@ -6,15 +6,19 @@ TORCH_NEWEST ?= 2.14.1
 # What Understudy is compared with, in an environment of its own.
 TORCHFT_VERSION ?= 0.2.0
 NVRX_VERSION ?= 0.4.1
+# Training frameworks with an integration, in an environment of their own.
+LIGHTNING_VERSION ?= 2.6.6
 # For two cores: most tests wait for processes most of the time.
 TESTS_AT_ONCE ?= 3
 VENV := .venv
 PEERS := .venv-peers
 NEWEST := .venv-newest
+FRAMEWORKS := .venv-frameworks
 BIN := $(VENV)/bin
 # One stamp for each torch version, so that another TORCH_VERSION sets up again.
 STAMP := $(VENV)/.setup-torch-$(TORCH_VERSION)
 NEWEST_STAMP := $(NEWEST)/.setup-torch-$(TORCH_NEWEST)
+FRAMEWORKS_STAMP := $(FRAMEWORKS)/.setup-torch-$(TORCH_VERSION)-lightning-$(LIGHTNING_VERSION)
 PEERS_STAMP := $(PEERS)/.setup-torch-$(TORCH_VERSION)-torchft-$(TORCHFT_VERSION)-nvrx-$(NVRX_VERSION)
 # The tests of the gate that also run on the newest torch: the covering array that joins communicators again, the contract of backends, and
 # the internals of torch.
@@ -63,6 +67,7 @@ help:
 	@echo "    make whole-newest     the tests that depend most on torch, on torch $(TORCH_NEWEST); 9 min, its first setup included"
 	@echo "  make netpath-long a long random sequence of faults of the network plugin"
 	@echo "  make conformance  its three parts in one go; writes docs/evidence/conformance.json and its page"
+	@echo "  make frameworks   tests and conformance scripts of the integrations with Accelerate and Lightning, in .venv-frameworks; 8 min, and 3 for its setup"
 	@echo "  make mutants      change the meaning of the pure parts in one place at a time, and list the changes that no fast test notices"
 	@echo "More:"
 	@echo "  make reference    write docs/reference from the sources; a test checks that it was done"
@@ -178,6 +183,17 @@ mutants: setup
 conformance: setup
 	$(BIN)/python -m tests.conformance --at-once $(TESTS_AT_ONCE) --write
 
+frameworks: $(FRAMEWORKS_STAMP)
+	$(FRAMEWORKS)/bin/python -m pytest $(EVERYTHING) tests/worker/integrations
+	$(FRAMEWORKS)/bin/python -m tests.conformance --group frameworks
+
+$(FRAMEWORKS_STAMP): pyproject.toml
+	test -x $(FRAMEWORKS)/bin/python || $(PYTHON) -m venv $(FRAMEWORKS)
+	$(FRAMEWORKS)/bin/python -m pip install --quiet "torch==$(TORCH_VERSION)"
+	$(FRAMEWORKS)/bin/python -m pip install --quiet --editable ".[data,dev,lightning]"
+	$(FRAMEWORKS)/bin/python -m pip install --quiet "lightning==$(LIGHTNING_VERSION)" "pytorch-lightning==$(LIGHTNING_VERSION)"
+	@rm -f $(FRAMEWORKS)/.setup-torch-* && touch $@
+
 reference: setup
 	$(BIN)/python -m scripts.reference
 
@@ -206,4 +222,4 @@ compare: setup
 	$(BIN)/python benchmarks/compare.py
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(NEWEST) build dist site .mypy_cache .ruff_cache .pytest_cache src/*.egg-info
+	rm -rf $(VENV) $(PEERS) $(NEWEST) $(FRAMEWORKS) build dist site .mypy_cache .ruff_cache .pytest_cache src/*.egg-info

@@ -22,6 +22,7 @@ from scripts.evidence import record as evidence
 from tests.conformance import table
 from tests.conformance.scripts import FOLDER, Script, find
 from tests.conformance.suite import Result, everything
+from tests.conformance.verdict import SKIPPED
 from tests.parts import part_of
 
 ROOT = Path(__file__).parents[2]  # of the project
@@ -33,6 +34,7 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="scripts; default: all")
     parser.add_argument("--scripts", type=Path, default=FOLDER, metavar="FOLDER", help="where they are")
+    parser.add_argument("--group", metavar="NAME", help="only scripts of this chapter, as frameworks")
     parser.add_argument("--part", default="1/1", metavar="K/N", help="the K-th of N parts of them, each of which takes about as long")
     parser.add_argument("--at-once", type=int, default=2, metavar="N", help="scripts that are tried at the same time")
     parser.add_argument("--json", type=Path, metavar="FILE", help="file for all results")
@@ -54,6 +56,7 @@ def main() -> int:
     if unknown := [name for name in args.names if name not in names]:
         parser.error(f"there is no script {unknown[0]!r} in {args.scripts}")
     wanted = [script for script in known if not args.names or script.name in args.names]
+    wanted = [script for script in wanted if args.group in (None, script.group)]
     try:
         wanted = part_of(wanted, args.part)
     except ValueError as error:
@@ -94,12 +97,14 @@ def _run(wanted: list[Script], folder: Path, args: argparse.Namespace) -> list[d
         commit = evidence.commit()  # before the first result changes files
 
         def done(result: Result) -> None:
-            if args.write:
+            if args.write and result.found.verdict != SKIPPED:
                 table.record(table.elsewhere([result.values()], folder, ROOT), commit, {script.name for script in find(FOLDER)})
             if result.script.name in tasks:
                 progress.remove_task(tasks.pop(result.script.name))
             progress.advance(total)
-            head, color = ("WRONG", "red") if result.wrong else ("ok", "green")
+            head, color = (
+                ("WRONG", "red") if result.wrong else ("skipped", "yellow") if result.found.verdict == SKIPPED else ("ok", "green")
+            )
             progress.console.print(f"[{color}]{head}[/] {result.script.name}: ", end="")
             progress.console.print(result.wrong or result.found.text, markup=False, highlight=False, soft_wrap=True)
 

@@ -9,6 +9,7 @@ A script tells about itself in comments ahead of its first statement:
     # group: optimizers           its chapter in the table
     # arguments: --x 1            of the script
     # limit: 300                  seconds that an undisturbed run may take (default 120)
+    # needs: lightning            packages; where one is not installed, the script is skipped
 
 Kills happen one after the other, each once its step is committed, so each waits for a step after the recovery from the one
 before. Two in a row with the same step and point are two at once: the second rank waits at the point for the first to be killed.
@@ -27,6 +28,7 @@ one of its own. A point that a script never reaches is no failure, but the table
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import shlex
 from dataclasses import dataclass
@@ -40,7 +42,7 @@ VERDICTS = ("bitwise", "refused", "told", NOT_SILENT)
 NEWCOMERS = ("newcomer", "transfer", "verify", "verified", "attached")
 LIMIT = 120.0  # seconds; generous, because machines are slow and busy
 
-_HEADER = re.compile(r"#\s*(ranks|expect|kills|group|arguments|limit)\s*:\s*(.+?)\s*$")
+_HEADER = re.compile(r"#\s*(ranks|expect|kills|group|arguments|limit|needs)\s*:\s*(.+?)\s*$")
 _KILL = re.compile(r"([a-z][a-z ]*?)@(\d+):(\d+)(?:\s*,?\s*)")
 _EXPECT = re.compile(r'(bitwise|not silent)|(refused|told)(?= )(?: (US\d{4}))?(?: "(.+)")?')
 
@@ -108,6 +110,13 @@ class Script:
     group: str = ""
     arguments: tuple[str, ...] = ()
     limit: float = LIMIT
+    needs: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> str:
+        """The packages that it needs and that are not installed, in words; empty: none."""
+        absent = [name for name in self.needs if importlib.util.find_spec(name) is None]
+        return f"{' and '.join(absent)} not installed (make frameworks)" if absent else ""
 
     @property
     def name(self) -> str:
@@ -143,7 +152,8 @@ def read(path: Path) -> Script:
     own = _kills(path.name, said["kills"], ranks) if "kills" in said else ()
     arguments = tuple(shlex.split(said.get("arguments", "")))
     limit = float(said.get("limit", LIMIT))
-    return Script(path, about, ranks, expect, code, text, own, said.get("group", "basics"), arguments, limit)
+    needs = tuple(said.get("needs", "").split())
+    return Script(path, about, ranks, expect, code, text, own, said.get("group", "basics"), arguments, limit, needs)
 
 
 def _head(source: str) -> list[str]:

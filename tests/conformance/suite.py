@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.conformance import reported, runs, verdict
 from tests.conformance.scripts import NOT_SILENT, Script, phases
-from tests.conformance.verdict import BITWISE, NAMED, TOLD, Found
+from tests.conformance.verdict import BITWISE, NAMED, SKIPPED, TOLD, Found
 
 Say = Callable[[Script, str], None]  # reports the progress of a script
 
@@ -60,6 +60,8 @@ def attempt(script: Script, folder: Path, say: Say, alone: bool = True) -> Resul
         say(script, "again under torchrun")
         return verdict.steady(reference, runs.torchrun(script, folder / "again")) or found
 
+    if script.missing:
+        return Result(script, Found(SKIPPED, script.missing))
     if script.expect == NOT_SILENT:
         found, ran = reported.attempt(script, folder, lambda what: say(script, what))
         return Result(script, found, ran.drills if ran else (), ran.incidents if ran else ())

@@ -4,6 +4,7 @@
     refused   the undisturbed run ended with the message that the script expects, by its code, before 3 steps were committed
     told      the undisturbed run printed the notice that the script expects, by its code; with kills it may then end, be held, or differ
     named     a drill of the undisturbed run found that the script is not survivable, and said why; with kills it is not
+    skipped   it was not run, because a package that it needs is not installed
 
 Everything else is a failure:
 
@@ -38,6 +39,7 @@ from understudy.core.model import DrillVerdict, Grade
 from understudy.messages import newcomers
 
 BITWISE, REFUSED, TOLD, NAMED = "bitwise", "refused", "told", "named"
+SKIPPED = "skipped"
 NOT_SILENT_ARE = (BITWISE, REFUSED, TOLD)
 AGAINST = (DrillVerdict.DIFFERENT, DrillVerdict.NOT_REPRODUCIBLE)
 GOOD = (Grade.PROVEN, Grade.DRILLED)
@@ -62,7 +64,7 @@ class Found:
 def wrong(script: Script, found: Found) -> str:
     """Return the difference from what the script expects; empty: none."""
     expected = NOT_SILENT_ARE if script.expect == NOT_SILENT else (script.expect,)
-    return "" if found.verdict in expected else f"{script.expectation} was expected; {found.text}"
+    return "" if found.verdict in (*expected, SKIPPED) else f"{script.expectation} was expected; {found.text}"
 
 
 def steady(first: Ran, second: Ran | None = None) -> Found | None:

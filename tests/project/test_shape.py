@@ -29,7 +29,7 @@ EXCEPTIONS = {
     "encoding.messages.JobProgress: 23 fields": "a message",
     "generation.membership.Membership: 16 fields": "one generation and the way into the next",
     "recovery.newcomer.Newcomer: 18 fields": "nine of them are parts that it uses",
-    "state.attributes.Attributes: 16 fields": "caches of what modules have",
+    "state.attributes.Attributes: 17 fields": "caches of what modules have",
     "state.rank_local.LocalState.make: 60 lines": "one copy, in the order in which its parts are read",
     "state.registry.State: 19 fields": "what a script has registered, by kind",
     "step.runtime.Runtime: 14 fields": "the parts of a rank",

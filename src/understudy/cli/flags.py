@@ -6,6 +6,7 @@ They carry torchrun's names, both spellings, and its environment defaults (PET_N
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ import typer
 
 from understudy.cli.kills import PHASES
 from understudy.cli.target import TLS
-from understudy.common.names import CHAOS_VARIABLE, STRICT_VARIABLE
+from understudy.common.names import CHAOS_VARIABLE, INTEGRATION_VARIABLE, STRICT_VARIABLE
 from understudy.core.model import Timeouts, Unproven
 
 LAUNCH, CHECK, NODES, OUTPUT, OURS, REST = (
@@ -28,6 +29,13 @@ LAUNCH, CHECK, NODES, OUTPUT, OURS, REST = (
 
 def _option(panel: str, *names: str, help: str, env: str = "", metavar: str | None = None) -> Any:
     return typer.Option(*names, help=help, envvar=f"PET_{env}" if env else None, rich_help_panel=panel, metavar=metavar)
+
+
+class Trainers(StrEnum):
+    """Whether trainers of frameworks are protected."""
+
+    AUTO = "auto"
+    NONE = "none"
 
 
 @dataclass(frozen=True)
@@ -184,6 +192,16 @@ class Flags:
             rich_help_panel=OURS,
         ),
     ] = False
+    integration: Annotated[
+        Trainers,
+        typer.Option(
+            "--integration",
+            envvar=INTEGRATION_VARIABLE,
+            help="Protect the Trainer of a framework that makes its own process group (docs/script/frameworks.md): auto does so, none lets "
+            "such a script train unprotected, as under torchrun.",
+            rich_help_panel=OURS,
+        ),
+    ] = Trainers.AUTO
     max_restarts: Annotated[
         int | None,
         _option(

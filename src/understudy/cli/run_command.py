@@ -19,7 +19,7 @@ from understudy.cli.start import check_tls, execute, job_token
 from understudy.cli.submitted_jobs import submit
 from understudy.cli.target import service
 from understudy.common.console import say
-from understudy.common.names import CHAOS_VARIABLE, STRICT_VARIABLE
+from understudy.common.names import CHAOS_VARIABLE, INTEGRATION_VARIABLE, STRICT_VARIABLE
 from understudy.common.tested import untested_torch
 from understudy.schedulers.base import SchedulerFailed
 from understudy.schedulers.kubernetes.names import POD_VARIABLE
@@ -58,6 +58,7 @@ def run(flags: Flags) -> None:
         os.environ.pop(variable, None)
         if wanted:
             os.environ[variable] = "1"  # workers read it from their environment
+    os.environ[INTEGRATION_VARIABLE] = flags.integration.value  # the same
     if not flags.orchestrator and (untested := untested_torch()):
         say(untested)
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"

@@ -45,6 +45,7 @@ VARIABLES = (
     Variable("UNDERSTUDY_DRILL_BYTES", Use.OPTION),
     Variable("UNDERSTUDY_COMPARE_EVERY", Use.OPTION),
     Variable("UNDERSTUDY_STRICT", Use.OPTION),
+    Variable("UNDERSTUDY_INTEGRATION", Use.OPTION),
     Variable("UNDERSTUDY_CHAOS", Use.OPTION),
     Variable("UNDERSTUDY_IMAGE", Use.OPTION),
     Variable(

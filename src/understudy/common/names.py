@@ -26,6 +26,7 @@ WORKER_VARIABLE = "UNDERSTUDY_WORKER"  # of a worker, and so of everything that 
 RUN_DIR_VARIABLE = "UNDERSTUDY_RUN_DIR"  # the same
 CHAOS_VARIABLE = "UNDERSTUDY_CHAOS"
 STRICT_VARIABLE = "UNDERSTUDY_STRICT"
+INTEGRATION_VARIABLE = "UNDERSTUDY_INTEGRATION"  # "none": trainers of frameworks make their own process groups, and are not protected
 RECORD_VARIABLE = "UNDERSTUDY_RECORD"  # of a job of `understudy run --check`: when the check began, in ns since the epoch
 OWN_TIME_VARIABLE = "UNDERSTUDY_OWN_TIME"  # a worker's own time: "0": not measured; "device": by events of its GPU
 

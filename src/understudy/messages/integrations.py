@@ -57,3 +57,39 @@ TRAINED_AFTER_A_LOOP = Message(
     cause="A newcomer finds the epoch that the job has reached by the number of its loop.",
     remedy="Run the loop as a job of its own.",
 )
+LIGHTNING_CHANGED = Message(
+    "US1235",
+    "Lightning {version} has no {name}, or another one than the versions that Understudy knows: this Trainer cannot be protected",
+    cause="The integration wraps methods of Lightning that are not public. In this version one of them is missing or has other parameters.",
+    remedy="Install a version of Lightning that the documentation names, or run without protection: understudy run --integration none.",
+)
+LIGHTNING_STRATEGY = Message(
+    "US1236",
+    "this Trainer uses the strategy {strategy}, which Understudy does not support: it supports DDPStrategy",
+    cause="Other strategies shard the state, so that a lost rank has no replica, or control the step themselves.",
+    remedy="Pass strategy='ddp' to the Trainer, or run without protection: understudy run --integration none.",
+)
+LIGHTNING_FEATURE = Message(
+    "US1237",
+    "this Trainer uses {feature}, which Understudy does not support",
+    cause="The feature changes the loops of the Trainer, or keeps state, in a way that a newcomer could not repeat.",
+    remedy="Remove it from the script, or run without protection: understudy run --integration none.",
+)
+LIGHTNING_SYNC_GROUP = Message(
+    "US1238",
+    "self.log({name!r}, ...) has a sync_dist_group, which Understudy does not support",
+    cause="A newcomer makes the entries of logged values from their description, and a process group has none.",
+    remedy="Use sync_dist=True without sync_dist_group, or reduce the value in training_step.",
+)
+EPOCH_LEFT = Message(
+    "US1239",
+    "an epoch of Trainer.fit was left before its last batch, and another one follows, which Understudy does not support",
+    cause="on_train_batch_start returned -1, or the Trainer continued after a stop. A newcomer could not know that the epoch is over.",
+    remedy="Do not return -1 from on_train_batch_start; limit_train_batches and max_steps are supported.",
+)
+SECOND_FIT = Message(
+    "US1240",
+    "Trainer.fit was called twice: Understudy supports one call for each job",
+    cause="State is registered before the first step, and the second call makes new optimizers and a new DDP module.",
+    remedy="Train in one call of fit, or in two jobs: the second one loads the checkpoint of the first.",
+)

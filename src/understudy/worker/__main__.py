@@ -22,9 +22,10 @@ import resource
 import signal
 import socket
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from understudy.common.names import OWN_TIME_VARIABLE
+from understudy.common.names import INTEGRATION_VARIABLE, OWN_TIME_VARIABLE
 from understudy.common.page_view import Activity, Process
 from understudy.core.events import Notice, ScriptFailed, WorkerWarm
 from understudy.links import messages
@@ -116,7 +117,7 @@ def _listen(here: session.Session, page: PageWriter) -> None:
     from understudy.worker.guards import default_store, own_group
 
     default_store.refuse()
-    own_group.watch(lambda where: _report_unprotected(here.control, where))
+    own_group.watch(lambda where: _report_unprotected(here.control, where), _take_over)
     if (own_time := os.environ.get(OWN_TIME_VARIABLE)) != "0":
         (DeviceOwnTime(page, here.control.own_share) if own_time == "device" else OwnTime(page, here.control.at_work)).start()
     if os.environ.get("UNDERSTUDY_SILENT_FAULTS"):
@@ -140,6 +141,25 @@ def _listen(here: session.Session, page: PageWriter) -> None:
 
 def _report_unprotected(control: Control, where: str) -> None:
     control.send(Notice(control.worker, int(os.environ["RANK"]), script_rules.OWN_PROCESS_GROUP(where=where)))
+
+
+def _take_over(frame: FrameType, backend: Any) -> bool:
+    """Make the process group for the trainer that calls the code of `frame`, if there is an integration for it."""
+    from understudy.worker.integrations.lightning import takeover
+
+    found = takeover.trainer_of(frame)
+    if found is None or os.environ.get(INTEGRATION_VARIABLE) == "none":
+        return False
+
+    def join() -> tuple[Any, Any]:
+        from understudy.worker.api.job import join as join_job
+
+        job, here = join_job(backend), session.current
+        assert here is not None and here.runtime is not None
+        return job, here.runtime.state.randomness
+
+    takeover.take_over(*found, join)
+    return True
 
 
 def _warm_event(worker: str, server: Any) -> WorkerWarm:

@@ -37,3 +37,11 @@ def name_of(function: Any) -> str:
         return name_of(function.func)
     name = getattr(function, "__qualname__", None)
     return name if isinstance(name, str) else type(function).__qualname__
+
+
+def returns_nothing(function: Any) -> bool:
+    """Return whether a callable is annotated to return None."""
+    if isinstance(function, functools.partial):
+        return returns_nothing(function.func)
+    annotations = getattr(function, "__annotations__", {})
+    return "return" in annotations and annotations["return"] in (None, "None")

@@ -27,6 +27,7 @@ from understudy.messages import script
 from understudy.worker.api import session
 from understudy.worker.api.attempts import Attempts, PlainAttempts
 from understudy.worker.api.transaction import PassedTransaction, PlainTransaction, RecordedTransaction, Transaction
+from understudy.worker.callables import returns_nothing
 from understudy.worker.census import left_names
 from understudy.worker.data import manual_iterators as drawn
 from understudy.worker.data.iterators import LoaderIterator
@@ -111,7 +112,7 @@ class Job:
 
         `owns` lists objects that are not registered themselves, but whose state a registered object includes in its `state_dict`, such as
         a trainer whose counters an adapter returns. Understudy does not look into them: what else they change is neither carried over
-        nor reported.
+        nor reported. A pair of a module and the name of its attribute stands for this attribute only.
 
         Raises `UnderstudyError` for an object whose state cannot be moved, a name that is taken, or a call after the first transaction.
         """
@@ -128,7 +129,11 @@ class Job:
             for key, part in {name: thing}.items() if contents is None else contents.registered.items():
                 state.register(name if contents is None else f"{name}.{key}", part)
             state.owned += contents.owned if contents is not None else ()
-        state.owned += owns
+        for one in owns:
+            if isinstance(one, tuple):
+                state.attributes.left_out.setdefault(id(one[0]), set()).add(one[1])
+            else:
+                state.owned.append(one)
         drawn.watch()  # classes of loaders may have been imported since `join`
 
     def state(self, **values: Any) -> Namespace:
@@ -219,7 +224,7 @@ class Job:
                 result: R = _plainly(function, reports)(*args, **kwargs)
                 self._count(kind)
                 return result
-            passed, kept = self._runtime.passes(kind)
+            passed, kept = self._runtime.passes(kind, returns_nothing(function))
             value: R = kept if passed else self._runtime.transactions.run(function, kind, args, kwargs, reports)
             return value
 

@@ -16,11 +16,12 @@ from understudy.worker.doctor.base import Probe, ProbeResult, module, run_probe
 from understudy.worker.doctor.ddp import DDP
 from understudy.worker.doctor.fsdp2 import FSDP2
 from understudy.worker.doctor.groups import GROUPS
+from understudy.worker.doctor.lightning import LIGHTNING
 from understudy.worker.doctor.pipelines import PIPELINES
 from understudy.worker.doctor.script import SCRIPT
 from understudy.worker.doctor.state import STATE
 
-INTERNALS: tuple[Probe, ...] = (*GROUPS, *SCRIPT, *STATE, *DDP, *FSDP2, *PIPELINES, *ACCELERATE)
+INTERNALS: tuple[Probe, ...] = (*GROUPS, *SCRIPT, *STATE, *DDP, *FSDP2, *PIPELINES, *ACCELERATE, *LIGHTNING)
 REJOINED = "in place, by torch's _reconfigure"
 REPLACED = "by a new communicator under a fresh backend number"
 

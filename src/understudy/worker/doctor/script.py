@@ -131,10 +131,13 @@ def _objects() -> None:
 
 def _loader() -> None:
     data = module("torch.utils.data")
-    base = module("torch.utils.data.dataloader")._BaseDataLoaderIter
+    loading = module("torch.utils.data.dataloader")
+    base = loading._BaseDataLoaderIter
     loader = data.DataLoader(range(6), batch_size=2)
     iterator = iter(loader)
     expect(isinstance(iterator, base), "the iterator of a DataLoader is a _BaseDataLoaderIter")
+    expect(type(iterator) is loading._SingleProcessDataLoaderIter, "without worker processes it is a _SingleProcessDataLoaderIter")
+    expect(iterator._dataset_kind == loading._DatasetKind.Map, "_dataset_kind tells map-style datasets")
     expect([list(batch) for batch in loader._index_sampler] == [[0, 1], [2, 3], [4, 5]], "_index_sampler gives the indices of batches")
     expect(list(next(iterator._sampler_iter)) == [0, 1], "_sampler_iter gives the indices of the next batch")
     iterator._num_yielded += 1
@@ -202,6 +205,7 @@ def _pytree() -> None:
     tree, thing = module("torch.utils._pytree"), object()
     expect(tree.tree_leaves({"a": [1, (2, thing)]}) == [1, 2, thing], "tree_leaves gives the leaves of containers")
     expect(tree.tree_leaves(thing) == [thing], "a value that is no container is its own leaf")
+    expect(tree.tree_map(str, {"a": [1, (2,)]}) == {"a": ["1", ("2",)]}, "tree_map keeps the containers")
 
 
 def _dynamo() -> None:
@@ -286,13 +290,17 @@ SCRIPT = (
             "data.loaders",
             "data.manual_iterators",
             "integrations.prepared_loaders",
+            "integrations.lightning.data",
             "census.baseline",
             "census.naming",
             "census.walk",
             "census.readers.moving",
             "census.readers.__init__",
         ),
-        ("_BaseDataLoaderIter", "_num_yielded", "_sampler_iter", "_index_sampler", "_iterator"),
+        (
+            *("_BaseDataLoaderIter", "_SingleProcessDataLoaderIter", "_DatasetKind", "_dataset_kind"),
+            *("_num_yielded", "_sampler_iter", "_index_sampler", "_iterator"),
+        ),
         _loader,
     ),
     Probe("stateful-loader", "whether its iterator is used up", ("data.manual_iterators",), ("_finished", "_iterator"), _stateful_loader),
@@ -304,7 +312,13 @@ SCRIPT = (
         ("_save_state_dict", "_async_thread_executor", "_ThreadBasedAsyncCheckpointExecutor"),
         _checkpoint,
     ),
-    Probe("pytree", "tensors in arguments of a step", ("guards.arguments", "step.open_transaction"), ("_pytree",), _pytree),
+    Probe(
+        "pytree",
+        "tensors in arguments of a step",
+        ("guards.arguments", "integrations.lightning.metrics", "step.open_transaction"),
+        ("_pytree",),
+        _pytree,
+    ),
     Probe(
         "dynamo",
         "imported before a fork, so that workers share it; what it keeps in objects is no state",

@@ -270,13 +270,15 @@ class Newcomer:
         if self.place == END and not self.arrived:
             self.arrive()  # no transaction follows at which it could
 
-    def at_transaction(self, place: ScriptPosition) -> tuple[bool, Any]:
-        """Return whether to skip this transaction, and then its result. Arrives where the job continues."""
+    def at_transaction(self, place: ScriptPosition, returns_nothing: bool = False) -> tuple[bool, Any]:
+        """Return whether to skip this transaction, and then its result. Arrives where the job continues. `returns_nothing`: the result is
+        None, so that of the lost rank is not missed.
+        """
         self._learn()
         if self.done:
             return False, None
         if place < self.place:
-            result = self._result(place)
+            result = None if returns_nothing else self._result(place)
             if place == self._copy.place and self._copy.transaction >= 0:
                 if place[1] >= 0:  # outside of loops it has passed all that sets them
                     self._set_names(self._job.after, self._copy.earlier)

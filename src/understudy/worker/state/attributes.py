@@ -83,6 +83,7 @@ class Attributes:
         self._modules = modules
         self._optimizers = {} if optimizers is None else optimizers
         self._sharding = sharding or Whole()
+        self.left_out: dict[int, set[str]] = {}  # by the identity of a part: attributes that something else answers for
         self._parts: list[tuple[str, torch.nn.Module]] = []  # with the prefix of their entries
         self._places = _Places([], [], [], [], [])
         self._known: list[int] | None = None  # parts, by identity
@@ -302,7 +303,7 @@ class Attributes:
                 continue
             if only is None or f"{prefix}:{_CLASS}" in only:
                 yield f"{prefix}:{_CLASS}", named(type(part))
-            yield from self._plain_of(prefix, part, _OF_EVERY_MODULE | _computed(part), only)
+            yield from self._plain_of(prefix, part, _OF_EVERY_MODULE | _computed(part) | self.left_out.get(id(part), set()), only)
         for prefix, optimizer in self._others():
             yield from self._plain_of(prefix, optimizer, _OF_EVERY_OPTIMIZER, only)
 

@@ -102,13 +102,15 @@ class Runtime:
         # A script may compile the optimizer's step: the vote in it must not be traced.
         register_optimizer_step_pre_hook(torch.compiler.disable(self.transactions.before_optimizer_step))  # type: ignore[no-untyped-call]
 
-    def passes(self, kind: str) -> tuple[bool, Any]:
-        """Return whether this worker, a newcomer on its way, skips the transaction that is next, and then its result."""
+    def passes(self, kind: str, returns_nothing: bool = False) -> tuple[bool, Any]:
+        """Return whether this worker, a newcomer on its way, skips the transaction that is next, and then its result, which is None if it
+        `returns_nothing`.
+        """
         newcomer = self.newcomer
         if newcomer is None or newcomer.done:
             return False, None
         place = self.loops.next_place()
-        passed, kept = newcomer.at_transaction(place)
+        passed, kept = newcomer.at_transaction(place, returns_nothing)
         if passed:
             self.results.keep(place, kept)  # a later newcomer may need it from here
             self.loops.advance(kind)

@@ -1,0 +1,130 @@
+"""The parts of the integration with Lightning that need no Lightning."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from pathlib import Path
+from types import FunctionType, ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from tests.message_texts import refused
+
+from understudy.messages import integrations
+from understudy.worker.errors import UsageError
+from understudy.worker.integrations.lightning.files import FreeNames
+from understudy.worker.integrations.lightning.metrics import Outputs
+from understudy.worker.integrations.lightning.points import Lightning
+from understudy.worker.integrations.lightning.progress import PlainAttributes, is_plain
+from understudy.worker.integrations.lightning.takeover import trainer_of
+
+
+class Files:
+    """The methods of a file system of fsspec that are used."""
+
+    def exists(self, name: str) -> bool:
+        return Path(name).exists()
+
+    def makedirs(self, name: str, exist_ok: bool) -> None:
+        Path(name).mkdir(parents=True, exist_ok=exist_ok)
+
+    def touch(self, name: str) -> None:
+        Path(name).touch()
+
+    def rm(self, name: str) -> None:
+        Path(name).unlink()
+
+    def glob(self, pattern: str) -> list[str]:
+        folder, _, name = pattern.rpartition("/")
+        return [str(path) for path in Path(folder).glob(name)]
+
+
+def saving(folder: Path) -> tuple[Any, Any]:
+    """Return a callback that saves, and the trainer of rank 0."""
+    callback = SimpleNamespace(_fs=Files(), dirpath=str(folder))
+    strategy = SimpleNamespace(reduce_boolean_decision=lambda decision, all: decision)
+    return callback, SimpleNamespace(is_global_zero=True, strategy=strategy, callbacks=[callback])
+
+
+@pytest.mark.parametrize("newcomer", [False, True])
+def test_a_name_that_an_interrupted_attempt_has_found_free_is_free_again(newcomer: bool, tmp_path: Path) -> None:
+    callback, trainer = saving(tmp_path)
+    names, file = FreeNames(), tmp_path / "a.ckpt"
+    names.attempt(3)
+    assert not names.file_exists(callback, file, trainer)
+    file.write_text("of the interrupted attempt")
+    assert names.file_exists(callback, file, trainer), "the same attempt has written it"
+    again = FreeNames() if newcomer else names
+    again.attempt(3)
+    assert not again.file_exists(callback, file, trainer)
+    again.committed(trainer, newcomer)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.ckpt"], "no mark is left"
+    again.attempt(4)
+    assert again.file_exists(callback, file, trainer), "of a section that is committed"
+
+
+def test_a_file_of_another_run_is_not_free(tmp_path: Path) -> None:
+    callback, trainer = saving(tmp_path)
+    (tmp_path / "a.ckpt").write_text("of another run")
+    names = FreeNames()
+    for _ in range(2):
+        names.attempt(3)
+        assert names.file_exists(callback, tmp_path / "a.ckpt", trainer)
+
+
+def test_marks_of_a_rank_0_that_was_lost_after_its_vote_are_removed_by_its_newcomer(tmp_path: Path) -> None:
+    callback, trainer = saving(tmp_path)
+    lost = FreeNames()
+    lost.attempt(3)
+    assert not lost.file_exists(callback, tmp_path / "a.ckpt", trainer)
+    newcomer = FreeNames()
+    newcomer.attempt(4)
+    newcomer.committed(trainer, newcomer=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_attributes_are_set_as_they_were() -> None:
+    thing = SimpleNamespace(count=3, best=torch.ones(2), names={"a": [1, None]}, last=deque([1]), _last_time_checked=5.0)
+    state = PlainAttributes(thing).state_dict()
+    assert state.keys() == {"count", "best", "names"}
+    kept = thing.last
+    thing.count, thing.more = 4, "late"
+    PlainAttributes(thing).load_state_dict(state)
+    assert (thing.count, thing.last is kept, thing._last_time_checked, hasattr(thing, "more")) == (3, True, 5.0, False)
+
+
+def test_a_value_with_a_graph_or_of_an_unknown_kind_is_not_plain() -> None:
+    weight = torch.ones(1, requires_grad=True)
+    assert is_plain({"a": [1, (2.0, "x")], "b": torch.ones(1)}) and is_plain(weight)
+    assert not is_plain([weight * 2]) and not is_plain({"a": object()}) and not is_plain({object(): 1})
+
+
+def test_outputs_that_are_large_are_not_kept() -> None:
+    outputs = Outputs()
+    outputs.put({"loss": torch.ones(()), "size": 3})
+    assert outputs.state_dict()["value"]["size"] == 3
+    outputs.put({"loss": torch.ones(()), "all": torch.ones(1 << 19)})
+    assert outputs.state_dict() == {"value": None}
+
+
+def test_a_version_that_lacks_a_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pytorch_lightning", package := ModuleType("pytorch_lightning"))
+    package.__version__ = "9.1"  # type: ignore[attr-defined]
+    name = "pytorch_lightning.loops.fit_loop._FitLoop.on_run_start"
+    with refused(UsageError, integrations.LIGHTNING_CHANGED, version="9.1", name=name):
+        Lightning("pytorch_lightning").check(SimpleNamespace())
+
+
+@pytest.mark.parametrize(("module", "found"), [("lightning.pytorch.trainer.trainer", True), ("trainer", False)])
+def test_the_trainer_that_makes_the_group_is_found_in_the_stack(module: str, found: bool) -> None:
+    def inside() -> Any:
+        return trainer_of(sys._getframe())
+
+    def _run(self: Any) -> Any:
+        return inside()
+
+    run = FunctionType(_run.__code__, {"__name__": module}, closure=_run.__closure__)
+    trainer = object()
+    assert run(trainer) == (("lightning.pytorch", trainer) if found else None)
