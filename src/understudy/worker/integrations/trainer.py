@@ -8,9 +8,6 @@ The trainer's own loops run. Some methods of this one trainer are wrapped, so th
     finish    a section for the end of the training
     evaluate  a section for `evaluate` and `predict`, which a script calls itself
 
-The batches of an epoch are a loop that the adapter leads. A newcomer skips epochs that are over, and enters the epoch of the job as if its
-training was resumed from a checkpoint there.
-
 Read in transformers 5.24.0.
 """
 
@@ -19,23 +16,21 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from torch.nn.parallel import DistributedDataParallel
 
 from understudy.messages import integrations
 from understudy.worker import patches
-from understudy.worker.data.led_loops import LedLoop
 from understudy.worker.errors import UsageError
 from understudy.worker.integrations.accelerate import SUPPORTED_KINDS, synchronize_once
 from understudy.worker.integrations.base import Integration, JobOfTrainer, OpenedTransaction
-from understudy.worker.integrations.trainer_data import EpochData
+from understudy.worker.integrations.trainer_epochs import Epochs
 from understudy.worker.integrations.trainer_state import Callbacks, Flags, History, OwnState, Rest, Tokens
 from understudy.worker.state.streams import Randomness
 
-# The wrapped methods, with those of their parameters that are used.
-_METHODS: dict[str, tuple[str, ...]] = {
+# The methods that are wrapped, with those of their parameters that are used.
+METHODS: dict[str, tuple[str, ...]] = {
     "_prepare_for_training": ("train_dataloader",),
     "_run_epoch": (
         *("epoch", "train_dataloader", "steps_in_epoch", "num_update_steps_per_epoch"),
@@ -52,6 +47,7 @@ _METHODS: dict[str, tuple[str, ...]] = {
     "evaluate": ("eval_dataset",),
     "predict": ("test_dataset",),
 }
+CALLED: dict[str, tuple[str, ...]] = {"_get_num_items_in_batch": ("batch_samples", "device")}
 _UNSUPPORTED = ("auto_find_batch_size", "deepspeed")  # arguments
 
 
@@ -62,59 +58,59 @@ class Transformers(Integration):
         if kind is None or not isinstance(thing, kind):
             return False
         if job is not None:
+            check(kind, thing)
             TrainerJob(name, thing, job, randomness).wrap()
         return True
+
+
+def check(kind: Any, trainer: Any) -> None:
+    """Raise `UsageError` for a version whose class `kind` lacks something, and for a trainer that is used in another way than supported."""
+    for name, wanted in {**METHODS, **CALLED}.items():
+        method = getattr(kind, name, None)
+        if method is None or not set(wanted) <= set(inspect.signature(method).parameters):
+            version = getattr(sys.modules.get("transformers"), "__version__", "unknown")
+            raise UsageError(integrations.TRAINER_CHANGED(version=version, name=name))
+    way = trainer.accelerator.distributed_type.name
+    if way not in SUPPORTED_KINDS:
+        raise UsageError(integrations.ACCELERATE_KIND(kind=way))
+    used = [name for name in _UNSUPPORTED if getattr(trainer.args, name, None)]
+    if trainer.args.gradient_accumulation_steps > 1 and way == "FSDP":
+        used.append("gradient_accumulation_steps and FSDP")
+    if used:
+        raise UsageError(integrations.TRAINER_ARGUMENT(name=used[0]))
 
 
 class TrainerJob:
     """The job of one trainer."""
 
     def __init__(self, name: str, trainer: Any, job: JobOfTrainer, randomness: Randomness) -> None:
-        """`name`: under which the trainer is registered. Raises `UsageError` for what is not supported."""
-        self._name, self._trainer, self._job, self._randomness = name, trainer, job, randomness
+        """`name`: under which the trainer is registered."""
+        self._name, self._trainer, self._job = name, trainer, job
         self._kind: Any = sys.modules["transformers.trainer"].Trainer
-        self._stock: dict[str, Callable[..., Any]] = {}
-        self._flags = Flags(trainer)
-        self._data: EpochData | None = None
-        self._loop: LedLoop | None = None
-        self._update: OpenedTransaction | None = None
-        self._given: inspect.BoundArguments | None = None  # of what follows an update or an epoch
-        self._passes = job.newcomer  # nothing runs yet that the job has not finished
-        self._inside = False  # a section or an epoch of this trainer runs
-        self._enters = False  # a newcomer enters in the middle of this epoch
-        self._epochs = 0  # loops that have begun
         self._follow, self._end_epoch = job.section(self.follow), job.section(self.end_epoch)
-        self._finish = job.section(self.finish)
+        self._flags = Flags(trainer)
+        self._epochs = Epochs(trainer, job, randomness, lambda: self._stop(self._end_epoch()))
+        self._update: OpenedTransaction | None = None
+        self._to_follow: Callable[[], None] | None = None  # logs, evaluates and saves after the last update
+        self._passes = job.newcomer  # nothing has run yet that the job has not finished
+        self._inside = False  # a section or an epoch of this trainer runs
 
     def wrap(self) -> None:
-        """Wrap the methods. Raises `UsageError` if this version of transformers does not have them."""
-        trainer = self._trainer
-        kind = trainer.accelerator.distributed_type.name
-        if kind not in SUPPORTED_KINDS:
-            raise UsageError(integrations.ACCELERATE_KIND(kind=kind))
-        if used := [name for name in _UNSUPPORTED if getattr(trainer.args, name, None)]:
-            raise UsageError(integrations.TRAINER_ARGUMENT(name=used[0]))
-        for name, wanted in _METHODS.items():
-            method, known = getattr(trainer, name, None), getattr(self._kind, name, None)  # a subclass may have other parameters
-            if method is None or known is None or not set(wanted) <= set(inspect.signature(known).parameters):
-                version = getattr(sys.modules.get("transformers"), "__version__", "unknown")
-                raise UsageError(integrations.TRAINER_CHANGED(version=version, name=name))
-            self._stock[name] = method
-            patches.wrap(trainer, name, getattr(self, f"on_{name.strip('_')}"), "Trainer.train consists of transactions")
-        handler = trainer.callback_handler
-        patches.wrap(handler, "call_event", self._call_event, "callbacks of what is over are not called again")
-        skips = "a newcomer's epoch begins where the job is"
-        patches.wrap(sys.modules["transformers.trainer"], "skip_first_batches", self._skip_first_batches, skips)
+        """Wrap the methods of the trainer."""
+        for name in METHODS:
+            around = getattr(self._epochs if name == "_load_rng_state" else self, name.strip("_"))
+            patches.wrap(self._trainer, name, around, "Trainer.train consists of transactions")
+        handler, module = self._trainer.callback_handler, sys.modules["transformers.trainer"]
+        patches.wrap(handler, "call_event", self.call_event, "callbacks of what is over are not called again")
+        patches.wrap(module, "skip_first_batches", self._epochs.skip_first_batches, "a newcomer's epoch begins where the job is")
 
     # -- the set-up ------------------------------------------------------------------------------------------------------
 
-    def on_prepare_for_training(self, stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def prepare_for_training(self, stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         trainer = self._trainer
-        if self._epochs:
+        if self._epochs.begun:
             raise UsageError(integrations.TRAINED_TWICE())
         model, loader = stock(*args, **kwargs)
-        if trainer.args.gradient_accumulation_steps > 1 and trainer.accelerator.distributed_type.name == "FSDP":
-            raise UsageError(integrations.TRAINER_ARGUMENT(name="gradient_accumulation_steps with FSDP"))
         synchronize_once(loader)
         objects = {
             "model": model,
@@ -128,87 +124,38 @@ class TrainerJob:
             "tokens": Tokens(trainer),
             "callbacks": Callbacks(trainer),
         }
-        gradients = trainer.accelerator.gradient_state
-        owned = [trainer, trainer.args, trainer.accelerator, trainer.optimizer, trainer.state, trainer.control, gradients, loader, self]
+        gradients, handler = trainer.accelerator.gradient_state, trainer.callback_handler
+        owned = [self, trainer, trainer.args, trainer.accelerator, trainer.optimizer, trainer.state, trainer.control, gradients, loader]
+        owned += [handler, *handler.callbacks]
         owned += filter(None, (getattr(trainer.model, name, None) for name in ("config", "generation_config")))
-        owned += [trainer.callback_handler, *trainer.callback_handler.callbacks]
         registered = {f"{self._name}.{key}": thing for key, thing in objects.items() if thing is not None}
         self._job.register(owns=owned, **registered)
         return model, loader
 
-    def _call_event(self, stock: Callable[..., Any], event: str, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+    def call_event(self, stock: Callable[..., Any], event: str, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         """Call the callbacks, but not on a newcomer for what the job has finished."""
-        is_over = self._passes and (self._epochs or event == "on_epoch_begin")
+        is_over = self._passes and (self._epochs.begun or event == "on_epoch_begin")
         return control if is_over else stock(event, args, state, control, **kwargs)
-
-    # -- an epoch --------------------------------------------------------------------------------------------------------
-
-    def on_run_epoch(self, stock: Callable[..., None], **given: Any) -> None:
-        epoch, loader, accumulated = given["epoch"], given["train_dataloader"], self._trainer.args.gradient_accumulation_steps
-        resumed = epoch == given["epochs_trained"] and given["resume_from_checkpoint"] is not None
-        before = 0 if not resumed or self._trainer.args.ignore_data_skip else given["steps_trained_in_current_epoch"]
-        if before:
-            loader = self._skip(loader, before)
-        data = self._data = EpochData(loader, self._randomness, accumulated, given["steps_in_epoch"] - before)
-        number, self._epochs = self._epochs, self._epochs + 1
-        where = self._job.where()
-        if not self._job.newcomer and where.loop != number:
-            raise UsageError(integrations.TRAINED_AFTER_A_LOOP())
-        done = before
-        if number < where.loop:  # a newcomer, and this epoch is over
-            self._pass_loop(data)
-            if number < where.loop - 1 or where.iteration >= 0:
-                self._stop(self._end_epoch())
-                return
-            done = given["steps_in_epoch"]
-        elif number == where.loop and self._job.newcomer:
-            done += max(where.iteration, 0) * accumulated
-        self._enters = done > before
-        if self._enters:
-            given.update(epochs_trained=epoch, steps_trained_in_current_epoch=done, resume_from_checkpoint="of a running job")
-        self._inside = True
-        try:
-            stock(**{**given, "train_dataloader": data})
-        finally:
-            self._inside = self._enters = False
-
-    def _pass_loop(self, data: EpochData) -> None:
-        """Skip the loop of an epoch that is over, on a newcomer."""
-        loop = self._job.lead(data.position, data.go_to)
-        with suppress(StopIteration):
-            loop.draw(data.take)
-        loop.end()
-
-    def on_load_rng_state(self, stock: Callable[..., None], checkpoint: Any) -> None:
-        if not self._enters:
-            stock(checkpoint)
-
-    def _skip_first_batches(self, stock: Callable[..., Any], loader: Any, *args: Any, **kwargs: Any) -> Any:
-        return loader if loader is self._data else stock(loader, *args, **kwargs)
-
-    def _skip(self, loader: Any, count: int) -> Any:
-        return sys.modules["transformers.trainer"].skip_first_batches(loader, count)
 
     # -- an update -------------------------------------------------------------------------------------------------------
 
-    def on_get_batch_samples(self, stock: Callable[..., Any], epoch_iterator: Any, num_batches: int, device: Any) -> Any:
-        data = self._data
-        if data is None or epoch_iterator is not data:
-            return stock(epoch_iterator, num_batches, device)
-        if self._loop is None:
-            self._loop = self._job.lead(data.position, data.go_to)
+    def run_epoch(self, stock: Callable[..., None], **given: Any) -> None:
+        self._inside = True
         try:
-            samples = self._loop.draw(data.take)
-        except StopIteration:
+            self._epochs.run(stock, **given)
+        finally:
+            self._inside = False
+
+    def get_batch_samples(self, stock: Callable[..., Any], epoch_iterator: Any, num_batches: int, device: Any) -> Any:
+        if not self._epochs.leads(epoch_iterator):
+            return stock(epoch_iterator, num_batches, device)
+        if not (samples := self._epochs.draw()):
             return [], None
-        self._update = self._job.begin(f"{type(self._trainer).__qualname__}.update")
-        self._passes = self._update.passed
-        return samples, self._update.call(self._trainer._get_num_items_in_batch, samples, device)
+        update = self._update = self._job.begin(f"{type(self._trainer).__qualname__}.update")
+        self._passes = update.passed
+        return samples, update.call(self._trainer._get_num_items_in_batch, samples, device)
 
-    def _recorded(self, stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return self._update.call(stock, *args, **kwargs) if self._update is not None else stock(*args, **kwargs)
-
-    def on_training_step(self, stock: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
+    def training_step(self, stock: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         synchronizes = getattr(model, "require_backward_grad_sync", True)
         loss = self._recorded(self._train, synchronizes, stock, model, *args, **kwargs)
         return loss if loss is not None else self._trainer._tr_loss.new_zeros(())  # of an update that a newcomer passes
@@ -220,46 +167,50 @@ class TrainerJob:
             model.require_backward_grad_sync = synchronizes
         return stock(model, *args, **kwargs)
 
-    def on_track_num_input_tokens(self, stock: Callable[..., None], inputs: Any) -> None:
+    def track_num_input_tokens(self, stock: Callable[..., None], inputs: Any) -> None:
         if self._trainer.args.include_num_input_tokens_seen != "no":
             self._recorded(stock, inputs)
 
-    def on_clip_grad_norm(self, stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def clip_grad_norm(self, stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return self._recorded(stock, *args, **kwargs)
 
-    def on_get_grad_norm(self, stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def get_grad_norm(self, stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         norm = self._recorded(stock, *args, **kwargs)
         self._flags.norm = norm.item() if hasattr(norm, "item") else norm
         return norm
 
+    def _recorded(self, stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return self._update.call(stock, *args, **kwargs) if self._update is not None else stock(*args, **kwargs)
+
     # -- what follows ----------------------------------------------------------------------------------------------------
 
-    def on_maybe_log_save_evaluate(self, stock: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-        trainer, update = self._trainer, self._update
+    def maybe_log_save_evaluate(self, stock: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        trainer, update, flags = self._trainer, self._update, self._flags
         given = inspect.signature(self._kind._maybe_log_save_evaluate).bind(trainer, *args, **kwargs)
+
+        def follow() -> None:  # with the values of this rank: a newcomer has not computed these arguments
+            given.arguments.update(tr_loss=trainer._tr_loss, grad_norm=flags.norm, learning_rate=flags.rate)
+            stock(*given.args[1:], **given.kwargs)
+
+        self._to_follow = follow
         if update is None:
-            if self._loop is not None:
-                self._loop.end()
-            self._loop = None
-            self._given = given
+            self._epochs.end_loop()
             self._stop(self._end_epoch())
             return
-        self._flags.rate = given.arguments.get("learning_rate")
+        flags.rate = given.arguments.get("learning_rate")
         update.commit(trainer.control.should_log or trainer.control.should_evaluate or trainer.control.should_save)
         self._update = None
         if update.result:
-            self._given = given
             self._follow()
 
     def follow(self) -> None:
-        """Log, evaluate and save after an update, with the values of this rank: a newcomer has not computed its arguments."""
-        given, self._passes = self._given, False
-        assert given is not None
-        given.arguments.update(tr_loss=self._trainer._tr_loss, grad_norm=self._flags.norm, learning_rate=self._flags.rate)
-        self._stock["_maybe_log_save_evaluate"](*given.args[1:], **given.kwargs)
+        """Log, evaluate and save after an update."""
+        self._passes = False
+        assert self._to_follow is not None
+        self._to_follow()
 
     def end_epoch(self) -> bool:
-        """End an epoch. Returns whether the training stops."""
+        """Do the same at the end of an epoch. Returns whether the training stops."""
         self.follow()
         return bool(self._trainer.control.should_training_stop)
 
@@ -267,25 +218,24 @@ class TrainerJob:
         if stops:
             self._trainer.control.should_training_stop = True
 
-    def on_finalize_training(self, stock: Callable[..., Any], trial: Any, num_train_samples: Any, start_time: float) -> Any:
+    def finalize_training(self, stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        def finish() -> tuple[Any, ...]:
+            return tuple(stock(*args, **kwargs))
+
         self._inside = True
         try:
-            found = self._finish(trial, num_train_samples, start_time)
+            found = self._job.section(finish)()
         finally:
             self._inside = False
         self._trainer.is_in_train = False
         return sys.modules["transformers.trainer"].TrainOutput(*found)
 
-    def finish(self, *args: Any) -> tuple[Any, ...]:
-        """End the training. Returns the fields of a `TrainOutput`."""
-        return tuple(self._stock["_finalize_training"](*args))
-
-    def on_evaluate(self, stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def evaluate(self, stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return self._alone(stock, *args, **kwargs)
 
-    def on_predict(self, stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def predict(self, stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return self._alone(stock, *args, **kwargs)
 
     def _alone(self, stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a section, unless it is a part of one, or of the set-up."""
-        return stock(*args, **kwargs) if self._inside or not self._epochs else self._job.section(stock)(*args, **kwargs)
+        return stock(*args, **kwargs) if self._inside or not self._epochs.begun else self._job.section(stock)(*args, **kwargs)
