@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from understudy.worker.callables import name_of, parts_of
+from understudy.worker.callables import name_of, parts_of, returns_nothing
 
 
 def train(state: dict[str, float], batch: int) -> int:
@@ -48,3 +48,16 @@ def test_a_callable_is_taken_apart(function: Any, functions: tuple[Any, ...], bo
     assert parts.functions == functions
     assert parts.bound.keys() == bound.keys() and all(parts.bound[key] is value for key, value in bound.items())
     assert name_of(function) == name
+
+
+def test_a_callable_that_is_annotated_to_return_nothing() -> None:
+    def nothing() -> None: ...
+
+    def something() -> int:
+        return 1
+
+    def unknown():  # type: ignore[no-untyped-def]
+        ...
+
+    assert returns_nothing(nothing) and returns_nothing(functools.partial(nothing))
+    assert not any(map(returns_nothing, (something, unknown, max, functools.partial(unknown))))

@@ -156,7 +156,7 @@ def _take_over(frame: FrameType, backend: Any) -> bool:
 
         job, here = join_job(backend), session.current
         assert here is not None and here.runtime is not None
-        return job, here.runtime.state.randomness
+        return job, here.runtime.state
 
     takeover.take_over(*found, join)
     return True

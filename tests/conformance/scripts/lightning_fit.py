@@ -24,6 +24,8 @@ class Net(pl.LightningModule):
     def training_step(self, batch, number):
         inputs, targets = batch
         loss = nn.functional.mse_loss(self.layers(inputs + 0.01 * torch.randn_like(inputs)), targets)
+        rate = self.optimizers().param_groups[0]["lr"]
+        trace.line(f"step {self.global_step + 1}", loss=loss, logged=dict(self.trainer.logged_metrics), rate=rate)
         self.log("loss", loss, on_step=True, on_epoch=True)
         return loss
 
@@ -31,12 +33,6 @@ class Net(pl.LightningModule):
         optimizer = torch.optim.AdamW(self.parameters(), lr=1e-2)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=20)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-
-class Tracing(pl.Callback):
-    def on_train_batch_end(self, trainer, module, outputs, batch, number):
-        rate = trainer.optimizers[0].param_groups[0]["lr"]
-        trace.line(f"step {trainer.global_step}", loss=outputs["loss"], logged=dict(trainer.logged_metrics), rate=rate)
 
 
 net = Net()
@@ -49,7 +45,6 @@ trainer = pl.Trainer(
     devices=2,
     strategy="ddp",
     gradient_clip_val=0.5,
-    callbacks=[Tracing()],
     enable_checkpointing=False,
     enable_progress_bar=False,
     logger=False,

@@ -3,6 +3,7 @@
 # ranks: 2
 # group: frameworks
 # needs: lightning
+# limit: 240
 # expect: bitwise
 # kills: forward@5:1 section vote@7:1 backward@8:0 between@11:1 evaluation@14:1 section vote@16:0
 
@@ -72,7 +73,8 @@ if first:
 environment = {
     name: value for name, value in os.environ.items() if not name.startswith(("UNDERSTUDY", "TORCHELASTIC", "RANK", "WORLD", "LOCAL"))
 }
-subprocess.run([sys.executable, __file__, "first", f"first-{rank}"], env=environment, check=True)
+if not Path(f"first-{rank}").exists():
+    subprocess.run([sys.executable, __file__, "first", f"first-{rank}"], env=environment, check=True)
 torch.manual_seed(1 + rank)
 trace = Trace(rank)
 trainer = make_trainer("saved", max_epochs=4, devices=2, strategy="ddp")

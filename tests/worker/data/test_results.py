@@ -102,6 +102,17 @@ def test_of_another_rank_is_noted() -> None:
     assert newcomer.replaced == ["0.-1.0"]
 
 
+def test_nothing_is_missed_of_a_function_that_returns_nothing() -> None:
+    other, newcomer = Results(), Results()
+    other.keep([0, 3, 0], None)
+    other.keep([0, 3, 1], 1.5)
+    assert newcomer.of_lost([0, 3, 0], {}, other.encoded(), returns_nothing=True) == (True, None)
+    assert newcomer.replaced == []
+    assert newcomer.of_lost([0, 3, 1], {}, other.encoded(), returns_nothing=True) == (True, 1.5), "it does return something"
+    assert newcomer.of_lost([0, 3, 0], {}, other.encoded()) == (True, None)
+    assert newcomer.replaced == ["0.3.1", "0.3.0"]
+
+
 def test_a_newcomer_that_has_skipped_an_iteration_has_its_results() -> None:
     lead, newcomer, next_one = Results(), Results(), Results()
     lead.keep([0, -1, 0], 1)

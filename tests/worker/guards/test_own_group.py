@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 import torch.distributed as dist
@@ -42,3 +44,16 @@ def test_the_group_of_the_job_is_expected(reports: list[str]) -> None:
     own_group.expect()
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     assert reports == []
+
+
+def test_the_group_of_a_trainer_with_an_integration_is_made_by_the_job() -> None:
+    before, found, asked = patches.installed(), list[str](), list[tuple[str, object]]()
+
+    def take_over(frame: FrameType, backend: object) -> bool:
+        asked.append((frame.f_code.co_name, backend))
+        return True
+
+    own_group.watch(found.append, take_over)
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    assert (asked, found, dist.is_initialized()) == ([(sys._getframe().f_code.co_name, "gloo")], [], False)
+    assert patches.installed() == before

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import FrameType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from tests.message_texts import refused
 
+from understudy.common.names import INTEGRATION_VARIABLE
 from understudy.messages import integrations
+from understudy.worker.__main__ import _take_over
 from understudy.worker.errors import UsageError
 from understudy.worker.integrations.lightning.files import FreeNames
 from understudy.worker.integrations.lightning.metrics import Outputs
@@ -117,14 +120,25 @@ def test_a_version_that_lacks_a_name_is_refused(monkeypatch: pytest.MonkeyPatch)
         Lightning("pytorch_lightning").check(SimpleNamespace())
 
 
-@pytest.mark.parametrize(("module", "found"), [("lightning.pytorch.trainer.trainer", True), ("trainer", False)])
-def test_the_trainer_that_makes_the_group_is_found_in_the_stack(module: str, found: bool) -> None:
+def called_by_a_trainer(function: Callable[[FrameType], Any], module: str, trainer: Any) -> Any:
+    """Return what `function` returns for a frame below `Trainer._run`."""
+
     def inside() -> Any:
-        return trainer_of(sys._getframe())
+        return function(sys._getframe())
 
     def _run(self: Any) -> Any:
         return inside()
 
-    run = FunctionType(_run.__code__, {"__name__": module}, closure=_run.__closure__)
+    return FunctionType(_run.__code__, {"__name__": module}, closure=_run.__closure__)(trainer)
+
+
+@pytest.mark.parametrize("root", ["lightning.pytorch", "pytorch_lightning"])
+def test_the_trainer_that_makes_the_group_is_found_in_the_stack(root: str) -> None:
     trainer = object()
-    assert run(trainer) == (("lightning.pytorch", trainer) if found else None)
+    assert called_by_a_trainer(trainer_of, f"{root}.trainer.trainer", trainer) == (root, trainer)
+    assert called_by_a_trainer(trainer_of, "a.trainer", trainer) is None
+
+
+def test_a_trainer_is_left_alone_without_the_integration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(INTEGRATION_VARIABLE, "none")
+    assert not called_by_a_trainer(lambda frame: _take_over(frame, "gloo"), "lightning.pytorch.trainer.trainer", object())

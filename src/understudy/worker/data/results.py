@@ -102,8 +102,11 @@ class Results(Participant):
         """Return whether one of these has the result at `place`."""
         return any(results.get(name_of_place(place)) for results in kept)
 
-    def of_lost(self, place: ScriptPosition, copied: Mapping[str, bytes], others: Mapping[str, bytes]) -> tuple[bool, Any]:
-        """Return whether the result at `place` is known, and the result: from the lost rank's copy, else from another rank's.
+    def of_lost(
+        self, place: ScriptPosition, copied: Mapping[str, bytes], others: Mapping[str, bytes], returns_nothing: bool = False
+    ) -> tuple[bool, Any]:
+        """Return whether the result at `place` is known, and the result: from the lost rank's copy, else from another rank's. The latter is
+        noted, except for None as the result of a function that `returns_nothing`.
 
         Raises `UnderstudyError` if it is not kept any more.
         """
@@ -111,8 +114,10 @@ class Results(Participant):
         if data := copied.get(key):
             return True, decode(data)
         if data := others.get(key):
-            self.replaced.append(key)
-            return True, decode(data)
+            result = decode(data)
+            if result is not None or not returns_nothing:
+                self.replaced.append(key)
+            return True, result
         if place[1] >= 0 or key in copied:
             return False, None
         if place <= _place_in(copied, _GONE):

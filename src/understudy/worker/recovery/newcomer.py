@@ -271,14 +271,14 @@ class Newcomer:
             self.arrive()  # no transaction follows at which it could
 
     def at_transaction(self, place: ScriptPosition, returns_nothing: bool = False) -> tuple[bool, Any]:
-        """Return whether to skip this transaction, and then its result. Arrives where the job continues. `returns_nothing`: the result is
-        None, so that of the lost rank is not missed.
+        """Return whether to skip this transaction, and then its result. Arrives where the job continues. `returns_nothing`: if the
+        result of another rank is None, that of the lost rank was None, too.
         """
         self._learn()
         if self.done:
             return False, None
         if place < self.place:
-            result = None if returns_nothing else self._result(place)
+            result = self._result(place, returns_nothing)
             if place == self._copy.place and self._copy.transaction >= 0:
                 if place[1] >= 0:  # outside of loops it has passed all that sets them
                     self._set_names(self._job.after, self._copy.earlier)
@@ -327,8 +327,8 @@ class Newcomer:
         self._reads.remove()
         self._arrival.put_back()
 
-    def _result(self, place: ScriptPosition) -> Any:
-        known, result = self._results.of_lost(place, self._copy.results, self._job.results)
+    def _result(self, place: ScriptPosition, returns_nothing: bool) -> Any:
+        known, result = self._results.of_lost(place, self._copy.results, self._job.results, returns_nothing)
         if known:
             return result
         if place[1] >= 0 and place[:2] < self.place[:2]:

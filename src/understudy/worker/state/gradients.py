@@ -25,6 +25,7 @@ class Gradients:
     def __init__(self, parameters: Callable[[], Sequence[torch.Tensor]]) -> None:
         self._parameters = parameters
         self.matter = True  # whether those that exist between two transactions are part of the state
+        self.read_in_sections = True
         self.kept = 0  # steps seen that did not drop the gradients that they found
         self.dropped = 0  # steps seen that did
         self._found: dict[int, _Found] = {}  # at begin, by id of the parameter
@@ -107,7 +108,7 @@ class Gradients:
         """Count the gradients as state from now on: a section may read the gradients of the last step. Called before any rank joins a new
         generation there, because a rank that has lost its gradients in the meantime could not learn it any more.
         """
-        if self._present():
+        if self.read_in_sections and self._present():
             self.kept += 1
             self.matter = True
 

@@ -103,8 +103,8 @@ class Runtime:
         register_optimizer_step_pre_hook(torch.compiler.disable(self.transactions.before_optimizer_step))  # type: ignore[no-untyped-call]
 
     def passes(self, kind: str, returns_nothing: bool = False) -> tuple[bool, Any]:
-        """Return whether this worker, a newcomer on its way, skips the transaction that is next, and then its result, which is None if it
-        `returns_nothing`.
+        """Return whether this worker, a newcomer on its way, skips the transaction that is next, and then its result. `returns_nothing`:
+        its function is annotated so.
         """
         newcomer = self.newcomer
         if newcomer is None or newcomer.done:

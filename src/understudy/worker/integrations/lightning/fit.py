@@ -25,7 +25,7 @@ from understudy.worker.integrations.lightning.metrics import Outputs
 from understudy.worker.integrations.lightning.points import Lightning
 from understudy.worker.integrations.lightning.progress import is_plain
 from understudy.worker.integrations.lightning.registration import holdings_of
-from understudy.worker.state.streams import Randomness
+from understudy.worker.state.registry import State
 
 
 class JobOfTrainer(Protocol):
@@ -82,15 +82,20 @@ class _Passed(Exception):
 class Fit:
     """The job of one trainer."""
 
-    def __init__(self, lightning: Lightning, trainer: Any, job: JobOfTrainer, randomness: Randomness) -> None:
+    def __init__(self, lightning: Lightning, trainer: Any, job: JobOfTrainer, state: State) -> None:
         self._lightning, self._trainer, self._job = lightning, trainer, job
-        self._fit, self._epoch = trainer.fit_loop, trainer.fit_loop.epoch_loop
-        self._data = TrainingData(self._fit, lightning.find("loops.fit_loop", "_set_sampler_epoch"), randomness)
+        self._epoch = trainer.fit_loop.epoch_loop
+        self._data = TrainingData(self._fit, lightning.find("loops.fit_loop", "_set_sampler_epoch"), state.randomness)
+        self._gradients = state.kept_gradients
         self._names, self._outputs = FreeNames(), Outputs()
         self._iteration = _Iteration()
         self._inside = ""  # the kind of the running transaction
         self._stock: dict[str, Callable[..., Any]] = {}  # Lightning's functions
         self._loop: LedLoop | None = None
+
+    @property
+    def _fit(self) -> Any:
+        return self._trainer.fit_loop
 
     def wrap(self) -> None:
         """Wrap Lightning's methods."""
@@ -154,6 +159,7 @@ class Fit:
 
     def _register(self) -> None:
         held = holdings_of(self._trainer, self._lightning, self._outputs)
+        self._gradients.read_in_sections = held.reads_gradients
         self._job.register(**held.registered, owns=[self, self._data, *held.owned])
         step = self.training_step if self._trainer.lightning_module.automatic_optimization else self.manual_training_step
         self._step = self._job.step(functools.partial(step, others=held.others))

@@ -12,6 +12,8 @@ from understudy.worker.integrations.lightning.progress import PlainAttributes, T
 
 # PlainAttributes of a LightningModule: the running hook, and names by the identity of objects, which the first `self.log` collects.
 _OF_MODULE = ("_current_fx_name", "_metric_attributes")
+# Hooks between an optimizer's step and the next one, where gradients still exist. A validation begins without gradients.
+_HOOKS = ("log_metrics", "lr_scheduler_step", "on_train_batch_end", "on_train_end", "on_train_epoch_end", "on_train_epoch_start")
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class Holdings:
 
     registered: dict[str, Any]  # by name
     owned: list[Any]  # objects, and pairs of a module and the name of an attribute
+    reads_gradients: bool  # whether hooks of the script after the step may read the gradients
     others: tuple[Any, ...]  # objects of the script that only the census can follow
 
 
@@ -46,4 +49,11 @@ def holdings_of(trainer: Any, lightning: Lightning, outputs: Outputs) -> Holding
     owned += [(module, name) for name in _OF_MODULE]
     of_script = [one for one in given if not lightning.has(one)]
     others = tuple(value for one in of_script for value in vars(one).values() if not is_plain(value) and not lightning.has(value))
-    return Holdings(registered, owned, others)
+    reads = any(_overrides(one, lightning) for one in (module, *of_script, *(one for one in trainer.loggers if not lightning.has(one))))
+    return Holdings(registered, owned, reads, others)
+
+
+def _overrides(thing: Any, lightning: Lightning) -> bool:
+    """Return whether the script defines a hook that a section calls."""
+    found = (getattr(type(thing), name, None) for name in _HOOKS)
+    return any(hook is not None and not hook.__module__.startswith(f"{lightning.root}.") for hook in found)

@@ -12,7 +12,7 @@ from understudy.worker.errors import UsageError
 from understudy.worker.integrations.lightning.files import share_versions
 from understudy.worker.integrations.lightning.fit import Fit, JobOfTrainer
 from understudy.worker.integrations.lightning.points import Lightning
-from understudy.worker.state.streams import Randomness
+from understudy.worker.state.registry import State
 
 _MODULES = {f"{root}.trainer.trainer": root for root in ("lightning.pytorch", "pytorch_lightning")}
 _CALLBACKS = (
@@ -35,14 +35,14 @@ def trainer_of(frame: FrameType | None) -> tuple[str, Any] | None:
     return None
 
 
-def take_over(root: str, trainer: Any, join: Callable[[], tuple[JobOfTrainer, Randomness]]) -> None:
+def take_over(root: str, trainer: Any, join: Callable[[], tuple[JobOfTrainer, State]]) -> None:
     """Let the job make the process group, and wrap the trainer. Raises `UsageError` for what is not supported."""
     lightning = Lightning(root)
     lightning.check(trainer)
     _refuse(lightning, trainer)
-    job, randomness = join()
+    job, state = join()
     share_versions(trainer.loggers, job.newcomer)
-    Fit(lightning, trainer, job, randomness).wrap()
+    Fit(lightning, trainer, job, state).wrap()
 
 
 def _refuse(lightning: Lightning, trainer: Any) -> None:
